@@ -94,7 +94,7 @@ class BuildConfig:
 
 
 # Settings of `http` that say which wishes of hosts and authors are honoured.
-HONOURED = ("obey_ai_txt", "obey_robots", "obey_robots_tags", "obey_tdm")
+HONOURED = ("obey_ai_txt", "obey_content_usage", "obey_robots", "obey_robots_tags", "obey_tdm")
 # Settings of features that change the speed, or that the extractors' fingerprints stand for.
 _COMPUTING = frozenset({"weights", "device", "threads"})
 

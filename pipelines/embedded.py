@@ -6,6 +6,7 @@
     x.arrow!/images/12/3          of a cell that is a list, one item
     crawl.warc.gz!/29381          the answer in the record at this byte
     x.tar!/k.tiff!/2              the third picture of a TIFF, as a PNG
+    x.bin!/bytes=1000-1999        a range of bytes, first and last, as in HTTP
 
 An address is relative: what is below another root has the same one.
 """
@@ -13,24 +14,20 @@ An address is relative: what is below another root has the same one.
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fastwarc import ArchiveIterator
 from PIL import Image, UnidentifiedImageError
 
-from pipelines.files import INSIDE, BrokenInputError, FileRejected, open_uri, path_below, read_named
+from pipelines.files import INSIDE, BrokenInputError, FileRejected, path_below, read_named, read_span
 from pipelines.tables import is_table, read_cell
+from pipelines.warc import is_warc, read_body
 from schemas.failures import Reason
 
-WARCS = (".warc", ".warc.gz", ".warc.zst")
 _TIFF = (".tif", ".tiff")
+_SPAN = re.compile(r"bytes=(\d{1,18})-(\d{1,18})")
 _MAX_PIXELS = 100_000_000  # of a picture of a TIFF, before it is decoded
-
-
-def is_warc(name: str) -> bool:
-    """Return whether a file is a WARC, by its name."""
-    return name.lower().endswith(WARCS)
 
 
 def read_picture(root: str, address: str, *, max_bytes: int) -> bytes:
@@ -50,7 +47,10 @@ def read_picture(root: str, address: str, *, max_bytes: int) -> bytes:
         return read_named(root, address, max_bytes=max_bytes)
     if last.isdecimal() and (outer.lower().endswith(_TIFF) or INSIDE in outer):
         return _frame(read_picture(root, outer, max_bytes=max_bytes), int(last))
-    if is_table(outer):
+    if span := _SPAN.fullmatch(last):
+        begin, end = map(int, span.groups())
+        data = read_span(path_below(root, outer), begin, max(0, end - begin + 1), max_bytes + 1)
+    elif is_table(outer):
         with _damage(address):
             data = read_cell(path_below(root, outer), *_cell(last))
     elif is_warc(outer):
@@ -89,12 +89,10 @@ def _answer(uri: str, place: str, max_bytes: int) -> bytes:
     """Return the body of the answer in the record that begins at a byte of a WARC."""
     if not place.isdecimal():
         raise FileRejected(Reason.NOT_FOUND, f"{place}: expected the first byte of a record")
-    with open_uri(uri) as stream:
-        stream.seek(int(place))
-        try:
-            return bytes(next(ArchiveIterator(stream, auto_decode="all")).reader.read(max_bytes + 1))
-        except (OSError, StopIteration, ValueError) as problem:
-            raise FileRejected(Reason.CORRUPT_IMAGE, f"no record at byte {place}: {problem}") from problem
+    try:
+        return read_body(uri, int(place), max_bytes)
+    except ValueError as problem:
+        raise FileRejected(Reason.CORRUPT_IMAGE, f"no record at byte {place}: {problem}") from problem
 
 
 def _frame(data: bytes, number: int) -> bytes:

@@ -38,7 +38,7 @@ from schemas.failures import Failure, Reason, Stage, is_about_machine
 from schemas.lake import Folder
 
 INSIDE = "!/"  # between an archive and the name of a file in it, as in the URLs of Java archives
-MAX_LINE_BYTES = 64 * 2**20  # a line this long is no record: the file has lost its line breaks
+MAX_LINE_BYTES = 64 * 2**20  # a longer line is no record
 MAX_FILE_BYTES = 64 * 2**20  # of a file of a collection: no article is longer
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")  # what may follow a published name
 ARCHIVES = (".zip", ".tar", ".tgz", ".tbz2", ".txz", *(f".tar{suffix}" for suffix in COMPRESSED))
@@ -143,6 +143,8 @@ def is_archive(name: str) -> bool:
 def read_lines(address: str | Path) -> Iterator[tuple[int, bytes]]:
     """Yield the number (from 1) and bytes of each line that is not blank, without its line break.
 
+    Of a line of more than MAX_LINE_BYTES one byte more than these comes.
+
     Raises:
         BrokenInputError: the rest of the file cannot be read; it is filed under `<file name>:<line>`.
         NotFoundError: there is no such file.
@@ -152,8 +154,9 @@ def read_lines(address: str | Path) -> Iterator[tuple[int, bytes]]:
     try:
         with file.open() as stream:
             for number, line in enumerate(iter(partial(stream.readline, MAX_LINE_BYTES + 1), b""), start=1):
-                if len(line) > MAX_LINE_BYTES:
-                    raise BrokenInputError(f"{file.name}: a line of more than {MAX_LINE_BYTES} bytes", file.name)
+                rest = line if len(line) > MAX_LINE_BYTES else b""
+                while rest and not rest.endswith(b"\n"):
+                    rest = stream.readline(_BUFFER_BYTES)
                 if line.strip():
                     yield number, line.rstrip(b"\r\n")
     except BrokenInputError as problem:
@@ -206,6 +209,10 @@ def read_named(root: str, name: str, *, max_bytes: int, extensions: Sequence[str
         data = _named_bytes(root, name, max_bytes + 1, extensions)
     except _ABSENT as problem:
         raise FileRejected(Reason.NOT_FOUND, f"{name}: no such file") from problem
+    except ConfigError as problem:
+        if not is_inside:
+            raise
+        raise FileRejected(Reason.CORRUPT_IMAGE, str(problem)) from problem
     except _DAMAGE as problem:
         if is_about_machine(problem):
             raise
@@ -277,12 +284,14 @@ def _index(uri: str, changed: int | None) -> Mapping[str, Callable[[int], bytes]
                 entries = (entry for entry in zipped.infolist() if not entry.is_dir())
                 return {entry.filename.removeprefix("./"): partial(_zipped_bytes, zipped, entry) for entry in entries}
             stream.seek(0)
-            with tarfile.open(fileobj=stream, mode="r:") as archive:
-                return {
-                    member.name.removeprefix("./"): partial(_span_bytes, uri, member.offset_data, member.size)
-                    for member in _tar_members(archive)
-                    if not member.issparse()
-                }
+            found: dict[str, Callable[[int], bytes]] = {}
+            tar = tarfile.open(fileobj=stream, mode="r:", errors="replace")  # noqa: SIM115 - it closes nothing
+            with contextlib.suppress(tarfile.TarError):  # it is damaged: what comes before that is good
+                for member in _tar_members(tar):
+                    if not member.issparse():
+                        read = partial(read_span, uri, member.offset_data, member.size)
+                        found[member.name.removeprefix("./")] = read
+            return found
     except (tarfile.TarError, zipfile.BadZipFile) as problem:
         raise ConfigError(f"{uri}: expected a folder, a zip, or a tar that is not compressed: {problem}") from problem
 
@@ -292,10 +301,18 @@ def _zipped_bytes(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, limit: int) 
         return stream.read(limit)
 
 
-def _span_bytes(uri: str, offset: int, size: int, limit: int) -> bytes:
+def read_span(uri: str, offset: int, size: int, limit: int) -> bytes:
+    """Return at most so many bytes of those that stand at a place of a file.
+
+    Raises:
+        FileRejected: TRUNCATED: the file ends before them.
+    """
     with open_uri(uri) as stream:
         stream.seek(offset)
-        return stream.read(min(size, limit))
+        data = stream.read(min(size, limit))
+    if len(data) < min(size, limit):
+        raise FileRejected(Reason.TRUNCATED, f"{PurePosixPath(uri).name}: expected {size} bytes at byte {offset}")
+    return data
 
 
 @contextlib.contextmanager
@@ -347,16 +364,19 @@ def _members(stream: BinaryIO, uri: str) -> Iterator[tuple[str, Callable[[], Bin
                     yield entry.filename.removeprefix("./"), cast(Callable[[], BinaryIO], partial(zipped.open, entry))
         return
     plain = _decompressed(stream, uri)
-    with tarfile.open(fileobj=plain, mode="r:" if plain is stream else "r|") as archive:
+    with tarfile.open(fileobj=plain, mode="r:" if plain is stream else "r|", errors="replace") as archive:
         for member in _tar_members(archive):
             yield member.name.removeprefix("./"), cast(Callable[[], BinaryIO], partial(archive.extractfile, member))
 
 
 def _tar_members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """Yield the files of a tar; one without the block of zeros at its end was cut off between two members."""
     for member in archive:
         if member.isfile():
             yield member
         archive.members = []  # type: ignore[attr-defined]  # else it remembers every member it has passed
+    if archive.fileobj is not None and archive.fileobj.tell() <= archive.offset:
+        raise tarfile.ReadError("it ends without the mark of its end")
 
 
 # How the name of a compressed file ends, how the file begins, and what opens it.

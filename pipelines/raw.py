@@ -51,7 +51,9 @@ _GZIP_WINDOW = 31
 _KEPT_HEADERS = (
     "cache-control",
     "content-language",
+    "content-signal",
     "content-type",
+    "content-usage",
     "etag",
     "last-modified",
     "tdm-policy",
@@ -154,9 +156,20 @@ class _Segment:
         """Add an entry and its record, if it has one, and return it with the record's position."""
         if record is not None:
             entry = replace(entry, segment=self.name, offset=self._stream.tell(), length=len(record))
-            self._stream.write(record)
+            self._write(record, entry.offset)
         self.entries[entry.key] = entry
         return entry
+
+    def _write(self, record: bytes, offset: int) -> None:
+        """Write a record as a whole, or none of it: on a full disk a part may be written, which others would follow."""
+        left = memoryview(record)
+        try:
+            while left:
+                left = left[self._stream.write(left) :]
+        except OSError:
+            self._stream.seek(offset)
+            self._stream.truncate()
+            raise
 
     @property
     def is_due(self) -> bool:

@@ -42,7 +42,7 @@ from pipelines.shards.writing import write_rows
 from pipelines.sources.diy.submissions import Credentials, DiySource
 from pipelines.sources.inputs import find_inputs, image_root, named_inputs
 from pipelines.sources.multi_retrieval import EXTRACTOR, MultiRetrievalSource
-from pipelines.sources.records import WEB
+from pipelines.sources.records import on_web
 from pipelines.sources.takedowns import read_takedowns
 from pipelines.sources.wikipedia.live import WikipediaSource
 from pipelines.splits.leaks import LeakCount, refuse_leaks
@@ -230,7 +230,7 @@ def with_takedowns(config: BuildConfig, lake: Lake) -> BuildConfig:
     place = config.takedown_list
     if not place:
         return config
-    listed = read_takedowns(_capture(place, config, lake).path if place.startswith(WEB) else place)
+    listed = read_takedowns(_capture(place, config, lake).path if on_web(place) else place)
     listed.check_fingerprint(str(config.dedupe.fingerprint))
     return dataclasses.replace(config, takedowns=listed.entries)
 

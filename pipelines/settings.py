@@ -87,6 +87,8 @@ class HttpConfig(Settings):
         obey_robots_tags: whether noai, noimageai, noindex and noimageindex keep an image or a page out, in the header
             X-Robots-Tag and in `<meta name="robots">`.
         obey_tdm: whether rights reserved by TDMRep do: in tdmrep.json, a header, or a page.
+        obey_content_usage: whether preferences against training do: Content-Usage and Content-Signal, in robots.txt, a
+            header, or a page.
         listing_max_age_s: a captured listing or input file (what changes) younger than this is not asked for again.
         page_max_age_s: the same of a page or an API's answer about one record; images are kept for good.
         ca_bundle: path of a PEM file of certificate authorities trusted besides the usual ones.
@@ -111,6 +113,7 @@ class HttpConfig(Settings):
     obey_ai_txt: bool = True
     obey_robots_tags: bool = True
     obey_tdm: bool = True
+    obey_content_usage: bool = True
     listing_max_age_s: float = 86_400.0
     page_max_age_s: float = 2_592_000.0
     ca_bundle: str = ""
@@ -123,7 +126,7 @@ class HttpConfig(Settings):
     @property
     def product(self) -> str:
         """Return the token by which robots.txt and headers name this client."""
-        return self.user_agent.partition("/")[0].strip()
+        return self.user_agent.strip().partition("/")[0].partition(" ")[0]
 
     def __post_init__(self) -> None:
         Settings.__post_init__(self)

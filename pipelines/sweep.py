@@ -4,7 +4,7 @@
     images/<method>/<pack>    in which no copy is of an image of any version
     features/<extractor>/     features that no version has, and packs of which no key is an image of a version with them
     datasets/<name>/          folders without a manifest: a build did not finish
-    retrievals/, links/       of versions that are gone
+    retrievals/, links/, indexes/    of versions that are gone
     builds/                   notes of builds that lead to such versions, and drafts
     anywhere                  temporary files that a killed process left
 
@@ -31,7 +31,7 @@ from schemas.manifest import Manifest, read_manifest
 
 MIN_AGE_S = 86_400.0
 _TEMPORARY = ".tmp"
-_OF_VERSIONS = ("datasets", "retrievals", "links")
+_OF_VERSIONS = ("datasets", "retrievals", "links", "indexes")
 
 
 @dataclass(frozen=True, slots=True)

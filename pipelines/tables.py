@@ -115,7 +115,9 @@ class _Column:
                 raise FileRejected(Reason.NOT_FOUND, f"row {row}: the file has no such row")
             self._first, batch = found
             self._values, self._next = batch.column(0), self._first + batch.num_rows
-        return self._values[row - self._first]
+        value = self._values.slice(row - self._first, 1)
+        value.validate(full=True)
+        return value[0]
 
 
 def _open(uri: str) -> Any:

@@ -38,6 +38,7 @@ from schemas.failures import Reason
 
 _CODECS = ("jpg", "libjpeg_turbo", "jpg_2000", "webp", "avif", "libtiff")  # what decides pixels, and bytes of copies
 STRIP_PIXELS = 1_000_000  # converted at once
+MAX_PROFILE_BYTES = 4 * 2**20  # of a PNG's colour profile, unpacked; Pillow allows 1 MiB, less than real ones have
 KEPT_BLOCKS = 4  # of Pillow's memory, of 16 MB at most: the next picture's, where the system would give new pages
 
 _BOMB = (Image.DecompressionBombError, Image.DecompressionBombWarning)
@@ -176,6 +177,7 @@ def _prepare() -> None:
     Of 400 x 300 px it otherwise asks the system for 270 new pages a picture, which are a tenth of the work on it.
     """
     warnings.filterwarnings("ignore", module=r"PIL\.")
+    PngImagePlugin.MAX_TEXT_CHUNK = MAX_PROFILE_BYTES
     Image.core.set_blocks_max(KEPT_BLOCKS)  # type: ignore[attr-defined]
 
 
@@ -247,5 +249,5 @@ def _grey_from_16_bits(image: Image.Image) -> Image.Image:
 @cache
 def picture_libraries() -> dict[str, str]:
     """Return the versions of the libraries on which copies and fingerprints of pictures depend."""
-    libraries = {name: importlib.metadata.version(name) for name in ("numpy", "pillow")}
+    libraries = {name: importlib.metadata.version(name) for name in ("cykooz-resizer", "numpy", "pillow")}
     return libraries | {f"pillow.{codec}": str(features.version(codec)) for codec in _CODECS}

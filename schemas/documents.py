@@ -26,8 +26,8 @@ from feature vectors alone (`multi-retrieval`) has no pixels: the picture column
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
 
@@ -177,6 +177,23 @@ class Document:
     after_sentence: tuple[int | None, ...] = ()
     given: Given | None = None
 
+    def with_images(self, kept: Sequence[int]) -> Document:
+        """Return the document with some of its images alone, by their numbers in order: links and places follow them.
+
+        images of before    a   b   c   d          b goes: kept is 0, 2, 3
+        images that stay    a       c   d          links renumber: 0 -> 0, 2 -> 1, 3 -> 2
+        stand at            0   1   1   3          sentences stay: 0, 1, 3
+        """
+        new = {old: number for number, old in enumerate(kept)}
+        links, after = self.links, self.after_sentence
+        return replace(
+            self,
+            images=tuple(self.images[old] for old in kept),
+            links=links and tuple(replace(link, image=new[link.image]) for link in links if link.image in new),
+            after_sentence=tuple(after[old] for old in kept) if after else (),
+            given=self.given and self.given.of_kept(range(len(self.sentences)), kept, images_before=len(self.images)),
+        )
+
 
 _SENTENCE = pa.struct(
     [column("text", pa.string(), "the sentence"), column("role", pa.string(), "role in the document")]
@@ -202,6 +219,13 @@ _GIVEN_LINK = pa.struct(
         column("sentence", pa.int32(), "index into sentences", unit="from 0"),
         column("image", pa.int32(), "index into images", unit="from 0"),
         column("similarity", pa.float32(), "as the corpus tells it", nullable=True),
+    ]
+)
+_STATEMENT = pa.struct(
+    [
+        column("source", pa.string(), "URL or path", nullable=True),
+        column("licence", pa.string(), "licence stated there", nullable=True),
+        column("metadata", METADATA_TYPE, "what is said there", nullable=True),
     ]
 )
 _PROVENANCE = pa.struct(
@@ -287,6 +311,33 @@ def to_row(document: Document) -> dict[str, Any]:
     }
 
 
+def from_row(row: Mapping[str, Any]) -> Document:
+    """Return the document of a row of `document_schema()`, which may lack columns that were added later.
+
+    What the images part says of its images (licence, metadata) is not with it.
+    """
+    links, after, given = row["links"], row.get(AFTER_SENTENCE), row.get(GIVEN_LINKS)
+    return Document(
+        id=row["id"],
+        dataset=row["dataset"],
+        sentences=tuple(Sentence(each["text"], Role(each["role"])) for each in row["sentences"]),
+        images=tuple(ImageRef(each["hash"], each["source"]) for each in row["images"]),
+        links=None if links is None else tuple(map(_link, links)),
+        provenance=Provenance(**row["provenance"]),
+        language=row["language"],
+        split=Split(row["split"]),
+        after_sentence=tuple(after or ()),
+        given=None
+        if given is None
+        else Given(tuple(GivenLink(**each) for each in given), tuple(row[GIVEN_SIMILARITIES] or ())),
+    )
+
+
+def _link(fields: Mapping[str, Any]) -> Link:
+    relations = tuple((each["name"], each["value"]) for each in fields["relations"])
+    return Link(fields["sentence"], fields["image"], relations)
+
+
 def _given_columns(given: Given | None) -> dict[str, Any]:
     if given is None:
         return {GIVEN_LINKS: None, GIVEN_SIMILARITIES: None}
@@ -308,8 +359,24 @@ def layout_problem(after: Sequence[int | None], *, sentences: int, images: int) 
 
 @travels
 @dataclass(frozen=True, slots=True)
+class Statement:
+    """What is stated of an image at one of its addresses."""
+
+    source: str | None
+    licence: str | None
+    metadata: Metadata | None
+
+
+@travels
+@dataclass(frozen=True, slots=True)
 class Image:
-    """What is known of one image before features; `fingerprint` is the 64-bit hash in hexadecimal."""
+    """What is known of one image before features.
+
+    Attributes:
+        fingerprint: perceptual hash in hexadecimal.
+        licence: every one that is stated, sorted, separated by semicolons: which of them holds is not decided here.
+        statements: all of them, where documents that show equal bytes state different things.
+    """
 
     hash: str
     source: str | None = None
@@ -322,6 +389,28 @@ class Image:
     licence: str | None = None
     metadata: Metadata | None = None
     rights: Rights | None = None
+    statements: tuple[Statement, ...] = ()
+
+    @property
+    def all_statements(self) -> tuple[Statement, ...]:
+        """Return what is stated of it: its own fields where that is one thing."""
+        return self.statements or (Statement(self.source, self.licence, self.metadata),)
+
+    def with_statements(self, statements: Iterable[Statement]) -> Image:
+        """Return the image with what is stated of it: the smallest address, and the metadata that say most."""
+        several = sorted(set(statements), key=repr)
+        return replace(
+            self,
+            source=min((each.source for each in several if each.source), default=None),
+            licence="; ".join(sorted({each.licence for each in several if each.licence})) or None,
+            metadata=max((each.metadata for each in several if each.metadata), default=None, key=_said),
+            statements=tuple(several) if len(several) > 1 else (),
+        )
+
+
+def _said(metadata: Metadata) -> tuple[int, str]:
+    """Return how many fields are there, and an order among equals."""
+    return sum(bool(getattr(metadata, item.name)) for item in fields(metadata)), repr(metadata)
 
 
 def image_schema(features: Iterable[FeatureColumn] = ()) -> pa.Schema:
@@ -340,10 +429,16 @@ def image_schema(features: Iterable[FeatureColumn] = ()) -> pa.Schema:
             nullable=True,
         ),
         column("is_flat", pa.bool_(), "one colour all over: left out of near-duplicate search"),
-        column("licence", pa.string(), "licence where known", nullable=True),
+        column("licence", pa.string(), "licence where known; several that are stated, by semicolons", nullable=True),
         column("jpeg", pa.binary(), "RGB JPEG, shorter side 256 px", nullable=True),
         column("metadata", METADATA_TYPE, "what its source, its XMP, IPTC or EXIF says; null: nothing", is_added=True),
         column("rights", RIGHTS_TYPE, "what its file says of its rights; null: nothing", is_added=True),
+        column(
+            "statements",
+            pa.list_(_STATEMENT),
+            "what is stated at each address of equal bytes, where that differs",
+            is_added=True,
+        ),
     ]
     return table_schema("images", 1, [*columns, *image_fields(features)])
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 import pyarrow as pa
 
 from schemas.errors import MultilinkError
-from schemas.tables import column, table_schema, travels
+from schemas.tables import clean, column, table_schema, travels
 
 _OF_MACHINE = frozenset(
     {
@@ -49,6 +49,7 @@ class Reason(StrEnum):
     BROKEN_RECORD = "broken-record"  # not the published format, truncated, bad UTF-8
     MISSING_FIELD = "missing-field"
     DUPLICATE_RECORD = "duplicate-record"
+    ID_TAKEN = "id-taken"  # another record has the same id and another content
     DELETED_RECORD = "deleted-record"  # its author or a moderator took it down
     LOW_SCORE = "low-score"
     NOT_AN_ALBUM = "not-an-album"
@@ -57,9 +58,10 @@ class Reason(StrEnum):
     INVALID_URL = "invalid-url"
     ROBOTS_DENIED = "robots-denied"
     AI_TXT_DENIED = "ai-txt-denied"
-    ROBOTS_TAG = "robots-tag"  # X-Robots-Tag: noai, noimageai, noindex or noimageindex
+    ROBOTS_TAG = "robots-tag"  # X-Robots-Tag: noai, noimageai, noindex, noimageindex, a date that has passed
     ROBOTS_META = "robots-meta"  # the same in <meta name="robots">
     TDM_RESERVED = "tdm-reserved"  # TDMRep, in a file of the host, a header or a page
+    USAGE_DENIED = "usage-denied"  # Content-Usage or Content-Signal: no training; in robots.txt, a header or a page
     NOT_FOUND = "not-found"  # 404, 410, or a local file that is not there
     FORBIDDEN = "forbidden"  # 401, 403, 451
     HTTP_ERROR = "http-error"  # any other status that is not a success
@@ -128,6 +130,7 @@ FILTERED = frozenset(
         Reason.ROBOTS_TAG,
         Reason.ROBOTS_META,
         Reason.TDM_RESERVED,
+        Reason.USAGE_DENIED,
         Reason.LEAKED,
     }
 )
@@ -151,6 +154,10 @@ class Failure:
     reason: Reason
     message: str = ""
     exception: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "record_id", clean(self.record_id))  # names of files and messages of libraries
+        object.__setattr__(self, "message", clean(self.message))
 
 
 FAILURE_SCHEMA = table_schema(

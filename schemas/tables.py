@@ -5,6 +5,7 @@ carries its version. Writers cast rows to it (`to_table`), readers check it (`ch
 from data.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from operator import attrgetter
@@ -20,6 +21,7 @@ UNIT = b"unit"
 TABLE = b"multilink.table"
 VERSION = b"multilink.version"
 ADDED = b"added"
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 FEATURE_PREFIX = "features."
 T = TypeVar("T")
 
@@ -37,6 +39,11 @@ def travels(record: type[T]) -> type[T]:
 
     record.__reduce__ = reduce  # type: ignore[method-assign,assignment]
     return record
+
+
+def clean(text: str) -> str:
+    """Return a text without halves of surrogate pairs, which JSON can spell and UTF-8 cannot: they become U+FFFD."""
+    return text if text.isascii() else _LONE_SURROGATE.sub("\ufffd", text)
 
 
 def column(

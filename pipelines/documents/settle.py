@@ -2,13 +2,9 @@
 
 Candidates are filtered before any image is fetched: what cannot become a document costs no request; or, where the rules
 are of valid images and all documents are to be compared (`is_judged_after_dedupe`), after dedupe. Once it is known
-what became of their images, addresses become content hashes, and images that cannot be had leave:
-
-    images of the candidate   a   b   c   d          b cannot be had
-    images of the document    a       c   d          links renumber: 0 -> 0, 2 -> 1, 3 -> 2
-    stand after sentence      0   1   1   3          sentences stay: 0, 1, 3
-
-A document may lose further images later, when an extractor rejects them: the same rule, `without_images`.
+what became of their images, addresses become content hashes, and images that cannot be had leave
+(`schemas.documents.Document.with_images`). A document may lose further images later, when an extractor rejects them:
+the same rule, `without_images`.
 """
 
 from __future__ import annotations
@@ -20,10 +16,11 @@ from dataclasses import dataclass
 from pipelines.images.packed import PackedImage
 from pipelines.settings import DocumentsConfig
 from pipelines.sources.records import CandidateDocument
-from pipelines.sources.takedowns import NO_TAKEDOWNS, Takedowns
-from schemas.documents import Document, Given, ImageRef, Link, Sentence
+from pipelines.sources.takedowns import NO_TAKEDOWNS, Takedowns, taken_down
+from schemas.documents import Document, ImageRef, Sentence
 from schemas.failures import Failure, Reason, Stage
 from schemas.tables import travels
+from schemas.versions import canonical_json, content
 
 
 @travels
@@ -46,9 +43,14 @@ def check_candidate(
         uris = (source if takedowns.matches_address(source) else uri for uri, source in pairs)
         candidate = dataclasses.replace(candidate, image_uris=tuple(uris))
     problem = broken_rule(candidate.sentences, len(candidate.image_uris), config)
+    try:
+        canonical_json(content(candidate)).encode()
+    except (TypeError, ValueError) as odd:  # a number that is none, half a character
+        problem = Reason.BROKEN_RECORD, f"expected values that can be stored: {odd}"
     if entry is not None:
-        problem = Reason.TAKEN_DOWN, f"on the takedown list by its {entry.partition(':')[0]}"
-    yield Failure(Stage.DOCUMENTS, candidate.id, *problem) if problem else candidate
+        yield taken_down(Stage.DOCUMENTS, entry)
+    else:
+        yield Failure(Stage.DOCUMENTS, candidate.id, *problem) if problem else candidate
 
 
 def check_document(settled: SettledDocument, *, config: DocumentsConfig) -> Iterator[SettledDocument | Failure]:
@@ -87,36 +89,28 @@ def settle(
     record is `<document id>#<position of the image in the candidate>`.
     """
     kept: dict[int, PackedImage] = {}
+    images = list[ImageRef]()
     for position, uri in enumerate(candidate.image_uris):
-        outcome = outcomes[uri]
+        outcome, source = outcomes[uri], candidate.source_of(position)
+        images.append(ImageRef("", source, candidate.licence_of(position), candidate.metadata_of(position)))
         if isinstance(outcome, Failure):
             yield dataclasses.replace(outcome, record_id=f"{candidate.id}#{position}", stage=Stage.IMAGES)
         else:
-            kept[position] = outcome
-    if candidate.image_sources:
-        kept = {position: _from(found, candidate.source_of(position)) for position, found in kept.items()}
-    images = (
-        ImageRef(
-            found.image.hash,
-            candidate.source_of(position),
-            candidate.licence_of(position),
-            candidate.metadata_of(position),
-        )
-        for position, found in kept.items()
-    )
+            kept[position] = _from(outcome, source) if candidate.image_sources else outcome
+            images[position] = dataclasses.replace(images[position], hash=outcome.image.hash)
     document = Document(
         id=candidate.id,
         dataset=candidate.dataset,
         sentences=candidate.sentences,
         images=tuple(images),
-        links=_renumber(candidate.links, list(kept)),
+        links=candidate.links,
         provenance=candidate.provenance,
         language=candidate.language,
         split=candidate.split,
-        after_sentence=_of_kept(candidate.after_sentence, list(kept)),
-        given=_given_of_kept(candidate.given, candidate.sentences, list(kept), len(candidate.image_uris)),
-    )
-    missing = len(candidate.image_uris) - len(kept)
+        after_sentence=candidate.after_sentence,
+        given=candidate.given,
+    ).with_images(list(kept))
+    missing = len(images) - len(kept)
     yield _judge(SettledDocument(document, tuple(kept.values())), missing, config, Stage.DOCUMENTS)
 
 
@@ -140,11 +134,8 @@ def without_images(
     for position, image in enumerate(document.images):
         if image.hash in rejected:
             yield dataclasses.replace(rejected[image.hash], record_id=f"{document.id}#{position}")
-    images = tuple(document.images[position] for position in kept)
-    links, after = _renumber(document.links, kept), _of_kept(document.after_sentence, kept)
-    given = _given_of_kept(document.given, document.sentences, kept, len(document.images))
-    left = dataclasses.replace(document, images=images, links=links, after_sentence=after, given=given)
-    yield _judge(SettledDocument(left, tuple(settled.images[position] for position in kept)), missing, config, stage)
+    left = SettledDocument(document.with_images(kept), tuple(settled.images[position] for position in kept))
+    yield _judge(left, missing, config, stage)
 
 
 def _judge(settled: SettledDocument, missing: int, config: DocumentsConfig, stage: Stage) -> SettledDocument | Failure:
@@ -155,24 +146,6 @@ def _judge(settled: SettledDocument, missing: int, config: DocumentsConfig, stag
         return Failure(stage, document.id, Reason.TOO_FEW_IMAGES, message)
     problem = _outside(found, config.min_images, config.max_images, "images")
     return Failure(stage, document.id, problem[0], f"{problem[1]} that are valid") if problem else settled
-
-
-def _renumber(links: tuple[Link, ...] | None, kept: list[int]) -> tuple[Link, ...] | None:
-    """Return the links to kept images, numbered as these are: `kept[new] == old`."""
-    if links is None:
-        return None
-    new = {old: number for number, old in enumerate(kept)}
-    return tuple(dataclasses.replace(link, image=new[link.image]) for link in links if link.image in new)
-
-
-def _of_kept(after: tuple[int | None, ...], kept: list[int]) -> tuple[int | None, ...]:
-    """Return where the kept images stand, which is where they stood; nothing where it is known of none."""
-    return tuple(after[position] for position in kept) if after else ()
-
-
-def _given_of_kept(given: Given | None, sentences: Sequence[Sentence], kept: list[int], images: int) -> Given | None:
-    """Return what a corpus says of the kept ones of so many images."""
-    return given and given.of_kept(range(len(sentences)), kept, images_before=images)
 
 
 def _from(found: PackedImage, source: str) -> PackedImage:

@@ -54,8 +54,9 @@ class SettleDocuments(beam.PTransform):
     def _settle(self, met: Met[CandidateDocument]) -> Iterator[SettledDocument | Failure]:
         document_id, candidates, outcomes = met
         first, *others = sorted(candidates, key=repr)
-        for _ in others:
-            yield Failure(Stage.DOCUMENTS, document_id, Reason.DUPLICATE_RECORD, "another document has the same id")
+        for other in others:
+            reason = Reason.DUPLICATE_RECORD if other == first else Reason.ID_TAKEN
+            yield Failure(Stage.DOCUMENTS, document_id, reason, "another document has the same id")
         yield from settle(first, outcomes, self.config)
 
 

@@ -50,8 +50,9 @@ def write_mmc4(documents: Sequence[ShownDocument], folder: Folder, paths: Sequen
 def mmc4_record(document: ShownDocument) -> dict[str, Any]:
     """Return a document as MMC4 has it.
 
-    Matches are those that the corpus came with; else an image matches the first sentence that it is linked with, with
-    no similarity. Where nothing is known of an image, both are null.
+    MMC4's readers take every match and similarity for a number, so each is one. Matches are those that the corpus came
+    with; else an image matches the first sentence that it is linked with, and linked pairs have the similarity 1. What
+    is not known is sentence 0 with similarity 0: readers leave such an image out.
     """
     row = document.row
     matches = _matches(row)
@@ -62,8 +63,9 @@ def mmc4_record(document: ShownDocument) -> dict[str, Any]:
             {
                 Mmc4Image.NAME: _file_name(picture),
                 Mmc4Image.URL: picture["source"],
-                Mmc4Image.SENTENCE: matches.get(number, (None, None))[0],
-                Mmc4Image.SIMILARITY: matches.get(number, (None, None))[1],
+                Mmc4Image.SENTENCE: matches.get(number, (0, 0.0))[0],
+                Mmc4Image.SIMILARITY: matches.get(number, (0, 0.0))[1],
+                Mmc4Image.FACES: None,
             }
             for number, picture in enumerate(document.pictures)
         ],
@@ -73,18 +75,26 @@ def mmc4_record(document: ShownDocument) -> dict[str, Any]:
     }
 
 
-def _matches(row: Mapping[str, Any]) -> dict[int, tuple[int, float | None]]:
-    """Return of each image that has one its first sentence, with its similarity where that is known."""
+def _matches(row: Mapping[str, Any]) -> dict[int, tuple[int, float]]:
+    """Return of each image that has one its first sentence, with its similarity."""
     given = row.get("given_links")
     links = (row["links"] or []) if given is None else given
     ordered = sorted(links, key=lambda link: link["sentence"], reverse=True)
-    return {link["image"]: (link["sentence"], link.get("similarity")) for link in ordered}
+    return {link["image"]: (link["sentence"], _similarity(link)) for link in ordered}
 
 
-def _similarities(row: Mapping[str, Any], images: int) -> list[list[float]] | None:
-    """Return the given similarities by image and then by sentence."""
+def _similarity(link: Mapping[str, Any]) -> float:
+    return 1.0 if link.get("similarity") is None else link["similarity"]
+
+
+def _similarities(row: Mapping[str, Any], images: int) -> list[list[float]]:
+    """Return the given similarities by image and then by sentence; else those of links."""
     given = row.get("given_similarities")
-    return None if given is None else [given[image::images] for image in range(images)]
+    if given is not None:
+        return [given[image::images] for image in range(images)]
+    links = (row["links"] or []) if row.get("given_links") is None else row["given_links"]
+    known = {(link["image"], link["sentence"]): _similarity(link) for link in links}
+    return [[known.get((image, text), 0.0) for text in range(len(row["sentences"]))] for image in range(images)]
 
 
 _OBELICS_SCHEMA = pa.schema(

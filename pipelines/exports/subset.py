@@ -25,11 +25,11 @@ from pipelines.exports.coherence import Coherence
 from pipelines.exports.reading import Shard, shards_of
 from pipelines.exports.where import matching, parse_where
 from pipelines.settings import ShardsConfig
-from pipelines.shards.manifest import DocumentSize, summarise
+from pipelines.shards.manifest import DocumentSize, size_of, summarise
 from pipelines.shards.writing import ROWS_PER_GROUP, part_name, write_part
 from pipelines.sources.draws import hashed
 from schemas.console import Say
-from schemas.documents import AFTER_SENTENCE, Split, document_schema, image_schema
+from schemas.documents import Split, document_schema, from_row, image_schema
 from schemas.errors import UsageError
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import FileEntry, Manifest, version_name
@@ -40,11 +40,19 @@ from schemas.versions import code_digest, code_version, fingerprint
 _DRAW = "subset"  # its own draw: that of splits would take whole splits
 
 
+class EmptySubsetError(UsageError):
+    """No document is in a subset."""
+
+
 class Choice(Protocol):
     """Which documents of a version another one has."""
 
     def rows(self, documents: pa.Table) -> pa.Table:
         """Return the rows of a documents part that are in it, perhaps without some of their images."""
+        ...
+
+    def images(self, images: pa.Table) -> pa.Table:
+        """Return rows of an images part as the new version has them."""
         ...
 
     def settings(self, parent: str) -> dict[str, Any]:
@@ -97,6 +105,10 @@ class Selection:
             chosen = [is_in and value >= self.min_coherence for is_in, value in zip(chosen, found, strict=True)]
         return documents.filter(pa.array(chosen, pa.bool_()))
 
+    def images(self, images: pa.Table) -> pa.Table:
+        """Return rows as the parent has them."""
+        return images
+
     def settings(self, parent: str) -> dict[str, Any]:
         """Return what the settings of a subset say of it."""
         return {"subset": {"parent": parent, **self.to_json()}}
@@ -106,7 +118,8 @@ def write_subset(lake: Lake, manifest: Manifest, folder: Folder, selection: Choi
     """Write a subset of a version beside it, and return its manifest; `latest` stays where it is.
 
     Raises:
-        UsageError: no document is in it, or the condition is none.
+        EmptySubsetError: no document is in it.
+        UsageError: the condition is none.
         IntegrityError: a part of the version is damaged.
     """
     chosen = _draft(manifest, selection)
@@ -115,7 +128,7 @@ def write_subset(lake: Lake, manifest: Manifest, folder: Folder, selection: Choi
         return Manifest.from_json(target.read(MANIFEST).decode())
     groups = {split: list(_groups(manifest, folder, selection, split)) for split in Split}
     if not any(groups.values()):
-        raise UsageError(f"no document of {manifest.dataset}@{manifest.version} is in this subset")
+        raise EmptySubsetError(f"no document of {manifest.dataset}@{manifest.version} is in this subset")
     files, statistics = list[FileEntry](), {}
     for split, shards in groups.items():
         sizes, hashes = Counter[DocumentSize](), set[str]()
@@ -128,7 +141,7 @@ def write_subset(lake: Lake, manifest: Manifest, folder: Folder, selection: Choi
                 ),
                 _written(target, f"images/{split}/{name}", images, image_schema(manifest.columns("images"))),
             ]
-            sizes.update(_sizes(documents))
+            sizes.update(size_of(from_row(row)) for row in documents.select(document_schema().names).to_pylist())
             hashes.update(images["hash"].to_pylist())
             say(f"{split}: {index + 1} of {len(shards)} shards, {sum(sizes.values())} documents")
         statistics[str(split)] = summarise(sizes, len(hashes))
@@ -188,7 +201,7 @@ def _rows(manifest: Manifest, folder: Folder, selection: Choice, shards: Iterabl
         shown = pa.array({image["hash"] for images in rows["images"].to_pylist() for image in images}, pa.string())
         part = _part(folder, shard.images, image_schema(manifest.columns("images")))
         documents.append(rows)
-        images.append(part.filter(pc.is_in(part["hash"], shown)))
+        images.append(selection.images(part.filter(pc.is_in(part["hash"], shown))))
     by_id, by_hash = pa.concat_tables(documents), pa.concat_tables(images)
     _, once = np.unique(by_hash["hash"].to_numpy(zero_copy_only=False).astype(str), return_index=True)
     return by_id.take(pc.sort_indices(by_id["id"])), by_hash.take(pa.array(once))
@@ -210,14 +223,6 @@ def _part(folder: Folder, entry: FileEntry, schema: pa.Schema) -> pa.Table:
 def _written(target: Folder, path: str, table: pa.Table, schema: pa.Schema) -> FileEntry:
     groups = (table.slice(start, ROWS_PER_GROUP) for start in range(0, len(table), ROWS_PER_GROUP))
     return write_part(target, path, groups, schema)
-
-
-def _sizes(documents: pa.Table) -> Iterator[DocumentSize]:
-    for row in documents.select(["sentences", "images", "links", AFTER_SENTENCE]).to_pylist():
-        links, after = row["links"], row[AFTER_SENTENCE] or ()
-        pairs = None if links is None else len({(link["sentence"], link["image"]) for link in links})
-        placed = sum(place is not None for place in after)
-        yield DocumentSize(len(row["sentences"]), len(row["images"]), pairs, placed)
 
 
 def subset_lines(manifest: Manifest, parent: Manifest) -> Sequence[str]:

@@ -18,7 +18,7 @@ from pipelines.quality.filters import Problem, document_problem, image_problem
 from pipelines.settings import NO_LIMIT, DocumentsConfig, QualityConfig
 from pipelines.sources.draws import hashed
 from schemas.configs import override, restore
-from schemas.documents import Sentence
+from schemas.documents import from_row
 from schemas.lake import Folder
 from schemas.manifest import Manifest
 
@@ -124,9 +124,9 @@ def judge(document: ShownDocument, thresholds: Thresholds) -> Dropped:
         for number, each in enumerate(document.pictures)
         if (problem := image_problem(each["width"], each["height"], each["jpeg"], quality)) is not None
     }
-    sentences = [Sentence(each["text"]) for each in document.row["sentences"]]
-    left = len(document.pictures) - len(images)
-    problem = broken_rule(sentences, left, rules) or document_problem(
-        sentences, left, document.row["language"], quality
-    )
+    whole = from_row(document.row)
+    left = whole.with_images([number for number in range(len(whole.images)) if number not in images])
+    count = len(left.images)
+    problem = broken_rule(left.sentences, count, rules)
+    problem = problem or document_problem(left.sentences, count, left.language, quality)
     return Dropped(document, images, problem)

@@ -10,7 +10,7 @@ a batch, so blocks may form as elements arrive.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple, cast
@@ -27,7 +27,6 @@ from pipelines.progress import Progress
 from pipelines.settings import DocumentsConfig
 from pipelines.transforms import Fallible, Outcome, Separate
 from schemas.failures import Failure, Stage
-from schemas.metadata import Metadata
 
 BLOCK = 512  # images of one pack that a worker takes at once
 DOCUMENTS_AT_ONCE = 32
@@ -135,20 +134,11 @@ def _shown(settled: SettledDocument) -> Iterator[tuple[str, PackedImage]]:
 
 
 def _first(images: Iterable[PackedImage]) -> PackedImage:
-    """Return one record of images with equal bytes: of the smallest address, under a licence that any states.
-
-    Of several metadata the one that says most is kept.
-    """
+    """Return one record of images with equal bytes, with all that is stated of them."""
     shown = list(images)
-    licence = min((each.image.licence for each in shown if each.image.licence), default=None)
     first = min(shown, key=lambda each: (each.image.source or "", repr(each.copy), each.retrieved or ""))
-    metadata = max((each.image.metadata for each in shown if each.image.metadata), default=None, key=_said)
-    return replace(first, image=replace(first.image, licence=licence, metadata=metadata))
-
-
-def _said(metadata: Metadata) -> tuple[int, str]:
-    """Return how many fields are there, and an order among equals."""
-    return sum(bool(getattr(metadata, item.name)) for item in fields(metadata)), repr(metadata)
+    statements = (statement for each in shown for statement in each.image.all_statements)
+    return replace(first, image=first.image.with_statements(statements))
 
 
 def _by_block(keyed: tuple[str, PackedImage]) -> tuple[tuple[str, int], tuple[str, PackedImage]]:

@@ -1,9 +1,11 @@
 """Captures of what is forgotten: found in the raw store, and taken out of it, a source's segments at a time.
 
-A capture goes where its address or its digest is named, or where it is a page or an API's answer that holds most of
-the text of a document: pages are not always known by their addresses. A segment is written anew without its records,
-byte for byte else, under a name of as early a time, and so is every index that points into it; then the old ones go.
-Done again after a kill the names are the same.
+A capture goes where its address or its digest is named, or where it is a page or an API's answer that holds nearly all
+of the text of a document: pages are not always known by their addresses. Runs of words are compared, sentence by
+sentence; of a document with few of them it is not told, since another author's page may hold them as well.
+
+A segment is written anew without its records, byte for byte else, under a name of as early a time, and so is every
+index that points into it; then the old ones go. Done again after a kill the names are the same.
 
     segment     | info | record a | record b | record c |         b goes
     becomes     | info | record a | record c |                    c is found at another offset
@@ -28,9 +30,9 @@ from schemas.raw import RawEntry
 FILES = "files"  # of captured files, which are no segments
 _OF_ORIGINS = ("robots", "well-known")
 _TEXTS = ("page", "api")
-_RUN = 5  # words that follow one another
-_LEAST_WORDS = 8  # of a document that is known by its text
-_SHARE = 0.5  # of its runs that a capture of it holds
+_RUN = 5  # words of a sentence that follow one another
+_LEAST_RUNS = 16  # of a document that is known by its text
+_SHARE = 0.9  # of its runs that a capture of it holds
 _ESCAPE = re.compile(r"\\+u([0-9a-fA-F]{4})")
 _MARKUP = re.compile(r"\\+[\"'/bfnrt]|<[^<>]{0,2000}>|\\")
 _WORD = re.compile(r"\w+")
@@ -55,8 +57,8 @@ class Marks:
     _keys: frozenset[str] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        words = [_words(" ".join(text)) for text in self.texts]
-        object.__setattr__(self, "_runs", [_runs_of(found) for found in words if len(found) >= _LEAST_WORDS])
+        runs = [set[tuple[str, ...]]().union(*(_runs_of(_words(each)) for each in text)) for text in self.texts]
+        object.__setattr__(self, "_runs", [found for found in runs if len(found) >= _LEAST_RUNS])
         object.__setattr__(self, "_keys", frozenset(filter(None, map(url_key, self.addresses))))
 
     def name(self, entry: RawEntry) -> bool:

@@ -15,15 +15,15 @@ Models are not touched: `lake takedown` names them.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipelines.exports.subset import write_subset
+from pipelines.exports.subset import EmptySubsetError, write_subset
 from pipelines.forgetting.captures import FILES, Marks, Removal, remove_captures
 from pipelines.forgetting.holdings import Found, Holding, find_holdings
 from pipelines.packs import SUFFIX, parse_keys, read_keys, remove_rows
@@ -33,9 +33,19 @@ from pipelines.shards.writing import write_rows
 from pipelines.sources.takedowns import Takedowns
 from pipelines.web.requests import FetchFailed, Kind, normalise
 from schemas.console import Say
-from schemas.documents import AFTER_SENTENCE
+from schemas.documents import (
+    AFTER_SENTENCE,
+    GIVEN_LINKS,
+    GIVEN_SIMILARITIES,
+    Image,
+    Statement,
+    document_schema,
+    from_row,
+    to_row,
+)
 from schemas.lake import LATEST, MANIFEST, Folder, Lake
 from schemas.manifest import Manifest, read_manifest
+from schemas.metadata import Metadata
 from schemas.raw import RETRIEVAL_SCHEMA, Retrieved
 from schemas.versions import fingerprint
 
@@ -59,46 +69,60 @@ class Forgotten:
     replaced: tuple[tuple[str, str], ...]
 
 
+_STATED = ("source", "licence", "metadata", "statements")  # columns of an image that follow its documents
+_OF_IMAGES = ("images", "links", AFTER_SENTENCE, GIVEN_LINKS, GIVEN_SIMILARITIES)  # columns that follow the images
+
+
 @dataclass(frozen=True, slots=True)
 class _Without:
-    """Which rows a version keeps; a document without its last image is not kept."""
+    """Which rows a version keeps; a document without its last image is not kept.
+
+    Attributes:
+        addresses: see `Holding`: of a shared image nothing is kept that is stated elsewhere.
+    """
 
     documents: frozenset[str]
-    images: frozenset[str]
+    gone: frozenset[str]
+    addresses: Mapping[str, frozenset[str]]
 
     def rows(self, documents: pa.Table) -> pa.Table:
         """Return the rows that stay, their images, links and places renumbered where an image goes."""
         ids = pa.array(sorted(self.documents), pa.string())
         left = documents.filter(pc.invert(pc.is_in(documents["id"], ids)))
-        changed = [self._changed(row) for row in left.select(["images", "links", AFTER_SENTENCE]).to_pylist()]
-        for name in ("images", "links", AFTER_SENTENCE):
-            position = left.schema.get_field_index(name)
-            values = pa.array([row[name] for row in changed], left.schema.field(position).type)
-            left = left.set_column(position, left.schema.field(position), values)
-        return left.filter(pa.array([row["stays"] for row in changed], pa.bool_()))
+        edited = [self._edited(row) for row in left.select(document_schema().names).to_pylist()]
+        left = _with_values(left, edited, _OF_IMAGES)
+        return left.filter(pa.array([bool(row["images"]) for row in edited], pa.bool_()))
 
-    def _changed(self, row: dict[str, Any]) -> dict[str, Any]:
-        kept = [number for number, image in enumerate(row["images"]) if image["hash"] not in self.images]
-        is_whole = len(kept) == len(row["images"])
-        if is_whole:
-            return {**row, "stays": True}
-        new = {old: number for number, old in enumerate(kept)}
-        links, after = row["links"], row[AFTER_SENTENCE]
-        if links is not None:
-            links = [{**link, "image": new[link["image"]]} for link in links if link["image"] in new]
-        return {
-            "images": [row["images"][number] for number in kept],
-            "links": links,
-            AFTER_SENTENCE: None if after is None else [after[number] for number in kept],
-            "stays": bool(kept),
-        }
+    def _edited(self, row: dict[str, Any]) -> dict[str, Any]:
+        kept = [number for number, image in enumerate(row["images"]) if image["hash"] not in self.gone]
+        return row if len(kept) == len(row["images"]) else to_row(from_row(row).with_images(kept))
+
+    def images(self, images: pa.Table) -> pa.Table:
+        """Return rows of an images part without what is stated of them in documents that go."""
+        rows = images.select(["hash", *_STATED]).to_pylist()
+        for row in rows:
+            sources = self.addresses.get(row["hash"], frozenset())
+            if sources and row["statements"]:
+                left = [each for each in row["statements"] if each["source"] in sources]
+                said = (Statement(**{**each, "metadata": Metadata.of(each["metadata"])}) for each in left)
+                row.update(asdict(Image(row["hash"]).with_statements(said)))
+        return _with_values(images, rows, _STATED)
 
     def settings(self, parent: str) -> dict[str, Any]:
         """Return what the new version says: how much went, and nothing by which it could be found."""
-        told = fingerprint([sorted(self.documents), sorted(self.images)])
+        told = fingerprint([sorted(self.documents), sorted(self.gone)])
         return {
-            "forgotten": {"parent": parent, "documents": len(self.documents), "images": len(self.images), "list": told}
+            "forgotten": {"parent": parent, "documents": len(self.documents), "images": len(self.gone), "list": told}
         }
+
+
+def _with_values(table: pa.Table, rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> pa.Table:
+    """Return a table with the values of rows in some columns."""
+    for name in names:
+        position = table.schema.get_field_index(name)
+        column = table.schema.field(position)
+        table = table.set_column(position, column, pa.array([row[name] for row in rows], column.type))
+    return table
 
 
 def forget(lake: Lake, takedowns: Takedowns, *, dry_run: bool, say: Say) -> Forgotten:
@@ -116,10 +140,10 @@ def forget(lake: Lake, takedowns: Takedowns, *, dry_run: bool, say: Say) -> Forg
         captures = tuple(remove_captures(lake.raw, marks, dry_run=dry_run))
         files = tuple(_remove_files(lake.raw, found, dry_run=dry_run))
         packs = tuple(_remove_packed(lake, found, dry_run=dry_run))
-        replaced = []
+        replaced, times = [], _times(lake)
         for holding in found.holdings:
             say(f"{holding.reference}: {len(holding.documents)} documents and {len(holding.images)} images")
-            new = "" if dry_run else _replace(lake, holding, found, say)
+            new = "" if dry_run else _replace(lake, holding, found, times, say)
             replaced.append((holding.reference, new))
     return Forgotten(found=found, captures=captures, files=files, packs=packs, replaced=tuple(replaced))
 
@@ -170,17 +194,31 @@ def _of_folder(lake: Lake, top: str, key: str, gone: frozenset[str], *, dry_run:
             yield f"{top}/{path}"
 
 
-def _replace(lake: Lake, holding: Holding, found: Found, say: Say) -> str:
-    """Put a version in the place of one that held something, and return its reference ("": nothing was left)."""
+def _times(lake: Lake) -> dict[str, int]:
+    """Return when each version was made, in an order of time, by its reference."""
+    folders = {
+        (name, version): lake.dataset(name, version) for name in lake.dataset_names() for version in lake.versions(name)
+    }
+    return {f"{name}@{version}": folder.infos()[MANIFEST].mtime_ns for (name, version), folder in folders.items()}
+
+
+def _replace(lake: Lake, holding: Holding, found: Found, times: dict[str, int], say: Say) -> str:
+    """Put a version in the place of one that held something, and return its reference ("": nothing was left).
+
+    Where nothing is left of the latest version, the one that was made last before it becomes the latest. A version in
+    the place of another has that one's time.
+    """
     manifest, folder = read_manifest(lake, holding.reference)
     was_latest = lake.latest(holding.dataset) == holding.version
-    choice = _Without(frozenset(holding.documents), found.images)
+    choice = _Without(frozenset(holding.documents), found.images, holding.addresses)
     new = None
-    if any(len(choice.rows(part)) for part in _documents(manifest, folder)):
+    with contextlib.suppress(EmptySubsetError):
         new = write_subset(lake, manifest, folder, choice, say=say)
+        times[f"{new.dataset}@{new.version}"] = times[holding.reference]
         _keep_times(lake, holding, new)
     if was_latest:
         left = [version for version in lake.versions(holding.dataset) if version != holding.version]
+        left.sort(key=lambda version: times.get(f"{holding.dataset}@{version}", 0))
         if new is not None or left:
             lake.point_latest(holding.dataset, new.version if new is not None else left[-1])
         else:
@@ -193,13 +231,6 @@ def _replace(lake: Lake, holding: Holding, found: Found, say: Say) -> str:
     lake.retrievals(holding.dataset, holding.version).remove()
     folder.remove()
     return "" if new is None else f"{new.dataset}@{new.version}"
-
-
-def _documents(manifest: Manifest, folder: Folder) -> Iterator[pa.Table]:
-    for split in manifest.splits:
-        for entry in manifest.parts("documents", split):
-            with folder.open(entry.path) as stream:
-                yield pq.read_table(stream, columns=["id", "images", "links", AFTER_SENTENCE])
 
 
 def _keep_times(lake: Lake, holding: Holding, new: Manifest) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -35,6 +35,7 @@ class Holding:
         images: hashes of those that go.
         links: folders of links predicted in the version, relative to the lake.
         indexes: folders of its indexes, likewise.
+        addresses: of images that documents share which go with others that stay: where these others have them from.
     """
 
     dataset: str
@@ -43,6 +44,7 @@ class Holding:
     images: tuple[str, ...]
     links: tuple[str, ...]
     indexes: tuple[str, ...]
+    addresses: Mapping[str, frozenset[str]]
 
     @property
     def reference(self) -> str:
@@ -81,6 +83,7 @@ class _Version:
     folder: Folder
     documents: dict[str, Mapping[str, Any]]  # that are named
     images: frozenset[str] = frozenset()  # that go
+    addresses: dict[str, set[str]] = field(default_factory=dict)  # of shared images, in documents that stay
 
 
 def find_holdings(lake: Lake, takedowns: Takedowns) -> Found:
@@ -88,7 +91,9 @@ def find_holdings(lake: Lake, takedowns: Takedowns) -> Found:
     versions = [_Version(*read_manifest(lake, name), {}) for name in _references(lake)]
     named = {key for version in versions for key in _named(version, takedowns)}
     hashes = {image["hash"] for version in versions for row in version.documents.values() for image in row["images"]}
-    kept = {key for version in versions for key in _shown_by_others(version, hashes)}
+    for version in versions:
+        _find_others(version, hashes)
+    kept = {key for version in versions for key in version.addresses}
     named |= {entry.removeprefix("sha256:") for entry in takedowns.entries if entry.startswith("sha256:")}
     named |= named_digests(lake.raw, takedowns)
     gone = frozenset(named | (hashes - kept))
@@ -134,12 +139,13 @@ def _named(version: _Version, takedowns: Takedowns) -> Iterator[str]:
             yield from (i["hash"] for i in row["images"] if takedowns.matches_address(i["source"] or ""))
 
 
-def _shown_by_others(version: _Version, hashes: set[str]) -> Iterator[str]:
-    """Yield those images that a document shows which is not named."""
+def _find_others(version: _Version, hashes: set[str]) -> None:
+    """Note of which addresses documents that are not named have some images."""
     for entry in parts(version.manifest, "documents") if hashes else ():
         for row in read_part(version.folder, entry, ("id", "images")).to_pylist():
-            if row["id"] not in version.documents:
-                yield from (image["hash"] for image in row["images"] if image["hash"] in hashes)
+            for image in row["images"] if row["id"] not in version.documents else ():
+                if image["hash"] in hashes:
+                    version.addresses.setdefault(image["hash"], set()).add(image["source"])
 
 
 def _sources(version: _Version, gone: frozenset[str], addresses: set[str]) -> Iterator[str]:
@@ -180,4 +186,5 @@ def _holding(lake: Lake, version: _Version) -> Holding:
         images=tuple(sorted(version.images)),
         links=tuple(made["links"]),
         indexes=tuple(made["indexes"]),
+        addresses={key: frozenset(sources) for key, sources in version.addresses.items()},
     )

@@ -15,13 +15,16 @@ for one computation for ever: a changed one gets a new name.
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import io
+import platform
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import cast
 
 import numpy as np
 import numpy.typing as npt
+import threadpoolctl
 from cykooz_resizer import CropBox, FilterType, ResizeAlg, ResizeOptions, Resizer
 from PIL import Image as Pixels
 
@@ -116,6 +119,21 @@ def _resize(image: Pixels.Image, box: tuple[int, int, int, int], size: tuple[int
     return resized
 
 
+def fingerprint_libraries(name: FingerprintName) -> dict[str, str]:
+    """Return what a fingerprint depends on beside `picture_libraries`: versions, and the machine where that matters."""
+    libraries = {each: importlib.metadata.version(each) for each in _LIBRARIES.get(name, ())}
+    if name is FingerprintName.FINDIMAGEDUPES:
+        return {"blas": blas_kind()}
+    return libraries | {"machine": platform.machine()}  # whose floating point decides bits of a picture with a symmetry
+
+
+@cache
+def blas_kind() -> str:
+    """Return which kernels of linear algebra numpy chose for this processor: they decide the last bits of a product."""
+    loaded = threadpoolctl.threadpool_info()
+    return ", ".join(sorted({each.get("architecture", "") for each in loaded if "numpy" in each["filepath"]}))
+
+
 def fingerprint_image(image: Pixels.Image, name: FingerprintName) -> str:
     """Return the fingerprint of an RGB picture in lower-case hexadecimal."""
     return _FINGERPRINTS[name](image)
@@ -187,6 +205,14 @@ def _neighbourhoods(size: int) -> npt.NDArray[np.int64]:
     return places
 
 
+_LIBRARIES: Mapping[FingerprintName, tuple[str, ...]] = {
+    FingerprintName.PHASH: ("scipy",),
+    FingerprintName.PHASH_256: ("scipy",),
+    FingerprintName.DHASH: ("imagehash",),
+    FingerprintName.DHASH_256: ("imagehash",),
+    FingerprintName.WHASH: ("imagehash", "pywavelets"),
+    FingerprintName.WHASH_256: ("imagehash", "pywavelets"),
+}
 _FINGERPRINTS: Mapping[FingerprintName, Callable[[Pixels.Image], str]] = {
     FingerprintName.PHASH: phash,
     FingerprintName.FINDIMAGEDUPES: findimagedupes,

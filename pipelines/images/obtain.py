@@ -4,6 +4,7 @@
     path/of/file.jpg         read from the source's image folder, tar or zip
     shard.parquet!/image/7   read from a file that holds pictures (`embedded.py`)
     row:<n>                  a row of a released feature array: an image without pixels
+    unusable:<reason>:<why>  of an image that its record names no address for
 
 A picture whose copy is in the packs is not decoded again. Plain functions; `transforms.py` spreads them over workers.
 """
@@ -22,7 +23,8 @@ from pipelines.images.inspect import inspect_image
 from pipelines.images.packed import ROW, PackedImage, given_vector
 from pipelines.packs import PackFolder
 from pipelines.settings import FingerprintName, HttpConfig, ImagesConfig
-from pipelines.sources.takedowns import NO_TAKEDOWNS, Takedowns
+from pipelines.sources.records import UNUSABLE
+from pipelines.sources.takedowns import NO_TAKEDOWNS, Takedowns, taken_down
 from pipelines.web.client import Client, process_client
 from pipelines.web.pool import fetch_all
 from pipelines.web.requests import FetchFailed, Kind, Request, Response
@@ -88,7 +90,7 @@ class Inspector:
         found = self._recent[digest]
         image = replace(found.image, source=uri)
         entry = self._access.takedowns.matches_image(image)
-        return taken_down(uri, entry) if entry else PackedImage(image, found.copy, retrieved)
+        return taken_down(Stage.IMAGES, entry, uri) if entry else PackedImage(image, found.copy, retrieved)
 
     def look_up(self, digests: Sequence[str]) -> None:
         """Read what the packs know of some images, at most RECENT, for `image_of`."""
@@ -112,9 +114,12 @@ def read_at_hand(uris: Iterable[str], access: ImageAccess, inspector: Inspector)
 
 
 def _read(uri: str, access: ImageAccess, inspector: Inspector) -> Found:
+    if uri.startswith(UNUSABLE):
+        reason, _, why = uri.removeprefix(UNUSABLE).partition(":")
+        return Failure(Stage.IMAGES, uri, Reason(reason), why)
     entry = access.takedowns.matches_address(uri)
     if entry is not None:
-        return taken_down(uri, entry)
+        return taken_down(Stage.IMAGES, entry, uri)
     if access.features is not None and uri.startswith(ROW):
         vector = given_vector(uri, access.features).astype("<f2")
         return PackedImage(Image(hash=hashlib.sha256(f"{uri}:".encode() + vector.tobytes()).hexdigest(), source=uri))
@@ -148,7 +153,7 @@ def fetch_images(uris: Iterable[str], access: ImageAccess, inspector: Inspector)
         if isinstance(outcome, FetchFailed):
             yield request.url, outcome.failure(request.url, stage=Stage.IMAGES)
         elif (entry := access.takedowns.matches_address(outcome.final_url)) is not None:
-            yield request.url, taken_down(request.url, entry)
+            yield request.url, taken_down(Stage.IMAGES, entry, request.url)
         elif outcome.from_store:
             stored.append((request.url, outcome))
         else:
@@ -182,8 +187,3 @@ def obtain_images(uris: Iterable[str], access: ImageAccess) -> Iterator[tuple[st
 def is_to_fetch(uri: str, access: ImageAccess) -> bool:
     """Return whether an address is on the web, and not on the takedown list: all others are at hand."""
     return uri.lower().startswith(("http:", "https:")) and access.takedowns.matches_address(uri) is None
-
-
-def taken_down(uri: str, entry: str) -> Failure:
-    """Return the failure row of an image that the takedown list names."""
-    return Failure(Stage.IMAGES, uri, Reason.TAKEN_DOWN, f"on the takedown list by its {entry.partition(':')[0]}")

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.images.claims import claim_libraries
-from pipelines.images.inspect import METHOD
+from pipelines.images.inspect import METHOD, fingerprint_libraries
 from pipelines.images.metadata import METADATA_METHOD
 from pipelines.packs import PackFolder, PackRef
 from pipelines.settings import FingerprintName, ImagesConfig
@@ -57,7 +57,7 @@ def copy_packs(lake: Lake, config: ImagesConfig, fingerprint: FingerprintName) -
     depends_on = {
         "config": resolve(config),
         "fingerprint": str(fingerprint),
-        "libraries": picture_libraries() | claim_libraries(),
+        "libraries": picture_libraries() | claim_libraries() | fingerprint_libraries(fingerprint),
         "metadata": METADATA_METHOD,
     }
     settings = digest_of(depends_on)[:_SETTINGS_DIGITS]

@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import importlib.metadata
 import re
-import statistics
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from pipelines.features.extraction import FeaturePlan
 from pipelines.images.claims import claim_libraries
+from pipelines.images.inspect import blas_kind, fingerprint_libraries
+from pipelines.settings import FingerprintName
 from pipelines.shards.rights import rights_table
 from pipelines.splits.leaks import LeakCount
 from pipelines.transforms import stage_table
@@ -26,7 +31,7 @@ from schemas.codecs import picture_libraries
 from schemas.configs import Json
 from schemas.documents import Document, Split, document_schema, image_schema
 from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, NEAR_COPY_SCHEMA, SEEN_SCHEMA
-from schemas.failures import FAILURE_SCHEMA, Failure
+from schemas.failures import FAILURE_SCHEMA, TRANSIENT, Failure
 from schemas.manifest import Manifest, SplitStatistics, version_name
 from schemas.tables import TABLE, schema_version
 from schemas.versions import canonical_json, code_digest, code_version, content
@@ -44,7 +49,7 @@ _DIGESTS = 1 << 256
 _VARYING = re.compile(r"\w+://\S+|'[^']*'|\"[^\"]*\"|\b[0-9a-f]{12,}\b|\d+(?:\.\d+)?")
 
 
-def build_identity(config: Mapping[str, Json], extractors: Iterable[tuple[str, str]]) -> dict[str, Any]:
+def build_identity(config: Mapping[str, Any], extractors: Iterable[tuple[str, str]]) -> dict[str, Any]:
     """Return all that decides what a build makes of what it reads: settings, extractors, code, libraries, schemas.
 
     Args:
@@ -55,6 +60,9 @@ def build_identity(config: Mapping[str, Json], extractors: Iterable[tuple[str, s
     inputs |= {f"extractors.{name}": value for name, value in extractors}
     pyarrow = f"{pa.__version__} {pa.cpp_build_info.package_kind}".strip()  # brings a zstd of its own
     libraries = {"pyarrow": pyarrow, **picture_libraries(), **claim_libraries()}
+    libraries |= fingerprint_libraries(FingerprintName(config["dedupe"]["fingerprint"]))
+    if config["copy_detection"]["extractor"]:
+        libraries |= {name: importlib.metadata.version(name) for name in ("faiss-cpu", "torch")} | {"blas": blas_kind()}
     inputs |= {f"libraries.{name}": version for name, version in libraries.items()}
     return {
         "config": config,
@@ -69,9 +77,13 @@ def version_of_build(identity: Mapping[str, Any], digest: int) -> str:
 
 
 def content_digest(item: Document | Failure) -> int:
-    """Return the SHA-256 of a document, or of a failure, as a number; luck and the versions of libraries aside."""
+    """Return the SHA-256 of a document, or of a failure, as a number; luck and the versions of libraries aside.
+
+    How a host failed that may answer the next time is luck: refused today, timed out tomorrow.
+    """
     if isinstance(item, Failure):
-        told: Json = [str(item.stage), item.record_id, str(item.reason), item.message]
+        why = ["transient", ""] if item.reason in TRANSIENT else [str(item.reason), item.message]
+        told: Json = [str(item.stage), item.record_id, *why]
     else:
         told = content(item)
     return int.from_bytes(hashlib.sha256(canonical_json(told).encode()).digest(), "big")
@@ -157,26 +169,44 @@ def summarise(sizes: Mapping[DocumentSize, int], unique_images: int) -> SplitSta
         sizes: how many documents have each size.
         unique_images: how many different images they show.
     """
-    every = [size for size, documents in sizes.items() for _ in range(documents)]
-    n, m = [size.sentences for size in every], [size.images for size in every]
-    links = [size.links for size in every if size.links is not None]
-    densities = [size.links / (size.sentences * size.images) for size in every if size.links is not None]
+    documents = sum(sizes.values())
+    texts, images, links = Counter[int](), Counter[int](), Counter[int]()
+    density, known = Fraction(), 0
+    for size, count in sizes.items():
+        texts[size.sentences] += count
+        images[size.images] += count
+        if size.links is not None:
+            links[size.links] += count
+            density += Fraction(size.links / (size.sentences * size.images)) * count  # exact: in any order
+            known += count
     return SplitStatistics(
-        documents=len(every),
-        images=sum(m),
-        sentences=sum(n),
+        documents=documents,
+        images=_total(images),
+        sentences=_total(texts),
         unique_images=unique_images,
-        median_sentences=statistics.median(n or [0]),
-        median_images=statistics.median(m or [0]),
-        mean_sentences=round(statistics.fmean(n or [0]), 6),
-        mean_images=round(statistics.fmean(m or [0]), 6),
-        max_sentences=max(n, default=0),
-        max_images=max(m, default=0),
-        links=sum(links),
-        documents_with_known_links=len(densities),
-        density=round(statistics.fmean(densities), 6) if densities else None,  # summed exactly: in any order
-        placed_images=sum(size.placed for size in every),
+        median_sentences=_median(texts),
+        median_images=_median(images),
+        mean_sentences=round(_total(texts) / max(1, documents), 6),
+        mean_images=round(_total(images) / max(1, documents), 6),
+        max_sentences=max(texts, default=0),
+        max_images=max(images, default=0),
+        links=_total(links),
+        documents_with_known_links=known,
+        density=round(float(density) / known, 6) if known else None,
+        placed_images=sum(size.placed * count for size, count in sizes.items()),
     )
+
+
+def _total(counts: Mapping[int, int]) -> int:
+    return sum(value * count for value, count in counts.items())
+
+
+def _median(counts: Mapping[int, int]) -> float:
+    """Return the median of values, each so many times; 0 where there are none."""
+    values = sorted(counts)
+    ends = list(accumulate(counts[value] for value in values))
+    middle = ((ends[-1] - 1) // 2, ends[-1] // 2) if ends else ()
+    return sum(values[bisect_right(ends, place)] for place in middle) / 2
 
 
 class Message(NamedTuple):

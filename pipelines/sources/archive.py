@@ -19,12 +19,12 @@ from typing import Any
 from pipelines.files import EXTENSIONS, file_names
 from pipelines.sources.inputs import IMAGES, Input
 from pipelines.sources.records import (
-    WEB,
     CandidateDocument,
     file_name,
     identifier,
     json_lines,
     metadata,
+    on_web,
     outcomes_of,
     required,
     stated,
@@ -70,7 +70,7 @@ class ArchiveSource:
 
 def _outcomes(record: Mapping[str, Any], record_id: str) -> Iterator[CandidateDocument | Failure]:
     image = required(record, "image", str).strip()
-    address = image if image.startswith(WEB) else file_name(image, "image")
+    address = image if on_web(image) else file_name(image, "image")
     yield _document(record_id, address, licence=text_or_none(record, "licence"), said=metadata(record))
 
 

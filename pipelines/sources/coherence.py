@@ -32,10 +32,10 @@ from pipelines.sources.inputs import IMAGES, Input
 from pipelines.sources.json_stream import read_mapping
 from pipelines.sources.records import (
     UNKNOWN,
-    WEB,
     CandidateDocument,
     FieldError,
     file_name,
+    on_web,
     outcomes_of,
     sentence,
     split_named,
@@ -208,7 +208,7 @@ def read_pairs(
         if not text.text:
             raise FieldError(Reason.EMPTY_SENTENCE, "expected a text, found it blank")
         labels = tuple((relation, _label(row[name], name) if name else None) for relation, name in names.items())
-        url = row[image_column] if row[image_column].startswith(WEB) else None
+        url = row[image_column] if on_web(row[image_column]) else None
         yield CandidateDocument(
             id=document_id,
             dataset=dataset,

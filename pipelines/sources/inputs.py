@@ -22,8 +22,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal, Protocol, TypeVar
 from urllib.parse import quote
 
-from pipelines.files import COMPRESSED, INSIDE, file_names, input_file, is_archive
-from pipelines.sources.records import WEB, CandidateDocument
+from pipelines.files import COMPRESSED, INSIDE, BrokenInputError, file_names, input_file, is_archive
+from pipelines.sources.records import UNUSABLE, CandidateDocument, on_web
 from schemas.configs import require
 from schemas.errors import UsageError
 from schemas.failures import Failure
@@ -42,14 +42,17 @@ class Input:
             compressed; `files` are all such that there are; so are `shards`, which may themselves be archives. A
             `tree` is a folder or an archive, read as a whole. An `array` is mapped into memory: a plain file. `images`
             are files by name: a folder, a tar, a zip, or the address of a folder on the web.
-        published: the names it has where it is published, the likeliest first.
+        published: the names it has where it is published, the likeliest first. Of shards those of all names are read;
+            of two that differ in their name's end alone, the likelier one. `!` begins the name of what is none.
         is_needed: whether the source can do nothing without it.
+        is_one_kind: whether shards of two names in one folder are refused, since they may hold the same twice.
     """
 
     name: str
     form: Literal["file", "files", "shards", "tree", "array", "images"] = "file"
     published: tuple[str, ...] = ()
     is_needed: bool = False
+    is_one_kind: bool = False
 
 
 IMAGES = Input("images", "images")
@@ -91,7 +94,7 @@ def find_inputs(source: S, capture: Capture) -> S:
 def named_inputs(source: Settings) -> list[str]:
     """Return every path that the settings of a source name, images on the web apart."""
     texts = (text for given in source.inputs for text in _texts(source, given))
-    return [text for text in texts if not text.startswith(WEB)]
+    return [text for text in texts if not on_web(text)]
 
 
 def path_settings(source: Settings) -> frozenset[str]:
@@ -108,7 +111,7 @@ def image_root(source: Any) -> str:
     """Return what a source's image names are looked up in: by default the folder or archive a user's file is in."""
     images, documents, archive = (getattr(source, name, "") for name in ("images", "documents", "archive"))
     documents = documents or archive
-    if images.startswith(WEB):
+    if on_web(images):
         return "."
     if images or not documents:
         return images or "."
@@ -135,9 +138,11 @@ def web_address(root: str, name: str) -> str:
 def with_web_images(outcomes: Iterable[Any], root: str) -> Iterator[CandidateDocument | Failure]:
     """Yield outcomes; where the images' root is a folder on the web, their names have become URLs below it."""
     for outcome in outcomes:
-        if isinstance(outcome, CandidateDocument) and root.startswith(WEB):
-            uris = (uri if uri.startswith(WEB) else web_address(root, uri) for uri in outcome.image_uris)
-            outcome = replace(outcome, image_uris=tuple(uris))  # noqa: PLW2901
+        if isinstance(outcome, CandidateDocument) and on_web(root):
+            named = (not on_web(uri) and not uri.startswith(UNUSABLE) for uri in outcome.image_uris)
+            pairs = zip(outcome.image_uris, named, strict=True)
+            uris = tuple(web_address(root, uri) if is_name else uri for uri, is_name in pairs)
+            outcome = replace(outcome, image_uris=uris)  # noqa: PLW2901
         yield outcome
 
 
@@ -168,13 +173,19 @@ def _texts(source: Settings, given: Input) -> list[str]:
 def _found(text: str, given: Input, capture: Capture) -> list[str]:
     """Return the files that a setting's text names."""
     uri, inside, member = text.partition(INSIDE)
-    if uri.startswith(WEB):
+    published = given.published
+    if on_web(uri):
         if given.form == "images" and not is_archive(uri.partition("?")[0]):
             return [text]
         uri = str(capture(uri))
     folder, _, name = uri.rpartition("/")
+    if given.form == "shards" and "*" in name and not inside:
+        uri, published = folder, (name,)
+        folder, _, name = uri.rpartition("/")
     if not (Folder(folder).exists(name) if "://" in uri else Path(uri).exists()):
         raise UsageError(f"source.{given.name} = {uri!r}: no such file")
+    if not ("://" in uri or Path(uri).is_file() or Path(uri).is_dir()):
+        raise UsageError(f"source.{given.name} = {uri!r}: expected a file or a folder, found a pipe or a device")
     if given.form == "array" and (not Path(uri).is_file() or is_archive(uri)):
         raise UsageError(f"source.{given.name} = {uri!r}: expected a plain file on a file system")
     is_folder = Folder(uri).is_folder()
@@ -183,9 +194,14 @@ def _found(text: str, given: Input, capture: Capture) -> list[str]:
     is_shard = given.form == "shards" and not is_folder
     if given.form not in ("file", "files", "shards") or is_shard or not (is_folder or is_archive(uri)):
         return [uri]
-    names = _published(list(file_names(uri)), given.published)
+    try:
+        there = list(file_names(uri))
+    except BrokenInputError as problem:
+        raise UsageError(f"source.{given.name} = {text!r}: {problem}") from problem
+    names = _shards(there, published, given, text) if given.form == "shards" else _published(there, published)
     if not names:
-        raise UsageError(f"source.{given.name} = {text!r}: expected {' or '.join(given.published)} in it, found none")
+        expected = " or ".join(name for name in published if not name.startswith("!"))
+        raise UsageError(f"source.{given.name} = {text!r}: expected {expected} in it, found none")
     root = f"{uri.rstrip('/')}/" if is_folder else f"{uri}{INSIDE}"
     return [f"{root}{name}" for name in (names[:1] if given.form == "file" else names)]
 
@@ -198,6 +214,23 @@ def _published(paths: Iterable[str], wanted: tuple[str, ...]) -> list[str]:
         if found:
             return found
     return []
+
+
+def _shards(paths: Iterable[str], wanted: tuple[str, ...], given: Input, text: str) -> list[str]:
+    """Return the files of any of the names, as `Input.published` says."""
+    chosen: dict[str, tuple[int, str]] = {}
+    for path in sorted(paths, key=_depth_first):
+        plain = _plain_name(path)
+        rank = next((rank for rank, name in enumerate(wanted) if fnmatchcase(plain, name.lstrip("!"))), None)
+        if rank is not None and not wanted[rank].startswith("!"):
+            stem = f"{path.removesuffix(PurePosixPath(path).name)}{plain.removesuffix(wanted[rank].lstrip('*'))}"
+            chosen[stem] = min(chosen.get(stem, (rank, path)), (rank, path))
+    kinds = sorted({rank for rank, _ in chosen.values()})
+    if given.is_one_kind and len(kinds) > 1:
+        found = " and ".join(wanted[rank] for rank in kinds)
+        hint = f"name one of them: source.{given.name}={text.rstrip('/')}/{wanted[kinds[0]]}"
+        raise UsageError(f"source.{given.name} = {text!r}: expected shards of one kind, found {found}; {hint}")
+    return [path for _, path in chosen.values()]
 
 
 def _plain_name(path: str) -> str:

@@ -8,8 +8,9 @@
 `language`, `split` and `links` are optional, and so are `url` and `licence` of a document; of an image `licence`,
 `after_sentence` (how many sentences of the document stand before it, `schemas.documents`) and metadata: `title`,
 `caption`, `credit`, `rights`, `date`, `place`, `keywords` (`schemas.metadata`). Other fields are passed over; absent or
-null links are unknown, `[]` says that there are none. An image path is relative to the file's folder (or
-`source.images`) and stays as written, so that a data set does not depend on where that is.
+null links are unknown, `[]` says that there are none; where every one of them leads nowhere they are unknown. An image
+path is relative to the file's folder (or `source.images`) and stays as written, so that a data set does not depend on
+where that is. An image that cannot be used costs its document nothing else.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from typing import Any, ClassVar
 
 from pipelines.sources.inputs import IMAGES, Input
 from pipelines.sources.records import (
-    WEB,
     CandidateDocument,
     FieldError,
     checked,
@@ -31,16 +31,19 @@ from pipelines.sources.records import (
     linked,
     metadata,
     number,
+    on_web,
     optional,
     outcomes_of,
     rejected,
     required,
     sentence,
     stated,
+    unusable,
     web_url,
 )
 from schemas.documents import UNDETERMINED, Provenance, Role, Sentence, Split, is_placed
 from schemas.failures import Failure, Reason
+from schemas.metadata import Metadata
 
 DATASET = "documents"
 
@@ -60,7 +63,7 @@ class DocumentsSource:
     images: str = ""
 
     def __post_init__(self) -> None:
-        if self.documents.startswith(WEB) and not self.images:
+        if on_web(self.documents) and not self.images:
             object.__setattr__(self, "images", self.documents.rpartition("/")[0])
 
     def read(self) -> Iterator[CandidateDocument | Failure]:
@@ -83,22 +86,23 @@ def read_documents(address: str | Path) -> Iterator[CandidateDocument | Failure]
 def _outcomes(record: Mapping[str, Any], record_id: str) -> Iterator[CandidateDocument | Failure]:
     """Yield the document of a record, or why there is none, then the failures of its parts."""
     sentences = [_sentence(item) for item in required(record, "sentences", list)]
-    images: list[dict[str, Any]] = [checked(item, dict, "an image") for item in required(record, "images", list)]
+    listed = required(record, "images", list)
     pairs = [_pair(item) for item in optional(record, "links", list[object]())]
     is_kept = [bool(text.text) for text in sentences]
+    images = [_image(item, is_kept) for item in listed]
     links, lost = linked(pairs, is_kept, [True] * len(images))
-    after = tuple(_after_sentence(fields, is_kept) for fields in images)
+    after = tuple(image.after for image in images)
     document = CandidateDocument(
         id=record_id,
         dataset=DATASET,
         sentences=tuple(text for text in sentences if text.text),
-        image_uris=tuple(map(_image_uri, images)),
-        links=None if record.get("links") is None else links,
+        image_uris=tuple(image.uri for image in images),
+        links=None if record.get("links") is None or (pairs and not links) else links,
         provenance=Provenance(DATASET, record_id, optional(record, "url", "") or None, _licence(record)),
         language=optional(record, "language", "").strip() or UNDETERMINED,
         split=None if record.get("split") is None else _member(Split, record["split"], "split"),
-        image_licences=stated(map(_licence, images)),
-        image_metadata=stated(map(metadata, images)),
+        image_licences=stated(image.licence for image in images),
+        image_metadata=stated(image.metadata for image in images),
         after_sentence=after if is_placed(after) else (),
     )
     if document.sentences and document.image_uris:
@@ -118,6 +122,24 @@ def _sentence(item: object) -> Sentence:
         return sentence(checked(item, str, "a sentence"))
     fields: dict[str, Any] = item
     return sentence(required(fields, "text", str), _member(Role, fields.get("role", Role.SENTENCE), "role"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Image:
+    """What a record says of an image; of one that cannot be used, its address says why."""
+
+    uri: str
+    licence: str | None = None
+    metadata: Metadata | None = None
+    after: int | None = None
+
+
+def _image(item: object, is_kept: Sequence[bool]) -> _Image:
+    try:
+        fields: dict[str, Any] = checked(item, dict, "an image")
+        return _Image(_image_uri(fields), _licence(fields), metadata(fields), _after_sentence(fields, is_kept))
+    except FieldError as problem:
+        return _Image(unusable(problem))
 
 
 def _licence(fields: Mapping[str, Any]) -> str | None:

@@ -41,15 +41,14 @@ from pipelines.files import INSIDE, FileRejected, input_file, read_named
 from pipelines.sources.inputs import IMAGES, Input, require_language
 from pipelines.sources.json_stream import read_items, read_mapping, read_members
 from pipelines.sources.records import (
-    WEB,
     CandidateDocument,
     FieldError,
     checked,
-    clean,
     file_name,
     identifier,
     json_lines,
     metadata,
+    on_web,
     outcomes_of,
     rejected,
     required,
@@ -62,6 +61,7 @@ from schemas.documents import UNDETERMINED, Link, Provenance, Role, Split
 from schemas.errors import BuildError
 from schemas.failures import Failure, Reason
 from schemas.metadata import Metadata
+from schemas.tables import clean
 
 DATASET = "news"
 ROLES = (Role.HEADLINE, Role.LEAD, Role.CAPTION, Role.BODY)  # their order in a document
@@ -130,7 +130,7 @@ class NewsSource:
             return _article(
                 record_id,
                 {role: text_or_none(record, role) for role in ROLES},
-                image if image.startswith(WEB) else file_name(image, "image"),
+                image if on_web(image) else file_name(image, "image"),
                 source=DATASET,
                 language=(text_or_none(record, "language") or "").strip() or self.language,
                 licence=text_or_none(record, "licence"),
@@ -223,7 +223,7 @@ def _goodnews_outcomes(
         name = f"{article_id}_{clean(key)}"
         address = urls.get(article_id, {}).get(key)
         try:
-            has_address = isinstance(address, str) and address.startswith(WEB)
+            has_address = isinstance(address, str) and on_web(address)
             image = clean(str(address)) if has_address else file_name(f"{name}.jpg", "a picture")
             caption = text_or_none(captions, key)
         except FieldError as problem:

@@ -5,7 +5,9 @@ function that makes documents of one; `fetch_records` does the same with the ans
 raises is the failure row of this record alone. The functions below them are the typed fields of a record.
 
 An image of a candidate is still an address (`uri`): a URL, the path of a local file, or `row:<n>` of a feature array.
-The images stage turns addresses into content hashes; `pipelines.documents.settle` then makes a `Document` of it.
+The images stage turns addresses into content hashes; `pipelines.documents.settle` then makes a `Document` of it. Where
+a record names no address that can be used, `unusable` gives one that says why: the image is then a failure of the
+images stage, at its place, and costs its document nothing else.
 """
 
 from __future__ import annotations
@@ -20,22 +22,24 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from pipelines.files import BrokenInputError, input_file, read_lines
+from pipelines.files import MAX_LINE_BYTES, BrokenInputError, input_file, read_lines
 from pipelines.web.client import Client, usable
 from pipelines.web.pool import fetch_all
 from pipelines.web.requests import FetchFailed, Outcome, Request, Response
 from schemas.documents import UNDETERMINED, Given, Link, Provenance, Role, Sentence, Split
 from schemas.failures import Failure, Reason, Stage, unexpected
 from schemas.metadata import Metadata, day_of, keywords_of, plain_text
-from schemas.tables import travels
+from schemas.tables import clean, travels
 
 T = TypeVar("T")
 R = TypeVar("R")
 WEB = ("http://", "https://")
 MAX_ID = 2**63  # ids are kept in 64 bits
+_MOST = 3.4e38  # of float32
 UNKNOWN = frozenset({"", "nan", "none", "null"})  # how tables spell that nothing is known
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+UNUSABLE = "unusable:"  # begins the address of an image that a record names no usable one for
 _NOT_IN_NAMES = re.compile("[\x00-\x1f\x7f]")
+_OTHER_ADDRESS = re.compile(f"{UNUSABLE}|row:|data:|javascript:|[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 # Quotes and dashes (U+2018 and so on) of which published files kept the lower half alone.
 _HALVES = {0x13: "\u2013", 0x14: "\u2014", 0x18: "\u2018", 0x19: "\u2019", 0x1C: "\u201c", 0x1D: "\u201d"}
 
@@ -94,6 +98,16 @@ class FieldError(ValueError):
     def failure(self, record_id: str, *, stage: Stage = Stage.SOURCES) -> Failure:
         """Return the failure row of the record it was found in."""
         return Failure(stage, record_id, self.reason, str(self))
+
+
+def on_web(address: str) -> bool:
+    """Return whether an address is an http or https URL, by its beginning."""
+    return address[:8].lower().startswith(WEB)
+
+
+def unusable(problem: FieldError) -> str:
+    """Return the address of an image that has none, as a field of its record says."""
+    return f"{UNUSABLE}{problem.reason}:{problem}"
 
 
 def rejected(record_id: str, reason: Reason, message: str) -> Failure:
@@ -195,20 +209,26 @@ def linked(
     return tuple(links), problems
 
 
-def json_lines(address: str | Path) -> Iterator[tuple[str, dict[str, Any] | FieldError]]:
-    """Yield the object of each line that is not blank, under `<file name>:<line>`; bytes not UTF-8 become U+FFFD.
+def json_lines(address: str | Path, name: str = "") -> Iterator[tuple[str, dict[str, Any] | FieldError]]:
+    """Yield the object of each line that is not blank, under `<name>:<line>`; bytes not UTF-8 become U+FFFD.
+
+    Args:
+        address: of the file.
+        name: what it goes by; "": its own name.
 
     Raises:
         BrokenInputError: the rest of the file cannot be read.
         NotFoundError: there is no such file.
     """
-    name = input_file(address).name
+    name = name or input_file(address).name
     for number, line in read_lines(address):
         yield f"{name}:{number}", json_object(line)
 
 
 def json_object(line: bytes) -> dict[str, Any] | FieldError:
     """Return the JSON object in a line, or why there is none."""
+    if len(line) > MAX_LINE_BYTES:
+        return FieldError(Reason.BROKEN_RECORD, f"expected a line of at most {MAX_LINE_BYTES} bytes, found more")
     try:
         return checked(json.loads(line.decode("utf-8-sig", errors="replace")), dict, "a record")
     except FieldError as problem:
@@ -225,7 +245,7 @@ def required(record: Mapping[str, Any], name: str, kind: type[T]) -> T:
     """
     value = record.get(name)
     if value is None:
-        raise FieldError(Reason.MISSING_FIELD, f"expected the field {name!r}, found none")
+        raise FieldError(Reason.MISSING_FIELD, f"expected the field '{name}', found none")
     return checked(value, kind, name)
 
 
@@ -276,7 +296,7 @@ def identifier(record: Mapping[str, Any], name: str = "id") -> str:
     value = record.get(name)
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else required(record, name, str).strip()
     if not text:
-        raise FieldError(Reason.MISSING_FIELD, f"expected the field {name!r}, found it empty")
+        raise FieldError(Reason.MISSING_FIELD, f"expected the field '{name}', found it empty")
     return text
 
 
@@ -293,6 +313,17 @@ def number(record: Mapping[str, Any], name: str) -> int:
     if not 0 <= value < MAX_ID:
         raise FieldError(Reason.BROKEN_RECORD, f"{name}: expected a number from 0, found one out of range")
     return value
+
+
+def real(value: object, name: str) -> float:
+    """Return a number that float32 can hold.
+
+    Raises:
+        FieldError: BROKEN_RECORD: it is none, infinite, or beyond that.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _MOST:
+        raise FieldError(Reason.BROKEN_RECORD, f"{name}: expected a number, found {value!r:.40}")
+    return float(value)
 
 
 def caption_text(record: Mapping[str, Any], *names: str) -> str:
@@ -317,7 +348,7 @@ def file_name(value: object, name: str) -> str:
     text = "" if value is None else checked(value, str, name).strip()
     if not text:
         raise FieldError(Reason.MISSING_FIELD, f"{name}: expected the name of a file, found none")
-    if _NOT_IN_NAMES.search(text) or text.startswith((*WEB, "row:")):
+    if _NOT_IN_NAMES.search(text) or on_web(text) or _OTHER_ADDRESS.match(text):
         raise FieldError(Reason.BROKEN_RECORD, f"{name}: expected the name of a file, found {text[:80]!r}")
     return text
 
@@ -329,7 +360,7 @@ def web_url(value: object, name: str) -> str:
         FieldError: BROKEN_RECORD: it is none.
     """
     url = checked(value, str, name)
-    if not url.startswith(WEB):
+    if not on_web(url):
         raise FieldError(Reason.BROKEN_RECORD, f"{name}: expected an http or https URL, found {url[:80]!r}")
     return url
 
@@ -360,11 +391,6 @@ def split_named(value: object, name: str) -> Split | None:
     if text not in _SPLITS:
         raise FieldError(Reason.BROKEN_RECORD, f"{name}: expected one of {', '.join(_SPLITS)}, found {text[:40]!r}")
     return _SPLITS[text]
-
-
-def clean(text: str) -> str:
-    """Return a text without halves of surrogate pairs, which JSON can spell and UTF-8 cannot: they become U+FFFD."""
-    return text if text.isascii() else _LONE_SURROGATE.sub("\ufffd", text)
 
 
 _SPLITS: Mapping[str, Split] = {

@@ -2,13 +2,14 @@
 
     id:3x9k2f                                 a document's id, or the record's id at its source
     url:https://imgur.com/a/AbCdE             a page, or an image; `url:` may be left out
-    domain:example.org                        every page and image of a host and of those below it
+    domain:example.org                        every page and image of a host and of those below it; bücher.example, too
     sha256:9f86d081884c7d65...                an image, by the SHA-256 of its original bytes; `sha256:` may be left out
     phash:c3d4e5f60718293a/3                  an image, by its fingerprint, within so many bits (3 unless said)
     # a comment, also behind an entry after a space
 
 A page, its domain or an id takes the document out; an image's address, domain, hash or fingerprint takes the image
-out. The list's fingerprint is part of a version's name: another list, another version. Versions that exist, and what
+out. The list's fingerprint is part of a version's name: another list, another version. A version says how many
+documents the list took out, and not which. Versions that exist, and what
 was captured in `raw/`, are touched by `multilink lake forget` alone, which takes the same entries.
 """
 
@@ -18,13 +19,15 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path, PurePath
 
 from pipelines.files import open_uri
-from pipelines.sources.records import WEB, CandidateDocument
-from pipelines.web.requests import FetchFailed, normalise
+from pipelines.sources.records import CandidateDocument, on_web
+from pipelines.web.requests import FetchFailed, host_of, normalise
 from schemas.documents import Image
 from schemas.errors import NotFoundError, UsageError
+from schemas.failures import Failure, Reason, Stage
 from schemas.versions import fingerprint
 
 DEFAULT_RADIUS = 3  # SPEC 3: two images that differ in at most 3 bits are duplicates
@@ -32,7 +35,7 @@ MAX_RADIUS = 12
 _KINDS = ("id", "url", "domain", "sha256", "phash")
 _HOST = re.compile(r"\[[^]]*\]|[^/?:]*")
 _FORMS = {
-    "domain": (re.compile(r"[^\s/:@]*[^\s/:@.]"), "a host name"),
+    "domain": (re.compile(r"(?:\*?\.)?([^\s/:@*]*[^\s/:@*.])\.?(?::(?:80|443))?"), "a host name"),
     "sha256": (re.compile(r"[0-9a-f]{64}"), "64 hexadecimal digits"),
     "phash": (
         re.compile(r"((?:[0-9a-f]{16})+)(?:/(\d{1,4}))?"),
@@ -118,6 +121,35 @@ class Takedowns:
 
 
 NO_TAKEDOWNS = Takedowns()
+NAMELESS = "taken-down"  # in place of what a failure row of a document on the list would name
+
+
+def taken_down(stage: Stage, entry: str, record_id: str = NAMELESS) -> Failure:
+    """Return the failure row of what the list names: a version is published, and must not name a document of the list.
+
+    Args:
+        stage: that left it out.
+        entry: of the list.
+        record_id: of an image whose document stays.
+    """
+    return Failure(stage, record_id, Reason.TAKEN_DOWN, f"on the takedown list by its {entry.partition(':')[0]}")
+
+
+def without_names(
+    outcomes: Iterable[CandidateDocument | Failure], takedowns: Takedowns
+) -> Iterator[CandidateDocument | Failure]:
+    """Yield outcomes of a source, which stand together by record; failures of a document on the list do not name it."""
+    for record_id, group in groupby(outcomes, key=_record_id):
+        found = list(group)
+        candidates = [each for each in found if isinstance(each, CandidateDocument)]
+        entry = takedowns.matches_record((record_id, record_id.partition("#")[0]), (record_id,))
+        entry = next(filter(None, map(takedowns.matches_candidate, candidates)), entry)
+        for each in found:
+            yield taken_down(each.stage, entry) if entry and isinstance(each, Failure) else each
+
+
+def _record_id(outcome: CandidateDocument | Failure) -> str:
+    return outcome.id if isinstance(outcome, CandidateDocument) else outcome.record_id.partition("#")[0]
 
 
 def read_takedowns(path: str | Path) -> Takedowns:
@@ -161,7 +193,7 @@ def parse_takedowns(lines: Iterable[bytes], *, name: str) -> Takedowns:
 
 def _entry(text: str) -> str:
     """Return an entry in its canonical form; a `ValueError` says what is wrong with it."""
-    if text.lower().startswith(WEB):
+    if on_web(text):
         text = f"url:{text}"
     elif _FORMS["sha256"][0].fullmatch(text.lower()):
         text = f"sha256:{text}"
@@ -179,8 +211,11 @@ def _entry(text: str) -> str:
         raise ValueError(f"url: expected an http or https URL, found {value!r}")
     form, rule = _FORMS[kind]
     match = form.fullmatch(value.lower())
-    if match is None:
+    host = host_of(f"http://{match[1]}") if match and kind == "domain" else ""
+    if match is None or host is None:
         raise ValueError(f"{kind}: expected {rule}, found {value!r}")
+    if kind == "domain":
+        return f"domain:{host}"
     if kind != "phash":
         return f"{kind}:{match[0]}"
     radius = int(match[2] or DEFAULT_RADIUS)
@@ -192,7 +227,7 @@ def _entry(text: str) -> str:
 def named(argument: str) -> str:
     """Return what a person names as a line of a list: what has no kind and is neither a URL nor a hash is an id."""
     has_kind = argument.partition(":")[0].lower() in _KINDS and ":" in argument
-    is_plain = has_kind or argument.lower().startswith(WEB) or _FORMS["sha256"][0].fullmatch(argument.lower())
+    is_plain = has_kind or on_web(argument) or _FORMS["sha256"][0].fullmatch(argument.lower())
     return argument if is_plain else f"id:{argument}"
 
 
@@ -207,8 +242,8 @@ def _domains_of(key: str) -> Iterator[str]:
 def url_key(url: str) -> str:
     """Return a URL's entry, the same for every spelling; what is no URL (a path) gives one that no list has: empty.
 
-    http and https are one, as are the host's capitals, a default port, a closing slash, and a character with its
-    percent-encoding. The fragment goes; the query stays.
+    http and https are one, as are spellings of a host (`parse_target`), a default port, a closing slash, and a
+    character with its percent-encoding. The fragment goes; the query stays.
     """
     try:
         address, mark, query = normalise(url).partition("://")[2].partition("?")

@@ -21,9 +21,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Generic, TypeVar
 from urllib.parse import urljoin
 
-from pipelines.sources.records import FieldError, clean
+from pipelines.sources.records import FieldError
 from schemas.errors import ConfigError
 from schemas.failures import Reason
+from schemas.tables import clean
 
 if TYPE_CHECKING:  # spaCy brings torch with it: seconds and half a gigabyte, for the data sets that need neither
     from spacy.language import Language

@@ -31,7 +31,7 @@ from pipelines.sources.diy.submissions import (
 )
 from pipelines.sources.inputs import read_source, with_web_images
 from pipelines.sources.records import CandidateDocument, rejected
-from pipelines.sources.takedowns import Takedowns
+from pipelines.sources.takedowns import NAMELESS, Takedowns, without_names
 from pipelines.sources.wikipedia.imageclef import Article, ImageclefSource, read_articles, with_sentences
 from pipelines.sources.wikipedia.live import WikipediaSource, fetch_articles, list_titles
 from pipelines.transforms import Fallible, OnOneWorker, Outcome, Separate
@@ -92,16 +92,18 @@ class ReadSource(beam.PTransform):
         elif isinstance(source, ImageclefSource):
             yield from read_articles(source, min_images=self.min_images)
         elif isinstance(source, CorpusSource):
-            yield from with_web_images(source.read_shard(name), source.images)
+            yield from without_names(with_web_images(source.read_shard(name), source.images), self.takedowns)
         else:
-            yield from read_source(source)
+            yield from without_names(read_source(source), self.takedowns)
 
     def _select(self, group: tuple[str, Iterable[Submission]]) -> Iterator[Submission | Failure]:
         record_id, submissions = group
         first, *others = sorted(submissions, key=rank)
-        yield reject_submission(first, min_score=self.source.min_score, takedowns=self.takedowns) or first
+        kept = reject_submission(first, min_score=self.source.min_score, takedowns=self.takedowns) or first
+        yield kept
+        name = NAMELESS if isinstance(kept, Failure) and kept.reason is Reason.TAKEN_DOWN else record_id
         for _ in others:
-            yield rejected(record_id, Reason.DUPLICATE_RECORD, "expected one record of this id, found another")
+            yield rejected(name, Reason.DUPLICATE_RECORD, "expected one record of this id, found another")
 
     def _fetch(self, items: Sequence[Any]) -> Iterator[CandidateDocument | Failure]:
         source, client = self.source, process_client(self.http, self.raw)
@@ -109,12 +111,13 @@ class ReadSource(beam.PTransform):
             name, found = "albums", fetch_albums(items, client=client, source=source, credentials=self.credentials)
         else:
             name, found = "articles", fetch_articles(items, client=client, source=source, min_images=self.min_images)
-        for outcome in found:
+        for outcome in without_names(found, self.takedowns):
             self.progress.advance(name, isinstance(outcome, CandidateDocument))
             yield outcome
 
     def _split(self, article: Article) -> Iterator[CandidateDocument | Failure]:
-        yield from with_web_images(with_sentences(article, source=self.source), self.source.images)
+        found = with_web_images(with_sentences(article, source=self.source), self.source.images)
+        yield from without_names(found, self.takedowns)
 
 
 def _article_id(article: Article) -> str:

@@ -144,7 +144,8 @@ class Client:
             return self._give_up(task, problem)
         task.attempt += 1
         task.ready_at = self.clock() + wait_s
-        task.target, task.visited, task.budget_s = parse_target(task.request.url), [], self._attempt_s(task.request)
+        task.target, task.budget_s = parse_target(task.request.url), self._attempt_s(task.request)
+        task.visited, task.opt_outs = [], []
         return None
 
     def body(self, response: Response) -> bytes:
@@ -175,6 +176,7 @@ class Client:
         task.budget_s -= time.monotonic() - started
         self.pace.heed(target.host, answer.headers)
         if answer.status in _REDIRECTS:
+            self._heed(task, answer)
             task.target = _next_target(task, answer)
             return None
         is_known = answer.status == NOT_MODIFIED and task.stored is not None
@@ -183,21 +185,22 @@ class Client:
             raise self._refused(target, answer)
         if request.kind is Kind.IMAGE and _is_page(answer):
             raise FetchFailed(Reason.NOT_AN_IMAGE, f"{target.url}: expected an image, found an HTML page")
-        return self._keep(task, answer, self._opt_outs(task, answer))
+        self._heed(task, answer)
+        return self._keep(task, answer)
 
-    def _opt_outs(self, task: Task, answer: Answer) -> list[OptOut]:
-        """Return what a page or an image says against its use.
+    def _heed(self, task: Task, answer: Answer) -> None:
+        """Note what a page or an image, or a redirect to it, says against its use.
 
         Raises:
             FetchFailed: it says what is honoured.
         """
         if task.request.kind not in (Kind.PAGE, Kind.IMAGE):
-            return []
+            return
         page = answer.body if task.request.kind is Kind.PAGE and _is_html(answer) else b""
-        found = read_opt_outs(answer.headers, page, product=self.config.product)
+        found = read_opt_outs(answer.headers, page, product=self.config.product, now=self.clock())
         if (refused := honoured(found, self.config)) is not None:
             raise FetchFailed(refused.reason, f"{task.target.url}: {refused.words}", None, answer.status)
-        return found
+        task.opt_outs += map(str, found)
 
     def _headers(self, task: Task) -> dict[str, str]:
         kind, stored = task.request.kind, task.stored
@@ -231,7 +234,7 @@ class Client:
             return problem.retry_after_s if problem.retry_after_s <= LONGEST_WAIT_S else None
         return backoff_s(task.attempt, first_s=self.config.backoff_s)
 
-    def _keep(self, task: Task, answer: Answer, opt_outs: list[OptOut]) -> Response:
+    def _keep(self, task: Task, answer: Answer) -> Response:
         """Store an answer, or note that the one stored before still holds."""
         now = utc_text(self.clock())
         if answer.status == NOT_MODIFIED and task.stored is not None:
@@ -248,7 +251,7 @@ class Client:
             media_type=answer.headers.get("content-type"),
             etag=answer.headers.get("etag"),
             last_modified=answer.headers.get("last-modified"),
-            opt_outs="\n".join(map(str, opt_outs)) or None,
+            opt_outs="\n".join(dict.fromkeys(task.opt_outs)) or None,
         )
         if task.sink is None:
             entry = self._store.add(task.request.source, entry, answer.headers, answer.body)

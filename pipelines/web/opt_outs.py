@@ -1,13 +1,18 @@
 """What an answer says against its own use, in its headers and in its page; and which of that a configuration honours.
 
-    X-Robots-Tag: noai                                      for everyone
-    X-Robots-Tag: multilink: noindex, noimageindex          for one product
+    X-Robots-Tag: noai                                      for everyone; so is `*: noai`
+    X-Robots-Tag: multilink: noindex, noimageindex          for one product; `multilink/0.1:` is the same
+    X-Robots-Tag: unavailable_after: 25 Jun 2010 15:00 GMT  from then on like noindex
     <meta name="robots" content="noimageai">                the same in a page; `name="multilink"` for one product
     tdm-reservation: 1                                      W3C TDMRep, with tdm-policy: URL where there is one
     <meta name="tdm-reservation" content="1">               the same in a page, which counts first
+    Content-Usage: train-ai=n                               IETF AIPREF
+    Content-Signal: ai-train=no                             Cloudflare's content signals
+    <meta http-equiv="X-Robots-Tag" content="noai">         any of the headers in a page
 
 What a whole host says (robots.txt, ai.txt, tdmrep.json) is in `origin_files.py`. `noindex` counts, as for img2dataset:
-a data set makes its content findable. `none` stands for noindex and nofollow.
+a data set makes its content findable. `none` stands for noindex and nofollow. The guide lists the sources of all that
+is honoured (`docs/how-to/rights.md`).
 """
 
 from __future__ import annotations
@@ -15,14 +20,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from html.parser import HTMLParser
 
 from pipelines.settings import HttpConfig
 from schemas.failures import Reason
 
 ROBOTS_HEADER, TDM_HEADER, POLICY_HEADER = "x-robots-tag", "tdm-reservation", "tdm-policy"
-_AGAINST = frozenset({"noai", "noimageai", "noindex", "noimageindex", "none"})
-_WITH_VALUE = frozenset({"unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"})
+_PAST = "unavailable_after"  # stands for a date that has passed
+_AGAINST = frozenset({"noai", "noimageai", "noindex", "noimageindex", "none", _PAST})
+_WITH_VALUE = frozenset({"max-snippet", "max-image-preview", "max-video-preview"})
+_UNTIL = re.compile(r"unavailable_after\s*:\s*((?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*,)?[^,\n]*)", re.IGNORECASE)
+# Headers of preferences, and the uses in them that a data set for training is.
+USAGES = {"content-usage": ("train-ai", "bots"), "content-signal": ("ai-train",)}
+_DENIALS = frozenset({"n", "no", "?0"})
 _READ_BYTES = 1 << 20  # of a page
 _META = re.compile(rb"<meta\s[^>]{1,2000}>", re.IGNORECASE)
 _SHOWN = 200  # characters of what was said
@@ -32,6 +44,7 @@ SETTINGS = {
     Reason.ROBOTS_META: "obey_robots_tags",
     Reason.TDM_RESERVED: "obey_tdm",
     Reason.AI_TXT_DENIED: "obey_ai_txt",
+    Reason.USAGE_DENIED: "obey_content_usage",
 }
 
 
@@ -52,30 +65,50 @@ class OptOut:
         return cls(Reason(reason), words)
 
 
-def read_opt_outs(headers: Mapping[str, str], page: bytes, *, product: str) -> list[OptOut]:
+def read_opt_outs(headers: Mapping[str, str], page: bytes, *, product: str, now: float) -> list[OptOut]:
     """Return everything that an answer says against its use.
 
     Args:
         headers: names in lower case; of a header that was sent several times, the values in a line each.
         page: its HTML; empty of anything else.
         product: token of the crawler, such as `multilink`.
+        now: POSIX time.
     """
     named = dict[str, list[str]]()
     for name, content in _metas(page):
         named.setdefault(name, []).append(content)
-    by_header = _against(headers.get(ROBOTS_HEADER, ""), product)
-    by_page = [
-        each for name in ("robots", product.lower()) for each in _against("\n".join(named.get(name, ())), product)
-    ]
+    by_header = _against(headers.get(ROBOTS_HEADER, ""), product, now)
+    lines = [line for name in ("robots", product.lower(), ROBOTS_HEADER) for line in named.get(name, ())]
+    by_page = _against("\n".join(lines), product, now)
     found = [OptOut(Reason.ROBOTS_TAG, f"X-Robots-Tag: {', '.join(by_header)}")] if by_header else []
     found += [OptOut(Reason.ROBOTS_META, f"its meta element says {', '.join(by_page)}")] if by_page else []
     in_page = TDM_HEADER in named
     reservation = named[TDM_HEADER][-1] if in_page else headers.get(TDM_HEADER, "")
     policy = named.get(POLICY_HEADER, [""])[-1] if in_page else headers.get(POLICY_HEADER, "")
-    if reservation.strip() == "1":
+    if is_reservation(reservation.strip()):
         where = "its meta element" if in_page else "its header"
         found.append(OptOut(Reason.TDM_RESERVED, f"{where} says tdm-reservation 1{policy_words(policy)}"))
+    for name in USAGES:
+        said = "\n".join([headers.get(name, ""), *named.get(name, ())])
+        if denies(name, said):
+            found.append(OptOut(Reason.USAGE_DENIED, f"{name}: {' '.join(said.split())[:_SHOWN]}"))
     return found
+
+
+def is_reservation(value: object) -> bool:
+    """Return whether a value of `tdm-reservation` reserves rights: 1, or what is meant for it."""
+    return str(value).lower() in ("1", "true")
+
+
+def mentions(name: str, text: str) -> dict[str, str]:
+    """Return the preferences in a value of one of `USAGES` that concern training, each with what it says."""
+    pairs = (part.partition(";")[0].partition("=") for part in re.split("[,\n]", text.lower()))
+    return {use.strip(): value.strip() for use, _, value in pairs if use.strip() in USAGES[name]}
+
+
+def denies(name: str, text: str) -> bool:
+    """Return whether a value of one of `USAGES` says no to training; of several that differ, no counts."""
+    return any(not _DENIALS.isdisjoint(mentions(name, line).values()) for line in text.splitlines())
 
 
 def honoured(found: list[OptOut], config: HttpConfig) -> OptOut | None:
@@ -83,12 +116,12 @@ def honoured(found: list[OptOut], config: HttpConfig) -> OptOut | None:
     return next((each for each in found if getattr(config, SETTINGS[each.reason])), None)
 
 
-def refusal(headers: Mapping[str, str], page: bytes, config: HttpConfig) -> OptOut | None:
+def refusal(headers: Mapping[str, str], page: bytes, config: HttpConfig, *, now: float) -> OptOut | None:
     """Return what an answer says against its use and the configuration honours: for answers that others captured.
 
     Arguments as of `read_opt_outs`.
     """
-    return honoured(read_opt_outs(headers, page, product=config.product), config)
+    return honoured(read_opt_outs(headers, page, product=config.product, now=now), config)
 
 
 def policy_words(policy: object) -> str:
@@ -96,9 +129,15 @@ def policy_words(policy: object) -> str:
     return f", policy {' '.join(policy.split())[:_SHOWN]}" if isinstance(policy, str) and policy.strip() else ""
 
 
-def _against(text: str, product: str) -> list[str]:
+def product_of(agent: str) -> str:
+    """Return the product token of a user agent in lower case (RFC 9309 2.2.1): what stands before a version."""
+    return agent.strip().lower().partition("/")[0].partition(" ")[0]
+
+
+def _against(text: str, product: str, now: float) -> list[str]:
     """Return the directives against use in a line or more of `[product:] directive, ...`, each once."""
-    return sorted(_AGAINST.intersection(_directives(text, product.lower())))
+    told = _UNTIL.sub(lambda found: _PAST if _is_past(found[1], now) else "", text)
+    return sorted(_AGAINST.intersection(_directives(told, product.lower())))
 
 
 def _directives(text: str, product: str) -> Iterator[str]:
@@ -107,9 +146,21 @@ def _directives(text: str, product: str) -> Iterator[str]:
         for part in line.split(","):
             name, colon, rest = part.partition(":")
             if colon and name.strip() not in _WITH_VALUE:
-                is_for_us, part = name.strip() == product, rest  # noqa: PLW2901
+                is_for_us, part = product_of(name) in (product, "*"), rest  # noqa: PLW2901
             if is_for_us:
                 yield part.strip()
+
+
+def _is_past(date: str, now: float) -> bool:
+    """Return whether a date has passed, in any form that RFC 9110 5.6.7 or ISO 8601 has; what is no date has not."""
+    text = date.strip()
+    for parse in (datetime.fromisoformat, parsedate_to_datetime):
+        try:
+            moment = parse(text.upper())
+        except (ValueError, TypeError, OverflowError):
+            continue
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() <= now
+    return False
 
 
 def _metas(page: bytes) -> Iterator[tuple[str, str]]:
@@ -128,7 +179,8 @@ class _MetaParser(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         said = {name: value or "" for name, value in attrs}
-        if tag == "meta" and "name" in said:
-            self.found.append((said["name"].strip().lower(), said.get("content", "")))
+        name = said.get("name") or said.get("http-equiv")
+        if tag == "meta" and name:
+            self.found.append((name.strip().lower(), said.get("content", "")))
 
     handle_startendtag = handle_starttag

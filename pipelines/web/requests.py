@@ -1,8 +1,8 @@
 """What is asked for and what came of it: addresses, requests, responses, failures, and what a status is worth.
 
-Two spellings of one address are one here (`parse_target`): capitals of the host, the scheme's own port,
-percent-encoding of what needs none, dots in the path, a fragment. Whether a host may be reached at all is decided in
-`addresses.py`, when a connection is opened.
+Two spellings of one address are one here (`parse_target`): a host's capitals, its letters beyond ASCII (UTS 46) and the
+dot at its end, the scheme's own port, percent-encoding of what needs none, dots in the path, a fragment. Whether a host
+may be reached at all is decided in `addresses.py`, when a connection is opened.
 
 within a build      the same request is made again after a wait, where that may help (`may_help`)
 between builds      a failure holds for `REMEMBERED_S`; then the same is asked for again
@@ -20,8 +20,9 @@ from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, BinaryIO
-from urllib.parse import urljoin
+from urllib.parse import unquote, urljoin
 
+import idna
 from urllib3.util import parse_url
 
 from schemas.failures import Failure, Reason, Stage
@@ -57,10 +58,13 @@ REMEMBERED_S = {
     Reason.ROBOTS_TAG: 30 * _DAY_S,
     Reason.ROBOTS_META: 30 * _DAY_S,
     Reason.TDM_RESERVED: _DAY_S,  # as long as the file of its host holds
+    Reason.USAGE_DENIED: _DAY_S,
 }
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _ESCAPE = re.compile("%([0-9a-fA-F]{2})")
 _UNRESERVED = frozenset(f"{string.ascii_letters}{string.digits}-._~")  # RFC 3986 2.3
+_HOST = re.compile(r"(https?://(?:[^/?#@]*@)?)([^/?#:@\[\]]+)", re.IGNORECASE)
+_NOT_IN_HOSTS = re.compile(r"[\x00-\x20\x7f\"#%/:<>?@\[\\\]^`{|}]")  # WHATWG's forbidden host code points
 _SHOWN = 200  # characters of an address in a message
 
 
@@ -123,7 +127,7 @@ def parse_target(url: str) -> Target:
         FetchFailed: INVALID_URL: it cannot be parsed, has another scheme, no host, or carries a password.
     """
     try:
-        parsed = parse_url(_ESCAPE.sub(_plain, url.strip()))
+        parsed = parse_url(_ESCAPE.sub(_plain, _ascii(url.strip())))
     except ValueError as error:  # urllib3's own is among them
         raise _invalid(url, "cannot be parsed", type(error).__name__) from error
     scheme, host = parsed.scheme, parsed.host
@@ -164,6 +168,24 @@ def redirected(target: Target, location: str) -> Target:
     except ValueError as error:
         raise _invalid(target.url, "redirects to what cannot be parsed", type(error).__name__) from error
     return parse_target(joined)
+
+
+def _ascii(url: str) -> str:
+    """Return a URL with its host as UTS 46 maps it to ASCII, without a dot at its end.
+
+    Raises:
+        ValueError: it is no host name.
+    """
+    match = _HOST.match(url)
+    if match is None:
+        return url
+    mapped = idna.uts46_remap(unquote(match[2]), std3_rules=False)
+    host = ".".join(
+        label if label.isascii() else f"xn--{label.encode('punycode').decode()}" for label in mapped.split(".")
+    )
+    if _NOT_IN_HOSTS.search(host):
+        raise ValueError(f"{host!r} is no host name")
+    return f"{match[1]}{host.removesuffix('.')}{url[match.end() :]}"
 
 
 def _plain(escape: re.Match[str]) -> str:
@@ -251,6 +273,7 @@ class Task:
         attempt: its number, from 1.
         ready_at: the next exchange starts no earlier.
         visited: addresses of this attempt, in order.
+        opt_outs: what answers of this attempt said against their use, and is not honoured.
         stored: an answer that was too old, and may be still the right one.
         problem: what the last exchange failed with.
         headers: returns further ones for the next exchange, to whatever origin.
@@ -264,6 +287,7 @@ class Task:
     attempt: int = 1
     ready_at: float = 0.0
     visited: list[str] = field(default_factory=list)
+    opt_outs: list[str] = field(default_factory=list)
     stored: RawEntry | None = None
     problem: FetchFailed | None = None
     headers: Callable[[], Mapping[str, str]] = dict

@@ -34,7 +34,7 @@ from urllib3.exceptions import HTTPError
 
 from pipelines.settings import HttpConfig
 from pipelines.web.addresses import AddressBook, Endpoint
-from pipelines.web.opt_outs import ROBOTS_HEADER
+from pipelines.web.opt_outs import ROBOTS_HEADER, USAGES
 from pipelines.web.requests import SUCCESSES, FetchFailed, Sink, Target
 from schemas.failures import Reason, is_about_machine
 
@@ -61,7 +61,7 @@ _CAUSES: tuple[tuple[type[BaseException], str], ...] = (  # the first that fits;
 class Answer:
     """What one request gave; the names of headers are in lower case, the body is empty unless it is a success.
 
-    Of a header that came several times the last value is there; of X-Robots-Tag all are, a line each.
+    Of a header that came several times the last value is there; of X-Robots-Tag and preferences all, a line each.
     """
 
     status: int
@@ -236,8 +236,9 @@ def _first_open(endpoints: list[Endpoint], ends: float) -> socket.socket:
 def _take(response: BaseHTTPResponse, target: Target, config: HttpConfig, sink: Sink | None) -> Answer:
     """Return a response with its body, or give that to the sink."""
     headers = {name.lower(): value for name, value in response.headers.items()}
-    if several := response.headers.getlist(ROBOTS_HEADER):  # each line may be for another crawler
-        headers[ROBOTS_HEADER] = "\n".join(several)
+    for name in (ROBOTS_HEADER, *USAGES):  # each line may be for another crawler
+        if several := response.headers.getlist(name):
+            headers[name] = "\n".join(several)
     length = headers.get("content-length", "0")
     if not (length.isascii() and length.isdigit() and len(length) <= _LENGTH_DIGITS) or response.status < 200:
         raise FetchFailed(Reason.CONNECTION_FAILED, f"{target.url}: where its answer ends cannot be known")

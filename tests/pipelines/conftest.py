@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -55,3 +57,17 @@ def picture_drawer() -> Callable[[Path, int], None]:
 @pytest.fixture
 def quiet() -> Callable[[str], None]:
     return lambda line: None
+
+
+@pytest.fixture
+def archive() -> Callable[[Path, dict[str, bytes]], None]:
+    """Return what writes files of names and bytes as a tar."""
+
+    def write(path: Path, files: dict[str, bytes]) -> None:
+        with tarfile.open(path, "w") as tar:
+            for name, data in files.items():
+                entry = tarfile.TarInfo(name)
+                entry.size = len(data)
+                tar.addfile(entry, io.BytesIO(data))
+
+    return write

@@ -5,10 +5,13 @@ from __future__ import annotations
 import io
 import json
 import tarfile
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -34,6 +37,7 @@ from schemas.documents import (
     image_schema,
     to_row,
 )
+from schemas.errors import BuildError
 from schemas.lake import Lake
 
 WORDS = "Cut the boards to the right length with a sharp saw, and take your time, for this cannot be undone later."
@@ -173,6 +177,47 @@ def test_documents_come_back_from_every_format(
             image.source for each in DOCUMENTS for image in each.images
         }
         assert set(found["pictures"][0]) == set(image_schema().names) - {"metadata"}
+
+
+@pytest.mark.parametrize("has_ids", [False, True])
+def test_shards_of_one_name_in_several_folders_are_all_read(
+    has_ids: bool, tmp_path: Path, quiet: Callable[[str], None]
+) -> None:
+    """`save_to_disk` names the shards of each split alike, and numbers of rows begin anew in each."""
+    splits = {}
+    for number, name in enumerate(("train", "validation", "test")):
+        rows = [
+            {"id": row, "image": {"bytes": jpeg(20 * number + row), "path": None}, "text": f"A {row} of {name}."}
+            for row in range(20)
+        ]
+        features = datasets.Features(
+            {"id": datasets.Value("int32"), "image": datasets.Image(), "text": datasets.Value("string")}
+        )
+        made = datasets.Dataset.from_list(rows, features=features)
+        splits[name] = made if has_ids else made.remove_columns("id")
+    datasets.DatasetDict(splits).save_to_disk(str(tmp_path / "all"))
+    rows = build("hf", tmp_path / "all", tmp_path / "lake", quiet)
+    assert Counter(row["split"] for row in rows.values()) == {"train": 20, "val": 20, "test": 20}
+    assert "train/data-00000-of-00001.arrow:7" in rows
+    assert rows["test/data-00000-of-00001.arrow:7"]["provenance"]["record_id"] == (
+        "7" if has_ids else "test/data-00000-of-00001.arrow:7"
+    )
+
+
+def test_records_of_one_id_and_other_content_count_as_failed(tmp_path: Path, quiet: Callable[[str], None]) -> None:
+    (tmp_path / "a.png").write_bytes(jpeg(1))
+    lines = [json.dumps({"id": "same", "sentences": [text], "images": [{"path": "a.png"}]}) for text in "AABC"]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    config = override(recipe("documents"), [f"source.documents={tmp_path}", "features.images=", "features.sentences="])
+    with pytest.raises(BuildError, match="documents: 2 of 4 failed"):
+        build_dataset(
+            replace(config, max_failure_share=0.4),
+            lake=Lake.at(str(tmp_path / "lake")),
+            credentials=Credentials(),
+            say=quiet,
+        )
+    summary = build_dataset(config, lake=Lake.at(str(tmp_path / "lake")), credentials=Credentials(), say=quiet)
+    assert summary.manifest.failures == {"duplicate-record": 1, "id-taken": 2}
 
 
 def test_a_directory_of_warc_files_becomes_a_version(tmp_path: Path, quiet: Callable[[str], None]) -> None:

@@ -20,6 +20,7 @@ import zstandard
 
 from pipelines.files import BrokenInputError, FileRejected, file_names, input_file, read_lines, read_named, read_tree
 from pipelines.sources.json_stream import read_items
+from pipelines.sources.records import json_lines
 from schemas.errors import ConfigError, NotFoundError
 from schemas.failures import Reason
 
@@ -316,3 +317,19 @@ def test_archives_that_cannot_be_read_by_name_say_so(tmp_path: Path) -> None:
     for name in ("i.tar.gz", "i.tar"):
         with pytest.raises(ConfigError, match="expected a folder, a zip, or a tar that is not compressed"):
             read_named(str(tmp_path / name), "a.jpg", max_bytes=9)
+
+
+@pytest.mark.parametrize("suffix", PACKERS)
+def test_a_line_that_is_too_long_costs_itself_alone(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.files.MAX_LINE_BYTES", 1000)
+    monkeypatch.setattr("pipelines.sources.records.MAX_LINE_BYTES", 1000)
+    exactly = b'{"a": "%s"}' % (b"x" * 991)
+    lines = [b'{"a": 1}', b'{"a": "%s"}' % (b"x" * 5000), b'{"a": 2}', exactly, exactly[:-1] + b" }", b"\0" * 9000]
+    path = tmp_path / f"a.jsonl{suffix}"
+    for end in (b"", b"\n", b"\r\n"):
+        path.write_bytes(PACKERS[suffix](b"\n".join([*lines, lines[0], lines[1]]) + end))
+        found = {where: isinstance(record, dict) for where, record in json_lines(path)}
+        assert list(found.values()) == [True, False, True, len(exactly) <= 1000, False, False, True, False]
+        assert list(found) == [f"{path.name}:{number}" for number in range(1, 9)]

@@ -84,6 +84,30 @@ def test_what_is_taken_down_is_in_no_later_version(ten_documents: Path, tmp_path
     assert after.manifest.failures["taken-down"] == 2
 
 
+@pytest.mark.parametrize("entry", ["id:unmistakable-id", "url:https://h.example/unmistakable-page"])
+def test_a_version_does_not_name_what_is_taken_down(
+    entry: str, ten_documents: Path, tmp_path: Path, quiet: Say
+) -> None:
+    """Its record has parts that fail, too, and stands there twice."""
+    lines = ten_documents.read_text(encoding="utf-8").splitlines()
+    record = json.loads(lines[3]) | {"id": "unmistakable-id", "url": "https://h.example/unmistakable-page"}
+    record |= {"links": [[99, 0]], "sentences": [*record["sentences"], " "]}
+    lines[3] = json.dumps(record)
+    lines.append(json.dumps(record | {"sentences": [*record["sentences"], "More."]}))
+    lines += ['{"id": "unmistakable-id", "sentences": [], "images": []}'] * entry.startswith("id:")
+    ten_documents.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    listed = tmp_path / "takedown.txt"
+    listed.write_text(entry)
+    before = build(ten_documents, tmp_path / "lake", quiet)
+    assert "unmistakable-id" in {row["record_id"] for row in read_table(before, "failures").to_pylist()}
+    after = build(ten_documents, tmp_path / "lake", quiet, f"takedown_list={listed}")
+    assert len(read_table(after, "documents")) == 9
+    for path in Path(after.path).rglob("*"):
+        if path.is_file():
+            data = repr(pq.read_table(path).to_pylist()).encode() if path.suffix == ".parquet" else path.read_bytes()
+            assert b"unmistakable" not in data, path
+
+
 def test_a_version_has_its_cards(ten_documents: Path, tmp_path: Path, quiet: Say) -> None:
     summary = build(ten_documents, tmp_path / "lake", quiet)
     card = (Path(summary.path) / "README.md").read_text(encoding="utf-8")

@@ -66,7 +66,8 @@ def test_opt_outs_are_honoured_with_their_reasons(tmp_path: Path, quiet: Callabl
             summary.manifest.stages["images"][name] == number for name, number in (("failed", 0), ("rejected", 3))
         )
         assert summary.manifest.config["http"] == {
-            "obey_ai_txt": True, "obey_robots": True, "obey_robots_tags": True, "obey_tdm": True
+            "obey_ai_txt": True, "obey_content_usage": True, "obey_robots": True, "obey_robots_tags": True,
+            "obey_tdm": True,
         }  # fmt: skip
         assert "http.obey_tdm = true" in (Path(summary.path) / "README.md").read_text(encoding="utf-8")
 

@@ -231,3 +231,14 @@ def test_a_webp_may_have_half_as_many_pixels(kind: str, most: int) -> None:
     with pytest.raises(ImageRejected, match=f"{most + 1} x 10 px, at most {most * 10} allowed") as caught:
         decoded(most + 1)
     assert caught.value.reason is Reason.TOO_MANY_PIXELS
+
+
+@pytest.mark.parametrize(("size", "fits"), [(2 * 2**20, True), (40 * 2**20, False)])
+def test_a_large_colour_profile_costs_no_picture_and_a_bomb_is_refused(size: int, fits: bool) -> None:
+    stream = io.BytesIO()
+    Image.new("RGB", (40, 30)).save(stream, "PNG", icc_profile=bytes(size))
+    if fits:
+        assert decode_image(stream.getvalue(), max_pixels=10**6, min_side_px=1, allow_animated=False).size == (40, 30)
+    else:
+        with pytest.raises(ImageRejected, match="corrupt-image"):
+            decode_image(stream.getvalue(), max_pixels=10**6, min_side_px=1, allow_animated=False)

@@ -20,9 +20,9 @@ from pipelines.sources.records import (
     CandidateDocument,
     FieldError,
     checked,
-    clean,
     number,
     optional,
+    real,
     rejected,
     required,
     sentence,
@@ -34,6 +34,7 @@ from pipelines.sources.text import paragraphs_of, split_sentences
 from schemas.documents import Given, GivenLink, Link, Provenance, Role, Sentence, is_placed, layout_problem
 from schemas.failures import Failure, Reason
 from schemas.metadata import Metadata
+from schemas.tables import clean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,11 +44,13 @@ class Reading:
     Attributes:
         dataset: name of the data set.
         root: folder that addresses of pictures are relative to.
+        shards: folder that all shards are below.
         has_images: whether the user said where pictures are.
     """
 
     dataset: str
     root: str
+    shards: str
     has_images: bool
     language: str
     sentence_model: str
@@ -59,11 +62,19 @@ class Reading:
 
     def address(self, file: str) -> str:
         """Return the address of a file, such as a shard, relative to the root; absolute where it is not below it."""
-        file = file.partition(INSIDE)[0]
-        if "://" in self.root or "://" in file:
-            return file.removeprefix(f"{self.root.rstrip('/')}/")
-        path, root = os.path.abspath(file), os.path.join(os.path.abspath(self.root), "")  # noqa: PTH100, PTH118
-        return path.removeprefix(root)
+        return _below(self.root, file)
+
+    def place(self, shard: str) -> str:
+        """Return where a shard is below the folder of all shards: what ids of its records begin with."""
+        return _below(self.shards, shard)
+
+
+def _below(root: str, file: str) -> str:
+    file = file.partition(INSIDE)[0]
+    if "://" in root or "://" in file:
+        return file.removeprefix(f"{root.rstrip('/')}/")
+    path, folder = os.path.abspath(file), os.path.join(os.path.abspath(root), "")  # noqa: PTH100, PTH118
+    return path.removeprefix(folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +132,17 @@ def document_of(
     reading: Reading,
     record_id: str,
     *,
+    own: str | None = None,
     url: str | None = None,
     language: str | None = None,
     after: tuple[int | None, ...] = (),
     links: tuple[Link, ...] | None = None,
     given: Given | None = None,
 ) -> Iterator[CandidateDocument | Failure]:
-    """Yield a document that has a sentence and a picture at least, or why there is none."""
+    """Yield a document that has a sentence and a picture at least, or why there is none.
+
+    `own` is its id in the corpus, where that is another: it may be the same in two shards.
+    """
     if not sentences or not pictures:
         reason = Reason.TOO_FEW_IMAGES if sentences else Reason.TOO_FEW_SENTENCES
         yield rejected(record_id, reason, f"expected one of each, found {len(sentences)} and {len(pictures)} pictures")
@@ -138,7 +153,7 @@ def document_of(
         sentences=tuple(sentences),
         image_uris=tuple(picture.address for picture in pictures),
         links=links,
-        provenance=Provenance(reading.dataset, record_id, url),
+        provenance=Provenance(reading.dataset, own or record_id, url),
         language=language or reading.language,
         image_licences=stated(picture.licence for picture in pictures),
         after_sentence=after,
@@ -217,19 +232,29 @@ def _links(extras: Mapping[str, Any], texts: int, images: int) -> Iterator[Link]
     for fields in _list(extras, "links"):
         pair = _pair(fields, texts, images)
         named = (checked(each, dict, "a relation") for each in _list(fields, "relations"))
-        yield Link(*pair, tuple((required(each, "name", str), each.get("value")) for each in named))
+        yield Link(*pair, tuple((required(each, "name", str), _boolean(each.get("value"))) for each in named))
+
+
+def _boolean(value: object) -> bool | None:
+    return None if value is None else checked(value, bool, "a relation's value")
 
 
 def _given(extras: Mapping[str, Any], texts: int, images: int) -> Given | None:
     if extras.get("given_links") is None:
         return None
     links = [
-        GivenLink(*_pair(fields, texts, images), fields.get("similarity")) for fields in _list(extras, "given_links")
+        GivenLink(*_pair(fields, texts, images), similarity(fields, "similarity"))
+        for fields in _list(extras, "given_links")
     ]
-    cells = tuple(float(checked(cell, float, "a similarity")) for cell in _list(extras, "given_similarities"))
+    cells = tuple(real(cell, "a similarity") for cell in _list(extras, "given_similarities"))
     if len(cells) not in (0, texts * images):
         raise FieldError(Reason.BROKEN_RECORD, f"expected {texts * images} similarities, found {len(cells)}")
     return Given(tuple(links), cells)
+
+
+def similarity(fields: Mapping[str, Any], name: str) -> float | None:
+    """Return a similarity, None where it is absent or null (raises as `real` does)."""
+    return None if fields.get(name) is None else real(fields[name], name)
 
 
 def _metadata(image: Mapping[str, Any]) -> Metadata | None:

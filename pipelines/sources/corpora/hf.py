@@ -8,7 +8,8 @@ both are lists of one length with null in the other, they are in the order of a 
 pictures stand. A row of one text and one picture is a pair, whose link is known. A picture without bytes is at its
 path: a URL, or below `source.images`.
 
-Exports of this project have a column `multilink` (`schemas.corpora`), and come back whole.
+A document has the id in the column `id` or `uid`; a number there, or a key, may be in every shard: it stands behind the
+shard's path. Exports of this project have a column `multilink` (`schemas.corpora`), and come back whole.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from pipelines.sources.records import (
     CandidateDocument,
     FieldError,
     checked,
-    clean,
     json_object,
     outcomes_of,
     sentence,
@@ -36,10 +36,12 @@ from pipelines.tables import read_schema
 from schemas.corpora import EXTRAS
 from schemas.documents import Link, Split
 from schemas.failures import Failure
+from schemas.tables import clean
 
 _TEXTS = ("sentences", "texts", "text", "caption", "captions", "txt", "TEXT")
 _PICTURES = ("images", "image", "jpg", "png", "webp", "img", "picture", "url", "URL", "image_url")
-_IDS = ("id", "key", "__key__", "uid")
+_IDS = ("id", "uid")
+_KEYS = ("key", "__key__")  # of a shard
 
 
 def read_hf(shard: str, reading: Reading) -> Iterator[CandidateDocument | Failure]:
@@ -49,7 +51,7 @@ def read_hf(shard: str, reading: Reading) -> Iterator[CandidateDocument | Failur
     pictures = _column(shard, there, (reading.pictures,) if reading.pictures else _PICTURES, "pictures")
     read = partial(_outcomes, reading=reading, shard=reading.address(shard), texts=texts, pictures=pictures)
     split = _split_of(shard) if reading.keep_splits else None
-    for outcome in outcomes_of(read_rows(shard, (texts, pictures, *_IDS, EXTRAS)), read):
+    for outcome in outcomes_of(read_rows(shard, reading.place(shard), (texts, pictures, *_IDS, *_KEYS, EXTRAS)), read):
         if isinstance(outcome, CandidateDocument) and outcome.split is None:
             yield replace(outcome, split=split)
         else:
@@ -91,7 +93,10 @@ def _outcomes(
             raise extras
         yield restored([*filter(None, said), *found.values()], reading, record_id, extras)
         return
-    own = next((row[name] for name in _IDS if isinstance(row.get(name), str | int)), None)
+    own = next((row[name] for name in (*_IDS, *_KEYS) if isinstance(row.get(name), str | int)), None)
+    is_of_all = isinstance(own, str) and not own.isdecimal() and any(row.get(name) == own for name in _IDS)
+    if own is not None:
+        record_id = str(own) if is_of_all else f"{record_id.rpartition(':')[0]}:{own}"
     sentences = [sentence(text or "") for text in said]
     kept_texts = [place for place, text in enumerate(sentences) if text.text]
     after: tuple[int | None, ...] = ()
@@ -102,7 +107,8 @@ def _outcomes(
         [sentences[place] for place in kept_texts],
         list(found.values()),
         reading,
-        record_id if own is None else str(own),
+        record_id,
+        own=None if own is None else str(own),
         after=after,
         links=(Link(0, 0),) if is_pair else None,
     )

@@ -5,9 +5,10 @@
     doc-1      0         text       "Cut the boards."
     doc-1      1         image                         <bytes>         '{"path": "s.tar", "member": "1.jpg"}'
 
-A document is the rows of one sample, which stand together. The text of a row is running text. A picture is in the row
-itself; else `source_ref` says where it is: a URL, or a path below `source.images`, with a member and a frame. A newer
-form of `source_ref` is a struct with a `uri`; member and frame are columns of their own. Rows of other modalities
+A document is the rows of one sample, wherever they stand in the shard. The text of a row is running text. A picture is
+in the row itself; else `source_ref` says where it is: a URL, or a path below `source.images`, with a member or a range
+of bytes, and a frame. A newer form of `source_ref` is a struct with a `uri`; member and frame are columns of their own.
+A picture that the curator could not get (`materialize_error`) is a failure with its message. Rows of other modalities
 (tables, audio) are passed over.
 """
 
@@ -16,22 +17,32 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from functools import partial
-from itertools import groupby
-from operator import itemgetter
-from pathlib import PurePosixPath
 from typing import Any
 
-from pipelines.files import INSIDE, BrokenInputError, is_archive
+from pipelines.files import INSIDE, is_archive
 from pipelines.sources.corpora.compose import Picture, Piece, Reading, compose
+from pipelines.sources.corpora.rows import read_rows
 from pipelines.sources.corpora.webdataset import read_webdataset
-from pipelines.sources.records import CandidateDocument, FieldError, checked, outcomes_of, required, text_or_none
-from pipelines.tables import read_batches, read_schema
+from pipelines.sources.records import (
+    CandidateDocument,
+    FieldError,
+    checked,
+    number,
+    on_web,
+    outcomes_of,
+    required,
+    text_or_none,
+    unusable,
+)
 from schemas.corpora import EXTRAS, INTERLEAVED_SCHEMA, Interleaved
 from schemas.failures import Failure, Reason
 
 _NEEDED = tuple(field.name for field in INTERLEAVED_SCHEMA if not field.nullable)
-_READ = (*_NEEDED, Interleaved.TEXT, Interleaved.SOURCE, Interleaved.MEMBER, Interleaved.FRAME, "url", EXTRAS)
-_IN_ROW = "is in the row"
+_READ = (
+    *_NEEDED, Interleaved.TEXT, Interleaved.SOURCE, Interleaved.MEMBER, Interleaved.FRAME, Interleaved.ERROR, "url",
+    EXTRAS,
+)  # fmt: skip
+_ROW = "row"  # its number
 Row = dict[str, Any]
 
 
@@ -41,27 +52,25 @@ def read_interleaved(shard: str, reading: Reading) -> Iterator[CandidateDocument
         yield from read_webdataset(shard, reading)
         return
     read = partial(_outcomes, reading=reading, shard=reading.address(shard))
-    yield from outcomes_of(_samples(shard), read)
+    yield from outcomes_of(_samples(shard, reading.place(shard)), read)
 
 
-def _samples(shard: str) -> Iterator[tuple[str, list[Row]]]:
-    """Yield the rows of each sample, under its id."""
-    for sample, rows in groupby(_rows(shard), key=itemgetter(Interleaved.SAMPLE)):
-        yield str(sample), list(rows)
-
-
-def _rows(shard: str) -> Iterator[Row]:
-    """Yield rows, each with its number and whether its picture is in it, and without the picture."""
-    name, there = PurePosixPath(shard).name, read_schema(shard).names
-    if not set(_NEEDED) <= set(there):
-        found = ", ".join(there)
-        raise BrokenInputError(f"{name}: expected the columns {', '.join(_NEEDED)}, found {found}", name)
-    columns = [column for column in _READ if column in there]
-    with_bytes = [Interleaved.BINARY.value] if Interleaved.BINARY in there else []
-    for first, batch in read_batches(shard, [*columns, *with_bytes]):
-        held = batch.column(Interleaved.BINARY.value).is_valid().to_pylist() if with_bytes else [False] * batch.num_rows
-        for number, row in enumerate(batch.select(columns).to_pylist()):
-            yield row | {"row": first + number, _IN_ROW: held[number]}
+def _samples(shard: str, place: str) -> Iterator[tuple[str, list[Row] | FieldError]]:
+    """Yield the rows of each sample, under its id, when its last one was read: those not complete are in memory."""
+    last = dict[Any, int]()
+    begun = dict[Any, list[Row]]()
+    for _, found in read_rows(shard, place, [Interleaved.SAMPLE], needed=_NEEDED):
+        if not isinstance(found, FieldError):
+            last[found[1][Interleaved.SAMPLE]] = found[0]
+    for where, found in read_rows(shard, place, _READ, present=[Interleaved.BINARY]):
+        if isinstance(found, FieldError):
+            yield where, found
+            continue
+        sample = found[1][Interleaved.SAMPLE]
+        begun.setdefault(sample, []).append({_ROW: found[0], **found[1]})
+        if last[sample] == found[0]:
+            yield str(sample), begun.pop(sample)
+    yield from ((str(sample), rows) for sample, rows in begun.items())
 
 
 def _outcomes(
@@ -87,14 +96,23 @@ def _pieces(rows: list[Row], shard: str) -> Iterator[Piece]:
         if row[Interleaved.MODALITY] == "text" and (text := text_or_none(row, Interleaved.TEXT)):
             yield f"{text}\n"
         elif row[Interleaved.MODALITY] == "image":
-            source = _source(row)
-            if row[_IN_ROW]:
-                yield Picture(f"{shard}{INSIDE}{Interleaved.BINARY}/{row['row']}", source)
-            elif source is not None:
-                yield Picture(source)
-            else:
-                message = f"row {row['row']}: expected {Interleaved.BINARY} or {Interleaved.SOURCE} of a picture"
-                raise FieldError(Reason.MISSING_FIELD, message)
+            yield _picture(row, shard)
+
+
+def _picture(row: Row, shard: str) -> Picture:
+    """Return where the picture of a row is; the curator says of one that it could not get, why."""
+    try:
+        source = _source(row)
+        if row.get(Interleaved.BINARY):
+            return Picture(f"{shard}{INSIDE}{Interleaved.BINARY}/{row[_ROW]}", source)
+        if source is None and (problem := row.get(Interleaved.ERROR)):
+            raise FieldError(Reason.NOT_FOUND, f"{Interleaved.ERROR}: {problem}")
+        if source is None:
+            expected = f"expected {Interleaved.BINARY} or {Interleaved.SOURCE} of a picture"
+            raise FieldError(Reason.MISSING_FIELD, f"row {row[_ROW]}: {expected}")
+        return Picture(source)
+    except FieldError as problem:
+        return Picture(unusable(problem))
 
 
 def _source(row: Mapping[str, Any]) -> str | None:
@@ -107,8 +125,12 @@ def _source(row: Mapping[str, Any]) -> str | None:
     member = found.get("member") or found.get("content_key") or row.get(Interleaved.MEMBER)
     frame = found.get("frame_index", row.get(Interleaved.FRAME))
     address = checked(path, str, Interleaved.SOURCE).removeprefix("file://")
+    size = "byte_size" if found.get("byte_size") is not None else "size"
     if member:
         address += f"{INSIDE}{checked(member, str, 'a member')}"
+    elif found.get(size) is not None and not on_web(address):
+        begin = number(found, size.replace("size", "offset"))
+        address += f"{INSIDE}bytes={begin}-{begin + number(found, size) - 1}"
     return address if frame is None else f"{address}{INSIDE}{checked(frame, int, 'a frame')}"
 
 

@@ -22,7 +22,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from pipelines.files import INSIDE, file_names, is_archive
-from pipelines.sources.corpora.compose import Picture, Reading, document_of, restored
+from pipelines.sources.corpora.compose import Picture, Reading, document_of, restored, similarity
 from pipelines.sources.records import (
     CandidateDocument,
     FieldError,
@@ -32,10 +32,12 @@ from pipelines.sources.records import (
     number,
     optional,
     outcomes_of,
+    real,
     rejected,
     required,
     sentence,
     text_or_none,
+    unusable,
     web_url,
 )
 from schemas.corpora import EXTRAS, Mmc4, Mmc4Image
@@ -45,11 +47,14 @@ from schemas.failures import Failure, Reason
 
 def read_mmc4(shard: str, reading: Reading) -> Iterator[CandidateDocument | Failure]:
     """Yield the documents of a shard."""
-    files = [shard]
+    place = PurePosixPath(reading.place(shard))
+    files = {shard: str(place)}
     if is_archive(shard):
-        files = [f"{shard}{INSIDE}{name}" for name in sorted(file_names(shard)) if name.endswith(".jsonl")]
-    for file in files:
-        yield from outcomes_of(json_lines(file), partial(_outcomes, reading=reading, beside=_beside(shard, reading)))
+        members = (name for name in sorted(file_names(shard)) if name.endswith(".jsonl"))
+        files = {f"{shard}{INSIDE}{name}": str(place.parent / name) for name in members}
+    read = partial(_outcomes, reading=reading, beside=_beside(shard, reading))
+    for file, name in files.items():
+        yield from outcomes_of(json_lines(file, name), read)
 
 
 def _beside(shard: str, reading: Reading) -> str:
@@ -63,33 +68,28 @@ def _outcomes(
     record: Mapping[str, Any], record_id: str, *, reading: Reading, beside: str
 ) -> Iterator[CandidateDocument | Failure]:
     texts = [checked(text, str, "a text") for text in required(record, Mmc4.TEXTS, list)]
-    shown = [checked(image, dict, "an image") for image in required(record, Mmc4.IMAGES, list)]
+    shown = required(record, Mmc4.IMAGES, list)
     extras = record.get(EXTRAS)
     pictures = [_picture(image, reading, beside) for image in shown]
     if extras is not None:
-        usable = [picture for picture in pictures if isinstance(picture, Picture)]
-        yield restored([*texts, *usable], reading, record_id, checked(extras, dict, EXTRAS))
+        yield restored([*texts, *pictures], reading, record_id, checked(extras, dict, EXTRAS))
         return
     if reading.skip_repeats and record.get(Mmc4.MAY_REPEAT) == 1:
         yield rejected(record_id, Reason.DUPLICATE_RECORD, "the corpus may have its page twice")
         return
     sentences = [sentence(text) for text in texts]
     kept_texts = [number for number, text in enumerate(sentences) if text.text]
-    kept_images = [number for number, picture in enumerate(pictures) if isinstance(picture, Picture)]
-    for failed in pictures:
-        if isinstance(failed, FieldError):
-            yield failed.failure(record_id)
     for position in range(len(texts)):
         if not sentences[position].text:
             yield rejected(record_id, Reason.EMPTY_SENTENCE, f"sentence {position} is blank")
     given = None
     try:
-        given = _given(record, shown, len(texts)).of_kept(kept_texts, kept_images, images_before=len(shown))
+        given = _given(record, shown, len(texts)).of_kept(kept_texts, range(len(shown)), images_before=len(shown))
     except FieldError as problem:
         yield problem.failure(record_id)
     yield from document_of(
         [sentences[position] for position in kept_texts],
-        [picture for picture in pictures if isinstance(picture, Picture)],
+        pictures,
         reading,
         record_id,
         url=text_or_none(record, Mmc4.URL),
@@ -97,19 +97,20 @@ def _outcomes(
     )
 
 
-def _picture(image: Mapping[str, Any], reading: Reading, beside: str) -> Picture | FieldError:
-    """Return where a picture is, or why it has no address."""
+def _picture(image: object, reading: Reading, beside: str) -> Picture:
+    """Return where a picture is."""
     try:
-        url = optional(image, Mmc4Image.URL, "").strip()
-        if beside or (reading.has_images and image.get(Mmc4Image.NAME)):
-            name = file_name(image.get(Mmc4Image.NAME), Mmc4Image.NAME)
+        fields = checked(image, dict, "an image")
+        url = optional(fields, Mmc4Image.URL, "").strip()
+        if beside or (reading.has_images and fields.get(Mmc4Image.NAME)):
+            name = file_name(fields.get(Mmc4Image.NAME), Mmc4Image.NAME)
             return Picture(f"{beside}{INSIDE}{name}" if beside else name, url or None)
-        return Picture(web_url(required(image, Mmc4Image.URL, str).strip(), Mmc4Image.URL))
+        return Picture(web_url(required(fields, Mmc4Image.URL, str).strip(), Mmc4Image.URL))
     except FieldError as problem:
-        return problem
+        return Picture(unusable(problem))
 
 
-def _given(record: Mapping[str, Any], images: list[dict[str, Any]], texts: int) -> Given:
+def _given(record: Mapping[str, Any], images: list[Any], texts: int) -> Given:
     """Return CLIP's assignment and, transposed, its similarities.
 
     Raises:
@@ -117,23 +118,15 @@ def _given(record: Mapping[str, Any], images: list[dict[str, Any]], texts: int) 
     """
     links = []
     for position, image in enumerate(images):
-        if image.get(Mmc4Image.SENTENCE) is not None:
+        if isinstance(image, dict) and image.get(Mmc4Image.SENTENCE) is not None:
             text = number(image, Mmc4Image.SENTENCE)
             if text >= texts:
                 raise FieldError(Reason.BAD_LINK, f"matched_text_index {text}: the document has {texts} texts")
-            links.append(GivenLink(text, position, _real(image.get(Mmc4Image.SIMILARITY))))
+            links.append(GivenLink(text, position, similarity(image, Mmc4Image.SIMILARITY)))
     rows = optional(record, Mmc4.SIMILARITIES, list[Any]())
     if not rows:
         return Given(tuple(links))
-    cells = [[_real(cell) for cell in checked(row, list, "similarities of an image")] for row in rows]
-    if len(cells) != len(images) or any(len(row) != texts or None in row for row in cells):
+    cells = [[real(cell, "a similarity") for cell in checked(row, list, "similarities of an image")] for row in rows]
+    if len(cells) != len(images) or any(len(row) != texts for row in cells):
         raise FieldError(Reason.BROKEN_RECORD, f"similarity_matrix: expected {len(images)} x {texts} numbers")
-    return Given(tuple(links), tuple(float(row[text] or 0) for text in range(texts) for row in cells))
-
-
-def _real(value: object) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise FieldError(Reason.BROKEN_RECORD, f"a similarity: expected a number, found {type(value).__name__}")
-    return float(value)
+    return Given(tuple(links), tuple(row[text] for text in range(texts) for row in cells))

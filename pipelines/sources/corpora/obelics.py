@@ -24,7 +24,6 @@ from pipelines.sources.records import (
     CandidateDocument,
     FieldError,
     checked,
-    clean,
     json_object,
     outcomes_of,
     required,
@@ -34,6 +33,7 @@ from pipelines.tables import read_schema
 from schemas.corpora import EXTRAS, Parallel
 from schemas.failures import Failure, Reason
 from schemas.metadata import Metadata, plain_text
+from schemas.tables import clean
 
 _COLUMNS = (
     Parallel.IMAGES, Parallel.TEXTS, Parallel.METADATA, Parallel.GENERAL, Parallel.URL, Parallel.IMAGE_INDEX, EXTRAS,
@@ -42,7 +42,7 @@ _COLUMNS = (
 
 def read_obelics(shard: str, reading: Reading) -> Iterator[CandidateDocument | Failure]:
     """Yield the documents of a shard."""
-    records = read_rows(shard, _COLUMNS, needed=(Parallel.IMAGES, Parallel.TEXTS))
+    records = read_rows(shard, reading.place(shard), _COLUMNS, needed=(Parallel.IMAGES, Parallel.TEXTS))
     has_pictures = Parallel.PICTURES in read_schema(shard).names
     embedded = f"{reading.address(shard)}{INSIDE}{Parallel.PICTURES}" if has_pictures else ""
     yield from outcomes_of(records, partial(_outcomes, reading=reading, embedded=embedded))

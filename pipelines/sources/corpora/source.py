@@ -9,7 +9,8 @@ Every shard is read by one worker, from front to back, so that as many workers a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 from typing import Literal
 
 from pipelines.files import BrokenInputError
@@ -20,7 +21,7 @@ from pipelines.sources.corpora.mmc4 import read_mmc4
 from pipelines.sources.corpora.obelics import read_obelics
 from pipelines.sources.corpora.web import read_web
 from pipelines.sources.corpora.webdataset import read_webdataset
-from pipelines.sources.inputs import IMAGES, Input, image_root, require_language
+from pipelines.sources.inputs import IMAGES, Input, image_root, require_language, shard_root
 from pipelines.sources.records import CandidateDocument
 from schemas.documents import UNDETERMINED
 from schemas.failures import Failure
@@ -39,7 +40,7 @@ _PUBLISHED: Mapping[Format, tuple[str, ...]] = {
     "obelics": ("*.parquet",),
     "interleaved": ("*.parquet", "*.tar"),
     "webdataset": ("*.tar", "*.parquet"),
-    "hf": ("data-*.arrow", "*.arrow", "*.parquet"),
+    "hf": ("!cache-*", "!indices.*", "*.arrow", "*.parquet"),  # those that `datasets` derived are none
     "web": ("*.warc",),
 }
 
@@ -50,7 +51,8 @@ class CorpusSource:
 
     Attributes:
         format: of its shards.
-        documents: paths of the shards, or of the folders they are in, at whatever depth.
+        documents: paths of the shards, of the folders they are in, at whatever depth, or of a folder with a pattern of
+            their names (`crawl/*.warc.gz`).
         images: folder or archive of pictures that a shard names and does not hold, or the URL of a folder; empty: the
             folder that all shards are in.
         language: of the documents, where they do not say theirs.
@@ -80,7 +82,8 @@ class CorpusSource:
     @property
     def inputs(self) -> tuple[Input, ...]:
         """Return the settings that name what is read."""
-        return Input("documents", "shards", _PUBLISHED[self.format], is_needed=True), IMAGES
+        is_one_kind = self.format in ("hf", "interleaved")  # whose rows may also name files of the other kind
+        return Input("documents", "shards", _PUBLISHED[self.format], is_needed=True, is_one_kind=is_one_kind), IMAGES
 
     def read(self) -> Iterator[CandidateDocument | Failure]:
         """Yield the documents of all shards in order, and a failure for each that cannot be used."""
@@ -90,7 +93,8 @@ class CorpusSource:
     def read_shard(self, shard: str) -> Iterator[CandidateDocument | Failure]:
         """Yield the documents of a shard in order, and a failure for each that cannot be used.
 
-        A document without an id of its own has that of its place, `<file name>:<line or row>`.
+        A document without an id of its own has that of its place: the shard's path below the folder that all shards
+        are in, a colon, and its line or row.
 
         Raises:
             NotFoundError: there is no such file.
@@ -98,6 +102,7 @@ class CorpusSource:
         reading = Reading(
             dataset=self.format,
             root=image_root(self),
+            shards=shard_root(self.documents),
             has_images=bool(self.images),
             language=self.language,
             sentence_model=self.sentence_model,
@@ -108,6 +113,15 @@ class CorpusSource:
             obey_opt_outs=self.obey_opt_outs,
         )
         try:
-            yield from _READERS[self.format](shard, reading)
+            for outcome in _READERS[self.format](shard, reading):
+                yield _filed(outcome, shard, reading)
         except BrokenInputError as problem:
-            yield problem.failure()
+            yield _filed(problem.failure(), shard, reading)
+
+
+def _filed(outcome: CandidateDocument | Failure, shard: str, reading: Reading) -> CandidateDocument | Failure:
+    """Return an outcome; a failure that is filed under the name of its file, under that file's place."""
+    name = PurePosixPath(shard).name
+    if isinstance(outcome, Failure) and outcome.record_id.partition(":")[0] == name:
+        return replace(outcome, record_id=reading.place(shard) + outcome.record_id.removeprefix(name))
+    return outcome

@@ -11,22 +11,24 @@ failure; so is one that says that it may not be used, unless the settings say ot
 
 from __future__ import annotations
 
+import contextlib
 import re
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
-from fastwarc import ArchiveIterator, WarcRecordType
-
-from pipelines.files import INSIDE, BrokenInputError, file_errors, open_uri
+from pipelines.files import INSIDE, BrokenInputError
 from pipelines.settings import HttpConfig
 from pipelines.sources.corpora.compose import Picture, Piece, Reading, compose
-from pipelines.sources.records import CandidateDocument, FieldError, clean, outcomes_of
-from pipelines.web.opt_outs import OptOut, refusal
+from pipelines.sources.records import CandidateDocument, FieldError, on_web, outcomes_of
+from pipelines.warc import Answer, read_answers
+from pipelines.web.opt_outs import refusal
 from pipelines.web.requests import FetchFailed, normalise
 from schemas.failures import Failure, Reason
 from schemas.metadata import Metadata, plain_text
+from schemas.tables import clean
 
 _MAX_PAGE_BYTES = 16 * 2**20
 _LANGUAGE = re.compile(rb"<html\b[^>]{0,2000}?\blang\s*=\s*[\"']?([A-Za-z-]{2,20})", re.IGNORECASE)
@@ -41,47 +43,41 @@ def read_web(shard: str, reading: Reading) -> Iterator[CandidateDocument | Failu
     yield from outcomes_of(_pages(shard, reading), partial(_outcomes, reading=reading, pictures=pictures))
 
 
-def _answers(shard: str) -> Iterator[Any]:
-    """Yield every record of an answer with status 200."""
-    with file_errors(shard), open_uri(shard) as stream:
-        for record in ArchiveIterator(stream, record_types=WarcRecordType.response, auto_decode="all"):
-            if record.is_http and record.http_headers is not None and record.http_headers.status_code == 200:
-                yield record
+def _answers(shard: str) -> Iterator[Answer | BrokenInputError]:
+    """Yield every answer with status 200, and what stands where there is no record."""
+    return (found for found in read_answers(shard) if isinstance(found, BrokenInputError) or found.status == 200)
 
 
 def _pictures(shard: str, address: str) -> dict[str, str]:
     """Return the place of each picture that was answered with, by its URL; a damaged file gives what comes before."""
     found: dict[str, str] = {}
-    try:
-        for record in _answers(shard):
-            if (record.http_content_type or "").startswith("image/"):
-                found[_key(record.headers.get("WARC-Target-URI") or "")] = f"{address}{INSIDE}{record.stream_pos}"
-    except BrokenInputError:
-        return found  # `_pages` says so
+    with contextlib.suppress(BrokenInputError):  # `_pages` says so
+        for answer in _answers(shard):
+            if isinstance(answer, Answer) and answer.media_type.startswith("image/"):
+                found[_key(answer.url)] = f"{address}{INSIDE}{answer.offset}"
     return found
 
 
 def _pages(shard: str, reading: Reading) -> Iterator[tuple[str, Page | FieldError]]:
     """Yield the pages of a WARC file under their URLs."""
-    name = PurePosixPath(shard).name
-    for record in _answers(shard):
-        url = (record.headers.get("WARC-Target-URI") or "").strip("<>")
-        if record.http_content_type in _PAGES:
-            body = bytes(record.reader.read(_MAX_PAGE_BYTES + 1))
-            if len(body) > _MAX_PAGE_BYTES:
-                yield url, FieldError(Reason.TOO_LARGE, f"{name}: a page of more than {_MAX_PAGE_BYTES} bytes")
-            elif reading.obey_opt_outs and (refused := _refused(record, body)) is not None:
-                yield url, FieldError(refused.reason, f"{name}: {refused.words}")
-            else:
-                yield url, (url, body)
+    for answer in _answers(shard):
+        if isinstance(answer, BrokenInputError):
+            yield answer.record_id, FieldError(Reason.BROKEN_RECORD, str(answer))
+        elif answer.media_type in _PAGES:
+            name = PurePosixPath(shard).name
+            yield answer.url or f"{name}:{answer.offset}", _page(answer, reading, name)
 
 
-def _refused(record: Any, body: bytes) -> OptOut | None:
-    """Return what a page that somebody captured says against its use."""
-    headers = dict[str, str]()
-    for name, value in record.http_headers:
-        headers[name.lower()] = "\n".join(filter(None, [headers.get(name.lower()), value]))
-    return refusal(headers, body, HttpConfig())
+def _page(answer: Answer, reading: Reading, name: str) -> Page | FieldError:
+    try:
+        body = answer.body(_MAX_PAGE_BYTES)
+    except ValueError as problem:
+        return FieldError(Reason.BROKEN_RECORD, f"{name}: {problem}")
+    if len(body) > _MAX_PAGE_BYTES:
+        return FieldError(Reason.TOO_LARGE, f"{name}: a page of more than {_MAX_PAGE_BYTES} bytes")
+    if reading.obey_opt_outs and (refused := refusal(answer.headers, body, HttpConfig(), now=time.time())) is not None:
+        return FieldError(refused.reason, f"{name}: {refused.words}")
+    return answer.url, body
 
 
 def _outcomes(
@@ -91,7 +87,7 @@ def _outcomes(
     language = _LANGUAGE.search(body[:10_000])
     pieces = [_placed(piece, pictures) for piece in page_pieces(body, url)]
     told = language[1].decode() if language else None
-    yield from compose(pieces, reading, record_id, url=url, language=told)
+    yield from compose(pieces, reading, record_id, url=url or None, language=told)
 
 
 def page_pieces(body: bytes, url: str) -> list[Piece]:
@@ -112,7 +108,7 @@ def _walk(element: Any) -> Iterator[Piece]:
     if element.tag == "graphic":
         source = (element.get("src") or "").strip()
         caption = plain_text(clean(element.get("alt") or ""))
-        if source.startswith(("http://", "https://")):
+        if on_web(source):
             yield Picture(source, metadata=Metadata(caption=caption) if caption else None)
     else:
         yield clean(element.text or "")

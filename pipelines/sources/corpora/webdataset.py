@@ -3,7 +3,7 @@
     00012.tar   000120007.jpg  000120007.txt  000120007.json    a pair: what has one key is a sample
     00012.tar   doc7.json  doc7.tiff                            a document: `texts` and `images` in its JSON (MINT-1T)
     00012.parquet                                               img2dataset's table: url, caption, key, status
-    00012/000120007.jpg ..                                      its pictures where it was told to write files
+    00012/000120007.jpg ..                                      its pictures where it wrote files; else they are fetched
 
 A key is a file's name up to its first dot. A caption is `KEY.txt`, else `caption` or `text` of the JSON. In a document
 `images` are null where a text stands, else the name of a file of the tar, or of the sample (`0.jpg` of `doc7.0.jpg`),
@@ -23,7 +23,15 @@ from itertools import count
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from pipelines.files import EXTENSIONS, INSIDE, MAX_FILE_BYTES, BrokenInputError, file_errors, tree_files
+from pipelines.files import (
+    COMPRESSED,
+    EXTENSIONS,
+    INSIDE,
+    MAX_FILE_BYTES,
+    BrokenInputError,
+    file_errors,
+    tree_files,
+)
 from pipelines.sources.corpora.compose import Picture, Piece, Reading, compose, document_of
 from pipelines.sources.corpora.obelics import in_document_order
 from pipelines.sources.corpora.rows import Row, read_rows
@@ -31,7 +39,6 @@ from pipelines.sources.records import (
     CandidateDocument,
     FieldError,
     checked,
-    clean,
     json_object,
     outcomes_of,
     rejected,
@@ -43,6 +50,8 @@ from pipelines.tables import is_table, read_schema
 from schemas.corpora import EXTRAS, Parallel
 from schemas.documents import Link, Role
 from schemas.failures import Failure, Reason
+from schemas.lake import Folder
+from schemas.tables import clean
 
 _NAME = re.compile(r"((?:.*/)?[^./][^./]*)\.([^/]+)", re.DOTALL)
 _PICTURES = frozenset(extension.lower().lstrip(".") for extension in EXTENSIONS) | {"tif", "tiff", "bmp", "avif"}
@@ -70,15 +79,20 @@ class Sample:
 
 def read_webdataset(shard: str, reading: Reading) -> Iterator[CandidateDocument | Failure]:
     """Yield the documents of a shard."""
-    stem = PurePosixPath(shard).stem
+    stem = str(PurePosixPath(reading.place(shard)).with_suffix(""))
     if is_table(shard):
         yield from _table(shard, stem, reading)
         return
+    if shard.lower().endswith(COMPRESSED):
+        name = PurePosixPath(shard).name
+        raise BrokenInputError(
+            f"{name}: expected a tar that is not compressed, to find its pictures in; unpack it", name
+        )
     read = partial(_outcomes, reading=reading, tar=reading.address(shard))
     yield from outcomes_of(((f"{stem}/{key}", sample) for key, sample in _samples(shard)), read)
     beside = Path(shard).with_suffix(".parquet")
     if beside.is_file() and {"key", "status"} <= set(read_schema(str(beside)).names):
-        yield from outcomes_of(read_rows(str(beside), _FETCHED), partial(_failed, stem=stem))
+        yield from outcomes_of(read_rows(str(beside), stem, _FETCHED), partial(_failed, stem=stem))
 
 
 def _samples(shard: str) -> Iterator[tuple[str, Sample]]:
@@ -94,7 +108,7 @@ def _samples(shard: str) -> Iterator[tuple[str, Sample]]:
         key, extension = match[1], match[2].lower()
         sample.members[extension] = name
         if extension in ("json", "txt"):
-            with file_errors(f"{PurePosixPath(shard).name}{INSIDE}{name}"), open_file() as stream:
+            with file_errors(shard), open_file() as stream:
                 sample.texts[extension] = stream.read(MAX_FILE_BYTES)
     if sample.members:
         yield key, sample
@@ -149,9 +163,9 @@ def _pieces(about: Mapping[str, Any], sample: Sample, tar: str) -> Iterator[Piec
 def _names(tokens: Iterable[object], sample: Sample) -> Iterator[str]:
     """Yield the place in the tar that each token of `images` names."""
     pictures, frames = sample.pictures, count()
-    several = [token for token in tokens if token not in sample.members and token not in sample.members.values()]
-    for token in tokens:
-        text = str(token)
+    texts = [clean(str(token)) for token in tokens]
+    several = [text for text in texts if text not in sample.members and text not in sample.members.values()]
+    for text in texts:
         if text.lower() in sample.members:
             yield sample.members[text.lower()]
         elif text in sample.members.values() or not pictures or text.rpartition(".")[2].lower() in _PICTURES:
@@ -168,6 +182,7 @@ def _table(shard: str, stem: str, reading: Reading) -> Iterator[CandidateDocumen
     held = next((name for name in there if name in _PICTURES), None)
     where = reading.address(shard)
     folder = where.removesuffix(".parquet")
+    is_beside = Folder(shard.removesuffix(".parquet")).is_folder()
 
     def read(numbered: Row, record_id: str) -> Iterator[CandidateDocument | Failure]:
         number, row = numbered
@@ -177,11 +192,12 @@ def _table(shard: str, stem: str, reading: Reading) -> Iterator[CandidateDocumen
         caption = next((text for name in _CAPTIONS if isinstance(text := row.get(name), str)), "")
         key, url = required(row, "key", str), text_or_none(row, "url")
         address = f"{where}{INSIDE}{held}/{number}" if held else f"{folder}/{key}.jpg"
-        yield from pair(caption, Picture(address, url), reading, f"{stem}/{key}")
+        picture = Picture(address, url) if held or is_beside or url is None else Picture(url)
+        yield from pair(caption, picture, reading, f"{stem}/{key}")
 
     if "key" not in there:
         raise BrokenInputError(f"{stem}: expected the column key, found {', '.join(there)}", PurePosixPath(shard).name)
-    yield from outcomes_of(read_rows(shard, _FETCHED), read)
+    yield from outcomes_of(read_rows(shard, reading.place(shard), _FETCHED), read)
 
 
 def _failed(numbered: Row, record_id: str, *, stem: str) -> Iterator[Failure]:

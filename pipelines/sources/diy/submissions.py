@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 from pipelines.files import input_file, read_lines
 from pipelines.sources.inputs import Input
 from pipelines.sources.records import FieldError, identifier, json_object, optional, outcomes_of, rejected, required
-from pipelines.sources.takedowns import Takedowns
+from pipelines.sources.takedowns import Takedowns, taken_down
 from pipelines.sources.text import absolute_url
-from schemas.failures import Failure, Reason
+from schemas.failures import Failure, Reason, Stage
 from schemas.tables import travels
 
 _REDDIT = "https://www.reddit.com"
@@ -159,20 +159,20 @@ def reject_submission(submission: Submission, *, min_score: int, takedowns: Take
     """Return why a submission is left out before anything is fetched for it, or None where it is wanted (SPEC 2, diy).
 
     Returns:
-        A failure: DELETED_RECORD, LOW_SCORE, NOT_AN_ALBUM or TAKEN_DOWN; the first that applies.
+        A failure: TAKEN_DOWN, DELETED_RECORD, LOW_SCORE or NOT_AN_ALBUM; the first that applies.
     """
     album_id = find_album_id(submission.url)
     pages = (submission.page_url, submission.url, f"{_ALBUM_PAGES}/{album_id}")
     is_deleted = submission.author == _DELETED_AUTHOR and submission.title in _DELETED_TITLES
     entry = takedowns.matches_record((submission.id, str(album_id)), pages)
+    if entry is not None:
+        return taken_down(Stage.SOURCES, entry)
     if submission.was_deleted_later or is_deleted:
         reason, message = Reason.DELETED_RECORD, "its author or a moderator took it down"
     elif submission.score < min_score:
         reason, message = Reason.LOW_SCORE, f"expected a score of {min_score}, found {submission.score}"
     elif album_id is None:
         reason, message = Reason.NOT_AN_ALBUM, f"expected imgur.com/a/ID, found {submission.url}"
-    elif entry is not None:
-        reason, message = Reason.TAKEN_DOWN, f"on the takedown list by its {entry.partition(':')[0]}"
     else:
         return None
     return rejected(submission.id, reason, message)

@@ -116,7 +116,7 @@ def fetch_articles(
 
     def read(title: str, answer: Response) -> Iterator[Failure]:
         html = client.body(answer)
-        if (refused := refusal({}, html, client.config)) is not None:
+        if (refused := refusal({}, html, client.config, now=client.clock())) is not None:
             raise FieldError(refused.reason, f"{answer.final_url}: {refused.words}")
         page = parse_article(html, base_url=answer.final_url, repositories=source.repositories)
         if len(page.image_urls) < min_images:

@@ -15,9 +15,10 @@ from html.parser import HTMLParser
 from urllib.parse import unquote
 
 from pipelines.sources.inputs import is_language
-from pipelines.sources.records import FieldError, clean
+from pipelines.sources.records import FieldError
 from pipelines.sources.text import absolute_url, check_work, paragraphs_of
 from schemas.failures import Reason
+from schemas.tables import clean
 
 _BLOCKS = frozenset(
     {"p", "li", "dd", "dt", "dl", "ul", "ol", "div", "section", "blockquote", "br", "hr", "pre", "center", "address"}

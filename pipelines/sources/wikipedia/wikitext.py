@@ -17,9 +17,10 @@ from dataclasses import dataclass
 import mwparserfromhell
 from mwparserfromhell.nodes import ExternalLink, Heading, HTMLEntity, Node, Tag, Template, Text, Wikilink
 
-from pipelines.sources.records import FieldError, clean
+from pipelines.sources.records import FieldError
 from pipelines.sources.text import Paragraphs, check_work, count_unclosed, paragraphs_of
 from schemas.failures import Reason
+from schemas.tables import clean
 
 _DROPPED_TAGS = frozenset(
     {

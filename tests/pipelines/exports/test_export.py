@@ -111,8 +111,12 @@ def test_mmc4_has_the_published_fields_and_its_pictures_by_name(exported: Path, 
             ]
             matched = [each["matched_text_index"] for each in found["image_info"]]
             links = document.row["links"]
-            assert matched == ([1, 2] if links else [None, None])
-            assert found["similarity_matrix"] is None
+            assert matched == ([1, 2] if links else [0, 0])
+            pairs = {(link["image"], link["sentence"]) for link in links or ()}
+            cells = [[float((image, text) in pairs) for text in range(3)] for image in range(2)]
+            assert found["similarity_matrix"] == cells
+            assert [each["matched_sim"] for each in found["image_info"]] == ([1.0, 1.0] if links else [0.0, 0.0])
+            assert {each["face_detections"] for each in found["image_info"]} == {None}
     assert seen == documents.keys()
 
 

@@ -7,6 +7,7 @@ them. Seeded: a mutant that fails fails again.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gzip
 import io
@@ -20,11 +21,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import webdataset
+from PIL import Image
+from warcio.statusandheaders import StatusAndHeaders
+from warcio.warcwriter import WARCWriter
 
-from pipelines.files import BrokenInputError, read_tree
+from pipelines.config import recipe
+from pipelines.documents.settle import check_candidate
+from pipelines.embedded import read_picture
+from pipelines.files import BrokenInputError, FileRejected, read_tree
+from pipelines.shards.manifest import content_digest
 from pipelines.sources.coherence import CiteSource, ClueSource
-from pipelines.sources.corpora.source import CorpusSource
+from pipelines.sources.corpora.source import CorpusSource, Format
 from pipelines.sources.corpora.web import page_pieces
 from pipelines.sources.diy.albums import parse_album_api, parse_album_page
 from pipelines.sources.diy.submissions import find_album_id, read_dump, reject_submission
@@ -40,11 +51,14 @@ from pipelines.sources.vist import VistSource
 from pipelines.sources.wikipedia.imageclef import article_wikitext, parse_metadata
 from pipelines.sources.wikipedia.pages import parse_article
 from pipelines.sources.wikipedia.wikitext import strip_markup
+from schemas.corpora import INTERLEAVED_SCHEMA
 from schemas.errors import BuildError, UsageError
 from schemas.failures import Failure
+from schemas.versions import canonical_json, content
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 MUTANTS = 100  # of each source
+EVERY = recipe("documents").documents
 FEW = {"true_images": 2, "fake_images": 1, "distractors": 1, "val": 0.0, "test": 0.0}
 SOURCES: dict[str, tuple[Path, Callable[[str], Any]]] = {
     "mscoco": (FIXTURES / "mscoco/captions_train2014.json", lambda path: MscocoSource(captions=(path,), **FEW)),
@@ -197,8 +211,13 @@ def packed(data: bytes, name: str, draw: random.Random) -> tuple[bytes, str]:
 
 
 def check(outcome: object) -> None:
-    """Assert that an outcome is one, and that its texts can be stored."""
+    """Assert that an outcome is one, that its texts can be stored, and that what becomes of it has a digest."""
     assert isinstance(outcome, CandidateDocument | Failure)
+    if isinstance(outcome, CandidateDocument):
+        (checked,) = check_candidate(outcome, config=EVERY)
+        assert isinstance(checked, Failure) or canonical_json(content(checked)).encode()
+    else:
+        assert content_digest(outcome)
     texts = [str(getattr(outcome, field.name)) for field in fields(outcome)]
     assert all(text.encode() for text in texts)
     if isinstance(outcome, CandidateDocument):
@@ -234,6 +253,136 @@ def test_no_file_stops_a_source(name: str, tmp_path: Path) -> None:
                 read += isinstance(outcome, CandidateDocument)
         except (BuildError, UsageError) as problem:
             assert str(problem)
+    assert read > MUTANTS / 10, "most mutants should get as far as the records"
+
+
+def drawn(shade: int, form: str = "PNG") -> bytes:
+    stream = io.BytesIO()
+    Image.new("RGB", (40, 30), (shade, 255 - shade, 128)).save(stream, form)
+    return stream.getvalue()
+
+
+def warc(suffix: str) -> bytes:
+    """Return a crawl of four pages with a picture each, as warcio writes it."""
+    stream = io.BytesIO()
+    writer = WARCWriter(stream, gzip=suffix == "warc.gz")
+    text = "".join(f"<p>Cut the boards to the right length with a sharp saw, number {n}.</p>" for n in range(5))
+    for number in range(4):
+        page = f"<html lang=en><body><article>{text}<img src='/{number}.jpg'>{text}</article></body></html>"
+        for path, kind, body in (("", "text/html", page.encode()), (f"{number}.jpg", "image/jpeg", drawn(number))):
+            headers = StatusAndHeaders("200 OK", [("Content-Type", kind)], protocol="HTTP/1.1")
+            url = f"https://h{number}.example/{path}"
+            record = writer.create_warc_record(url, "response", payload=io.BytesIO(body), http_headers=headers)
+            writer.write_record(record)
+            record.raw_stream.close()
+    return stream.getvalue()
+
+
+def tar_of_samples(draw: random.Random) -> bytes:
+    """Return pairs and documents, as webdataset writes them, with odd values in their JSON."""
+    stream = io.BytesIO()
+    with webdataset.TarWriter(stream) as writer:
+        for number in range(4):
+            about = {"texts": ["One.", None, "Two."], "images": [None, "0.png", None], "url": "https://h.example/"}
+            told = about if number % 2 else {"caption": "A cat.", "url": "https://h.example/"}
+            json_bytes = revalue(json.dumps(told).encode(), draw) if number > 1 else json.dumps(told).encode()
+            writer.write({"__key__": f"k{number}", "0.png" if number % 2 else "png": drawn(number), "json": json_bytes})
+    return stream.getvalue()
+
+
+def table(rows: list[dict[str, Any]], arrow: bool, schema: pa.Schema | None = None) -> bytes:
+    stream = io.BytesIO()
+    made = pa.Table.from_pylist(rows, schema=schema)
+    if arrow:
+        with pa.ipc.new_stream(stream, made.schema) as writer:
+            writer.write_table(made, 2)
+    else:
+        pq.write_table(made, stream, row_group_size=2, compression="none")
+    return stream.getvalue()
+
+
+def odd_json(value: Any, draw: random.Random) -> str:
+    return revalue(json.dumps(value).encode(), draw).decode("utf-8", "replace")
+
+
+def rows_of_obelics(draw: random.Random) -> bytes:
+    about = [{"alt_text": "A"}, None, None]
+    row = {"images": ["a.png", None, None], "texts": [None, "One. Two.", "Three."]}
+    return table(
+        [row | {"metadata": odd_json(about, draw), "general_metadata": odd_json({"url": "u"}, draw)} for _ in range(4)],
+        arrow=False,
+    )
+
+
+def rows_of_nemo(draw: random.Random) -> bytes:
+    source = {"path": "a.tar", "member": "1.png", "byte_offset": 1, "byte_size": 4, "frame_index": 0}
+    rows = []
+    for sample in ("a", "b", "c"):
+        row = {"sample_id": sample, "position": 0, "modality": "text", "text_content": "One. Two."}
+        rows += [
+            row,
+            row | {"position": -1, "modality": "metadata", "text_content": odd_json({"url": "u"}, draw)},
+            row | {"position": 1, "modality": "image", "binary_content": drawn(1)},
+            row | {"position": 2, "modality": "image", "source_ref": odd_json(source, draw)},
+        ]
+    return table(draw.sample(rows, len(rows)), False, INTERLEAVED_SCHEMA)
+
+
+EXTRAS = {
+    "id": "x", "language": "en", "split": "train", "roles": ["sentence", "body"], "images": [{"source": "s"}],
+    "links": [{"sentence": 0, "image": 0, "relations": [{"name": "r", "value": True}]}], "after_sentence": [1],
+    "given_links": [{"sentence": 0, "image": 0, "similarity": 0.5}], "given_similarities": [0.5, 0.25],
+    "provenance": {"source": "s", "record_id": "r"},
+}  # fmt: skip
+
+
+def rows_of_hugging_face(draw: random.Random) -> bytes:
+    row = {"images": [{"bytes": drawn(1), "path": "1.png"}], "texts": ["One.", "Two."], "id": 3}
+    return table(
+        [row | {"multilink": odd_json(EXTRAS, draw) if n % 2 else None} for n in range(4)], draw.random() < 0.5
+    )
+
+
+CORPORA: dict[str, tuple[Format, str, Callable[[random.Random], bytes]]] = {
+    "pairs and documents of a tar": ("webdataset", "a.tar", tar_of_samples),
+    "rows of OBELICS": ("obelics", "a.parquet", rows_of_obelics),
+    "rows of NeMo": ("interleaved", "a.parquet", rows_of_nemo),
+    "rows of Hugging Face in Parquet": ("hf", "a.parquet", rows_of_hugging_face),
+    "rows of Hugging Face in Arrow": ("hf", "a.arrow", rows_of_hugging_face),
+    "a crawl": ("web", "a.warc", lambda draw: warc("warc")),
+    "a compressed crawl": ("web", "a.warc.gz", lambda draw: warc("warc.gz")),
+}
+
+
+@pytest.mark.parametrize("name", CORPORA)
+def test_no_shard_stops_a_corpus_or_another_shard(name: str, tmp_path: Path) -> None:
+    form, file, make = CORPORA[name]
+    (tmp_path / "good").mkdir()
+    good, read = tmp_path / "good" / file, 0
+    whole = make(random.Random(0))
+    if form == "hf":  # of Arrow or Parquet, by its name
+        whole = table([{"images": [{"bytes": drawn(1), "path": None}], "texts": ["One."]}], file.endswith("arrow"))
+    good.write_bytes(whole)
+    expected = sum(
+        isinstance(each, CandidateDocument) for each in CorpusSource(format=form, documents=(str(good),)).read()
+    )
+    assert expected
+    for seed in range(MUTANTS):
+        draw = random.Random(f"{name} {seed}")
+        data = make(draw)
+        if draw.random() < 0.7:
+            data = draw.choice((flip, cut, repeat))(data, draw)
+        (tmp_path / file).write_bytes(data)
+        source = CorpusSource(format=form, documents=(str(tmp_path / file), str(good)))
+        found = list(read_source(source))
+        for outcome in found:
+            check(outcome)
+        documents = [outcome for outcome in found if isinstance(outcome, CandidateDocument)]
+        assert len(documents) >= expected
+        read += len(documents) - expected
+        for uri in {uri for document in documents[:-expected] for uri in document.image_uris if "!/" in uri}:
+            with contextlib.suppress(FileRejected):
+                assert isinstance(read_picture(str(tmp_path), uri, max_bytes=10**6), bytes)
     assert read > MUTANTS / 10, "most mutants should get as far as the records"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import shutil
 import tarfile
 import zipfile
@@ -14,6 +15,7 @@ import pytest
 
 from pipelines.config import Source
 from pipelines.sources.coherence import CiteSource, ClueSource
+from pipelines.sources.corpora.source import CorpusSource, Format
 from pipelines.sources.diy.submissions import DiySource
 from pipelines.sources.inputs import find_inputs, image_root, named_inputs, read_source, web_address
 from pipelines.sources.jsonl import DocumentsSource
@@ -165,3 +167,61 @@ def test_every_source_says_what_it_reads() -> None:
     for kind in get_args(Source):
         names = {field.name for field in dataclasses.fields(kind)}
         assert {given.name for given in kind().inputs} <= names
+
+
+def shards_of(form: Format, *places: Path | str) -> list[str]:
+    """Return the shards of a corpus, relative to the folder `all`."""
+    source = find_inputs(CorpusSource(format=form, documents=tuple(map(str, places))), never)
+    return [shard.partition("/all/")[2] for shard in source.documents]
+
+
+def files(folder: Path, *names: str) -> Path:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("form", "names", "expected"),
+    [
+        ("mmc4", "a.jsonl b.jsonl.zip c.jsonl.gz x/y/d.jsonl x.txt", "a.jsonl b.jsonl.zip c.jsonl.gz x/y/d.jsonl"),
+        ("mmc4", "a.jsonl a.jsonl.zip b/a.jsonl.zip", "a.jsonl b/a.jsonl.zip"),
+        ("webdataset", "0.tar 0.parquet 1.parquet 1/a.jpg 2.tar 0_stats.json", "0.tar 1.parquet 2.tar"),
+        ("web", "a.warc b.warc.gz c/d.warc.zst", "a.warc b.warc.gz c/d.warc.zst"),
+        ("hf", "a/data-0.arrow a/cache-1f.arrow b/data-0.arrow indices.arrow", "a/data-0.arrow b/data-0.arrow"),
+        ("hf", "data-a.b.parquet data-a.c.parquet", "data-a.b.parquet data-a.c.parquet"),
+    ],
+)  # fmt: skip
+def test_every_shard_of_a_folder_is_read(form: Format, names: str, expected: str, tmp_path: Path) -> None:
+    folder = files(tmp_path / "all", *names.split())
+    assert shards_of(form, folder) == expected.split()
+
+
+@pytest.mark.parametrize(("form", "names"), [("hf", "a.parquet b.arrow"), ("interleaved", "a.tar b.parquet")])
+def test_shards_of_two_kinds_are_refused_by_name_and_a_pattern_names_one(
+    form: Format, names: str, tmp_path: Path
+) -> None:
+    folder = files(tmp_path / "all", *names.split(), "x/c.parquet")
+    with pytest.raises(UsageError, match=r"expected shards of one kind, found .* and .*\*\.\w+"):
+        shards_of(form, folder)
+    assert shards_of(form, f"{folder}/*.parquet") == [names.split()[form != "hf"], "x/c.parquet"]
+    assert len(shards_of(form, *(folder / name for name in names.split()))) == 2
+    with pytest.raises(UsageError, match=r"expected \*\.none in it"):
+        shards_of(form, f"{folder}/*.none")
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for source in (DocumentsSource(documents=str(tmp_path / "pipe")), NewsSource(articles=str(tmp_path / "pipe"))):
+        with pytest.raises(UsageError, match="expected a file or a folder, found a pipe or a device"):
+            find_inputs(source, never)
+    with pytest.raises(UsageError, match="pipe or a device"):
+        find_inputs(CorpusSource(documents=("/dev/null",)), never)
+
+
+def test_a_cut_archive_is_one_line(tmp_path: Path) -> None:
+    whole = tar_of(FIXTURES / "news", tmp_path / "all.tar.gz")
+    whole.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
+    with pytest.raises(UsageError, match=r"source\.articles = '.*all\.tar\.gz': all\.tar\.gz: cannot be read on"):
+        find_inputs(NewsSource(articles=str(whole)), never)

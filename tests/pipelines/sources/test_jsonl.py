@@ -72,15 +72,6 @@ def test_unknown_and_empty_links_are_different(tmp_path: Path, fields: dict[str,
         ({"sentences": [{"text": "x", "role": "hero"}]}, "d broken-record"),
         ({"sentences": [{"text": "x", "role": ["caption"]}]}, "d broken-record"),
         ({"images": {"path": "a.jpg"}}, "d broken-record"),
-        ({"images": ["a.jpg"]}, "d broken-record"),
-        ({"images": [{}]}, "d missing-field"),
-        ({"images": [{"path": "a.jpg", "url": "http://x.example"}]}, "d missing-field"),
-        ({"images": [{"path": ""}]}, "d missing-field"),
-        ({"images": [{"url": "ftp://x.example"}]}, "d broken-record"),
-        ({"images": [{"path": "a.jpg", "after_sentence": 3}]}, "d broken-record"),
-        ({"images": [{"path": "a.jpg", "after_sentence": -1}]}, "d broken-record"),
-        ({"images": [{"path": "a.jpg", "after_sentence": 0.5}]}, "d broken-record"),
-        ({"images": [{"path": "a.jpg", "after_sentence": True}]}, "d broken-record"),
         ({"split": "validation"}, "d broken-record"),
         ({"language": 3}, "d broken-record"),
         ({"links": [[0]]}, "d broken-record"),
@@ -108,9 +99,35 @@ def test_a_number_is_an_id_and_bad_bytes_are_replaced(tmp_path: Path) -> None:
     assert (draft.id, [s.text for s in draft.sentences]) == ("12", ["\ufffd", "\ufffd"])
 
 
-@pytest.mark.parametrize("path", ["row:3", "row:x", "a\0.jpg", "https://x.example/a.jpg"])
-def test_paths_that_are_addresses_of_another_kind(tmp_path: Path, path: str) -> None:
-    assert names(read(tmp_path, DOCUMENT | {"images": [{"path": path}, {"path": "b.jpg"}]})) == ["d broken-record"]
+@pytest.mark.parametrize(
+    ("image", "reason"),
+    [
+        ("a.jpg", "broken-record:an image: expected an object, found text"),
+        ({}, "missing-field:an image: expected 'path' or 'url', found none"),
+        ({"path": "a.jpg", "url": "http://x.example"}, "missing-field:an image: expected 'path' or 'url', found path"),
+        ({"path": ""}, "missing-field:"),
+        ({"path": "row:3"}, "broken-record:an image's path: expected the name of a file, found 'row:3'"),
+        ({"path": "a\0.jpg"}, "broken-record:"),
+        ({"path": "https://x.example/a.jpg"}, "broken-record:"),
+        ({"url": "ftp://x.example"}, "broken-record:an image: expected an http or https URL"),
+        ({"path": "a.jpg", "after_sentence": 3}, "broken-record:an image's after_sentence: found 3"),
+        ({"path": "a.jpg", "after_sentence": -1}, "broken-record:after_sentence: expected a number from 0"),
+        ({"path": "a.jpg", "after_sentence": 0.5}, "broken-record:after_sentence: expected a whole number"),
+        ({"path": "a.jpg", "after_sentence": True}, "broken-record:"),
+    ],
+)
+def test_an_image_that_cannot_be_used_has_an_address_that_says_why(tmp_path: Path, image: Any, reason: str) -> None:
+    (draft,) = read(tmp_path, DOCUMENT | {"images": [image, {"path": "b.jpg", "after_sentence": 1}]})
+    assert isinstance(draft, CandidateDocument)
+    assert draft.image_uris[0].startswith(f"unusable:{reason}")
+    assert (draft.image_uris[1], draft.after_sentence) == ("b.jpg", (None, 1))
+
+
+def test_links_that_all_lead_nowhere_are_unknown(tmp_path: Path) -> None:
+    draft, *failures = read(tmp_path, DOCUMENT | {"links": [[7, 0], [0, 9]]})
+    assert isinstance(draft, CandidateDocument)
+    assert draft.links is None
+    assert names(failures) == ["d bad-link", "d bad-link"]
 
 
 def test_a_sentence_is_one_line(tmp_path: Path) -> None:

@@ -236,3 +236,36 @@ def test_what_a_person_names_is_an_id_unless_it_says_otherwise() -> None:
     assert [named(text) for text in ("3x9k2f", "id:a", "https://a.example/b", "b" * 64, "domain:a.example")] == [
         "id:3x9k2f", "id:a", "https://a.example/b", "b" * 64, "domain:a.example"
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "domain:bücher15.test", "domain:BÜCHER15.TEST", "domain:xn--bcher15-n2a.test", "domain:bücher15.test.",
+        "domain:ｂücher15.test", "domain:*.bücher15.test", "domain:.bücher15.test", "domain:bücher15.test:443",
+        "domain:Test", "url:http://bücher15.test/pic.png", "url:https://xn--bcher15-n2a.test.:443/pic.png",
+        "http://B%C3%BCcher15.test:80/pic.png#x",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://xn--bcher15-n2a.test/pic.png", "https://bücher15.test/pic.png", "HTTP://BÜCHER15.test.:80/pic.png",
+        "https://xn--BCHER15-n2a.test:443/pic.png", "http://ｂüｃｈｅｒ15.test/pic.png", "http://bücher15。test/pic.png",
+    ],
+)  # fmt: skip
+def test_every_spelling_of_a_host_is_one_on_both_sides(entry: str, address: str) -> None:
+    assert parse(entry).matches_address(address) is not None
+
+
+def test_other_hosts_are_others() -> None:
+    listed = parse("domain:bücher15.test", "domain:t09.test")
+    for address in ("http://bucher15.test/", "http://xt09.test/", "http://t09.test.example/", "http://t09.tes/"):
+        assert listed.matches_address(address) is None
+    assert listed.matches_address("http://deep.t09.test./pic.png") == "domain:t09.test"
+
+
+@pytest.mark.parametrize("entry", ["domain:a/b", "domain:a:81", "domain:.", "domain:a\uff0fb", "domain:https://a.test"])
+def test_what_is_no_domain_is_named(entry: str) -> None:
+    with pytest.raises(UsageError, match="domain: expected a host name"):
+        parse(entry)

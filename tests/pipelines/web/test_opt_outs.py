@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+from datetime import UTC, datetime
 from functools import partial
 
 import pytest
@@ -11,7 +12,7 @@ from fastwarc import ArchiveIterator
 from pipelines.raw import RawStore, recover, request_key
 from pipelines.settings import HttpConfig
 from pipelines.web.opt_outs import OptOut, read_opt_outs, refusal
-from pipelines.web.origin_files import parse_tdm
+from pipelines.web.origin_files import parse_robots, parse_tdm
 from pipelines.web.requests import FetchFailed, Kind
 from schemas.failures import FILTERED, Reason
 from schemas.lake import Folder
@@ -27,8 +28,11 @@ def outcome(client, url, kind=Kind.IMAGE) -> str:
         return str(problem.reason)
 
 
+NOW = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+
+
 def said(headers=None, page="") -> list[str]:
-    return [str(each) for each in read_opt_outs(headers or {}, page.encode(), product="multilink")]
+    return [str(each) for each in read_opt_outs(headers or {}, page.encode(), product="multilink", now=NOW)]
 
 
 @pytest.mark.parametrize(
@@ -42,15 +46,46 @@ def said(headers=None, page="") -> list[str]:
         ("multilink: noai", "noai"),
         ("MultiLink: nofollow, noindex", "noindex"),
         ("googlebot: noindex\nnoai", "noai"),
-        ("unavailable_after: 25 Jun 2010 15:00:00 PST, noindex", "noindex"),
+        ("unavailable_after: 25 Jun 2010 15:00:00 PST, noindex", "noindex, unavailable_after"),
+        ("unavailable_after: Wed, 03 Dec 2099 13:09:53 GMT, noai", "noai"),
+        ("noai, unavailable_after: Wed, 03 Dec 2099 13:09:53 GMT", "noai"),
+        ("unavailable_after: Fri, 25 Jun 2010 15:00:00 GMT", "unavailable_after"),
+        ("nofollow, Unavailable_After:Friday, 25-Jun-10 15:00:00 GMT, noarchive", "unavailable_after"),
+        ("unavailable_after: Fri Jun 25 15:00:00 2010", "unavailable_after"),
+        ("unavailable_after: 2010-06-25T15:00:00+00:00", "unavailable_after"),
+        ("unavailable_after: 2010-06-25", "unavailable_after"),
+        ("unavailable_after: 25 Aug 2007 15:00:00 EST", "unavailable_after"),
+        ("unavailable_after: 25-Aug-2007 15:00:00 EST", "unavailable_after"),
+        ("multilink: unavailable_after: 2010-06-25", "unavailable_after"),
         ("max-snippet:20, noai", "noai"),
+        ("*: noai", "noai"),
+        ("multilink/0.1: noai", "noai"),
+        ("Multilink/7 (x): noai", "noai"),
+        ("googlebot: noindex, noai\n*: noimageai", "noimageai"),
     ],
 )
 def test_a_header_says_it_to_everyone_or_to_us(value, words) -> None:
     assert said({"x-robots-tag": value}) == [f"robots-tag X-Robots-Tag: {words}"]
 
 
-@pytest.mark.parametrize("value", ["", "all", "nofollow, noarchive", "googlebot: noindex, noai", "noaix", "a: b: noai"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "all",
+        "nofollow, noarchive",
+        "googlebot: noindex, noai",
+        "noaix",
+        "a: b: noai",
+        "multi: noai",
+        "multilink2: noai",
+        "multilink-news: noai",
+        "unavailable_after: Wed, 03 Dec 2099 13:09:53 GMT",
+        "unavailable_after: 2099-12-03",
+        "unavailable_after: soon",
+        "googlebot: unavailable_after: 2010-06-25",
+    ],
+)
 def test_other_words_and_words_to_others_say_nothing(value) -> None:
     assert said({"x-robots-tag": value}) == []
 
@@ -64,6 +99,15 @@ def test_other_words_and_words_to_others_say_nothing(value) -> None:
         ('<meta name="googlebot" content="noindex">', []),
         ('<!-- <meta name="robots" content="noindex"> -->', []),
         ("<meta name=robots content=noai>", ["robots-meta its meta element says noai"]),
+        ('<meta http-equiv="X-Robots-Tag" content="noai">', ["robots-meta its meta element says noai"]),
+        ('<meta http-equiv="x-robots-tag" content="googlebot: noai">', []),
+        (
+            '<meta name="robots" content="unavailable_after: 2010-06-25">',
+            ["robots-meta its meta element says unavailable_after"],
+        ),
+        ('<meta http-equiv="tdm-reservation" content="1">', ["tdm-reserved its meta element says tdm-reservation 1"]),
+        ('<meta http-equiv="Content-Usage" content="train-ai=n">', ["usage-denied content-usage: train-ai=n"]),
+        ('<meta name="content-signal" content="ai-train=no">', ["usage-denied content-signal: ai-train=no"]),
         (
             '<meta name="tdm-reservation" content="1"><meta name="tdm-policy" content="https://a.example/p.json">',
             ["tdm-reserved its meta element says tdm-reservation 1, policy https://a.example/p.json"],
@@ -80,18 +124,41 @@ def test_a_page_counts_before_its_header() -> None:
     assert said(reserved, PAGE.format('<meta name="tdm-reservation" content="0">')) == []
     assert said({"tdm-reservation": "0"}, PAGE.format('<meta name="tdm-reservation" content="1">'))[0].startswith("tdm")
     assert said({"tdm-reservation": "2"}) == []
+    assert said({"tdm-reservation": " True "}) == ["tdm-reserved its header says tdm-reservation 1"]
+    assert said({"tdm-reservation": "false"}) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "is_denied"),
+    [
+        ("content-usage", "train-ai=n", True),
+        ("content-usage", "search=y, train-ai=n;exp=1", True),
+        ("content-usage", "Train-AI=?0", True),
+        ("content-usage", "bots=n", True),
+        ("content-usage", "train-ai=y\ntrain-ai=n", True),
+        ("content-usage", "train-ai=y, search=n", False),
+        ("content-usage", "ai-train=no", False),
+        ("content-usage", "", False),
+        ("content-signal", "search=yes,ai-train=no", True),
+        ("content-signal", "ai-train=yes, ai-input=no", False),
+        ("content-signal", "train-ai=n", False),
+    ],
+)
+def test_preferences_on_training(name, value, is_denied) -> None:
+    shown = " ".join(value.split())
+    assert said({name: value}) == ([f"usage-denied {name}: {shown}"] if is_denied else [])
 
 
 def test_pages_of_others_are_judged_by_the_same_function() -> None:
     page = PAGE.format('<meta name="robots" content="noai">').encode()
-    assert refusal({}, page, HttpConfig()) == OptOut(Reason.ROBOTS_META, "its meta element says noai")
-    assert refusal({}, page, HttpConfig(obey_robots_tags=False)) is None
-    assert refusal({"x-robots-tag": "other: noai"}, b"", HttpConfig(user_agent="other/2")) is not None
+    assert refusal({}, page, HttpConfig(), now=NOW) == OptOut(Reason.ROBOTS_META, "its meta element says noai")
+    assert refusal({}, page, HttpConfig(obey_robots_tags=False), now=NOW) is None
+    assert refusal({"x-robots-tag": "other: noai"}, b"", HttpConfig(user_agent="other/2"), now=NOW) is not None
 
 
 def test_a_hostile_page_is_read_quickly() -> None:
     for piece in (b"<!--", b"<meta ", b"<meta name=", b"<meta a='", b"<"):
-        assert read_opt_outs({}, piece * 200_000, product="multilink") == []
+        assert read_opt_outs({}, piece * 200_000, product="multilink", now=NOW) == []
 
 
 @pytest.mark.parametrize(
@@ -101,6 +168,10 @@ def test_a_hostile_page_is_read_quickly() -> None:
         ({"x_robots_tag": "noimageindex"}, "robots-tag", "obey_robots_tags"),
         ({"x_robots_tag": "multilink: noimageai"}, "robots-tag", "obey_robots_tags"),
         ({"tdm_reservation": "1"}, "tdm-reserved", "obey_tdm"),
+        ({"tdm_reservation": "true"}, "tdm-reserved", "obey_tdm"),
+        ({"content_usage": "train-ai=n"}, "usage-denied", "obey_content_usage"),
+        ({"content_signal": "ai-train=no"}, "usage-denied", "obey_content_usage"),
+        ({"x_robots_tag": "unavailable_after: Fri, 25 Jun 2010 15:00:00 GMT"}, "robots-tag", "obey_robots_tags"),
     ],
 )
 def test_an_image_says_no_and_is_not_kept(web, reply, client_of, tmp_path, headers, reason, setting) -> None:
@@ -218,11 +289,80 @@ def test_tdmrep_reserves_paths_and_the_first_rule_counts(web, reply, client_of) 
     assert outcome(client_of(obey_tdm=False), f"{web.url}/pictures/a.jpg") == "200"
 
 
-@pytest.mark.parametrize(
-    "body", [b"<html>", b"{}", b'{"location": "/", "tdm-reservation": 1}', b"[" * 100_000, b"\xff"]
-)
+@pytest.mark.parametrize("body", [b"<html>", b"{}", b"[" * 100_000, b"\xff", b'{"tdm-reservation": 1}', b"1", b"null"])
 def test_what_is_no_tdmrep_reserves_nothing(body) -> None:
     assert parse_tdm(body) == ()
+
+
+@pytest.mark.parametrize("value", ["1", '"1"', "true", '"true"'])
+def test_one_object_is_an_array_of_it_and_true_is_meant_for_1(value) -> None:
+    (rule,) = parse_tdm(b'{"location": "/a", "tdm-reservation": %s}' % value.encode())
+    assert (rule.is_reserved, rule.pattern.matches("/ab")) == (True, True)
+    (rule,) = parse_tdm(b'[{"location": "/a", "tdm-reservation": false}]')
+    assert not rule.is_reserved
+
+
+@pytest.mark.parametrize(
+    ("headers", "reason"),
+    [({"x_robots_tag": "noai"}, "robots-tag"), ({"tdm_reservation": "1"}, "tdm-reserved"),
+     ({"content_usage": "train-ai=n"}, "usage-denied"), ({"x_robots_tag": "googlebot: noai"}, "200")],
+)  # fmt: skip
+def test_a_redirect_says_no(web, reply, client_of, headers, reason) -> None:
+    web.scripts["/a.jpg"] = reply(302, location="/b.jpg", **headers)
+    web.scripts["/b.jpg"] = reply(200, PICTURE, content_type="image/jpeg")
+    assert outcome(client_of(), f"{web.url}/a.jpg") == reason
+    assert web.paths == (["/a.jpg", "/b.jpg"] if reason == "200" else ["/a.jpg"])
+
+
+def test_what_a_redirect_said_is_kept_where_it_is_not_honoured(web, reply, client_of) -> None:
+    web.scripts["/a.jpg"] = reply(302, location="/b.jpg", x_robots_tag="noai")
+    web.scripts["/b.jpg"] = reply(200, PICTURE, content_type="image/jpeg")
+    client = client_of(obey_robots_tags=False)
+    assert outcome(client, f"{web.url}/a.jpg") == "200"
+    client.flush()
+    assert outcome(client_of(), f"{web.url}/a.jpg") == "robots-tag"
+
+
+USAGES = b"""\
+Content-Signal: ai-train=no  # before any group: for all that no group names
+User-agent: *
+Allow: /
+Disallow: /never/
+Content-Usage: train-ai=n
+Content-Usage: /ai-ok/ train-ai=y
+Content-Usage: /ai-ok/*.jpg$ train-ai=n
+Content-Usage: /search/ search=n
+
+User-agent: multilink
+Content-Usage: /mine/ search=y, train-ai=n
+Content-Usage: /both/ train-ai=y
+Content-Usage: /both/ train-ai=n
+Content-Signal: search=yes
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "ours", "others"),
+    [
+        ("/test", "", "content-usage"),
+        ("/ai-ok/test", "", "content-signal"),
+        ("/ai-ok/test.jpg", "", "content-usage"),
+        ("/search/a", "", "content-usage"),
+        ("/mine/a", "content-usage", "content-usage"),
+        ("/both/a", "content-usage", "content-usage"),
+    ],
+)
+def test_preferences_of_robots_txt_by_the_longest_path_of_the_group(path, ours, others) -> None:
+    assert parse_robots(USAGES, product="multilink").denied(path).partition(":")[0] == ours
+    assert parse_robots(USAGES, product="other").denied(path).partition(":")[0] == others
+
+
+def test_preferences_of_robots_txt_are_asked_before_the_picture(web, reply, client_of) -> None:
+    web.scripts["/robots.txt"] = reply(200, b"User-agent: *\nContent-Signal: search=yes, ai-train=no\nAllow: /\n")
+    web.scripts["/a.jpg"] = reply(200, PICTURE)
+    assert outcome(client_of(), f"{web.url}/a.jpg") == "usage-denied"
+    assert web.paths == []
+    assert outcome(client_of(obey_content_usage=False), f"{web.url}/a.jpg") == "200"
 
 
 @pytest.mark.parametrize(
@@ -244,13 +384,13 @@ def test_what_is_no_tdmrep_reserves_nothing(body) -> None:
 )
 def test_patterns_are_those_of_robots_txt(location, path, is_match) -> None:
     (rule,) = parse_tdm(json.dumps([{"location": location, "tdm-reservation": 1}]).encode())
-    assert rule.matches(path) is is_match
+    assert rule.pattern.matches(path) is is_match
 
 
 def test_a_pattern_of_many_stars_is_matched_quickly() -> None:
     (rule,) = parse_tdm(json.dumps([{"location": "/" + "*a" * 5_000 + "$", "tdm-reservation": 1}]).encode())
-    assert not rule.matches("/" + "a" * 4_999)
-    assert rule.matches("/" + "a" * 5_000)
+    assert not rule.pattern.matches("/" + "a" * 4_999)
+    assert rule.pattern.matches("/" + "a" * 5_000)
 
 
 @pytest.mark.parametrize("status", [404, 500, 503])

@@ -111,3 +111,38 @@ def test_a_redirect_is_asked_about_where_it_leads(site, reply, client_of) -> Non
     site.scripts["/b"] = reply(302, location="/private/x")
     assert outcome(client_of(), f"{site.url}/b") == "robots-denied"
     assert "/private/x" not in site.paths
+
+
+@pytest.mark.parametrize(
+    ("agents", "expected"),
+    [
+        ("multilink", "robots-denied"),
+        ("MultiLink/0.1", "robots-denied"),
+        ("multilink/0.1 (+http://a.example)", "robots-denied"),
+        ("googlebot\nUser-agent: multilink/2", "robots-denied"),
+        ("multi", "200"),
+        ("link", "200"),
+        ("multilink2", "200"),
+        ("multilink-news", "200"),
+        ("googlebot", "200"),
+    ],
+)
+def test_a_group_is_ours_by_its_whole_token(site, reply, client_of, agents, expected) -> None:
+    rules = f"User-agent: *\nAllow: /\n\nUser-agent: {agents}\nSitemap: /x\nDisallow: /\n"
+    site.scripts["/robots.txt"] = reply(200, rules.encode())
+    assert outcome(client_of(), f"{site.url}/a") == expected
+
+
+@pytest.mark.parametrize("agent", ["multi", "link", "multilinks", "m"])
+def test_a_group_of_another_releases_nothing(site, reply, client_of, agent) -> None:
+    rules = f"User-agent: *\nDisallow: /\n\nUser-agent: {agent}\nAllow: /\n"
+    site.scripts["/robots.txt"] = reply(200, rules.encode())
+    assert outcome(client_of(), f"{site.url}/a") == "robots-denied"
+
+
+def test_groups_of_one_token_are_one(site, reply, client_of) -> None:
+    rules = b"User-agent: multilink\nDisallow: /a\nUser-agent: x\nAllow: /\nUser-agent: multilink/1\nDisallow: /x\n"
+    site.scripts["/robots.txt"] = reply(200, rules)
+    client = client_of()
+    found = [outcome(client, f"{site.url}{path}") for path in ("/a", "/x.php", "/deep/secret/x")]
+    assert found == ["robots-denied", "robots-denied", "200"]

@@ -17,6 +17,12 @@ from schemas.failures import Reason
         ("http://example.org/a\r\nHost: evil", "http://example.org/a%0D%0AHost:%20evil", "example.org", 80),
         ("http://example.org:80/a%2Db%2fc/%7e", "http://example.org/a-b%2Fc/~", "example.org", 80),
         ("https://example.org:443/a/%2e%2E/b?", "https://example.org/b?", "example.org", 443),
+        ("https://Ex\uff21mple.org./a", "https://example.org/a", "example.org", 443),
+        ("http://BÜCHER.example:80/", "http://xn--bcher-kva.example/", "xn--bcher-kva.example", 80),
+        ("http://b%C3%BCcher.example/", "http://xn--bcher-kva.example/", "xn--bcher-kva.example", 80),
+        ("http://ex\u3002example/", "http://ex.example/", "ex.example", 80),
+        ("http://\u2603.net/", "http://xn--n3h.net/", "xn--n3h.net", 80),
+        ("http://1.2.3.4.:8080/", "http://1.2.3.4:8080/", "1.2.3.4", 8080),
         ("http://example.org/\x00\ud800", "http://example.org/%00%ED%A0%80", "example.org", 80),
     ],
 )
@@ -30,7 +36,7 @@ def test_spelling(url: str, spelling: str, host: str, port: int) -> None:
     ["http://[::1", "http://[1.2.3.4]/a", "http://ex℀mple.com/x", "http://a／b/x", f"http://example.org:{'9' * 5000}/",
      "http://a\x00b/", "http://\ud800.example/", "http://a b/", "//[x.jpg",
      "http://%zz/", "", "imgur.com/a/x", "ftp://example.org/", "file:///etc/passwd", "http://",
-     "http:///path", "javascript:alert(1)",
+     "http:///path", "javascript:alert(1)", "http://./", "http://a\uff0fb.example/x", "http://a%2Fb.example/x",
      "http://user:word@example.org/", "http://[::1/", "http://example.org:99999/"],
 )  # fmt: skip
 def test_urls_that_cannot_be_asked_for(url: str) -> None:

@@ -5,10 +5,13 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from pipelines.shards.manifest import content_digest
 from pipelines.sources.corpora.source import CorpusSource
 from pipelines.sources.inputs import find_inputs
 from pipelines.sources.records import CandidateDocument
-from schemas.documents import Given, GivenLink, Provenance, Sentence
+from schemas.documents import Document, Given, GivenLink, ImageRef, Provenance, Sentence
 from schemas.failures import Failure
 
 FIT: dict[str, Any] = {
@@ -78,12 +81,13 @@ def test_what_is_left_out_leaves_the_given_links_in_order(tmp_path: Path) -> Non
     no_address = [{**FIT["image_info"][0], "raw_url": None}, FIT["image_info"][1] | {"matched_text_index": 2}]
     (draft,), failures = read(CorpusSource(), zipped(tmp_path, record | {"image_info": no_address}))
     assert [sentence.text for sentence in draft.sentences] == ["Lock the door.", "All doors lock."]
-    assert draft.image_uris == ("http://cars.example/91.jpg",)
-    assert draft.given == Given((GivenLink(1, 0, 0.3234919607639313),), (0.2233106791973114, 0.26118797063827515))
-    assert failures == [
-        "docs_no_face_shard_0_v2.jsonl:1 missing-field",
-        "docs_no_face_shard_0_v2.jsonl:1 empty-sentence",
-    ]
+    address, other = draft.image_uris
+    assert (address.startswith("unusable:missing-field:"), other) == (True, "http://cars.example/91.jpg")
+    assert draft.given == Given(
+        (GivenLink(1, 0, 0.27694183588027954), GivenLink(1, 1, 0.3234919607639313)),
+        (0.24363446235656738, 0.2233106791973114, 0.27694183588027954, 0.26118797063827515),
+    )
+    assert failures == ["docs_no_face_shard_0_v2.jsonl:1 empty-sentence"]
 
 
 def test_a_wrong_assignment_costs_the_assignment_alone(tmp_path: Path) -> None:
@@ -92,6 +96,23 @@ def test_a_wrong_assignment_costs_the_assignment_alone(tmp_path: Path) -> None:
     drafts, failures = read(CorpusSource(), zipped(tmp_path, far, thin))
     assert [draft.given for draft in drafts] == [None, None]
     assert failures == ["docs_no_face_shard_0_v2.jsonl:1 bad-link", "docs_no_face_shard_0_v2.jsonl:2 broken-record"]
+
+
+@pytest.mark.parametrize("odd", ["NaN", "Infinity", "-Infinity", "1e400", "1e39", "null", '"0.5"', "true", "[]"])
+def test_a_similarity_that_is_no_number_costs_the_assignment_alone(odd: str, tmp_path: Path) -> None:
+    near = json.dumps(FIT).replace("0.27694183588027954, ", f"{odd}, ", 1)
+    matrix = json.dumps(FIT).replace("0.24363446235656738", odd)
+    (tmp_path / "a.jsonl").write_text(f"{near}\n{matrix}\n{json.dumps(FIT)}\n")
+    drafts, failures = read(CorpusSource(), tmp_path)
+    assert near != json.dumps(FIT) != matrix
+    assert all(content_digest(settled(draft)) for draft in drafts)
+    assert [draft.given is None for draft in drafts] == [odd != "null", True, False]
+    assert failures == ["a.jsonl:1 broken-record"] * (odd != "null") + ["a.jsonl:2 broken-record"]
+
+
+def settled(draft: CandidateDocument) -> Document:
+    images = tuple(ImageRef(uri, uri) for uri in draft.image_uris)
+    return Document(draft.id, draft.dataset, draft.sentences, images, draft.links, draft.provenance, given=draft.given)
 
 
 def test_bad_records_and_repeats(tmp_path: Path) -> None:
@@ -105,6 +126,17 @@ def test_bad_records_and_repeats(tmp_path: Path) -> None:
         "docs_shard_7_v3.jsonl:2 missing-field",
         "docs_shard_7_v3.jsonl:3 duplicate-record",
     ]
+
+
+def test_shards_of_one_name_in_several_folders(tmp_path: Path) -> None:
+    for folder in ("a", "b/c"):
+        (tmp_path / folder).mkdir(parents=True)
+        zipped(tmp_path / folder, FIT, {"text_list": 3})
+    (tmp_path / "a/x.jsonl").write_text(json.dumps(FIT))
+    drafts, failures = read(CorpusSource(), tmp_path)
+    name = "docs_no_face_shard_0_v2.jsonl"
+    assert [draft.id for draft in drafts] == [f"a/{name}:1", "a/x.jsonl:1", f"b/c/{name}:1"]
+    assert failures == [f"a/{name}:2 broken-record", f"b/c/{name}:2 broken-record"]
 
 
 def test_downloaded_pictures_are_found_by_their_names(tmp_path: Path) -> None:

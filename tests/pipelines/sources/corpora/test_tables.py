@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 from pipelines.embedded import read_picture
+from pipelines.files import FileRejected
 from pipelines.sources.corpora.source import CorpusSource, Format
 from pipelines.sources.inputs import find_inputs, image_root
 from pipelines.sources.records import CandidateDocument
@@ -120,7 +121,76 @@ def test_rows_of_nemo_curator(tmp_path: Path) -> None:
     assert draft.image_uris == ("part-0.parquet!/binary_content/2", "loose.png")
     assert bytes_of(draft, root) == [picture(1), picture(7)]
     assert draft.provenance.url == "https://n.example/"
-    assert failures == ["doc-2 missing-field"]
+    assert failures == ["doc-2 too-few-sentences"]
+
+
+def test_a_picture_that_was_not_got_costs_its_document_nothing_else(tmp_path: Path) -> None:
+    row = {"sample_id": "d", "position": 0, "modality": "text", "text_content": "One."}
+    shown = {"sample_id": "d", "modality": "image"}
+    curated(
+        tmp_path,
+        [
+            row,
+            shown | {"position": 1, "binary_content": picture(1)},
+            shown | {"position": 2, "materialize_error": "HTTP 404"},
+            shown | {"position": 3, "materialize_error": "HTTP 500", "source_ref": '{"path": "https://h.example/1"}'},
+            row | {"position": 4, "text_content": "Two."},
+        ],
+    )
+    (draft,), failures, _ = read(tmp_path, "interleaved")
+    assert draft.image_uris == (
+        "part-0.parquet!/binary_content/1",
+        "unusable:not-found:materialize_error: HTTP 404",
+        "https://h.example/1",
+    )
+    assert (texts(draft), draft.after_sentence, failures) == (["One.", "Two."], (1, 1, 1), [])
+
+
+def test_ranges_of_bytes(tmp_path: Path) -> None:
+    pages = io.BytesIO()
+    Image.new("RGB", (20, 20), (10, 0, 0)).save(
+        pages, "TIFF", save_all=True, append_images=[Image.new("RGB", (20, 20), (20, 0, 0))]
+    )
+    whole = b"head" + picture(1) + picture(2) + pages.getvalue()
+    (tmp_path / "blob.bin").write_bytes(whole)
+    begin, size = 4 + len(picture(1)), len(picture(2))
+    sources: list[dict[str, Any]] = [
+        {"path": "blob.bin", "byte_offset": 4, "byte_size": len(picture(1))},
+        {"path": "blob.bin", "member": None, "byte_offset": begin, "byte_size": size},
+        {"uri": "blob.bin", "offset": begin + size, "size": len(pages.getvalue()), "frame_index": 1},
+        {"path": "blob.bin", "byte_offset": len(whole) - 3, "byte_size": 10},
+        {"path": "blob.bin", "byte_offset": 4, "byte_size": 0},
+    ]
+    rows = [
+        {"sample_id": "d", "position": n, "modality": "image", "source_ref": json.dumps(source)}
+        for n, source in enumerate(sources)
+    ]
+    curated(tmp_path, [*rows, {"sample_id": "d", "position": 9, "modality": "text", "text_content": "One."}])
+    (draft,), _, root = read(tmp_path, "interleaved")
+    one, two, frame, beyond, empty = draft.image_uris
+    assert [read_picture(root, uri, max_bytes=10**6) for uri in (one, two)] == [picture(1), picture(2)]
+    with Image.open(io.BytesIO(read_picture(root, frame, max_bytes=10**6))) as found:
+        assert found.getpixel((3, 3)) == (20, 0, 0)
+    with pytest.raises(FileRejected, match="expected 10 bytes at byte"):
+        read_picture(root, beyond, max_bytes=10**6)
+    assert read_picture(root, empty, max_bytes=10**6) == b""
+
+
+def test_rows_of_a_sample_that_lie_apart(tmp_path: Path) -> None:
+    rows = [
+        {"sample_id": sample, "position": position, "modality": "text", "text_content": f"Text {position} of {sample}."}
+        if position % 2
+        else {"sample_id": sample, "position": position, "modality": "image", "binary_content": picture(position)}
+        for position in range(4)
+        for sample in ("d", "e", "f")
+    ]
+    curated(tmp_path, rows)
+    drafts, failures, _ = read(tmp_path, "interleaved")
+    assert [(draft.id, texts(draft)) for draft in drafts] == [
+        (sample, [f"Text 1 of {sample}.", f"Text 3 of {sample}."]) for sample in ("d", "e", "f")
+    ]
+    assert [len(draft.image_uris) for draft in drafts] == [2, 2, 2]
+    assert not failures
 
 
 def test_the_newer_form_of_a_source(tmp_path: Path) -> None:
@@ -161,11 +231,12 @@ def test_pairs_of_hugging_face(form: str, tmp_path: Path) -> None:
     else:
         made.to_parquet(str(tmp_path / "test-00000-of-00001.parquet"), batch_size=7)
     drafts, failures, root = read(tmp_path, "hf")
-    assert [draft.id for draft in drafts] == [str(n) for n in range(100) if n not in (3, 4)]
+    assert [draft.provenance.record_id for draft in drafts] == [str(n) for n in range(100) if n not in (3, 4)]
+    assert [draft.id.rpartition(":")[2] for draft in drafts] == [draft.provenance.record_id for draft in drafts]
     assert {draft.split for draft in drafts} == {Split.TEST}
     assert {draft.links for draft in drafts} == {(Link(0, 0),)}
     for draft in drafts:
-        assert bytes_of(draft, root) == [picture(int(draft.id))]
+        assert bytes_of(draft, root) == [picture(int(draft.provenance.record_id))]
     assert [failure.rpartition(" ")[2] for failure in failures] == ["too-few-images", "too-few-sentences"]
 
 

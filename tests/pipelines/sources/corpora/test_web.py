@@ -81,6 +81,44 @@ def test_a_damaged_warc_gives_what_comes_before(read: Any, tmp_path: Path) -> No
     assert [draft.id for draft in found.drafts] == ["https://a.example/"]
 
 
+@pytest.mark.parametrize("suffix", ["warc", "warc.gz"])
+def test_damaged_records_cost_no_other_page(
+    suffix: str, read: Any, picture: Callable[..., bytes], tmp_path: Path
+) -> None:
+    """The first page is stored as many archives do: without the chunks that its header names."""
+    pieces = []
+    for number, (headers, body) in enumerate(
+        (
+            ([("Transfer-Encoding", "chunked")], PAGE.encode()),
+            ([("Transfer-Encoding", "chunked")], b"ff\r\n<html>cut off"),
+            ([], PAGE.encode()),
+            ([("Content-Encoding", "gzip")], PAGE.encode()),
+            ([], bytes(17 << 20)),
+            ([], PAGE.encode()),
+        )
+    ):
+        with (tmp_path / "one").open("wb") as stream:
+            writer = WARCWriter(stream, gzip=suffix == "warc.gz")
+            http = StatusAndHeaders("200 OK", [("Content-Type", "text/html"), *headers], protocol="HTTP/1.1")
+            url = f"https://{number}.example/"
+            record = writer.create_warc_record(url, "response", payload=io.BytesIO(body), http_headers=http)
+            writer.write_record(record)
+            record.raw_stream.close()
+        pieces.append((tmp_path / "one").read_bytes())
+    damaged = pieces[2][:100] + b"\xff\xff\xff" + pieces[2][103:] if suffix == "warc.gz" else pieces[2][:-500]
+    (tmp_path / "one").unlink()
+    (tmp_path / f"a.{suffix}").write_bytes(b"".join([*pieces[:2], damaged, *pieces[3:]]))
+    found = read(tmp_path, "web")
+    assert [draft.id for draft in found.drafts] == [f"https://{number}.example/" for number in (0, 3, 5)]
+    assert len({tuple(texts) for texts in found.texts}) == 1
+    begin = len(pieces[0]) + len(pieces[1])
+    assert found.failures == [
+        "https://1.example/ broken-record",
+        f"a.{suffix}:{begin} broken-record",
+        "https://4.example/ too-large",
+    ]
+
+
 @pytest.mark.parametrize(
     ("header", "head", "reason"),
     [

@@ -2,6 +2,7 @@
 
 import io
 import json
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,62 @@ def test_img2dataset(form: str, read: Any, picture: Draw, tmp_path: Path) -> Non
     assert found.pictures(found.drafts[0]) == [jpeg]
     assert found.drafts[0].image_sources == ("https://h.example/0.jpg",)
     assert found.failures == ["00000/000000001 not-found", "00000/000000002 corrupt-image"]
+
+
+def test_shards_of_one_name_in_several_folders(read: Any, picture: Draw, tmp_path: Path) -> None:
+    for folder in ("part0", "part1"):
+        (tmp_path / folder).mkdir()
+        with webdataset.TarWriter(str(tmp_path / folder / "00000.tar")) as writer:
+            writer.write({"__key__": "0", "png": picture(1), "txt": "Picture."})
+    (tmp_path / "part1/00001.tar").write_bytes(b"none")
+    found = read(tmp_path, "webdataset")
+    assert [draft.id for draft in found.drafts] == ["part0/00000/0", "part1/00000/0"]
+    assert found.failures == ["part1/00001.tar broken-record"]
+
+
+def test_a_table_of_img2dataset_alone_has_addresses(read: Any, tmp_path: Path) -> None:
+    fetched(tmp_path)
+    (draft,) = read(tmp_path, "webdataset").drafts
+    assert (draft.image_uris, draft.image_sources) == (("https://h.example/0.jpg",), ())
+
+
+def test_a_compressed_tar_is_one_failure(read: Any, picture: Draw, tmp_path: Path) -> None:
+    with webdataset.TarWriter(str(tmp_path / "a.tar.gz"), compress=True) as writer:
+        writer.write({"__key__": "a", "png": picture(1), "txt": "Picture."})
+    with webdataset.TarWriter(str(tmp_path / "b.tar")) as writer:
+        writer.write({"__key__": "b", "png": picture(1), "txt": "Picture."})
+    found = read(tmp_path, "webdataset")
+    assert ([draft.id for draft in found.drafts], found.failures) == (["b/b"], ["a.tar.gz broken-record"])
+
+
+def test_a_name_that_is_no_utf_8(read: Any, picture: Draw, tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "a.tar", "w", format=tarfile.GNU_FORMAT, encoding="latin-1") as archive:
+        for name, data in (("caf\xe9.png", picture(3)), ("caf\xe9.txt", b"A cup.")):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    found = read(tmp_path, "webdataset")
+    (draft,) = found.drafts
+    assert (draft.id, found.pictures(draft)) == ("a/caf\ufffd", [picture(3)])
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.75])
+def test_a_cut_tar_costs_no_other_and_its_first_pictures_are_read(
+    share: float, read: Any, picture: Draw, tmp_path: Path
+) -> None:
+    for name in ("a", "b", "c"):
+        with webdataset.TarWriter(str(tmp_path / f"{name}.tar")) as writer:
+            for number in range(20):
+                writer.write({"__key__": f"{number:02}", "png": picture(number), "txt": f"Picture {number}."})
+    whole = (tmp_path / "b.tar").read_bytes()
+    (tmp_path / "b.tar").write_bytes(whole[: int(share * len(whole))])
+    found = read(tmp_path, "webdataset")
+    before = [draft for draft in found.drafts if draft.id.startswith("b/")]
+    assert len(found.drafts) == 40 + len(before)
+    assert len(before) >= int(share * 20) - 2
+    for draft in before[:-1]:
+        assert found.pictures(draft) == [picture(int(draft.id[-2:]))]
+    assert "b.tar broken-record" in found.failures
 
 
 def test_a_damaged_tar_gives_what_comes_before(read: Any, picture: Draw, tmp_path: Path) -> None:

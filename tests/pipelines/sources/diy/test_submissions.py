@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from pipelines.sources.diy.submissions import Submission, find_album_id, rank, read_records, reject_submission
-from pipelines.sources.takedowns import NO_TAKEDOWNS, parse_takedowns
+from pipelines.sources.takedowns import NAMELESS, NO_TAKEDOWNS, parse_takedowns
 from schemas.failures import Failure, Reason, Stage
 
 RECORD: dict[str, Any] = {
@@ -137,5 +137,5 @@ def test_a_takedown_is_known_before_the_album_is_asked_for(entry: str, by: str |
     listed = parse_takedowns([entry.encode()], name="list")
     linked = submission(url="http://m.imgur.com/a/bbKvv/layout/grid")
     found = reject_submission(linked, min_score=25, takedowns=listed)
-    expected = Failure(Stage.SOURCES, "1abc", Reason.TAKEN_DOWN, f"on the takedown list by its {by}")
+    expected = Failure(Stage.SOURCES, NAMELESS, Reason.TAKEN_DOWN, f"on the takedown list by its {by}")
     assert found == (expected if by else None)
