@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestration.demo.recorded_web import recording_at, scraping
-from pipelines.config import BuildConfig, recipe
+from pipelines.config import recipe
+from pipelines.recipe import BuildConfig
 from pipelines.run import build_dataset
 from pipelines.sources.diy.submissions import Credentials
 from schemas.configs import override

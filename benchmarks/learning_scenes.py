@@ -31,7 +31,7 @@ from benchmarks.learning_data import COLUMNS, SENTENCES, VECTORS, LakeData, buil
 from pipelines.config import recipe
 from pipelines.features.catalogue import extractors
 from pipelines.settings import FeaturesConfig
-from pipelines.sources.mscoco import MscocoSource
+from pipelines.sources.datasets.mscoco import MscocoSource
 from pipelines.sources.records import CandidateDocument
 from schemas.configs import override
 from schemas.documents import Split

@@ -48,7 +48,7 @@ CODE = (
     "schemas/**/*.py",
     "training/**/*.py",
     "pipelines/documents/*.py",
-    "pipelines/sources/mscoco.py",
+    "pipelines/sources/datasets/mscoco.py",
     *(f"benchmarks/learning_{part}.py" for part in ("data", "scenes", "pairs", "scores")),
 )
 

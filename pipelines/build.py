@@ -16,7 +16,7 @@ from typing import Any
 
 import apache_beam as beam
 
-from pipelines.config import BuildConfig, content_config
+from pipelines.config import content_config
 from pipelines.copy_detection.transforms import FindSeen, by_vector
 from pipelines.dedupe.transforms import DropDuplicates, by_hash
 from pipelines.documents.transforms import FilterCandidates, JudgeDocuments, SettleDocuments
@@ -27,6 +27,7 @@ from pipelines.images.packed import copy_packs
 from pipelines.images.transforms import ObtainImages
 from pipelines.progress import Progress
 from pipelines.quality.transforms import FilterQuality
+from pipelines.recipe import BuildConfig
 from pipelines.shards.manifest import build_identity, compose_manifest, version_of_build
 from pipelines.shards.transforms import CountRights, DigestInputs, ExplainFailures, WriteShards, WriteTable
 from pipelines.shards.writing import ShardWriter

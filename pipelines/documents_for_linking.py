@@ -13,13 +13,13 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from pipelines.config import BuildConfig
 from pipelines.documents.settle import SettledDocument, check_candidate, settle, without_images
 from pipelines.features.extraction import FeaturePlan, FeatureRefs, Features, missing_feature
 from pipelines.features.values import DOCUMENTS, IMAGES, Rejected, texts_key
 from pipelines.images.obtain import ImageAccess, obtain_images
 from pipelines.images.packed import copy_packs
 from pipelines.packs import PackFolder
+from pipelines.recipe import BuildConfig
 from pipelines.settings import DocumentsConfig
 from pipelines.sources.records import CandidateDocument
 from schemas.documents import Document
@@ -76,7 +76,7 @@ def read_vectors(
     """Yield documents with their features, and a failure row for all that has none.
 
     Args:
-        records: of a user's file (`pipelines.sources.jsonl`), or made of what somebody typed.
+        records: of a user's file (`pipelines.sources.datasets.documents`), or made of what somebody typed.
         config: which documents and images are accepted, and how images are fetched.
         files: folder, tar or zip that image paths are relative to.
         scratch: folder for fetched bytes and small copies.

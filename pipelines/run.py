@@ -30,18 +30,19 @@ from filelock import FileLock, Timeout
 from pipelines.build import BuildPlan, chain_stages
 from pipelines.card.card import write_cards
 from pipelines.card.show import describe, explain_failures
-from pipelines.config import BuildConfig, content_config
+from pipelines.config import content_config
 from pipelines.features.extraction import FeaturePlan, plan_features
 from pipelines.files import INSIDE, input_file, open_uri
 from pipelines.launch import ON_THIS_MACHINE, Sign, machine_error, run_pipeline, scratch_folder
 from pipelines.progress import Progress, watched
 from pipelines.raw import recover
+from pipelines.recipe import BuildConfig
 from pipelines.settings import OnLeak, Runner
 from pipelines.shards.manifest import build_identity
 from pipelines.shards.writing import write_rows
+from pipelines.sources.datasets.multi_retrieval import EXTRACTOR, MultiRetrievalSource
 from pipelines.sources.diy.submissions import Credentials, DiySource
 from pipelines.sources.inputs import find_inputs, image_root, named_inputs
-from pipelines.sources.multi_retrieval import EXTRACTOR, MultiRetrievalSource
 from pipelines.sources.records import on_web
 from pipelines.sources.takedowns import read_takedowns
 from pipelines.sources.wikipedia.live import WikipediaSource

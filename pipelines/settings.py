@@ -1,6 +1,6 @@
 """Settings of the stages: one frozen dataclass a stage, imported by every stage and importing none.
 
-A source's settings stand beside its reader, in `pipelines/sources/`. `config.py` puts all of them together as a
+A source's settings stand beside its reader, in `pipelines/sources/`. `recipe.py` puts all of them together as a
 `BuildConfig`. Settings that change what is built are part of a version's name; those that only change how it is
 reached (`http`, worker counts, the paths of input files) are not.
 """

@@ -459,17 +459,11 @@ def _chosen(value: Any, choice: Choice, *, key: str) -> Any:
 
 
 def _coerce_union(value: Any, members: tuple[Any, ...], *, key: str) -> Any:
-    of_its_names = [member for member in members if isinstance(value, dict) and value and _names(member) == {*value}]
-    *others, last = of_its_names or [member for member in members if value is None or member is not type(None)]
+    *others, last = [member for member in members if value is None or member is not type(None)]
     for member in others:
         with contextlib.suppress(ConfigError):
             return _coerce(value, member, key=key)
     return _coerce(value, last, key=key)
-
-
-def _names(hint: Any) -> set[str]:
-    """Return the names of a dataclass's settings; none of anything else."""
-    return {field.name for field in dataclasses.fields(hint)} if dataclasses.is_dataclass(hint) else set()
 
 
 def _describe(hint: Any) -> str:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from pipelines.config import BuildConfig, recipe
+from pipelines.config import recipe
+from pipelines.recipe import BuildConfig
 from pipelines.sources.inputs import read_source
 from pipelines.sources.records import CandidateDocument
 from pipelines.sources.wikipedia.imageclef import ImageclefSource, read_articles, with_sentences

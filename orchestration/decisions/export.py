@@ -253,7 +253,7 @@ def _is_kept(record: _Record, pictures: Collection[str], left_out: Counter[str])
 
 
 def _line(record: _Record, pictures: Mapping[str, Mapping[str, Any]], split: Split | None) -> dict[str, Any]:
-    """Return a record as `documents` reads it (`pipelines.sources.jsonl`)."""
+    """Return a record as `documents` reads it (`pipelines.sources.datasets.documents`)."""
     number = {image: index for index, image in enumerate(record.images)}
     return {
         "id": record.id,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from orchestration.inference.extraction import DocumentReader
 from pipelines.config import recipe
-from pipelines.sources.jsonl import read_documents
+from pipelines.sources.datasets.documents import read_documents
 from schemas.configs import override
 from schemas.console import Say
 from schemas.lake import Folder

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from pipelines.config import BuildConfig
 from pipelines.documents_for_linking import Extraction, VectorDocument, read_vectors
 from pipelines.features.extraction import plan_features
+from pipelines.recipe import BuildConfig
 from pipelines.sources.records import CandidateDocument
 from schemas.errors import ConfigError, UsageError
 from schemas.failures import Failure

@@ -7,8 +7,8 @@
 
 A source's settings say in `inputs` which of them name what it reads. `find_inputs` returns the same settings with
 paths and `ARCHIVE!/MEMBER` alone, which any worker can open. Those of a source of files also have a `read()` that
-yields its candidate documents and failures. To add one: a module of this package with such settings, and their class
-in `pipelines.config.Source`. Sources that fetch (Reddit, a live MediaWiki) have steps of their own in `transforms.py`.
+yields its candidate documents and failures; they stand in `datasets/`, beside their recipe. Sources that fetch (Reddit,
+a live MediaWiki) have steps of their own in `transforms.py`.
 """
 
 from __future__ import annotations

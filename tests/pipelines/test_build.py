@@ -13,15 +13,16 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from pipelines.config import BuildConfig, recipe
+from pipelines.config import recipe
 from pipelines.documents.settle import SettledDocument
 from pipelines.documents_for_linking import Extraction, VectorDocument, add_vectors, documents_of
 from pipelines.images.obtain import ImageAccess
 from pipelines.images.packed import copy_packs
+from pipelines.recipe import BuildConfig
 from pipelines.run import BuildSummary, build_dataset, features_of
 from pipelines.settings import Runner
+from pipelines.sources.datasets.documents import read_documents
 from pipelines.sources.diy.submissions import Credentials
-from pipelines.sources.jsonl import read_documents
 from schemas.configs import override
 from schemas.documents import Split, to_row
 from schemas.errors import BuildError, UsageError

@@ -17,7 +17,8 @@ from published import SETTINGS, candidates_of, config_of, draw_all
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
-from pipelines.config import BuildConfig, recipe
+from pipelines.config import recipe
+from pipelines.recipe import BuildConfig
 from pipelines.run import build_dataset
 from pipelines.sources.diy.submissions import Credentials
 from schemas.configs import override

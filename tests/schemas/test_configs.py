@@ -100,7 +100,7 @@ def test_later_overrides_win() -> None:
     [make() for make in RECIPES.values()] + [make() for make in train_recipes.RECIPES.values()],
 )
 def test_every_recipe_survives_json_and_back(config: object) -> None:
-    assert restore(type(config), resolve(config)) == config
+    assert restore(type(config), resolve(config), like=config) == config
 
 
 def test_a_saved_configuration_with_an_unknown_key_is_refused() -> None:

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import ClassVar
 
-from pipelines.config import BuildConfig
 from pipelines.files import read_lines
+from pipelines.recipe import BuildConfig
 from pipelines.settings import DedupeConfig, DocumentsConfig, Policy
 from pipelines.sources.inputs import IMAGES, Input
 from pipelines.sources.records import CandidateDocument, rejected, sentence

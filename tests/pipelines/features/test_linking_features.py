@@ -15,7 +15,7 @@ from orchestration.inference.extraction import DocumentReader, given_document
 from pipelines.config import recipe
 from pipelines.documents_for_linking import Extraction, VectorDocument, read_vectors
 from pipelines.features.extraction import plan_features
-from pipelines.sources.jsonl import read_documents
+from pipelines.sources.datasets.documents import read_documents
 from schemas.configs import override
 from schemas.errors import UsageError
 from schemas.failures import Failure

@@ -11,7 +11,7 @@ from PIL import Image
 
 from pipelines.config import recipe
 from pipelines.run import build_dataset
-from pipelines.sources.archive import ArchiveSource
+from pipelines.sources.datasets.archive import ArchiveSource
 from pipelines.sources.diy.submissions import Credentials
 from pipelines.sources.records import CandidateDocument
 from schemas.configs import override

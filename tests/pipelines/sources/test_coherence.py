@@ -11,7 +11,7 @@ import pytest
 from pipelines.documents.settle import SettledDocument, settle
 from pipelines.images.packed import PackedImage
 from pipelines.settings import DocumentsConfig, SplitsConfig
-from pipelines.sources.coherence import CiteSource, ClueSource
+from pipelines.sources.datasets.coherence import CiteSource, ClueSource
 from pipelines.sources.records import CandidateDocument
 from pipelines.splits.leaks import is_heeded, is_weaker_end
 from pipelines.splits.shared import ShownImages, leaks_of_images, pack_shown

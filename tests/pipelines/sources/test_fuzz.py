@@ -34,20 +34,20 @@ from pipelines.documents.settle import check_candidate
 from pipelines.embedded import read_picture
 from pipelines.files import BrokenInputError, FileRejected, read_tree
 from pipelines.shards.manifest import content_digest
-from pipelines.sources.coherence import CiteSource, ClueSource
 from pipelines.sources.corpora.source import CorpusSource, Format
 from pipelines.sources.corpora.web import page_pieces
+from pipelines.sources.datasets.coherence import CiteSource, ClueSource
+from pipelines.sources.datasets.documents import DocumentsSource
+from pipelines.sources.datasets.mscoco import MscocoSource
+from pipelines.sources.datasets.multi_retrieval import MultiRetrievalSource
+from pipelines.sources.datasets.news import NewsSource
+from pipelines.sources.datasets.rqa import RecipeqaSource
+from pipelines.sources.datasets.vist import VistSource
 from pipelines.sources.diy.albums import parse_album_api, parse_album_page
 from pipelines.sources.diy.submissions import find_album_id, read_dump, reject_submission
 from pipelines.sources.inputs import read_source
-from pipelines.sources.jsonl import DocumentsSource
-from pipelines.sources.mscoco import MscocoSource
-from pipelines.sources.multi_retrieval import MultiRetrievalSource
-from pipelines.sources.news import NewsSource
-from pipelines.sources.recipeqa import RecipeqaSource
 from pipelines.sources.records import CandidateDocument, outcomes_of
 from pipelines.sources.takedowns import Takedowns
-from pipelines.sources.vist import VistSource
 from pipelines.sources.wikipedia.imageclef import article_wikitext, parse_metadata
 from pipelines.sources.wikipedia.pages import parse_article
 from pipelines.sources.wikipedia.wikitext import strip_markup

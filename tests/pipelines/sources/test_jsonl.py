@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.sources.jsonl import read_documents
+from pipelines.sources.datasets.documents import read_documents
 from pipelines.sources.records import CandidateDocument
 from schemas.documents import Link, Provenance, Role, Sentence, Split
 from schemas.failures import Failure

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.sources.mscoco import ImageGroup, MscocoSource, group_images, split_groups
+from pipelines.sources.datasets.mscoco import ImageGroup, MscocoSource, group_images, split_groups
 from pipelines.sources.records import CandidateDocument
 from schemas.documents import Split
 from schemas.errors import BuildError, ConfigError

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.sources.multi_retrieval import MultiRetrievalSource
+from pipelines.sources.datasets.multi_retrieval import MultiRetrievalSource
 from pipelines.sources.records import CandidateDocument
 from schemas.documents import Link, Provenance, Sentence, Split
 from schemas.errors import BuildError

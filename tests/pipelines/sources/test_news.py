@@ -8,8 +8,8 @@ from typing import Literal, get_args
 import pytest
 
 from pipelines.files import BrokenInputError
+from pipelines.sources.datasets.news import NewsSource
 from pipelines.sources.json_stream import read_items, read_members
-from pipelines.sources.news import NewsSource
 from pipelines.sources.records import CandidateDocument
 from schemas.documents import Link, Provenance, Role, Sentence, Split
 from schemas.errors import BuildError, ConfigError, NotFoundError

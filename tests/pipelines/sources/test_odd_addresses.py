@@ -22,8 +22,8 @@ from pipelines.images.obtain import ImageAccess
 from pipelines.images.packed import copy_packs
 from pipelines.shards.manifest import content_digest
 from pipelines.sources.corpora.source import CorpusSource
+from pipelines.sources.datasets.documents import DocumentsSource
 from pipelines.sources.inputs import find_inputs, image_root, read_source
-from pipelines.sources.jsonl import DocumentsSource
 from schemas.corpora import INTERLEAVED_SCHEMA
 from schemas.failures import Failure
 from schemas.lake import Lake

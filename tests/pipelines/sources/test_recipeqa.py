@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.sources.recipeqa import RecipeqaSource
+from pipelines.sources.datasets.rqa import RecipeqaSource
 from pipelines.sources.records import CandidateDocument
 from schemas.documents import Link, Provenance, Sentence, Split
 from schemas.errors import BuildError, NotFoundError

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pipelines.sources import vist
+from pipelines.sources.datasets import vist
+from pipelines.sources.datasets.vist import VistSource
 from pipelines.sources.records import CandidateDocument
-from pipelines.sources.vist import VistSource
 from schemas.documents import Link, Provenance, Sentence, Split
 from schemas.errors import BuildError, NotFoundError
 from schemas.failures import Failure, Reason

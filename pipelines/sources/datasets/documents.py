@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from pipelines.recipe import EVERY_DOCUMENT, BuildConfig, without_limits
 from pipelines.sources.inputs import IMAGES, Input
 from pipelines.sources.records import (
     CandidateDocument,
@@ -177,3 +178,11 @@ def _member(kind: Any, value: object, name: str) -> Any:
     if value not in list(kind):
         raise FieldError(Reason.BROKEN_RECORD, f"{name}: expected one of {', '.join(kind)}, found {value!r:.60}")
     return kind(value)
+
+
+def documents() -> BuildConfig:
+    """A user's own documents: all that have a sentence and an image are kept, near-duplicates included."""
+    return without_limits("documents", DocumentsSource(), EVERY_DOCUMENT)
+
+
+RECIPES = {"documents": documents}

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
+from pipelines.recipe import EVERY_DOCUMENT, BuildConfig, without_limits
+from pipelines.settings import FeaturesConfig, SplitsConfig
 from pipelines.sources.inputs import Input
 from pipelines.sources.json_stream import read_lists, read_mapping
 from pipelines.sources.records import (
@@ -133,3 +135,12 @@ def _own_id(record: object) -> str | None:
         return identifier(meta if isinstance(meta, dict) else {"id": meta})
     except FieldError:
         return None
+
+
+def multi_retrieval() -> BuildConfig:
+    """The files Hessel 2019 released: documents and feature rows, no pixels, splits as published."""
+    config = without_limits("multi-retrieval", MultiRetrievalSource(), EVERY_DOCUMENT)
+    return replace(config, features=FeaturesConfig(images=()), splits=SplitsConfig(val=0.0, test=0.0))
+
+
+RECIPES = {"multi-retrieval": multi_retrieval}

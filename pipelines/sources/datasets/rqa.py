@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
+from pipelines.recipe import BuildConfig, without_limits
+from pipelines.settings import NO_LIMIT, DocumentsConfig
 from pipelines.sources.draws import share_of
 from pipelines.sources.inputs import IMAGES, Input
 from pipelines.sources.json_stream import read_lists
@@ -170,3 +172,12 @@ def _step(index: int, item: object) -> tuple[int, str, str, list[object]]:
 
 def _longest(text: str) -> tuple[int, str]:
     return len(text), text
+
+
+def rqa() -> BuildConfig:
+    """RecipeQA's recipes: a sentence a step, linked to the step's images."""
+    thresholds = DocumentsConfig(min_sentences=2, min_images=2, min_long_sentences=0, max_images=NO_LIMIT)
+    return without_limits("rqa", RecipeqaSource(), thresholds)
+
+
+RECIPES = {"rqa": rqa}

@@ -38,6 +38,7 @@ from pathlib import PurePosixPath
 from typing import Any, Literal
 
 from pipelines.files import INSIDE, FileRejected, input_file, read_named
+from pipelines.recipe import BuildConfig, as_published
 from pipelines.sources.inputs import IMAGES, Input, require_language
 from pipelines.sources.json_stream import read_items, read_mapping, read_members
 from pipelines.sources.records import (
@@ -269,3 +270,11 @@ def _published_splits(address: str) -> dict[str, Split | None]:
         return {name: split_named(value, "a split") for name, value in read_mapping(address, str).items()}
     except FieldError as problem:
         raise BuildError(f"{address}: {problem}") from problem
+
+
+def news() -> BuildConfig:
+    """News articles: up to four texts by their roles, one image."""
+    return as_published("news", NewsSource())
+
+
+RECIPES = {"news": news}

@@ -12,11 +12,13 @@ with what the picture's own file says, into the images table. Where both say som
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
 
 from pipelines.files import EXTENSIONS, file_names
+from pipelines.recipe import EVERY_DOCUMENT, BuildConfig, without_limits
+from pipelines.settings import FeaturesConfig, SplitsConfig
 from pipelines.sources.inputs import IMAGES, Input
 from pipelines.sources.records import (
     CandidateDocument,
@@ -87,3 +89,13 @@ def _document(
         image_licences=stated([licence]),
         image_metadata=stated([said]),
     )
+
+
+def archive() -> BuildConfig:
+    """A picture archive to be searched: one picture a document, no sentence, all in one split."""
+    thresholds = replace(EVERY_DOCUMENT, min_sentences=0)
+    config = without_limits("archive", ArchiveSource(), thresholds)
+    return replace(config, features=FeaturesConfig(sentences=()), splits=SplitsConfig(val=0.0, test=0.0))
+
+
+RECIPES = {"archive": archive}

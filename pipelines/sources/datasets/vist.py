@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
+from pipelines.recipe import BuildConfig, as_published
 from pipelines.sources.draws import CaptionPool, shuffled_order
 from pipelines.sources.inputs import IMAGES, Input, require_least
 from pipelines.sources.json_stream import read_lists
@@ -238,3 +239,21 @@ def _story(
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def story_dii() -> BuildConfig:
+    """VIST's descriptions in isolation: five photos, a description each."""
+    return as_published("story-dii", VistSource(kind="dii"))
+
+
+def story_sis() -> BuildConfig:
+    """VIST's stories in sequence: five photos, a sentence of the story each."""
+    return as_published("story-sis", VistSource(kind="sis"))
+
+
+def dii_stress() -> BuildConfig:
+    """story-dii with 45 captions of other photos in every document."""
+    return as_published("dii-stress", VistSource(kind="dii-stress"))
+
+
+RECIPES = {"story-dii": story_dii, "story-sis": story_sis, "dii-stress": dii_stress}

@@ -21,6 +21,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from pipelines.recipe import BuildConfig, as_published
 from pipelines.sources.draws import CaptionPool, hashed, shuffled_order
 from pipelines.sources.inputs import Input, require_least
 from pipelines.sources.json_stream import read_lists
@@ -255,3 +256,11 @@ def _add(table: dict[int, Stated], key: int, value: Stated, what: str) -> Iterat
 def _shuffled(captions: Mapping[int, Stated], image: int, seed: int) -> list[str]:
     order = sorted(captions, key=lambda key: (hashed(seed, "caption", image, key), key))
     return [captions[key][1] for key in order]
+
+
+def mscoco() -> BuildConfig:
+    """Ten-image documents of captioned images and images whose captions are withheld (Hessel 2019, suppl. 1)."""
+    return as_published("mscoco", MscocoSource())
+
+
+RECIPES = {"mscoco": mscoco}

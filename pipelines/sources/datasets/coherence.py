@@ -27,6 +27,7 @@ from functools import partial
 from typing import ClassVar
 
 from pipelines.files import MAX_LINE_BYTES, BrokenInputError, input_file, read_lines
+from pipelines.recipe import BuildConfig, as_published
 from pipelines.sources.draws import share_of
 from pipelines.sources.inputs import IMAGES, Input
 from pipelines.sources.json_stream import read_mapping
@@ -288,3 +289,16 @@ def _rows(
         except csv.Error as error:
             record = FieldError(Reason.BROKEN_RECORD, f"expected {len(columns)} columns: {error}")
         yield f"{name}:{line_number}", record
+
+
+def cite() -> BuildConfig:
+    """CITE and CITE++: one sentence, one image, seven relations between them."""
+    return as_published("cite", CiteSource())
+
+
+def clue() -> BuildConfig:
+    """CLUE: one caption, one image, six relations between them."""
+    return as_published("clue", ClueSource())
+
+
+RECIPES = {"cite": cite, "clue": clue}

@@ -1,0 +1,80 @@
+"""The configuration of a whole build, and how recipes make one.
+
+A configuration is the data set's name, its source, and the settings of every stage (`settings.py`); `multilink build
+DATASET --set key=value` addresses its keys. A recipe is a function that returns one; it stands beside its source, in
+`pipelines/sources/datasets/`, or in another package.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pipelines.settings import (
+    NO_LIMIT,
+    CopyDetectionConfig,
+    DedupeConfig,
+    DocumentsConfig,
+    FeaturesConfig,
+    HttpConfig,
+    ImagesConfig,
+    Policy,
+    QualityConfig,
+    ShardsConfig,
+    SplitsConfig,
+)
+from schemas.configs import require
+
+EVERY_DOCUMENT = DocumentsConfig(min_long_sentences=0, min_images=1, max_images=NO_LIMIT, long_sentence_tokens=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildConfig:
+    """A complete build of one data set.
+
+    Attributes:
+        dataset: name it gets in the lake.
+        source: settings of its source, a dataclass (`pipelines.sources.inputs.Settings`).
+        max_failure_share: a stage that loses more than this share of what entered it, rejections by the data set's
+            own rules apart, fails the build.
+        takedown_list: path or URL of a file of what must not be in the data set (`pipelines.sources.takedowns`).
+        takedowns: its entries; read from the file, not set by hand.
+    """
+
+    dataset: str
+    source: Any
+    http: HttpConfig = field(default_factory=HttpConfig)
+    documents: DocumentsConfig = field(default_factory=DocumentsConfig)
+    images: ImagesConfig = field(default_factory=ImagesConfig)
+    dedupe: DedupeConfig = field(default_factory=DedupeConfig)
+    quality: QualityConfig = field(default_factory=QualityConfig)
+    features: FeaturesConfig = field(default_factory=FeaturesConfig)
+    copy_detection: CopyDetectionConfig = field(default_factory=CopyDetectionConfig)
+    splits: SplitsConfig = field(default_factory=SplitsConfig)
+    shards: ShardsConfig = field(default_factory=ShardsConfig)
+    max_failure_share: float = 0.5
+    takedown_list: str = ""
+    takedowns: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        share = self.max_failure_share
+        require(0 <= share <= 1, field="max_failure_share", value=share, rule="must be in [0, 1]")
+        extractor, known = self.copy_detection.extractor, self.features.images
+        rule = f"must be one of features.images: {', '.join(known) or 'none'}"
+        require(not extractor or extractor in known, field="copy_detection.extractor", value=extractor, rule=rule)
+
+
+def as_published(dataset: str, source: Any) -> BuildConfig:
+    """Return a build that keeps every document whose images can all be had, in the splits the source gives."""
+    thresholds = DocumentsConfig(min_long_sentences=0, min_images=1, max_images=NO_LIMIT, keep_partial=False)
+    return without_limits(dataset, source, thresholds)
+
+
+def without_limits(dataset: str, source: Any, thresholds: DocumentsConfig = EVERY_DOCUMENT) -> BuildConfig:
+    """Return a build that keeps near-duplicates and documents of any length."""
+    return BuildConfig(
+        dataset=dataset,
+        source=source,
+        documents=replace(thresholds, max_sentences=NO_LIMIT),
+        dedupe=DedupeConfig(policy=Policy.KEEP_ALL),
+    )
