@@ -33,6 +33,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -43,14 +44,15 @@ from schemas.documents import Document, ImageRef, Provenance, Sentence, Split, d
 from schemas.features import FeatureColumn
 from schemas.lake import Folder, Lake
 from schemas.manifest import FileEntry, Manifest, SplitStatistics, commit, read_manifest
+from schemas.parts import Shard, split_parts
 from schemas.tables import FEATURE_PREFIX, to_table
 from training.config import TrainConfig
 from training.data.loading import identify, read_for_model
 from training.linking.links import Linker
-from training.linking.shards import LinkedShard, Linking, Shard
-from training.linking.versions import LinkShards, link_here, link_version, prepare_linking
+from training.linking.versions import link_version, prepare_linking
 from training.model import LinkModel, ModelCard
-from training.ray.link import RayWorkers
+from training.ray.shards import RayWorkers
+from training.shards import RunShards, run_here
 from training.text.vocabulary import PAD, UNKNOWN, Vocabulary
 from training.towers.image.linear import LinearSettings
 from training.towers.inputs import image_input, text_input
@@ -181,13 +183,13 @@ def make_models(lake: Lake) -> dict[str, LinkModel]:
 class Timed:
     """Links shards and notes when each was done."""
 
-    link_shards: LinkShards
+    run: RunShards
     clock: Callable[[], float]
     done: list[float]
 
-    def __call__(self, model: LinkModel, linking: Linking, shards: Sequence[Shard]) -> Iterator[LinkedShard]:
+    def __call__(self, model: LinkModel, task: Callable[..., Any], shards: Sequence[Shard]) -> Iterator[Any]:
         self.done.append(self.clock())
-        for found in self.link_shards(model, linking, shards):
+        for found in self.run(model, task, shards):
             self.done.append(self.clock())
             yield found
 
@@ -196,8 +198,8 @@ def tower_seconds(model: LinkModel, lake: Lake, clock: Callable[[], float]) -> f
     """Return how long both towers take over all rows, the better of two times."""
     manifest, folder = read_manifest(lake, DATASET)
     parts = [
-        read_for_model(model.card.config, model.card.data, manifest, folder, Split.TEST, shards=[number])
-        for number in range(len(manifest.parts("documents", Split.TEST)))
+        read_for_model(model.card.config, model.card.data, manifest, folder, Split.TEST, shards=[shard])
+        for shard in split_parts(manifest, Split.TEST)
     ]
     rows = [(model.text.prepare(text_input(part)), model.image.prepare(image_input(part))) for part in parts]
     found = []
@@ -211,11 +213,11 @@ def tower_seconds(model: LinkModel, lake: Lake, clock: Callable[[], float]) -> f
     return min(found)
 
 
-def run(model: LinkModel, lake: Lake, output: Path, link_shards: LinkShards, clock: Callable[[], float]) -> list[float]:
+def run(model: LinkModel, lake: Lake, output: Path, runner: RunShards, clock: Callable[[], float]) -> list[float]:
     """Link the version; return when it began and when each shard was done."""
     linking = prepare_linking(Linker(model=model, uri="models:/benchmark/1"), lake, DATASET, output=Folder(str(output)))
     done: list[float] = []
-    link_version(model, linking, link_shards=Timed(link_shards, clock, done), say=print)
+    link_version(model, linking, run=Timed(runner, clock, done), say=print)
     return done
 
 
@@ -230,7 +232,7 @@ def measure(options: argparse.Namespace, root: Path) -> dict[str, float]:
     found: dict[str, float] = {}
     for name, model in make_models(lake).items():
         bound = total / tower_seconds(model, lake, clock)
-        alone = run(model, lake, root / name / "one", link_here, clock)
+        alone = run(model, lake, root / name / "one", run_here, clock)
         one = total / (alone[-1] - alone[0])
         found |= {f"{name} bound": bound, f"{name} 1 worker": one}
         print(f"{name}: bound {bound:.0f} documents/s; 1 worker {one:.0f}, {one / bound:.2f} of it")

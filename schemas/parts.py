@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,8 +19,28 @@ from schemas.versions import digest_stream
 _VERIFIED_PARTS = 65_536  # remembered as checked
 
 
-def split_parts(manifest: Manifest, split: Split | str) -> list[tuple[FileEntry, FileEntry]]:
-    """Return a split's shards: its (documents, images) parts of equal number, in order.
+class Shard(NamedTuple):
+    """A documents part of a split, and the images part of equal number, which has the images that those show."""
+
+    documents: FileEntry
+    images: FileEntry
+
+    @property
+    def split(self) -> str:
+        return self.documents.path.split("/")[-2]
+
+    @property
+    def name(self) -> str:
+        """Return the name of its parts in the folder of the split."""
+        return part_name(self.documents)
+
+    def path(self, folder: str) -> str:
+        """Return the path that a file made of the shard has in a folder."""
+        return f"{folder}/{self.split}/{self.name}"
+
+
+def split_parts(manifest: Manifest, split: Split | str) -> list[Shard]:
+    """Return a split's shards, in order.
 
     Raises:
         NotFoundError: the data set version has no part in that split.
@@ -32,7 +52,7 @@ def split_parts(manifest: Manifest, split: Split | str) -> list[tuple[FileEntry,
         raise NotFoundError(f"{manifest.dataset}@{manifest.version} has no split '{split}'; splits: {there}")
     if [part_name(entry) for entry in documents] != [part_name(entry) for entry in images]:
         raise IntegrityError(f"{manifest.dataset}@{manifest.version}, {split}: documents and images parts do not pair")
-    return list(zip(documents, images, strict=True))
+    return list(map(Shard, documents, images))
 
 
 def part_name(entry: FileEntry) -> str:

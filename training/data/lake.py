@@ -19,7 +19,7 @@ from schemas.errors import ConfigError, IntegrityError, UsageError
 from schemas.features import FeatureKind, RegionArrays, column_to_classes, column_to_regions, column_to_vectors
 from schemas.lake import Folder
 from schemas.manifest import FileEntry, Manifest
-from schemas.parts import read_part, split_parts
+from schemas.parts import Shard, read_part, split_parts
 from schemas.tables import FEATURE_PREFIX
 from training.data.documents import (
     UNKNOWN_PLACE,
@@ -125,7 +125,7 @@ def read_split(
     columns: Columns,
     *,
     view: TextView = ALL_SENTENCES,
-    shards: Sequence[int] | None = None,
+    shards: Sequence[Shard] | None = None,
     unreadable: list[Unreadable] | None = None,
 ) -> DocumentSet:
     """Return the documents of a split, or of some of its shards, in part and row order.
@@ -136,7 +136,7 @@ def read_split(
         split: train, val or test.
         columns: what is read.
         view: which sentences are read.
-        shards: positions of the parts in the split; None: all.
+        shards: of the split; None: all.
         unreadable: takes the documents that cannot be read, which are then left out; feature values that are not finite
             are let through. None: either is an error.
 
@@ -147,8 +147,7 @@ def read_split(
         UsageError: an image has no picture, where pictures are read.
     """
     columns = columns.resolved(manifest)
-    parts = split_parts(manifest, split)
-    chosen = [parts[number] for number in (range(len(parts)) if shards is None else shards)]
+    chosen = split_parts(manifest, split) if shards is None else shards
     is_strict = unreadable is None
     vectors = columns.name("sentences", manifest)
     names = ["id", "language", _TEXTS, ROLES, HASHES, *([vectors] if vectors else [])]

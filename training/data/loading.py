@@ -14,6 +14,7 @@ from schemas.errors import ConfigError, UsageError
 from schemas.features import FeatureKind
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import Manifest, read_manifest
+from schemas.parts import Shard
 from training.config import TrainConfig
 from training.data.documents import DocumentSet
 from training.data.lake import Columns, Unreadable, read_split
@@ -122,7 +123,7 @@ def read_for_model(
     split: Split | str,
     *,
     with_truth: bool = False,
-    shards: Sequence[int] | None = None,
+    shards: Sequence[Shard] | None = None,
     unreadable: list[Unreadable] | None = None,
 ) -> DocumentSet:
     """Return documents of a split, or of some of its shards, as a trained model reads them; see `read_split`.

@@ -19,6 +19,7 @@ from schemas.documents import Split
 from schemas.errors import IntegrityError
 from schemas.lake import Folder
 from schemas.manifest import Manifest
+from schemas.parts import split_parts
 from schemas.versions import canonical_json
 from training.data.document_arrays import from_arrays, to_arrays
 from training.data.documents import DocumentSet, joined
@@ -124,6 +125,7 @@ class MappedSplit(TrainingSplit):
 
     def __post_init__(self) -> None:
         self.columns = self.columns.resolved(self.manifest)
+        self._parts = split_parts(self.manifest, self.split)
         self._open = lru_cache(SHARDS_OPEN)(self._map)
         make = partial(index_arrays, self.manifest, self.folder, self.split, view=self.view)
         self.index = index_of(self.manifest, self.split, mapped(self._path("index", asdict(self.view)), make))
@@ -144,7 +146,7 @@ class MappedSplit(TrainingSplit):
     def _map(self, number: int) -> DocumentSet:
         """Return all documents of a shard, every sentence of them, over memory that is mapped."""
         path = self._path(f"{number:05d}", asdict(self.columns))
-        read = partial(read_split, self.manifest, self.folder, self.split, self.columns, shards=[number])
+        read = partial(read_split, self.manifest, self.folder, self.split, self.columns, shards=[self._parts[number]])
         found = from_arrays(mapped(path, lambda: to_arrays(read())))
         first = self.index.shards.rows(number).start
         offsets = self.index.images.offsets[first : first + len(found) + 1]

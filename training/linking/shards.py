@@ -7,21 +7,19 @@ so that a later call can take it over. `versions.py` lists the shards and writes
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import torch
 
 from schemas.errors import UsageError
 from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage
 from schemas.lake import Folder
 from schemas.links import LINKED_SCHEMA, RELINKED_SCHEMA, DocumentLinks, LinkCounts, PredictedLink, TrueLink
 from schemas.manifest import FileEntry, Manifest
-from schemas.parts import read_part, split_parts
+from schemas.parts import Shard, read_part
 from schemas.tables import row_of, to_table
 from training.data.documents import DocumentSet
 from training.data.lake import Unreadable
@@ -73,19 +71,6 @@ class Linking:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shard:
-    """Part `number` of a split, whose documents are in the file `<split>/<name>`."""
-
-    split: str
-    number: int
-    name: str
-
-    def path(self, kind: str) -> str:
-        """Return the path of its LINKS, DOCUMENTS, FAILURES or RELINKED documents, relative to the output."""
-        return f"{kind}/{self.split}/{self.name}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LinkedShard:
     """A shard that is linked.
 
@@ -100,31 +85,25 @@ class LinkedShard:
     files: tuple[FileEntry, ...]
 
 
-def link_shard(model: LinkModel, linking: Linking, shard: Shard) -> LinkedShard:
+def link_shard(linking: Linking, model: LinkModel, shard: Shard) -> LinkedShard:
     """Link the documents of a shard; write its failures, the outcomes of its documents, and then its links.
 
     The ground truth is read to count wrong and missed links; the linker does not get it.
-
-    One thread computes: sums of floating-point numbers depend on how many share them, and a shard's links are to be the
-    same bytes wherever they are made.
     """
     linked: dict[str, Sequence[PredictedLink]] = {}
     outcomes: list[DocumentLinks] = []
     unreadable: list[Unreadable] = []
     card, where = model.card, (linking.manifest, linking.folder, shard.split)
     linker = Linker(model=model, uri=linking.model, options=linking.options)
-    with one_thread():
-        documents = read_for_model(
-            card.config, card.data, *where, with_truth=True, shards=[shard.number], unreadable=unreadable
-        )
-        failures = [Failure(Stage.LINKING, each.id, Reason.UNREADABLE, each.problem) for each in unreadable]
-        count = len(documents) + len(failures)
-        for number, found in enumerate(linker.link_set(replace(documents, links=None))):
-            if isinstance(found, Failure):
-                failures.append(found)
-            else:
-                linked[found.id] = found.links
-                outcomes.append(_outcome(found, documents, number))
+    documents = read_for_model(card.config, card.data, *where, with_truth=True, shards=[shard], unreadable=unreadable)
+    failures = [Failure(Stage.LINKING, each.id, Reason.UNREADABLE, each.problem) for each in unreadable]
+    count = len(documents) + len(failures)
+    for number, found in enumerate(linker.link_set(replace(documents, links=None))):
+        if isinstance(found, Failure):
+            failures.append(found)
+        else:
+            linked[found.id] = found.links
+            outcomes.append(_outcome(found, documents, number))
     links = [link for own in linked.values() for link in own]
     reasons = dict(sorted(Counter(str(failure.reason) for failure in failures).items()))
     counts = LinkCounts(documents=count, links=len(links), failures=reasons)
@@ -133,8 +112,8 @@ def link_shard(model: LinkModel, linking: Linking, shard: Shard) -> LinkedShard:
     tables = {FAILURES: to_table(map(row_of, failures), FAILURE_SCHEMA)} if failures else {}
     tables[DOCUMENTS] = to_table(map(row_of, outcomes), LINKED_SCHEMA)
     if linking.with_documents:
-        part, _ = split_parts(linking.manifest, shard.split)[shard.number]
-        tables[RELINKED] = _noted(relinked_table(read_part(linking.folder, part, RELINKED_SCHEMA.names), linked), note)
+        table = read_part(linking.folder, shard.documents, RELINKED_SCHEMA.names)
+        tables[RELINKED] = _noted(relinked_table(table, linked), note)
     tables[LINKS] = _noted(link_table(links), note)  # last: its file is the sign that all are there
     if not failures:
         linking.output.delete(shard.path(FAILURES))
@@ -221,14 +200,3 @@ def _read_note(data: bytes) -> dict[str, Any]:
 
 def _entry(path: str, data: bytes, rows: int) -> FileEntry:
     return FileEntry(path=path, bytes=len(data), sha256=hashlib.sha256(data).hexdigest(), rows=rows)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Compute in one thread while the block lasts: the sums of several depend on how many there are."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

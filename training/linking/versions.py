@@ -1,30 +1,31 @@
 """A data set version to the links of its documents: which shards are to be linked, and the manifest at the end.
 
-Shards are linked here, one after the other, or by the workers of `training.ray.link`: the same function either way, so
-the same bytes. A call that was killed is repeated: linked shards are found, and the manifest is written when all are.
+Whoever runs the shards (`training.shards`), the function is the same, and so are the bytes. A call that was killed is
+repeated: linked shards are found, and the manifest is written when all are.
 """
 
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from schemas.console import Passing, Say, left_of
 from schemas.errors import BuildError, UsageError
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.links import LINK_SCHEMA, LINKED_SCHEMA, LinkCounts, LinksManifest
-from schemas.manifest import Manifest, read_manifest
+from schemas.manifest import read_manifest
 from schemas.parts import split_parts
 from schemas.tables import schema_version
 from schemas.versions import fingerprint
 from training.data.loading import read_for_model
 from training.linking.links import Linker
-from training.linking.shards import FAILURES, LINKS, LinkedShard, Linking, Shard, find_linked, link_shard
+from training.linking.shards import FAILURES, LINKS, LinkedShard, Linking, find_linked, link_shard
 from training.model import LinkModel
+from training.shards import RunShards, filled_splits, run_here
 
-LinkShards = Callable[[LinkModel, Linking, Sequence[Shard]], Iterator[LinkedShard]]
 PROGRESS_S = 1.0
 
 
@@ -72,7 +73,7 @@ def prepare_linking(
     """
     manifest, folder = read_manifest(lake, reference)
     card = linker.model.card
-    for split in _splits(manifest):
+    for split in filled_splits(manifest):
         read_for_model(card.config, card.data, manifest, folder, split, shards=[])
     made_by = {
         "model": linker.model.digest(),
@@ -92,7 +93,7 @@ def prepare_linking(
 
 
 def link_version(
-    model: LinkModel, linking: Linking, *, splits: Sequence[str] = (), link_shards: LinkShards, say: Say
+    model: LinkModel, linking: Linking, *, splits: Sequence[str] = (), run: RunShards = run_here, say: Say
 ) -> LinkedVersion:
     """Link the shards of some splits (none named: all), but those that are linked already, and write the manifest.
 
@@ -101,8 +102,8 @@ def link_version(
         UsageError: the folder holds other links.
         BuildError: no document at all could be linked.
     """
-    chosen = dict.fromkeys(splits or _splits(linking.manifest))
-    shards = [shard for split in chosen for shard in shards_of(linking.manifest, split)]
+    chosen = dict.fromkeys(splits or filled_splits(linking.manifest))
+    shards = [shard for split in chosen for shard in split_parts(linking.manifest, split)]
     earlier = _earlier(linking)
     _check_nothing_else(linking)
     done = [found for shard in shards if (found := find_linked(linking, shard)) is not None]
@@ -113,7 +114,7 @@ def link_version(
     if left and (earlier is None or any(shard.split in earlier.splits for shard in left)):
         linking.output.delete(MANIFEST)  # its counts are about to change
     began = time.monotonic()
-    fresh = list(_with_progress(link_shards(model, linking, left), len(left), say)) if left else []
+    fresh = list(_with_progress(run(model, partial(link_shard, linking), left), len(left), say)) if left else []
     seconds = time.monotonic() - began
     manifest = _manifest(linking, [*done, *fresh], earlier)
     _check_some_linked(linking, [*done, *fresh])
@@ -126,27 +127,6 @@ def link_version(
         documents=sum(each.counts.documents for each in fresh),
         seconds=seconds,
     )
-
-
-def link_here(model: LinkModel, linking: Linking, shards: Sequence[Shard]) -> Iterator[LinkedShard]:
-    """Link shards in this process, one after the other."""
-    for shard in shards:
-        yield link_shard(model, linking, shard)
-
-
-def shards_of(manifest: Manifest, split: str) -> list[Shard]:
-    """Return the shards of a split, in order.
-
-    Raises:
-        NotFoundError: the data set version has no such split.
-    """
-    names = [entry.path.rsplit("/", 1)[-1] for entry, _ in split_parts(manifest, split)]
-    return [Shard(split=str(split), number=number, name=name) for number, name in enumerate(names)]
-
-
-def _splits(manifest: Manifest) -> list[str]:
-    """Return the splits that have documents."""
-    return [split for split in manifest.splits if manifest.parts("documents", split)]
 
 
 def _with_progress(found: Iterable[LinkedShard], shards: int, say: Say) -> Iterator[LinkedShard]:
@@ -180,7 +160,8 @@ def _earlier(linking: Linking) -> LinksManifest | None:
 
 def _check_nothing_else(linking: Linking) -> None:
     """Raise a UsageError where the output has links of shards that this data set version does not have."""
-    own = {shard.path(LINKS) for split in _splits(linking.manifest) for shard in shards_of(linking.manifest, split)}
+    manifest = linking.manifest
+    own = {shard.path(LINKS) for split in filled_splits(manifest) for shard in split_parts(manifest, split)}
     for name in linking.output.child(LINKS).files():
         path = f"{LINKS}/{name}"
         if path not in own and not name.rsplit("/", 1)[-1].startswith("."):  # a file that a killed call began

@@ -26,19 +26,19 @@ from schemas.indexes import CellsNote, IndexManifest
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import FileEntry, Manifest, read_manifest, table_parts
 from schemas.metadata import Metadata
-from schemas.parts import part_name, read_part
+from schemas.parts import read_part, split_parts
 from schemas.tables import check_schema
 from schemas.versions import fingerprint
 from training.data.documents import DocumentSet
 from training.data.lake import Columns, read_split
 from training.data.loading import columns_of, read_for_model
 from training.data.ragged import Float32
-from training.linking.shards import one_thread
 from training.metrics.calibration import Calibration
 from training.model import LinkModel
 from training.retrieval.records import Picture, write_records
 from training.retrieval.vectors import EXACT_BELOW, QUERIES, faiss, make_cells
 from training.retrieval.words import Words, bm25s
+from training.shards import filled_splits, one_thread
 from training.towers.inputs import image_input, text_input
 
 VECTORS, CELLS, RECORDS, WORDS = "vectors.npy", "cells.faiss", "images.sqlite", "words"
@@ -191,11 +191,11 @@ def _read(model: LinkModel, manifest: Manifest, source: Folder, folder: Path, sa
     found = _Archive(folder / SCRATCH, model.card.config.dimensions)
     read = columns_of(model.card.config, model.card.data)
     columns = Columns(images=read.images, sentences=None, regions=read.regions, jpegs=read.jpegs)
-    parts = [(split, n) for split in manifest.splits for n in range(len(manifest.parts("images", split)))]
+    shards = [shard for split in filled_splits(manifest) for shard in split_parts(manifest, split)]
     with found.scratch.open("wb") as stream:
-        for split, number in parts:
-            entry = manifest.parts("images", split)[number]
-            documents = read_split(manifest, source, split, columns, shards=[number])
+        for shard in shards:
+            entry = shard.images
+            documents = read_split(manifest, source, shard.split, columns, shards=[shard])
             vectors = model.encode_images(image_input(documents))
             if not np.isfinite(vectors).all():
                 raise IntegrityError(f"{entry.path}: an image has a vector that is not finite")
@@ -216,7 +216,7 @@ def _read(model: LinkModel, manifest: Manifest, source: Folder, folder: Path, sa
                         **{name: stored[name] for name in _COPIED},
                     )
                     stream.write(vectors[row].tobytes())
-            say(f"{split}, {part_name(entry)}: {len(found.rows)} images so far")
+            say(f"{shard.split}, {shard.name}: {len(found.rows)} images so far")
     if not found.rows:
         raise UsageError(f"{manifest.reference}: expected images to index, found none")
     return found
@@ -267,10 +267,10 @@ def _queries(
     """Return vectors to measure recall with: of texts of the version, or where the model can read none, of pictures."""
     found: list[Float32] = []
     try:
-        for split in manifest.splits:
-            for number in range(len(manifest.parts("documents", split))):
+        for split in filled_splits(manifest):
+            for shard in split_parts(manifest, split):
                 if sum(map(len, found)) < QUERIES:
-                    read = read_for_model(model.card.config, model.card.data, manifest, source, split, shards=[number])
+                    read = read_for_model(model.card.config, model.card.data, manifest, source, split, shards=[shard])
                     found.append(model.encode_sentences(text_input(read))[:QUERIES])
     except UsageError:  # no vectors of sentences, no roles, no language: an archive has no texts
         found = []

@@ -3,7 +3,6 @@
 How documents of a user's own get their vectors is known in `orchestration/inference/`.
 """
 
-import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +13,6 @@ from typing import Any, cast
 import pyarrow.parquet as pq
 
 from schemas.console import Passing, Say
-from schemas.errors import UsageError
 from schemas.failures import FAILURE_SCHEMA, Failure
 from schemas.lake import Folder, Lake
 from schemas.links import PredictedLink
@@ -25,11 +23,12 @@ from training.linking.links import LinkedDocument, write_links
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
 from training.linking.relinked import Agreement, compare
 from training.linking.shards import RELINKED
-from training.linking.versions import LinkedVersion, LinkShards, link_here, link_version, prepare_linking
+from training.linking.versions import LinkedVersion, link_version, prepare_linking
 from training.mlflow.registry import LoadedModel, open_model
 from training.report.examples import ExampleDocument
 from training.report.pages import own_documents_page, write_page
 from training.report.relinking import relinked_page
+from training.workflows.workers import runner
 
 DRAWN = 200  # documents on a page; beyond, a browser becomes slow
 DIFFERING = 40  # documents on the page of a relinking
@@ -182,8 +181,7 @@ def run_link_version(
         UsageError: the model, the data set or a split does not exist, or they do not fit together.
         BuildError: the linking could not be finished.
     """
-    if workers < 1:
-        raise UsageError(f"--workers {workers}: expected at least 1")
+    run = runner(workers)
     home = Lake.at(lake)
     reference = "@".join(home.find(dataset))
     loaded = open_model(model, tracking, dataset=reference)
@@ -195,7 +193,7 @@ def run_link_version(
         with_documents=with_documents,
     )
     say(f"linking {reference} with {loaded.uri}, workers: {workers}")
-    return link_version(loaded.model, linking, splits=splits, link_shards=_linker(workers), say=say)
+    return link_version(loaded.model, linking, splits=splits, run=run, say=say)
 
 
 def compare_links(linked: LinkedVersion, lake: str, page: Path | None) -> Agreement:
@@ -212,13 +210,3 @@ def compare_links(linked: LinkedVersion, lake: str, page: Path | None) -> Agreem
     if page is not None:
         write_page(page, relinked_page(relinked, manifest, folder, model=linked.manifest.model))
     return relinked.agreement
-
-
-def _linker(workers: int) -> LinkShards:
-    """Return what links shards: this process, or Ray's workers, here or on the cluster of RAY_ADDRESS."""
-    address = os.environ.get("RAY_ADDRESS") or None
-    if workers == 1 and address is None:
-        return link_here
-    from training.ray.link import RayWorkers
-
-    return RayWorkers(workers, address)

@@ -19,11 +19,12 @@ from schemas.tables import check_schema
 from training.config import LoopConfig, Select, TrainConfig
 from training.data.loading import load_training_data
 from training.linking.links import Linker
-from training.linking.versions import LinkedVersion, LinkShards, link_here, link_version, prepare_linking
+from training.linking.versions import LinkedVersion, link_version, prepare_linking
 from training.loop.context import Context
 from training.loop.trainer import train
 from training.model import LinkModel
-from training.ray.link import RayWorkers
+from training.ray.shards import RayWorkers
+from training.shards import RunShards, run_here
 from training.towers.image.linear import LinearSettings
 from training.towers.text.sentence import SentenceSettings
 from training.workflows.link import compare_links
@@ -40,13 +41,14 @@ import os, signal, sys
 from pathlib import Path
 from schemas.lake import Folder, Lake
 from training.linking.links import Linker
-from training.linking.versions import link_here, link_version, prepare_linking
+from training.linking.versions import link_version, prepare_linking
+from training.shards import run_here
 from training.model import LinkModel
 
 lake, folder, output = sys.argv[1:]
 
-def dying(model, linking, shards):
-    for number, found in enumerate(link_here(model, linking, shards), start=1):
+def dying(model, task, shards):
+    for number, found in enumerate(run_here(model, task, shards), start=1):
         if number == 2:
             (Path(output) / found.shard.path("links")).unlink()  # as if it had been killed between documents and links
             os.kill(os.getpid(), signal.SIGKILL)
@@ -55,7 +57,7 @@ def dying(model, linking, shards):
 model = LinkModel.load(Path(folder))
 linker = Linker(model=model, uri="models:/linker/1")
 linking = prepare_linking(linker, Lake.at(lake), "synthetic", output=Folder(output), with_documents=True)
-link_version(model, linking, link_shards=dying, say=print)
+link_version(model, linking, run=dying, say=print)
 """
 
 
@@ -101,11 +103,11 @@ def folder(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train(CONFIG, data, Context(), run_directory=tmp_path_factory.mktemp("trained")).model
 
 
-def relink(folder: Path, lake: Lake, output: Path, link_shards: LinkShards = link_here) -> LinkedVersion:
+def relink(folder: Path, lake: Lake, output: Path, run: RunShards = run_here) -> LinkedVersion:
     model = LinkModel.load(folder)
     place = Folder(str(output))
     linking = prepare_linking(linker_of(model), lake, "synthetic", output=place, with_documents=True)
-    return link_version(model, linking, link_shards=link_shards, say=lambda line: None)
+    return link_version(model, linking, run=run, say=lambda line: None)
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -191,7 +193,7 @@ def test_a_killed_relinking_goes_on_where_it_was(lake: Lake, folder: Path, tmp_p
 def test_links_alone_are_no_relinking(lake: Lake, folder: Path, tmp_path: Path) -> None:
     model = LinkModel.load(folder)
     linking = prepare_linking(linker_of(model), lake, "synthetic", output=Folder(str(tmp_path)))
-    link_version(model, linking, link_shards=link_here, say=lambda line: None)
+    link_version(model, linking, run=run_here, say=lambda line: None)
     assert relink(folder, lake, tmp_path).reused == 0
     assert relink(folder, lake, tmp_path).reused == 9
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -20,19 +21,20 @@ from schemas.failures import FAILURE_SCHEMA
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.links import LINK_SCHEMA, LINKED_SCHEMA, LinksManifest
 from schemas.manifest import FileEntry, commit, read_manifest
+from schemas.parts import Shard
 from schemas.tables import check_schema
 from training.config import LoopConfig, Select, TrainConfig
 from training.data.loading import load_training_data
 from training.evaluation.evaluate import evaluate_model
 from training.linking.links import Linker
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
-from training.linking.shards import LinkedShard, Linking, Shard
-from training.linking.versions import LinkedVersion, LinkShards, link_here, link_version, prepare_linking
+from training.linking.versions import LinkedVersion, link_version, prepare_linking
 from training.loop.context import Context
 from training.loop.trainer import train
 from training.metrics.calibration import Calibration, Method, PrecisionPoint
 from training.model import LinkModel
-from training.ray.link import RayWorkers
+from training.ray.shards import RayWorkers
+from training.shards import RunShards, run_here
 from training.similarity.assignment import Matching, match
 from training.towers.image.linear import LinearSettings
 from training.towers.text.sentence import SentenceSettings
@@ -63,13 +65,14 @@ import os, signal, sys
 from pathlib import Path
 from schemas.lake import Folder, Lake
 from training.linking.links import Linker
-from training.linking.versions import link_here, link_version, prepare_linking
+from training.linking.versions import link_version, prepare_linking
+from training.shards import run_here
 from training.model import LinkModel
 
 lake, folder, output = sys.argv[1:]
 
-def dying(model, linking, shards):
-    for number, found in enumerate(link_here(model, linking, shards), start=1):
+def dying(model, task, shards):
+    for number, found in enumerate(run_here(model, task, shards), start=1):
         if number == 3:
             os.kill(os.getpid(), signal.SIGKILL)
         yield found
@@ -77,7 +80,7 @@ def dying(model, linking, shards):
 model = LinkModel.load(Path(folder))
 linker = Linker(model=model, uri="models:/linker/1")
 linking = prepare_linking(linker, Lake.at(lake), "synthetic", output=Folder(output))
-link_version(model, linking, link_shards=dying, say=print)
+link_version(model, linking, run=dying, say=print)
 """
 
 
@@ -106,7 +109,7 @@ def link(
     output: Path,
     *,
     splits: Sequence[str] = (),
-    link_shards: LinkShards = link_here,
+    run: RunShards = run_here,
     options: LinkOptions = DEFAULT_OPTIONS,
     uri: str = URI,
     lines: list[str] | None = None,
@@ -114,7 +117,7 @@ def link(
     linker = Linker(model=model, uri=uri, options=options)
     linking = prepare_linking(linker, lake, "synthetic", output=Folder(str(output)))
     said = [] if lines is None else lines
-    return link_version(model, linking, splits=splits, link_shards=link_shards, say=said.append)
+    return link_version(model, linking, splits=splits, run=run, say=said.append)
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -186,7 +189,7 @@ def test_of_documents_without_ground_truth_nothing_is_wrong(
 @pytest.mark.slow
 def test_two_workers_write_the_bytes_of_one(lake: Lake, model: LinkModel, tmp_path: Path) -> None:
     link(model, lake, tmp_path / "one", options=LinkOptions(calibration=CALIBRATION))
-    link(model, lake, tmp_path / "two", options=LinkOptions(calibration=CALIBRATION), link_shards=RayWorkers(2))
+    link(model, lake, tmp_path / "two", options=LinkOptions(calibration=CALIBRATION), run=RayWorkers(2))
     assert tree(tmp_path / "two") == tree(tmp_path / "one")
 
 
@@ -215,7 +218,7 @@ def test_done_is_done_and_splits_add_up(lake: Lake, model: LinkModel, tmp_path: 
         "val",
     }
     assert tree(tmp_path / "some") == tree(tmp_path / "all")
-    again = link(model, lake, tmp_path / "some", link_shards=never)
+    again = link(model, lake, tmp_path / "some", run=never)
     assert (again.reused, again.documents, again.to_json()["documents_per_second"]) == (9, 0, 0)
 
 
@@ -224,15 +227,15 @@ def test_a_split_that_fails_leaves_the_manifest_of_those_that_are_done(
 ) -> None:
     done = link(model, lake, tmp_path, splits=["test"]).manifest
     with pytest.raises(AssertionError, match="nothing is left"):
-        link(model, lake, tmp_path, splits=["val"], link_shards=never)
+        link(model, lake, tmp_path, splits=["val"], run=never)
     assert LinksManifest.from_json((tmp_path / MANIFEST).read_text(encoding="utf-8"), where=MANIFEST) == done
     (tmp_path / "links" / "test" / sorted(each.name for each in (tmp_path / "links" / "test").iterdir())[0]).unlink()
     with pytest.raises(AssertionError, match="nothing is left"):
-        link(model, lake, tmp_path, splits=["test"], link_shards=never)
+        link(model, lake, tmp_path, splits=["test"], run=never)
     assert not (tmp_path / MANIFEST).exists()
 
 
-def never(model: LinkModel, linking: Linking, shards: Sequence[Shard]) -> Iterator[LinkedShard]:
+def never(model: LinkModel, task: object, shards: Sequence[Shard]) -> Iterator[Any]:
     raise AssertionError("nothing is left to be linked")
 
 
@@ -307,7 +310,7 @@ def test_a_bad_document_is_a_failure_row_and_the_rest_goes_on(
     }
     rest = {key: value for key, value in similarities(tmp_path / "expected").items() if key[0] in {k[0] for k in good}}
     assert good == pytest.approx(rest, abs=TOLERANCE)
-    again = link(model, broken, tmp_path / "found", link_shards=never)
+    again = link(model, broken, tmp_path / "found", run=never)
     assert again.manifest == found.manifest
 
 

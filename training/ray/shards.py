@@ -1,0 +1,109 @@
+"""Ray wiring: a task for each shard of a data set version, on a Ray cluster or on a Ray started on this machine.
+
+Nothing is decided here about what a task does. A worker process loads the model with its first task and keeps it, on
+its GPU where it has one. The model comes through Ray and MLflow is not asked, so that a worker needs the lake and the
+output alone. A task whose process died is given to another by Ray.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from schemas.errors import BuildError, MultilinkError
+from schemas.parts import Shard
+from training.config import Device
+from training.loop.context import choose_device
+from training.model import LinkModel
+from training.ray.train import WORKER_CRASHES_SURVIVED, cluster
+from training.shards import Result, one_thread
+
+GIVEN_AHEAD = 4  # shards a worker whose results may wait for an earlier one
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """What every worker is sent once: the model's files by name, and the task."""
+
+    files: Mapping[str, bytes]
+    task: Callable[[LinkModel, Shard], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RayWorkers:
+    """Runs tasks by Ray, `workers` at a time.
+
+    Attributes:
+        workers: shards that are worked on at once, each by a process with one CPU, and a GPU where each can have one.
+        address: of a Ray cluster, whose machines reach what the task reads and writes; None starts one here.
+    """
+
+    workers: int
+    address: str | None = None
+
+    def __call__(
+        self, model: LinkModel, task: Callable[[LinkModel, Shard], Result], shards: Sequence[Shard]
+    ) -> Iterator[Result]:
+        """Yield the results in the order of the shards; a few of them wait for an earlier one.
+
+        Raises:
+            MultilinkError: what a task raised.
+            BuildError: a worker crashed more often than is survived, or the cluster did.
+        """
+        with cluster(self.address, self.workers):
+            shared = ray.put(_Shared(_files(model), task))
+            gpus = int(ray.cluster_resources().get("GPU", 0) >= self.workers)
+            run = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=WORKER_CRASHES_SURVIVED)(_run)
+            remaining, given = deque(shards), deque[tuple[Shard, ray.ObjectRef]]()
+            running: list[ray.ObjectRef] = []
+            while remaining or given:
+                while remaining and len(running) < self.workers and len(given) < GIVEN_AHEAD * self.workers:
+                    shard = remaining.popleft()
+                    running.append(run.remote([shared], shard))  # in a list: or Ray would hand over the value
+                    given.append((shard, running[-1]))
+                if given[0][1] in running:
+                    _, running = ray.wait(running, num_returns=1)
+                else:
+                    yield _result(*given.popleft())
+
+
+def _run(shared: Sequence[ray.ObjectRef], shard: Shard) -> Any:
+    """Run the task for one shard in a worker."""
+    model, task = _received(shared[0])
+    with one_thread():
+        return task(model, shard)
+
+
+@lru_cache(maxsize=1)
+def _received(shared: ray.ObjectRef) -> tuple[LinkModel, Callable[[LinkModel, Shard], Any]]:
+    """Return the model, loaded, and the task; a worker process asks once."""
+    sent: _Shared = ray.get(shared)
+    with tempfile.TemporaryDirectory(prefix="multilink-model-") as folder:
+        for name, data in sent.files.items():
+            (Path(folder) / name).write_bytes(data)
+        return LinkModel.load(Path(folder), choose_device(Device.AUTO)), sent.task
+
+
+def _files(model: LinkModel) -> dict[str, bytes]:
+    with tempfile.TemporaryDirectory(prefix="multilink-model-") as folder:
+        model.save(Path(folder))
+        return {path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())}
+
+
+def _result(shard: Shard, reference: ray.ObjectRef) -> Any:
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayTaskError as failure:
+        if isinstance(failure.cause, MultilinkError):
+            raise failure.cause from failure
+        raise
+    except ray.exceptions.RayError as failure:
+        why = str(failure).splitlines()[0]
+        raise BuildError(f"{shard.split}/{shard.name}: a worker failed: {type(failure).__name__}: {why}") from failure
