@@ -58,4 +58,6 @@ def test_promote_by_a_policy_roll_back_and_copy(
     copied = _summary(command(*copy))
     assert (copied["model"], copied["version"], copied["is_new"]) == ("live", "1", True)
     again = command(*copy)
-    assert _summary(again)["is_new"] is False and re.match(r"models:/live/1 was copied from \S+ before\n", again.stdout)
+    assert _summary(again)["is_new"] is False and re.match(
+        r"models:/live/1 was copied from \S+ models:/linker/1 before\n", again.stdout
+    )
