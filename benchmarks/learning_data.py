@@ -25,8 +25,8 @@ from training.config import TrainConfig
 from training.data.documents import DocumentSet
 from training.data.lake import Columns, read_split
 from training.data.loading import TrainingData, load_training_data
-from training.evaluation.evaluate import read_documents
 from training.model import LinkModel
+from training.shards import embed_split
 
 ROOT = Path(__file__).resolve().parent.parent
 VECTORS, REGIONS, CLASSES, SENTENCES = "efficientnet-lite0", "grid", "efficientnet-lite0-classes", "use-multilingual"
@@ -50,7 +50,7 @@ class LakeData:
         return load_training_data(self.lake, self.reference, config)
 
     def documents(self, model: LinkModel, split: Split) -> DocumentSet:
-        return read_documents(model, self.lake, self.reference, split)
+        return embed_split(model, *read_manifest(self.lake, self.reference), split)[0]
 
     def classified(self, split: Split) -> DocumentSet:
         """Return a split with its links and the classes of its images."""

@@ -52,7 +52,7 @@ from training.linking.links import Linker
 from training.linking.versions import link_version, prepare_linking
 from training.model import LinkModel, ModelCard
 from training.ray.shards import RayWorkers
-from training.shards import RunShards, run_here
+from training.shards import RunShards, run_here, shards_run_by
 from training.text.vocabulary import PAD, UNKNOWN, Vocabulary
 from training.towers.image.linear import LinearSettings
 from training.towers.inputs import image_input, text_input
@@ -217,7 +217,8 @@ def run(model: LinkModel, lake: Lake, output: Path, runner: RunShards, clock: Ca
     """Link the version; return when it began and when each shard was done."""
     linking = prepare_linking(Linker(model=model, uri="models:/benchmark/1"), lake, DATASET, output=Folder(str(output)))
     done: list[float] = []
-    link_version(model, linking, run=Timed(runner, clock, done), say=print)
+    with shards_run_by(Timed(runner, clock, done)):
+        link_version(model, linking, say=print)
     return done
 
 

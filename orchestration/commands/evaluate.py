@@ -37,6 +37,7 @@ def command(
             help="Columns of baselines, samples of retrieval; position=true for the ablation of positions.",
         ),
     ] = None,
+    workers: options.ShardWorkers = 1,
     tracking: options.Tracking = None,
     *,
     say: options.Progress,
@@ -62,6 +63,7 @@ def command(
     from training.evaluation.evaluate import STANDARD_CONFIG
     from training.workflows.evaluate import run_baseline, run_evaluate, run_evaluate_scores
     from training.workflows.report import run_report
+    from training.workflows.workers import by_workers
 
     config = override(STANDARD_CONFIG, settings or [])
     if baseline is not None:
@@ -69,10 +71,11 @@ def command(
     elif scores is not None:
         summary = run_evaluate_scores(scores)
     else:
-        summary = run_evaluate(
-            model=model or "", dataset=reference, lake=lake, split=split, tracking=tracking, config=config,
-            with_captions=with_captions, with_baselines=with_baselines, say=say,
-        )  # fmt: skip
+        with by_workers(workers):
+            summary = run_evaluate(
+                model=model or "", dataset=reference, lake=lake, split=split, tracking=tracking, config=config,
+                with_captions=with_captions, with_baselines=with_baselines, say=say,
+            )  # fmt: skip
     write = partial(run_report, summary, lake=lake, tracking=tracking)
     yield options.with_report(summary.lines(), summary.to_json(), report, write)
 

@@ -46,7 +46,6 @@ from training.loop.context import Context
 from training.loop.trainer import train
 from training.metrics.calibration import Calibration, Method
 from training.model import LinkModel, ModelCard
-from training.shards import run_here
 from training.similarity.assignment import predicted_pairs
 from training.towers.image.linear import LinearSettings
 from training.towers.text.sentence import SentenceSettings
@@ -166,7 +165,7 @@ def site(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]
         options = LinkOptions(calibration=CALIBRATION if seed == 0 else None)
         linker = Linker(model=models[name], uri=f"models:/{name}/1", options=options)
         linking = prepare_linking(linker, lake, "synthetic", output=output)
-        link_version(models[name], linking, run=run_here, say=lambda _: None)
+        link_version(models[name], linking, say=lambda _: None)
     store = f"sqlite:///{tmp_path_factory.mktemp('store')}/pages.sqlite"
     app, address = create_app(PagesSettings(lake=lake.root.uri, store=store)), bind("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(app, http=TimedProtocol, log_level="error"))
