@@ -122,6 +122,12 @@ class Folder:
         by_path = {info.path.removeprefix(path).lstrip("/"): info for info in files}
         return dict(sorted(by_path.items()))
 
+    def stamp(self, name: str) -> tuple[int, int]:
+        """Return the size of a file and when it was written (ns); of a file that is not there, zeros."""
+        filesystem, path = self.opened()
+        info = filesystem.get_file_info(f"{path}/{name}")
+        return info.size or 0, info.mtime_ns or 0
+
     def delete(self, name: str) -> None:
         """Delete a file; an absent one is no error."""
         if self.uri.startswith(S3):
