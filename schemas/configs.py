@@ -15,8 +15,6 @@ A bound stands at its field (`PositiveInt`, `Annotated[float, Bounds(ge=0, lt=1)
 that is a `Settings`, however it is made. What settings mean together is checked by their own `__post_init__`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import difflib

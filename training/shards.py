@@ -5,8 +5,6 @@ Results come in the order of the shards and are computed in one thread each, so 
 Embedding for evaluation, linking and indexes are tasks; a command chooses the workers once (`shards_run_by`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar

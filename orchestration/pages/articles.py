@@ -7,8 +7,6 @@ POST /uploads                keeps a picture and leads to the address with it
 GET  /images/INDEX/HASH      a picture, large, with all that is known of it
 """
 
-from __future__ import annotations
-
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 

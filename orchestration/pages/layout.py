@@ -5,8 +5,6 @@
 Without any: the pictures that were chosen for the article, and where none was, those on its shortlist.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

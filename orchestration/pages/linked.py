@@ -4,8 +4,6 @@ What came of each document is one narrow table (`schemas.links.LINKED_SCHEMA`), 
 sentences and the addresses of pictures are read of the documents that a page shows, and of no other.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 A correction is a decision in the log (`orchestration.decisions`): that a link is right, or that it is wrong.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any

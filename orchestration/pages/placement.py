@@ -6,8 +6,6 @@ GET /placement/KEY/html     the same as a page that holds its pictures      GET 
 Every move is an address, so nothing is written and a script only spares a click.
 """
 
-from __future__ import annotations
-
 from base64 import b64encode
 from typing import Any
 

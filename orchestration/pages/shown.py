@@ -4,8 +4,6 @@ Nothing of a ranking comes from the browser: whoever has the article and the add
 again from the same index.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit

@@ -6,8 +6,6 @@ becomes a row of `schemas.evaluation`; a few functions read such rows. `Evaluate
 --set KEY=VALUE` changes.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace

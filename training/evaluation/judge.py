@@ -4,8 +4,6 @@
 that does not apply raises a UsageError with the reason, which becomes its row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

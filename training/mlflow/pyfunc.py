@@ -6,8 +6,6 @@ probability here, over HTTP and by `multilink link`. Everything a document is co
 become arrays and back.
 """
 
-from __future__ import annotations
-
 import base64
 import io
 from collections.abc import Sequence

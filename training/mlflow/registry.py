@@ -6,8 +6,6 @@ the files of a version. An address is a registered version or name, a run, a run
 registered version's files are checked against the digest that the registry recorded.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import tempfile

@@ -4,8 +4,6 @@ An objective is a sum of terms over the same batch (Li 2022, eq. 5; Alikhani 202
 encoding, so that an objective that uses a few rows of a document (NoStruct) does not pay for the others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property

@@ -5,8 +5,6 @@ its GPU where it has one. The model comes through Ray and MLflow is not asked, s
 output alone. A task whose process died is given to another by Ray.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence

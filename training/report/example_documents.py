@@ -3,8 +3,6 @@
 `examples.py` chooses documents and lays them out; here are their sentences, pictures and concepts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any

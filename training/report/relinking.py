@@ -1,7 +1,5 @@
 """The page of a relinking: how far given and predicted links agree, with documents in which they differ."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
