@@ -30,7 +30,6 @@ from pipelines.quality.transforms import FilterQuality
 from pipelines.shards.manifest import build_identity, compose_manifest, version_of_build
 from pipelines.shards.transforms import CountRights, DigestInputs, ExplainFailures, WriteShards, WriteTable
 from pipelines.shards.writing import ShardWriter
-from pipelines.sources.diy.submissions import Credentials
 from pipelines.sources.takedowns import Takedowns
 from pipelines.sources.transforms import ReadSource
 from pipelines.splits.transforms import AssignSplits, CountLeaks, DropLeaks
@@ -56,7 +55,6 @@ class BuildPlan:
 
     config: BuildConfig
     lake: Lake
-    credentials: Credentials
     features: FeaturePlan
     progress: Progress
     files: str
@@ -94,7 +92,6 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
         source=config.source,
         http=config.http,
         raw=lake.raw,
-        credentials=plan.credentials,
         takedowns=access.takedowns,
         min_images=config.documents.min_images,
         progress=progress,

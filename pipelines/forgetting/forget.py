@@ -8,7 +8,7 @@ that held something is replaced by one without it, under a name of its own, and 
 duplicates and leaks are not taken over, and links and indexes are to be made anew. A reader of the old version finds
 that it is gone. Captured input files of such versions go as a whole, and so does what unfinished builds left.
 
-No build may run meanwhile: on a file system the lock of each data set is held; on an object store nobody checks.
+No build may run meanwhile: while one does, nothing is changed.
 Models are not touched: `lake takedown` names them.
 """
 
@@ -28,9 +28,9 @@ from pipelines.forgetting.captures import FILES, Marks, Removal, remove_captures
 from pipelines.forgetting.holdings import Found, Holding, find_holdings
 from pipelines.packs import SUFFIX, parse_keys, read_keys, remove_rows
 from pipelines.raw import recover, request_key
-from pipelines.run import one_build_at_a_time
 from pipelines.shards.writing import write_rows
 from pipelines.sources.takedowns import Takedowns
+from pipelines.turns import turn_alone
 from pipelines.web.requests import FetchFailed, Kind, normalise
 from schemas.console import Say
 from schemas.documents import (
@@ -126,10 +126,12 @@ def _with_values(table: pa.Table, rows: Sequence[Mapping[str, Any]], names: Sequ
 
 
 def forget(lake: Lake, takedowns: Takedowns, *, dry_run: bool, say: Say) -> Forgotten:
-    """Take what is named out of a lake, or only find it."""
-    with contextlib.ExitStack() as stack:
-        for name in () if dry_run else lake.root.child("datasets").names():
-            stack.enter_context(one_build_at_a_time(lake, name, say))
+    """Take what is named out of a lake, or only find it.
+
+    Raises:
+        HeldError: a build is under way.
+    """
+    with contextlib.nullcontext() if dry_run else turn_alone(lake):
         if not dry_run:
             recover(lake.raw)
             _remove_unfinished(lake)

@@ -20,7 +20,6 @@ from pipelines.images.obtain import ImageAccess
 from pipelines.images.packed import copy_packs
 from pipelines.run import BuildSummary, build_dataset, features_of
 from pipelines.settings import Runner
-from pipelines.sources.diy.submissions import Credentials
 from pipelines.sources.jsonl import read_documents
 from schemas.configs import override
 from schemas.documents import Split, to_row
@@ -45,7 +44,6 @@ def build(
     return build_dataset(
         config_of(path, *settings),
         lake=Lake.at(str(lake)),
-        credentials=Credentials(),
         runner=runner,
         workers=workers,
         say=quiet,

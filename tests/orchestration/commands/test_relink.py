@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 from orchestration.cli import app
 from pipelines.config import recipe
 from pipelines.run import build_dataset
-from pipelines.sources.diy.submissions import Credentials
 from schemas.configs import override
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
@@ -54,9 +53,7 @@ def corpus(folder: Path) -> Path:
 def saved_model(lake: Path, shards: Path, folder: Path) -> Path:
     """Save a model, with random weights, of the features that a build of the corpus has by default."""
     settings = [f"source.documents={shards}", f"source.images={shards}"]
-    summary = build_dataset(
-        override(recipe("mmc4"), settings), lake=Lake.at(str(lake)), credentials=Credentials(), say=print
-    )
+    summary = build_dataset(override(recipe("mmc4"), settings), lake=Lake.at(str(lake)), say=print)
     manifest, version = read_manifest(Lake.at(str(lake)), f"mmc4@{summary.manifest.version}")
     torch.manual_seed(0)
     config = TrainConfig(recipe="test", dimensions=16, text=SentenceSettings(), image=LinearSettings(standardise=True))

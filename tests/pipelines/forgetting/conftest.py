@@ -12,7 +12,6 @@ import pytest
 from orchestration.demo.recorded_web import web_settings
 from pipelines.config import recipe
 from pipelines.run import BuildSummary, build_dataset
-from pipelines.sources.diy.submissions import Credentials
 from schemas.configs import override
 from schemas.lake import Lake
 
@@ -28,7 +27,7 @@ def built(lake: Path, port: int, *settings: str) -> BuildSummary:
     """Build `diy` of the first 40 posts of the recorded web."""
     given = web_settings([RECORDING / "RS_first40.bz2"], port)
     config = override(recipe("diy"), [*given, "features.sentences=", *settings])
-    return build_dataset(config, lake=Lake.at(str(lake)), credentials=Credentials(), say=lambda _: None)
+    return build_dataset(config, lake=Lake.at(str(lake)), say=lambda _: None)
 
 
 @pytest.fixture(scope="session")

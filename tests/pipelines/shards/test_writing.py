@@ -64,3 +64,24 @@ def test_a_split_without_documents_has_no_density() -> None:
     found = summarise({}, 0)
     assert (found.documents, found.median_sentences, found.mean_images, found.max_images) == (0, 0, 0, 0)
     assert found.density is None
+
+
+@pytest.mark.parametrize("store", ["file system", "object store"])
+def test_a_failed_rewrite_leaves_the_part_that_was_there(
+    tmp_path: Path, store: str, request: pytest.FixtureRequest
+) -> None:
+    where = str(tmp_path) if store == "file system" else f"s3://lake/v?{request.getfixturevalue('object_store')}"
+    folder = Folder(where)
+    entry = write_rows(folder, "failures/part.parquet", rows(3), FAILURE_SCHEMA)
+
+    def groups() -> Iterator[pa.Table]:
+        yield to_table(rows(2), FAILURE_SCHEMA)
+        assert hashlib.sha256(folder.read("failures/part.parquet")).hexdigest() == entry.sha256
+        raise RuntimeError("a worker ends")
+
+    with pytest.raises(RuntimeError):
+        write_part(folder, "failures/part.parquet", groups(), FAILURE_SCHEMA)
+    assert hashlib.sha256(folder.read("failures/part.parquet")).hexdigest() == entry.sha256
+    with pytest.raises(RuntimeError):
+        write_part(folder, "failures/other.parquet", groups(), FAILURE_SCHEMA)
+    assert list(folder.files()) == ["failures/part.parquet"]
