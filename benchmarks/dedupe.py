@@ -68,10 +68,11 @@ from pipelines.dedupe.duplicates import (
     keyed_codes,
     mark_dropped,
     merge_clusters,
+    near_codes,
     pack_images,
 )
 from pipelines.dedupe.hamming import near_pairs
-from pipelines.dedupe.transforms import FindDuplicates
+from pipelines.dedupe.transforms import FindDuplicates, by_hash
 from pipelines.documents.settle import SettledDocument
 from pipelines.images.packed import PackedImage
 from pipelines.launch import run_pipeline
@@ -195,7 +196,7 @@ def plain(settled: Sequence[SettledDocument]) -> list[Duplicate]:
     """Return the duplicates by the steps of the stage, in one partition."""
     occurrences = Occurrences.concatenate(pack_images(settled))
     codes = keyed_codes(occurrences, radius=RADIUS, count=len(occurrences))
-    near = [find_neighbours(some, RADIUS) for some in codes]
+    near = [find_neighbours(some, partial(near_codes, radius=RADIUS)) for some in codes]
     clusters = merge_clusters(clusters for _, clusters in near)
     found = find_duplicates(occurrences, Neighbours.concatenate(neighbours for neighbours, _ in near), clusters)
     return list(duplicate_rows(found, mark_dropped(found, POLICY)))
@@ -211,7 +212,7 @@ def assemble(root: beam.Pipeline, *, kind: str, count: int, has_stage: bool, exp
     if not has_stage:
         _ = settled | beam.combiners.Count.Globally()
         return
-    found = settled | FindDuplicates(RADIUS, POLICY)
+    found = settled | FindDuplicates(by_hash(RADIUS), POLICY)
     _ = found.dropped | "count dropped" >> beam.combiners.Count.Globally()
     _ = found.duplicates | beam.Map(digest_of) | beam.CombineGlobally(sum) | beam.Map(check_digest, expected)
 

@@ -12,8 +12,6 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from orchestration.demo.recorded_web import recording_at, scraping
 from pipelines.config import BuildConfig, recipe
 from pipelines.run import build_dataset
@@ -22,7 +20,7 @@ from schemas.documents import Split
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from training.config import TrainConfig
-from training.data.documents import DocumentSet, HeldSplit, SplitIndex
+from training.data.documents import DocumentSet
 from training.data.lake import Columns, read_split
 from training.data.loading import TrainingData, load_training_data
 from training.evaluation.evaluate import read_documents
@@ -83,15 +81,3 @@ def built(config: BuildConfig, lake: Lake) -> LakeData:
 
 def _say(line: str) -> None:
     """Keep a build's progress out of the table."""
-
-
-def held(documents: DocumentSet) -> HeldSplit:
-    """Return documents in memory as a worker's whole split."""
-    index = SplitIndex(
-        ids=documents.ids,
-        image_sets=documents.image_sets,
-        shards=np.zeros(len(documents), np.int64),
-        sentences=documents.sentences,
-        images=documents.images,
-    )
-    return HeldSplit(index=index, documents=documents, local=np.arange(len(documents), dtype=np.int64))

@@ -19,7 +19,7 @@ from schemas.documents import Split
 from training.metrics.bootstrap import Interval, compare
 from training.report.figures import line_chart
 from training.report.pages import environment
-from training.report.sections import Row, RowKind, Table, cell_text, difference
+from training.report.sections import POINTS, Row, RowKind, Table, cell_text
 
 CURVE = ("AP", "NoStruct")
 SHOWN, HOLDS, NOT_SHOWN, CONTRADICTED = "shown", "holds", "not shown", "contradicted"
@@ -126,7 +126,7 @@ def _in_numbers(sizes: Mapping[Split, int]) -> str:
 
 
 def _verdict_table(verdicts: Sequence[Verdict]) -> Table:
-    rows = (Row(each.text, (each.result, difference(each.metric, each.difference))) for each in verdicts)
+    rows = (Row(each.text, (each.result, each.difference.score(each.metric, n=0, unit=POINTS))) for each in verdicts)
     return Table(("Expected", "Found", "Difference"), tuple(rows), is_plotted=True)
 
 

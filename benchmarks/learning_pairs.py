@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from benchmarks.learning_data import SENTENCES, VECTORS, LakeData, held
+from benchmarks.learning_data import SENTENCES, VECTORS, LakeData
 from orchestration.demo.recorded_web import recording_at
 from schemas.documents import Split
 from schemas.manifest import read_manifest
@@ -24,6 +24,7 @@ from training.data.documents import DocumentSet
 from training.data.lake import Columns, read_split
 from training.data.loading import DatasetIdentity, TrainingData
 from training.data.ragged import Ragged
+from training.data.split import HeldSplit
 from training.data.streams import stream
 from training.model import LinkModel
 
@@ -47,9 +48,11 @@ class PairsData:
 
     def training(self, config: TrainConfig) -> TrainingData:
         training = self.splits[Split.TRAIN]
-        if not config.objective.reads_relations:
+        if not config.needs.relations:
             training = replace(training, relations=None)
-        return TrainingData(identity=self.identity, training=held(training), validation=held(self.splits[Split.VAL]))
+        return TrainingData(
+            identity=self.identity, training=HeldSplit(training), validation=HeldSplit(self.splits[Split.VAL])
+        )
 
     def documents(self, model: LinkModel, split: Split) -> DocumentSet:
         return self.splits[split]
@@ -113,7 +116,6 @@ def _pairs(documents: DocumentSet, themes: Mapping[str, str], relations: Sequenc
         sentence_vectors=None if vectors is None else vectors[sentences],
         image_rows=images,
         images=own,
-        image_sets=tuple(documents.image_hashes[row] for row in images),
         links=tuple(np.zeros((1, 2), np.int64) for _ in places),
         roles=None,
         languages=tuple((documents.languages or ())[d] for d, _, _ in places),

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from benchmarks.learning_data import COLUMNS, SENTENCES, VECTORS, LakeData, built, digest_of_code, held
+from benchmarks.learning_data import COLUMNS, SENTENCES, VECTORS, LakeData, built, digest_of_code
 from pipelines.config import recipe
 from pipelines.features.catalogue import extractors
 from pipelines.settings import FeaturesConfig
@@ -37,10 +37,11 @@ from schemas.configs import override
 from schemas.documents import Split
 from schemas.manifest import read_manifest
 from training.config import TrainConfig
-from training.data.documents import DocumentSet, image_set_key
+from training.data.documents import DocumentSet
 from training.data.lake import Columns, read_split
 from training.data.loading import TrainingData
 from training.data.ragged import Ragged
+from training.data.split import HeldSplit
 from training.model import LinkModel
 
 CAPTIONS, TRAINING = "captions.json", "training-captions.json"
@@ -87,7 +88,7 @@ class ComposedScenes:
         return f"{self.scenes.key} composed {self.times} times"
 
     def training(self, config: TrainConfig) -> TrainingData:
-        return replace(self.scenes.training(config), training=held(self.training_documents))
+        return replace(self.scenes.training(config), training=HeldSplit(self.training_documents))
 
     def documents(self, model: LinkModel, split: Split) -> DocumentSet:
         return self.scenes.documents(model, split)
@@ -162,7 +163,6 @@ def _joined(documents: DocumentSet, drafts: Sequence[CandidateDocument], rows: M
         )
     )
     places = [[rows[uri] for uri in draft.image_uris] for draft in drafts]
-    hashes = [[documents.image_hashes[row] for row in own] for own in places]
     known = documents.sentence_vectors
     sentences = Ragged.of([*documents.sentences.counts, *(len(draft.sentences) for draft in drafts)])
     return replace(
@@ -175,7 +175,6 @@ def _joined(documents: DocumentSet, drafts: Sequence[CandidateDocument], rows: M
         sentence_vectors=None if known is None else np.stack([*known, *(vectors[text] for text in texts)]),
         image_rows=np.concatenate([documents.image_rows, np.array(list(chain.from_iterable(places)), np.int64)]),
         images=Ragged.of([*documents.images.counts, *map(len, places)]),
-        image_sets=(*documents.image_sets, *map(image_set_key, hashes)),
         languages=(*(documents.languages or ()), *(draft.language for draft in drafts)),
     )
 

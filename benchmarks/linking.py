@@ -46,6 +46,7 @@ from schemas.manifest import FileEntry, Manifest, SplitStatistics, commit, read_
 from schemas.tables import FEATURE_PREFIX, to_table
 from training.config import TrainConfig
 from training.data.loading import identify, read_for_model
+from training.linking.links import Linker
 from training.linking.shards import LinkedShard, Linking, Shard
 from training.linking.versions import LinkShards, link_here, link_version, prepare_linking
 from training.model import LinkModel, ModelCard
@@ -212,7 +213,7 @@ def tower_seconds(model: LinkModel, lake: Lake, clock: Callable[[], float]) -> f
 
 def run(model: LinkModel, lake: Lake, output: Path, link_shards: LinkShards, clock: Callable[[], float]) -> list[float]:
     """Link the version; return when it began and when each shard was done."""
-    linking = prepare_linking(model, lake, DATASET, uri="models:/benchmark/1", output=Folder(str(output)))
+    linking = prepare_linking(Linker(model=model, uri="models:/benchmark/1"), lake, DATASET, output=Folder(str(output)))
     done: list[float] = []
     link_version(model, linking, link_shards=Timed(link_shards, clock, done), say=print)
     return done

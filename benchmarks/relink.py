@@ -39,6 +39,7 @@ from schemas.lake import Folder, Lake
 from schemas.links import PREDICTED_LINKS, RELINKED_SCHEMA
 from schemas.manifest import read_manifest
 from training.data.loading import read_for_model
+from training.linking.links import Linker
 from training.linking.versions import link_here, link_version, prepare_linking
 from training.model import LinkModel
 from training.similarity.assignment import predicted_pairs
@@ -71,7 +72,8 @@ def plain(model: LinkModel, lake: Lake, output: Path) -> None:
 
 
 def relink(model: LinkModel, lake: Lake, output: Path) -> None:
-    linking = prepare_linking(model, lake, DATASET, uri=URI, output=Folder(str(output)), with_documents=True)
+    linker = Linker(model=model, uri=URI)
+    linking = prepare_linking(linker, lake, DATASET, output=Folder(str(output)), with_documents=True)
     link_version(model, linking, link_shards=link_here, say=lambda line: None)
 
 

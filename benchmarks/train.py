@@ -6,7 +6,7 @@
     bound    floating-point operations of the real words, images and cosines of a step, forward and backward, at the
              rate of the machine's own product of two 2048 x 2048 matrices in that precision
     shapes   the same products one by one, in the shapes that the step has: a recurrence multiplies a few rows at a time
-    step     `training.loop.step.take_step` in the worker, median of the run
+    step     `training.loop.step.Stepper.step` in the worker, median of the run
     epoch    from the first batch of an epoch to the checkpoint that Ray has stored, validation included
 
 A version of 11 documents a batch is written into a temporary lake: 10 sentences of 3-14 words, 10 images of 1280
@@ -57,13 +57,14 @@ from schemas.documents import Split
 from schemas.lake import Lake
 from training.config import Precision, TrainConfig
 from training.data.ragged import Ragged
+from training.loop import epoch, step, trainer
 from training.loop import state as states
-from training.loop import step, trainer
 from training.loop.context import Context
+from training.loop.step import Stepper
 from training.objectives.batch import EncodedBatch
 from training.ray import train as ray_train
 from training.recipes import recipe
-from training.towers.text.gru import time_steps
+from training.towers.recurrence import time_steps
 
 SHAPE = Shape(sentences=(10, 10), words=(3, 14), images=(10, 10))
 DOCUMENTS, DIMENSIONS, WORD_DIMENSIONS = 11, 1024, 300
@@ -74,11 +75,10 @@ PARTS = {
     "data and towers": (step, "encode_batch"),
     "cosines and similarity": (EncodedBatch, "similarity"),
     "backward": (torch.autograd, "backward"),
-    "gradient sums": (Context, "sum_gradients"),
     "clipping": (step, "clip"),
     "optimiser": (torch.optim.Adam, "step"),
-    "step": (trainer, "take_step"),
-    "batches": (trainer, "training_batches"),
+    "step": (Stepper, "step"),
+    "preparation (beside)": (epoch, "prepare_batch"),
     "validation": (trainer, "validate"),
     "keeping": (trainer, "_keep"),
     "checkpoint": (trainer, "_checkpoint"),
@@ -161,7 +161,7 @@ def timed_worker(settings: Mapping[str, Any], train_worker: Callable[..., Any]) 
     """Train as the worker does, and leave its times, with those of the bound, in the run's folder."""
     precision = Precision(settings["config"]["training"]["precision"])
     times: dict[str, list[float]] = defaultdict(list)
-    train_epoch = trainer._train_epoch
+    train_epoch = trainer.train_epoch
 
     def train_one(*args: Any) -> dict[str, float]:
         times["bound"] += [operations() * product_seconds(precision) for _ in range(REPEATS)]
@@ -180,7 +180,7 @@ def timed_worker(settings: Mapping[str, Any], train_worker: Callable[..., Any]) 
         times["faults"].append(float(resource.getrusage(resource.RUSAGE_SELF).ru_minflt))
 
     with (
-        mock.patch.object(trainer, "_train_epoch", train_one),
+        mock.patch.object(trainer, "train_epoch", train_one),
         mock.patch.object(trainer, "_checkpoint", checkpoint_one),
         timed(times),
     ):
@@ -202,8 +202,14 @@ def launch(config: TrainConfig, lake: Lake, run_id: str, workers: int = 1) -> di
         return run(settings, train_worker)
 
     with mock.patch.object(ray_train, "_train_worker", worker):
-        ray_train.launch(config, lake=lake, dataset=DATASET, workers=workers, run_id=run_id)
+        ray_train.launch(
+            config, lake=lake, dataset=DATASET, workers=workers, run_id=run_id, on_report=_nothing, on_progress=_nothing
+        )
     return json.loads(lake.root.child("times").read(TIMES))
+
+
+def _nothing(message: object) -> None:
+    """Keep a run's progress out of the table."""
 
 
 def show(precision: Precision, times: Mapping[str, list[float]]) -> dict[str, float]:

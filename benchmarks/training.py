@@ -3,7 +3,7 @@
     (a) padded  written here as one would at first: documents padded to the longest, `torch.nn.GRU` over every padded
                 sentence, a loop over pairs of documents, `.item()` at every step. The same mathematics: before anything
                 is timed, both give the same loss for the same weights.
-    (b) ours    `training.loop.step.take_step` as a run calls it.
+    (b) ours    `training.loop.step.Stepper.step` as a run calls it, with the preparation of its batch.
     (c) bound   floating-point operations of the real words, images and cosines, forward and backward, at the rate
                 of the machine's own product of two large matrices in that precision.
 
@@ -36,13 +36,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from training.config import Device, LoopConfig, Precision, TrainConfig, objective
-from training.data.documents import DocumentSet, HeldSplit, SplitIndex
+from training.data.documents import DocumentSet
 from training.data.loading import DatasetIdentity
 from training.data.ragged import Ragged
+from training.data.split import HeldSplit
 from training.loop.context import Context
-from training.loop.encoding import PreparedSplit, prepare_split
+from training.loop.encoding import prepare_batch
 from training.loop.state import RunState, start
-from training.loop.step import StepGuard, take_step
+from training.loop.step import StepGuard, Stepper
 from training.model import LinkModel, ModelCard
 from training.objectives.batch import Moment
 from training.text.vocabulary import PAD, UNKNOWN, Vocabulary
@@ -131,7 +132,6 @@ def make_world(documents: int, device: torch.device) -> World:
         images=Ragged.of(image_counts),
         image_hashes=tuple(f"{number}" for number in range(len(bank))),
         image_bank=bank,
-        image_sets=tuple(f"{number}" for number in range(total)),
     )
     chunks = np.arange(total).reshape(BATCHES, documents)
     batches = tuple(make_batch(held, sentences, positions, device) for positions in chunks)
@@ -185,7 +185,7 @@ def padded_similarity(cosines: Tensor, kind: str) -> Tensor:
 
 def padded_loss(model: Padded, batch: Batch, kind: str) -> Tensor:
     texts, images = model(batch)
-    n, m = batch.sentences.counts.tolist(), batch.images.counts.tolist()
+    n, m = batch.sentence_counts.tolist(), batch.image_counts.tolist()
     documents = range(len(n))
     similarity = torch.stack(
         [
@@ -233,8 +233,8 @@ class OurStep:
         self.context = Context(device=device)
         model = LinkModel(ModelCard(config=config, data=identity), world.vocabulary).to(device)
         self.run: RunState = start(model)
-        self.split: PreparedSplit = prepare_split(model, hold(world.documents))
-        self.guard = StepGuard()
+        self.split = HeldSplit(world.documents)
+        self.stepper = Stepper(model, self.run.optimiser, self.context, self.context.division(1), StepGuard())
         self.steps = 0
 
     def __call__(self, batch: Batch, kind: str) -> Tensor:
@@ -242,26 +242,9 @@ class OurStep:
         model = self.run.model
         terms = objective("cross", similarity=kind, margin=MARGIN)
         model.card = replace(model.card, config=replace(model.card.config, objective=terms))
-        return take_step(
-            self.run.model,
-            self.run.optimiser,
-            split=self.split,
-            positions=batch.positions,
-            moment=Moment(split="training", epoch=1, step=self.steps),
-            context=self.context,
-            guard=self.guard,
-        )
-
-
-def hold(documents: DocumentSet) -> HeldSplit:
-    index = SplitIndex(
-        ids=documents.ids,
-        image_sets=documents.image_sets,
-        shards=np.zeros(len(documents), np.int64),
-        sentences=documents.sentences,
-        images=documents.images,
-    )
-    return HeldSplit(index=index, documents=documents, local=np.arange(len(documents)))
+        moment = Moment(split="training", epoch=1, step=self.steps)
+        prepared = prepare_batch(model, self.split, batch.positions, moment, self.context)
+        return self.stepper.step([prepared], count=1)
 
 
 def check_same_mathematics(world: World, device: torch.device) -> None:

@@ -51,9 +51,9 @@ def commands() -> Iterator[str]:
 
 
 def _command(command: Any, path: list[str]) -> Iterator[str]:
-    if hasattr(command, "commands"):
-        for name, each in sorted(command.commands.items()):
-            yield from _command(each, [*path, name])
+    if hasattr(command, "list_commands"):
+        for name in sorted(command.list_commands(None)):
+            yield from _command(command.get_command(None, name), [*path, name])
         return
     arguments = [each for each in command.params if each.param_type_name == "argument"]
     yield f"## {' '.join(path[1:])}\n"

@@ -3,11 +3,9 @@
 import multilink
 
 with multilink.load("models:/multilink-diy-cross-document@champion") as model:
-for link in model.link(["Cut the boards.", "Glue them."], ["shelf/1.jpg", "shelf/2.jpg"]):
-print(link.sentence, link.image, link.similarity, link.probability)
+    for link in model.link(["Cut the boards.", "Glue them."], ["shelf/1.jpg", "shelf/2.jpg"]):
+        print(link.sentence, link.image, link.similarity, link.probability)
 """
-
-from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
@@ -17,10 +15,9 @@ from typing import Self
 import numpy as np
 from PIL import Image
 
-from orchestration.inference.extraction import extraction_for, given_documents
+from orchestration.inference.extraction import DocumentReader
 from orchestration.project import remembered_store
 from pipelines.config import recipe
-from pipelines.documents_for_linking import read_vectors
 from pipelines.sources.records import CandidateDocument, sentence
 from schemas.configs import override
 from schemas.documents import UNDETERMINED, Provenance, Role
@@ -29,8 +26,9 @@ from schemas.failures import Failure
 from schemas.lake import Folder
 from schemas.links import PredictedLink
 from training.data.ragged import Floats
-from training.linking.links import LinkedDocument, Linker
-from training.mlflow.registry import load, open_registry
+from training.linking.links import LinkedDocument
+from training.linking.options import DEFAULT_OPTIONS, LinkOptions
+from training.mlflow.registry import open_model
 
 Picture = str | Path | bytes | Image.Image
 _DOCUMENT = "document"
@@ -43,18 +41,27 @@ class Model:
         address: models:/NAME/VERSION, models:/NAME@ALIAS, NAME (its champion), runs:/RUN/model or a folder.
         tracking_uri: MLflow's address; by default MLFLOW_TRACKING_URI, that of `multilink.toml`, ./mlflow.db.
         settings: `key=value` of the `documents` recipe, such as where weights are.
+        options: how links are chosen; its own calibration gives them their probability unless the options have one.
 
     Raises:
-        UsageError: there is no such model, or it reads features that cannot be made here.
+        UsageError: there is no such model, it reads features that cannot be made here, or cannot link with these
+            options.
     """
 
-    def __init__(self, address: str, *, tracking_uri: str | None = None, settings: Sequence[str] = ()) -> None:
-        loaded = load(address, open_registry(tracking_uri or remembered_store(), [address]))
+    def __init__(
+        self,
+        address: str,
+        *,
+        tracking_uri: str | None = None,
+        settings: Sequence[str] = (),
+        options: LinkOptions = DEFAULT_OPTIONS,
+    ) -> None:
+        loaded = open_model(address, tracking_uri or remembered_store())
         self.uri = loaded.uri
-        self._linker = Linker(model=loaded.model, uri=loaded.uri, calibration=loaded.calibration)
-        self._config = override(recipe("documents"), settings)
+        self._linker = loaded.linker(options)
         self._scratch = tempfile.TemporaryDirectory(prefix="multilink-model-")
-        self._extraction = extraction_for(loaded.model.card, list(settings), Folder(self._scratch.name))
+        config = override(recipe("documents"), settings)
+        self._reader = DocumentReader(loaded.model.card, config, Folder(self._scratch.name))
 
     def __enter__(self) -> Self:
         return self
@@ -105,29 +112,20 @@ class Model:
     ) -> LinkedDocument:
         if roles is not None and len(roles) != len(sentences):
             raise UsageError(f"roles: expected {len(sentences)}, one of each sentence, found {len(roles)}")
-        given_roles = [Role(role) for role in roles] if roles is not None else [None] * len(sentences)
+        typed = map(Role, roles or [Role.SENTENCE] * len(sentences))
         with tempfile.TemporaryDirectory(dir=self._scratch.name) as folder:
             candidate = CandidateDocument(
                 id=_DOCUMENT,
                 dataset="documents",
-                sentences=tuple(
-                    sentence(text) if role is None else sentence(text, role)
-                    for text, role in zip(sentences, given_roles, strict=True)
-                ),
+                sentences=tuple(map(sentence, sentences, typed)),
                 image_uris=tuple(_address(image, Path(folder, f"{number}")) for number, image in enumerate(images)),
                 links=None,
                 provenance=Provenance(source="documents", record_id=_DOCUMENT),
                 language=language,
             )
-            failures: list[Failure] = []
-            scratch = Folder(self._scratch.name)
-            read = read_vectors([candidate], self._config, files="/", scratch=scratch, extraction=self._extraction)
-            documents = list(given_documents(read, failures))
-        if failures:
-            raise UsageError(f"{failures[0].record_id}: {failures[0].reason}: {failures[0].message}")
-        (found,) = self._linker.link_given(documents)
+            found = next(self._linker.link_given(self._reader.read([candidate], files="/")))
         if isinstance(found, Failure):
-            raise UsageError(f"{found.reason}: {found.message}")
+            raise UsageError(f"{found.record_id}: {found.reason}: {found.message}")
         return found
 
 

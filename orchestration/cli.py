@@ -1,21 +1,20 @@
 """The one command, `multilink`: the tree of its commands, and a run of one, whose error is one line and a status.
 
 0   done
-1   a build, a run or a gate said no
+1   a build or a run failed, or a gate refused
 2   the caller's mistake: an unknown option or key, a file or version that is not there
 
 A command's module is imported when the command is used: help and mistakes do not wait for libraries that they do not
-need. What the help says of a command is the first line of its docstring, read from its source.
+need. The help's line of a command is the first line of its docstring, read from its source.
 """
-
-from __future__ import annotations
 
 import ast
 import inspect
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
-from functools import wraps
+from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -48,42 +47,29 @@ _PLAIN: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pr
 _JSON = Annotated[bool, typer.Option("--json", help="Print the summary as JSON, as the last line.")]
 
 
-class Commands(Mapping[str, Any]):
-    """The commands of a group by name, each imported when it is taken."""
-
-    def __init__(self, group: str) -> None:
-        self._group = group
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in TREE[self._group]:
-            raise KeyError(name)
-        if name in TREE:
-            return get_group(
-                typer.Typer(name=name, cls=LazyGroup, help=help_line(name), no_args_is_help=True, **_PLAIN)
-            )
-        module = ".".join(filter(None, ("orchestration.commands", self._group, name.replace("-", "_"))))
-        parent = typer.Typer(**_PLAIN)
-        parent.command(name)(_printing(import_module(module).command))
-        return get_group(parent).commands[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(TREE[self._group])
-
-    def __len__(self) -> int:
-        return len(TREE[self._group])
-
-
 class LazyGroup(TyperGroup):
-    """A group whose help imports none of its commands."""
+    """A group of the tree: a command is imported when it is used, and help imports none."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = Commands(str(self.name) if self.name in TREE else "")  # type: ignore[assignment]  # none is added
+        self._path = f"{self.name} " if self.name in TREE else ""
+        self.commands = dict.fromkeys(TREE[self._path.strip()])  # type: ignore[assignment]  # their names
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command, or None of another name."""
+        if cmd_name not in self.commands:
+            return None
+        if cmd_name in TREE:
+            settings = {"help": help_line(cmd_name), "no_args_is_help": True, **_PLAIN}
+            return get_group(typer.Typer(name=cmd_name, cls=LazyGroup, **settings))
+        module = f"orchestration.commands.{self._path}{cmd_name}".replace(" ", ".").replace("-", "_")
+        parent = typer.Typer(**_PLAIN)
+        parent.command(cmd_name)(_printing(import_module(module).command))
+        return get_group(parent).commands[cmd_name]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        group = self.name if self.name in TREE else ""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, help_line(f"{group} {name}")) for name in self.commands])
+            formatter.write_dl([(name, help_line(self._path + name)) for name in self.commands])
 
 
 def help_line(path: str) -> str:
@@ -97,26 +83,44 @@ def help_line(path: str) -> str:
     return (ast.get_docstring(found) or "").partition("\n")[0]
 
 
-def _printing(command: Callable[..., Generator[tuple[Iterable[str], Mapping[str, Any]]]]) -> Callable[..., None]:
-    """Return a command that has `--json`, too, and prints each summary that it yields."""
-    signature = inspect.signature(command, eval_str=True)
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Options that several commands share: the parameters of `make`, which a command calls once they are known."""
 
-    @wraps(command)
+    make: Callable[..., Any]
+
+
+def _printing(command: Callable[..., Generator[tuple[Iterable[str], Mapping[str, Any]]]]) -> Callable[..., None]:
+    """Return a command with `--json`, too, that prints each summary that it yields; `say` prints a line of progress."""
+    parameters: list[inspect.Parameter] = []
+    groups, own = {}, inspect.signature(command, eval_str=True).parameters
+    for each in own.values():
+        match getattr(each.annotation, "__metadata__", ()):
+            case [Together(make)]:
+                groups[each.name] = make, inspect.signature(make).parameters
+                parameters += inspect.signature(make).parameters.values()
+            case _ if each.name != "say":
+                parameters.append(each)
+
     def printing(*, is_json: bool, **given: Any) -> None:
         console = Console(is_json=is_json)
+        for name, (make, names) in groups.items():
+            given[name] = partial(make, **{each: given.pop(each) for each in names})
+        if "say" in own:
+            given["say"] = console.say
         with closing(command(**given)) as summaries:
             for lines, values in summaries:
                 console.summarise(lines, values)
 
-    last = inspect.Parameter("is_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_JSON)
-    printing.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[*signature.parameters.values(), last], return_annotation=None
-    )
+    parameters.append(inspect.Parameter("is_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_JSON))
+    named = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+    printing.__doc__ = command.__doc__
+    printing.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
     return printing
 
 
-def _say_version(*, wanted: bool) -> None:
-    if wanted:
+def _print_version(*, is_wanted: bool) -> None:
+    if is_wanted:
         typer.echo(f"multilink {version('multilink')}")
         raise typer.Exit
 
@@ -134,10 +138,10 @@ app = typer.Typer(
 def options(
     *,
     _version: Annotated[
-        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version and exit.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Take the options that come before a command."""
+    """Read the options that stand before a command."""
 
 
 def run(

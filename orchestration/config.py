@@ -136,7 +136,7 @@ class RaySettings(configs.Settings):
             that is not reached by the name of its service (`kuberay`).
         image: container image with this package (`kuberay`).
         namespace: of the RayJob (`kuberay`).
-        gpus: GPUs a worker asks for (`kuberay`).
+        gpus: of each worker (`kuberay`).
         start_deadline_s: seconds within which the job must run, its cluster included (`kuberay`).
         deadline_s: seconds within which the job must have ended.
     """
@@ -181,7 +181,7 @@ class CheckSettings:
         least_share: documents of a version over those of the sound version before it, at least.
         most_share: the same, at most.
         max_failure_share: of what a stage read, the share it could not use (what a rule rejects does not count).
-        refused_leaks: kinds of content that no two splits may share. Single sentences are told, not refused: "Thanks
+        refused_leaks: kinds of content that no two splits may share. Single sentences are counted, not refused: "Thanks
             for looking!" is in every split.
         least_norm: of a feature vector.
         most_norm: of a feature vector.
@@ -227,7 +227,7 @@ class Settings:
         checks: bounds of the checks.
         retries: of builds and trainings.
         is_running: whether schedules and sensors start by themselves.
-        sensor_interval_s: least seconds between two looks of a sensor.
+        sensor_interval_s: least seconds between two evaluations of a sensor.
         timezone: of the schedules.
         owners: of every asset: e-mail addresses, or `team:NAME`.
         fresh_within_hours: an asset that was not made for so long is shown as stale; 0: none is.
@@ -276,7 +276,7 @@ class Settings:
         """Return a data set's settings."""
         return next(dataset for dataset in self.datasets if dataset.name == name)
 
-    def beside(self, folder: Path) -> Settings:
+    def relative_to(self, folder: Path) -> Settings:
         """Return the settings with paths made absolute and the default store named, from the settings file's folder."""
 
         def path(given: str) -> str:
@@ -300,11 +300,11 @@ def load_settings(environment: Mapping[str, str]) -> Settings:
     """
     name = environment.get(SETTINGS_VARIABLE)
     if not name:
-        return Settings().beside(Path.cwd())
+        return Settings().relative_to(Path.cwd())
     path = Path(name)
     if not path.is_file():
         raise NotFoundError(f"{SETTINGS_VARIABLE} = {name}: no such file")
-    settings = read_settings(path.read_text(encoding="utf-8"), where=name).beside(path.absolute().parent)
+    settings = read_settings(path.read_text(encoding="utf-8"), where=name).relative_to(path.absolute().parent)
     return dataclasses.replace(settings, mlflow_page=settings.mlflow_page or environment.get(PAGE_VARIABLE, ""))
 
 

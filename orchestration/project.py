@@ -4,8 +4,6 @@
 file. Its paths are relative to it, so that a folder can be moved with everything in it.
 """
 
-from __future__ import annotations
-
 import os
 import tomllib
 from collections.abc import MutableMapping
@@ -31,7 +29,7 @@ def remember(directory: Path, *, lake: str, tracking_uri: str) -> None:
 
 
 def recall(directory: Path, environment: MutableMapping[str, str] = os.environ) -> None:
-    """Put what the project file of a directory says into the environment, where nothing else says it.
+    """Set variables of the environment from the project file of a directory; those that are set already stay.
 
     Raises:
         ConfigError: the file is no TOML, or has a key that is not known.
@@ -49,7 +47,7 @@ def recall(directory: Path, environment: MutableMapping[str, str] = os.environ) 
 
 
 def remembered_store() -> str | None:
-    """Return the address of runs and models that the environment or the project file here says; None: neither does.
+    """Return the address of runs and models, from the environment or the project file here; None: neither has one.
 
     Raises:
         ConfigError: the file cannot be read.

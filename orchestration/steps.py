@@ -1,4 +1,4 @@
-"""The steps from sources to links: what each is asked for, as a `multilink` command, and what need not be done again.
+"""The steps from sources to links, each as the arguments of a `multilink` command; what is done is not repeated.
 
 A step is a list of arguments, so that it can run in this process, in another, or on a cluster, and its result is the
 summary that the command prints with `--json`. Dagster's assets and the demo call the same steps: the demo in its own
@@ -41,7 +41,7 @@ def in_process(step: Step, say: Say, _: RayWhere = RayWhere.SUBPROCESS) -> Summa
 
 
 def is_decision(summary: Summary) -> bool:
-    """Return whether a summary is a gate's: its no ends the command with an error, and is a result all the same."""
+    """Return whether a summary is a decision of the gate: a refusal ends the command with an error, and is a result."""
     return "is_promoted" in summary
 
 
@@ -51,7 +51,7 @@ class Steps:
 
     Attributes:
         settings: what they are composed of.
-        run: does a step, telling its progress, where it is to run, and returns its summary.
+        run: does a step at a place, reports its progress, and returns its summary.
     """
 
     settings: Settings
@@ -60,7 +60,7 @@ class Steps:
     def build(self, dataset: DatasetSettings, addresses: Sequence[str] = (), *, say: Say) -> Summary:
         """Build a version of a data set, or reuse the one that the same inputs gave before.
 
-        `addresses` are settings that lead the build to another web than the real one.
+        `addresses` are settings with the addresses of a recorded web, in place of the real one.
         """
         beam = self.settings.beam
         recipe_ = ["--recipe", dataset.recipe] if dataset.recipe else []
@@ -86,12 +86,12 @@ class Steps:
         return self._run_here(["evaluate", "--model", model, *where, "--json"], say)
 
     def compare(self, model: str, other: str, reference: str, *, say: Say) -> Summary:
-        """Compare a model with another, pair by pair, on the split of `gate.Policy`: validation."""
+        """Compare a model with another, document by document, on the validation split."""
         where = ["--dataset", reference, *self._stores(), "--split", "val"]
         return self._run_here(["compare", other, model, *where, "--json"], say)
 
     def promote(self, model: str, version: str, *, policy: str = "", say: Say) -> Summary:
-        """Ask the gate whether a version may be the champion, move the alias where it may, and return the decision.
+        """Decide whether a version becomes the champion, move the alias if so, and return the decision.
 
         `policy` is a file of the gate's settings; empty: the standard ones.
         """
@@ -139,7 +139,7 @@ class Steps:
         return next(iter(models_of(self.client(), registered_name(dataset, objective), version)), None)
 
     def run_address(self, run_id: str, artifact: str = "") -> str:
-        """Return where a run, or a file of it, is looked at: its page, or how it is called where there is no page."""
+        """Return the page of a run, or of a file of it; its address `runs:/` where there is no page."""
         from training.mlflow.runs import run_page
 
         page = self.settings.mlflow_page

@@ -17,8 +17,8 @@ from typing import Any
 import apache_beam as beam
 
 from pipelines.config import BuildConfig, content_config
-from pipelines.copy_detection.transforms import DetectCopies
-from pipelines.dedupe.transforms import DropDuplicates
+from pipelines.copy_detection.transforms import FindSeen, by_vector
+from pipelines.dedupe.transforms import DropDuplicates, by_hash
 from pipelines.documents.transforms import FilterCandidates, JudgeDocuments, SettleDocuments
 from pipelines.features.extraction import FeaturePlan
 from pipelines.features.transforms import ExtractFeatures
@@ -34,7 +34,7 @@ from pipelines.sources.takedowns import Takedowns
 from pipelines.sources.transforms import ReadSource
 from pipelines.splits.transforms import AssignSplits, CountLeaks, DropLeaks
 from pipelines.transforms import CountStages, GatherFacts, as_facts
-from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, NEAR_COPY_SCHEMA
+from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, NEAR_COPY_SCHEMA, SEEN_SCHEMA
 from schemas.errors import BuildError
 from schemas.failures import FAILURE_SCHEMA, Stage
 from schemas.lake import Lake
@@ -104,7 +104,8 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
     read = (sources.failures, candidates.failures, settled.failures) | "failures of reading" >> beam.Flatten()
     digest = (settled.results, read) | "inputs" >> DigestInputs()
     version = digest | "version" >> beam.Map(_version, identity=plan.identity, plan=plan)
-    unique = settled.results | "dedupe" >> DropDuplicates(config.dedupe.radius, config.dedupe.policy)
+    alike, copies = by_hash(config.dedupe.radius), by_vector(config.copy_detection, plan.features)
+    unique = settled.results | "dedupe" >> DropDuplicates(alike, config.dedupe.policy, Stage.DEDUPE)
     ruled = unique.documents | "rules" >> JudgeDocuments(config.documents)
     sound = ruled.results | "quality" >> FilterQuality(config.quality, config.documents, access.copies)
     split = (
@@ -113,7 +114,9 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
         | "splits" >> DropLeaks(config.splits, config.dedupe.radius, unique.duplicates)
     )
     featured = split.documents | "features" >> ExtractFeatures(plan.features, access.copies, config.documents, progress)
-    single = featured.documents | "copy detection" >> DetectCopies(config.copy_detection, plan.features)
+    drop_copies = DropDuplicates(copies, config.copy_detection.policy, Stage.COPY_DETECTION)
+    single = featured.documents | "copy detection" >> drop_copies
+    seen = single.documents | "seen" >> FindSeen(config.copy_detection, plan.features)
     shards = single.documents | "shards" >> WriteShards(config.shards, writer, progress, version)
     failures = (
         read,
@@ -129,7 +132,8 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
     tables = (
         failures | "failures table" >> write("failures", FAILURE_SCHEMA),
         unique.duplicates | "duplicates table" >> write("duplicates", DUPLICATE_SCHEMA),
-        single.rows | "near copies table" >> write("near-copies", NEAR_COPY_SCHEMA),
+        single.duplicates | "near copies table" >> write("near-copies", NEAR_COPY_SCHEMA),
+        seen.rows | "seen table" >> write("seen", SEEN_SCHEMA),
         split.leaks | "leaks table" >> write("leaks", LEAK_SCHEMA),
     ) | "tables" >> beam.Flatten()
     passed = {
@@ -150,6 +154,7 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
         failures | "counts" >> CountStages(passed, (images.failures, featured.rejected)),
         failures | "explain" >> ExplainFailures() | "explained" >> as_facts("explained"),
         single.counts | "near copies" >> as_facts("near_copies"),
+        seen.counts | "seen before" >> as_facts("seen"),
         split.leaks | "count leaks" >> CountLeaks() | "leaks" >> as_facts("leaks"),
         split.heeded | "count heeded" >> CountLeaks() | "heeded" >> as_facts("heeded_leaks"),
         (featured.documents, featured.images) | "count rights" >> CountRights() | "rights" >> as_facts("rights"),

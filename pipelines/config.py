@@ -96,14 +96,14 @@ class BuildConfig:
 # Settings of `http` that say which wishes of hosts and authors are honoured.
 HONOURED = ("obey_ai_txt", "obey_content_usage", "obey_robots", "obey_robots_tags", "obey_tdm")
 # Settings of features that change the speed, or that the extractors' fingerprints stand for.
-_COMPUTING = frozenset({"weights", "device", "precision", "batch_images", "threads"})
+_COMPUTING = frozenset({"weights", "device", "threads"})
 
 
 def content_config(config: BuildConfig) -> dict[str, Json]:
     """Return the settings that change what is built: all but budgets, computing, paths of files, and most of `http`.
 
-    Of that there is what is honoured of the wishes of hosts and authors. Weights and, where values depend on it, the
-    precision are in the fingerprints of the extractors.
+    Of that there is what is honoured of the wishes of hosts and authors. Weights are in the fingerprints of the
+    extractors.
     """
     values = resolve(config)
     del values["max_failure_share"], values["takedown_list"]

@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +29,14 @@ from pipelines.build import BuildPlan, chain_stages
 from pipelines.card.card import write_cards
 from pipelines.card.show import describe, explain_failures
 from pipelines.config import BuildConfig, content_config
-from pipelines.copy_detection.seen import seen_before
 from pipelines.features.extraction import FeaturePlan, plan_features
 from pipelines.files import INSIDE, input_file, open_uri
 from pipelines.launch import ON_THIS_MACHINE, Sign, machine_error, run_pipeline, scratch_folder
 from pipelines.progress import Progress, watched
 from pipelines.raw import recover
-from pipelines.settings import CopyDetectionConfig, OnLeak, Runner
+from pipelines.settings import OnLeak, Runner
 from pipelines.shards.manifest import build_identity
-from pipelines.shards.writing import part_name, write_rows
+from pipelines.shards.writing import write_rows
 from pipelines.sources.diy.submissions import DiySource
 from pipelines.sources.inputs import find_inputs, image_root, named_inputs
 from pipelines.sources.multi_retrieval import EXTRACTOR, MultiRetrievalSource
@@ -51,13 +49,11 @@ from pipelines.web.client import process_client
 from pipelines.web.downloads import CapturedFile, capture_file
 from pipelines.web.requests import REMEMBERED_S, FetchFailed
 from schemas.configs import resolve as values_of
-from schemas.duplicates import SEEN_SCHEMA
 from schemas.errors import BuildError, UsageError
 from schemas.failures import TRANSIENT, Reason, is_about_machine
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import Manifest, commit, small_splits
 from schemas.raw import RETRIEVAL_SCHEMA, Retrieval, Retrieved, retrieval_row
-from schemas.tables import row_of
 from schemas.versions import digest_stream, fingerprint
 
 # Settings of `http` that change how fast answers come, and not which.
@@ -171,7 +167,7 @@ def finish(
     if config.splits.on_leak is OnLeak.FAIL:
         refuse_leaks(LeakCount(**count) for count in manifest.notes["heeded_leaks"])
     was_there = folder.exists(MANIFEST)
-    manifest = write_cards(folder, with_seen(manifest, folder, lake, config.copy_detection))
+    manifest = write_cards(folder, manifest)
     sweep(folder, manifest)
     commit(lake, manifest)
     if request is not None:
@@ -207,17 +203,6 @@ def with_earlier(config: BuildConfig, lake: Lake) -> BuildConfig:
     against = tuple("@".join(lake.find(reference)) for reference in config.copy_detection.against)
     copy_detection = dataclasses.replace(config.copy_detection, against=against)
     return dataclasses.replace(config, copy_detection=copy_detection)
-
-
-def with_seen(manifest: Manifest, folder: Folder, lake: Lake, config: CopyDetectionConfig) -> Manifest:
-    """Return a manifest that tells which images earlier versions have; they are a table of the version."""
-    if not config.against:
-        return manifest
-    counts, rows = zip(*seen_before(manifest, folder, lake, config), strict=True)
-    table = sorted((row_of(row) for some in rows for row in some), key=itemgetter("image", "version"))
-    entry = write_rows(folder, f"seen/{part_name(0, 1)}", table, SEEN_SCHEMA)
-    notes = {**manifest.notes, "seen": [count.to_json() for count in counts]}
-    return dataclasses.replace(manifest, files=tuple(sorted([*manifest.files, entry])), notes=notes)
 
 
 def with_takedowns(config: BuildConfig, lake: Lake) -> BuildConfig:

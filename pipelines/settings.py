@@ -282,35 +282,25 @@ class Device(StrEnum):
     CUDA = "cuda"
 
 
-class Precision(StrEnum):
-    """`auto` is float32 on a CPU and float16 on a GPU."""
-
-    AUTO = "auto"
-    FLOAT32 = "float32"
-    FLOAT16 = "float16"
-    BFLOAT16 = "bfloat16"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeaturesConfig(Settings):
     """Which extractors run, each giving a column of the shards, and how their values are stored.
 
     Part of a version are the names, `storage`, the limits of regions, and what the extractors' fingerprints name (among
-    it the weights, and the precision where values depend on it); the rest changes the speed alone.
+    it the weights); the rest changes the speed alone.
 
     Attributes:
         images: extractors of images: vectors, regions or classes.
         sentences: extractors of sentence vectors.
         weights: `NAME=URI[#sha256=HEX]` each: the weights of an extractor that brings none, or a network of the
-            user's own (a file ending in `.onnx`), whose column is then called NAME; http(s) needs the SHA-256.
+            user's own (a file ending in `.onnx`), whose column is then called NAME; http(s) and object stores need the
+            SHA-256.
         storage: how vectors are stored; a region's vector is float16 whatever this says.
         max_regions: most regions of an image, 1 to 100.
         min_regions: least regions of an image that are kept, however unsure (an image may have fewer).
         min_score: regions beyond the least are kept from this score on.
         device: where networks run.
-        precision: of their arithmetic.
-        batch_images: images in one forward pass on a GPU; a value never depends on what shares its batch.
-        threads: images under way at once in one worker process; 0: its share of the machine's cores.
+        threads: images under way at once in one worker process; 0: its share of the cores of the machine it runs on.
     """
 
     part: ClassVar[str] = "features"
@@ -322,8 +312,6 @@ class FeaturesConfig(Settings):
     min_regions: NonNegativeInt = 10
     min_score: Annotated[float, Bounds(ge=0, le=1)] = 0.2
     device: Device = Device.AUTO
-    precision: Precision = Precision.AUTO
-    batch_images: PositiveInt = 16
     threads: NonNegativeInt = 0
 
     def __post_init__(self) -> None:

@@ -5,8 +5,6 @@ decoded, and every way it can fail is an `ImageRejected` with a reason of the cl
 fingerprints and the copies that are kept are elsewhere (`pipelines`). No other module here imports Pillow.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import io
 import warnings

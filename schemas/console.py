@@ -4,8 +4,6 @@ With `--json` the summary's last line is one JSON object, for a machine. A calle
 A line that the next one takes the place of (`Passing`) is shown in place on a terminal; elsewhere, one each 10 seconds.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys
@@ -13,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import asdict
 from typing import Any
 
 Say = Callable[[str], None]  # takes a line of progress
@@ -89,8 +88,8 @@ class Console:
         return f"[{time.monotonic() - self._started:6.1f} s] {line}"
 
     def summarise(self, lines: Iterable[str], values: Mapping[str, Any]) -> None:
-        """Show the summary: its lines, and with `--json` its values as the last line."""
-        text = json.dumps(values, ensure_ascii=False, allow_nan=False) if self._is_json else "{}"
+        """Show the summary: its lines, and with `--json` its values, dataclasses among them, as the last line."""
+        text = json.dumps(values, ensure_ascii=False, allow_nan=False, default=asdict) if self._is_json else "{}"
         if self._listener is not None:
             self._listener[1].append(json.loads(text))
             return

@@ -11,8 +11,6 @@ None of them has a place for all that a document of this project says. What is l
 `extras_of` makes it, and a reader that finds it gives the same document back.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any

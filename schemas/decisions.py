@@ -8,8 +8,6 @@ Decisions are only ever added. What counts of several about one picture of one a
 same texts is about the same article.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

@@ -8,8 +8,6 @@ it. A row names one document of the other split, the first, not all of them: a c
 split share gives two thousand rows, not a million.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

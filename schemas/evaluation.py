@@ -3,8 +3,6 @@
 evaluation.parquet   beside the report, and in the MLflow run of the model
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pyarrow as pa

@@ -4,8 +4,6 @@ A failure row holds nothing that another try could change: no clock time, no num
 give equal bytes. What is wrong with the machine rather than with a record is no row at all (`is_about_machine`).
 """
 
-from __future__ import annotations
-
 import errno
 import os
 from dataclasses import dataclass

@@ -14,8 +14,6 @@ and 2.7e-8 in float16, 8.2e-5 and 1.7e-4 in int8; sentence vectors of `use-multi
 1.1e-5 and 1.4e-5 in int8.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum

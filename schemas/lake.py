@@ -3,6 +3,7 @@
     <lake>/raw/<source>/                        segments of what hosts answered, and their index
     <lake>/images/<method>/                     packs of 256-px copies
     <lake>/features/<extractor>/<fingerprint>/  packs of features
+    <lake>/networks/                            graphs of networks, made of their checkpoints
     <lake>/builds/                              which version a request gave, drafts of builds under way
     <lake>/datasets/<name>/<version>/           a data set version, real once its manifest.json is there
     <lake>/datasets/<name>/latest               a pointer: the text of a version, swapped atomically
@@ -207,6 +208,10 @@ class Lake:
     @property
     def features(self) -> Folder:
         return self.root.child("features")
+
+    @property
+    def networks(self) -> Folder:
+        return self.root.child("networks")
 
     @property
     def builds(self) -> Folder:

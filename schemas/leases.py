@@ -8,8 +8,6 @@ it was not renewed for `LAPSE_S`, or at once where its process was one of this m
 conditional requests (other than S3) there is no lease, and nobody waits.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

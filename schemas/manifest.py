@@ -89,6 +89,11 @@ class Manifest:
     notes: Mapping[str, Any] = field(default_factory=dict)
     features: Mapping[str, tuple[FeatureColumn, ...]] = field(default_factory=dict)
 
+    @property
+    def reference(self) -> str:
+        """Return NAME@VERSION."""
+        return f"{self.dataset}@{self.version}"
+
     def to_json(self) -> str:
         """Return the manifest's text: stable key order, one line a value, newline at the end."""
         return json.dumps(asdict(self), sort_keys=True, indent=1, ensure_ascii=False) + "\n"

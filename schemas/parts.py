@@ -1,7 +1,5 @@
 """Parts of a data set version as a reader meets them: in pairs, each checked against the manifest first."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from functools import lru_cache

@@ -12,7 +12,7 @@ A group of parts is a folder of this project whose modules each hold one, named 
     multilink.fusers             training/towers/fusers          a dataclass of settings that builds a fuser of sources
     multilink.objectives         training/objectives/terms       a dataclass of settings with its losses
     multilink.similarities       training/similarity/kinds       a dataclass of settings with its similarity of two sets
-    multilink.extractors         -                               an entry of `pipelines.features.catalogue`
+    multilink.extractors         pipelines/features/extractors   an entry of `pipelines.features.catalogue`
     multilink.sources            -                               a function that gives a `pipelines.config.BuildConfig`
 
 A dataclass that is a part has a field `name`, by default the part's name. Names are known without an import. A name of
@@ -71,7 +71,7 @@ OBJECTIVES = Group(
     ),
 )
 SIMILARITIES = Group("multilink.similarities", "training.similarity.kinds")
-EXTRACTORS = Group("multilink.extractors")
+EXTRACTORS = Group("multilink.extractors", "pipelines.features.extractors")
 SOURCES = Group("multilink.sources")
 
 

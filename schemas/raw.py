@@ -11,8 +11,6 @@ gives it again.
     <lake>/retrievals/<name>/<version>/part-00000-of-00001.parquet
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum

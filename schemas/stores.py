@@ -6,8 +6,6 @@ AWS_DEFAULT_REGION, profiles ...), or stands in the URI (`s3://bucket/lake?regio
 A URI is written into logs, pages and tags, so a key in it is refused.
 """
 
-from __future__ import annotations
-
 import os
 from functools import cache
 from typing import Any

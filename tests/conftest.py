@@ -6,6 +6,7 @@ something costly stay together. What a test file uses marks its tests: `pytest -
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import re
@@ -13,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -22,12 +24,21 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from forked import SETTINGS
+from forked import CACHE, SETTINGS
 from hypothesis import HealthCheck, settings
 
 PHOTOGRAPHS = Path(__file__).parent / "fixtures" / "photographs"
+CONVERTER = Path(__file__).parents[1] / "pipelines" / "features" / "convert.py"
 CLUSTER = Path(__file__).parent / "cluster"
 SEED = 7
+if CACHE not in os.environ:  # else set by the process that started this one
+    _cache = tempfile.TemporaryDirectory(prefix="multilink-cache-", ignore_cleanup_errors=True)
+    os.environ[CACHE] = _cache.name
+
+
+# Graphs of networks are made once, and anew when what makes them has changed.
+_MADE_BY = hashlib.sha256(CONVERTER.read_bytes()).hexdigest()[:12]
+os.environ.setdefault("MULTILINK_CACHE", str(Path(tempfile.gettempdir(), f"multilink-tests-{_MADE_BY}")))
 
 
 def settings_of_environment() -> dict[str, str]:
@@ -84,11 +95,11 @@ def random_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str
     def make(name: str) -> Path:
         import torch
 
-        from pipelines.features.networks import ARCHITECTURES
+        from pipelines.features.catalogue import find_entry
 
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(SEED)
-            tensors = ARCHITECTURES[name].build().state_dict()
+            tensors = find_entry(name).factory.args[0].build().state_dict()
         path = tmp_path_factory.mktemp("checkpoints") / f"{name}.pth"
         torch.save(tensors, path)
         return path
@@ -173,7 +184,7 @@ USES = {
     "java": r"\bjava\b|METEOR",
     "build": r"build_dataset|\bapache_beam\b|RecordedWeb|\bforked\b|def build\(|orchestration\.cli\b|multilink: [A-Z]",
     "trains": r"training\.loop\.trainer\b",
-    "network": r"torchvision|ARCHITECTURES|random_checkpoint",
+    "network": r"torchvision|find_entry|random_checkpoint",
     SHARES: r"scope=\"module\"",
 }
 

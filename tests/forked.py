@@ -27,6 +27,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+CACHE = "MULTILINK_CACHE"  # where the data that is trained on is mapped; the tests have a folder of their own
 SETTINGS = ("MLFLOW_", "MULTILINK_")  # how names of variables begin that change what commands do
 # The modules of the commands; what they import comes with them.
 IMPORTED = (
@@ -70,7 +71,7 @@ class Running:
 
 def clean_environment(**own: str) -> dict[str, str]:
     """Return the environment without settings of the one who runs the tests, and with one's own."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(SETTINGS)}
+    inherited = {name: value for name, value in os.environ.items() if name == CACHE or not name.startswith(SETTINGS)}
     return inherited | own
 
 

@@ -33,6 +33,19 @@ class Select(StrEnum):
     MEDIAN_RANK = "median-rank"
 
 
+class RateScaling(StrEnum):
+    """What the learning rate is multiplied by for K batches a step: 1, the square root of K (usual for Adam), or K."""
+
+    NONE = "none"
+    SQUARE_ROOT = "square-root"
+    LINEAR = "linear"
+
+    @property
+    def exponent(self) -> float:
+        """Return the power of K that the rate is multiplied by."""
+        return {"none": 0.0, "square-root": 0.5, "linear": 1.0}[self]
+
+
 class Precision(StrEnum):
     FLOAT32 = "float32"
     BFLOAT16 = "bfloat16"
@@ -249,7 +262,10 @@ class LoopConfig(Settings):
 
     Attributes:
         epochs: passes over the training split.
-        negative_documents: `b`; a global batch is b + 1 documents whatever the number of workers.
+        negative_documents: `b`; a batch is b + 1 documents whatever the number of workers.
+        batches_per_step: batches whose mean loss a step goes along (the papers': 1). Up to as many workers have batches
+            of their own; more share each batch.
+        rate_scaling: what the learning rates are multiplied by for the batches of a step.
         learning_rate: Adam's.
         schedule: how the rate falls.
         warmup_steps: steps over which the rate first rises linearly from `warmup_from` (L: 3000 or 4000); 0: none.
@@ -271,6 +287,8 @@ class LoopConfig(Settings):
     part: ClassVar[str] = "training"
     epochs: PositiveInt = 50
     negative_documents: PositiveInt = 10
+    batches_per_step: PositiveInt = 1
+    rate_scaling: RateScaling = RateScaling.NONE
     learning_rate: PositiveFloat = 1e-4
     schedule: Schedule = field(default_factory=PlateauSchedule)
     warmup_steps: NonNegativeInt = 0

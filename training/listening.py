@@ -1,11 +1,10 @@
-"""A socket that is listened on and a protocol with deadlines, for everything here that answers HTTP."""
-
-from __future__ import annotations
+"""What every server here needs: a socket to listen on, and deadlines and a bound for what a request brings."""
 
 import asyncio
 import socket
 from dataclasses import dataclass
 
+from starlette.types import Receive, Scope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from schemas.errors import UsageError
@@ -13,9 +12,17 @@ from schemas.errors import UsageError
 REQUEST_S = 30.0  # in which a request's header, and then its body, must arrive
 
 
+class RequestError(UsageError):
+    """A request that is refused: its HTTP status and one line."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A bound socket and what it is called from outside."""
+    """A bound socket and its URL."""
 
     bound: socket.socket
     url: str
@@ -56,3 +63,24 @@ def bind(host: str, port: int) -> Address:
         raise UsageError(f"--host {host} --port {port}: {problem.strerror or problem}") from problem
     name = f"[{host}]" if ":" in host else host
     return Address(bound, f"http://{name}:{bound.getsockname()[1]}")
+
+
+async def read_body(scope: Scope, receive: Receive, *, most_bytes: int) -> bytes:
+    """Return the body of a request, which has to arrive within `REQUEST_S`.
+
+    Raises:
+        RequestError: 413, it is larger than `most_bytes`; 408, it did not arrive in time.
+    """
+    headers, body = dict(scope["headers"]), bytearray()
+    is_more = b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
+    try:
+        async with asyncio.timeout(REQUEST_S):
+            while is_more:
+                message = await receive()
+                body += message.get("body", b"")
+                if len(body) > most_bytes:
+                    raise RequestError(413, f"expected a body of at most {most_bytes} bytes")
+                is_more = message.get("more_body", False)
+    except TimeoutError as problem:
+        raise RequestError(408, f"expected the whole body within {REQUEST_S:.0f} s") from problem
+    return bytes(body)

@@ -143,16 +143,25 @@ class LinkModel(nn.Module):
         Raises:
             UsageError: as for `similarities`.
         """
-        texts, images = self.encode_sentences(text_input(documents)), self.encode_images(image_input(documents))
-        return embedded(documents, texts, images)
+        texts, images = self.encode(documents)
+        return embedded(documents, texts.cpu().numpy(), images.cpu().numpy())
+
+    def encode(self, documents: DocumentSet) -> tuple[Tensor, Tensor]:
+        """Return N x d unit vectors of documents' rows and U x d of their different images, on the model's device.
+
+        Raises:
+            UsageError: as for `similarities`.
+        """
+        texts = self._encode(self.text, self.text.prepare(text_input(documents)))
+        return texts, self._encode(self.image, self.image.prepare(image_input(documents)))
 
     def encode_sentences(self, given: TextInput) -> Float32:
         """Return N x d unit vectors of sentences, float32, without dropout."""
-        return self._encode(self.text, self.text.prepare(given))
+        return self._encode(self.text, self.text.prepare(given)).cpu().numpy()
 
     def encode_images(self, given: ImageInput) -> Float32:
         """Return M x d unit vectors of images, float32, without dropout."""
-        return self._encode(self.image, self.image.prepare(given))
+        return self._encode(self.image, self.image.prepare(given)).cpu().numpy()
 
     def save(self, directory: Path) -> None:
         """Write the model into a folder (made where it is not there)."""
@@ -204,18 +213,15 @@ class LinkModel(nn.Module):
             digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
         return digest.hexdigest()
 
-    def _encode(self, tower: Tower, rows: Rows) -> Float32:
+    def _encode(self, tower: Tower, rows: Rows) -> Tensor:
         """Return the unit vectors of prepared rows, a limited number at once; training mode is put back afterwards."""
         was_training = tower.training
         tower.eval()
         starts = range(0, len(rows), ROWS_AT_ONCE)
         with torch.inference_mode():
-            parts = [
-                tower(rows.take(np.arange(start, min(start + ROWS_AT_ONCE, len(rows))))).cpu().numpy()
-                for start in starts
-            ]
-        tower.train(was_training)
-        return np.concatenate([np.zeros((0, self.card.config.dimensions), np.float32), *parts])
+            parts = [tower(rows.take(np.arange(start, min(start + ROWS_AT_ONCE, len(rows))))) for start in starts]
+            tower.train(was_training)
+            return torch.cat([torch.zeros((0, self.card.config.dimensions), device=self.device), *parts])
 
 
 def _without_signs(tower: nn.Module, given: object, vectors_ND: Tensor) -> Tensor:

@@ -30,7 +30,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def cluster(
-    home: Annotated[Path, typer.Option(help="Folder that everything is kept in.")] = Path("cluster"),
+    home: Annotated[Path, typer.Option(help="Folder to keep everything in.")] = Path("cluster"),
     engine: Annotated[Engine, typer.Option(help="What Beam's pipelines run on.")] = Engine.FLINK,
 ) -> None:
     """Start a cluster on this machine, and keep it running until Ctrl-C."""
@@ -51,7 +51,7 @@ def cluster(
 
 
 def commands(cluster_: Cluster) -> list[str]:
-    """Return what to type next; the environment is written beside."""
+    """Return the commands to type next; the environment is written to a file."""
     file = cluster_.plan.home / "environment"
     lines = [f"export {name}={shlex.quote(value)}\n" for name, value in cluster_.environment.items()]
     with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:

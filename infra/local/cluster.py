@@ -50,7 +50,7 @@ class Cluster:
     """A running cluster.
 
     Attributes:
-        supervisors: who keeps its services, stage by stage.
+        supervisors: of its services, stage by stage.
     """
 
     plan: Plan
@@ -72,8 +72,8 @@ class Cluster:
             for supervisor in self.supervisors:
                 supervisor.watch()
 
-    def keeper(self, name: str) -> Supervisor:
-        """Return who keeps a service."""
+    def supervisor_of(self, name: str) -> Supervisor:
+        """Return the supervisor of a service."""
         return next(each for each in self.supervisors if name in {service.name for service in each.services})
 
     def await_workers(self) -> None:
@@ -156,7 +156,7 @@ def _prepare(plan: Plan) -> None:
     if plan.user:
         closed = [str(folder) for folder in data.parents if not folder.stat().st_mode & 0o001]
         if closed:
-            raise UsageError(f"{closed[0]}: PostgreSQL does not run as root, and nobody else may enter this folder")
+            raise UsageError(f"{closed[0]}: PostgreSQL does not run as root, and no other user may enter this folder")
         shutil.chown(data, "nobody", "nogroup")
     with tempfile.NamedTemporaryFile("w", dir="/tmp") as password:  # the password is on no command line
         password.write(plan.secrets.postgres_password)

@@ -11,7 +11,7 @@ def command(
     by: Annotated[str, typer.Option(metavar="WHO", help="Name of the person who approves.")],
     tracking: options.Tracking = None,
 ) -> options.Summaries:
-    """Approve a version for promotion, where the policy asks for that; its next promotion moves the alias."""
+    """Approve a version for promotion, where the policy requires it; its next promotion can then succeed."""
     from training.mlflow.history import approve
     from training.mlflow.registry import open_registry
 

@@ -5,7 +5,6 @@ import typer
 from orchestration.commands import options
 from pipelines.config import recipe as recipe_of
 from schemas.configs import override
-from schemas.console import Console
 from schemas.lake import Lake
 
 
@@ -13,16 +12,18 @@ def command(
     dataset: Annotated[str, typer.Argument(help="Data set to build; `multilink settings` lists them.")],
     lake: options.LakePath,
     beam_options: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- BEAM_OPTION...]", help="Beam's own options.")
+        list[str] | None, typer.Argument(metavar="[-- BEAM_OPTION...]", help="Options of Beam.")
     ] = None,
     recipe: Annotated[str | None, typer.Option(help="Named build; the data set's own by default.")] = None,
     settings: options.Settings = None,
     runner: Annotated[str, typer.Option(help="local, portable, flink, spark or dataflow.")] = "local",
     workers: Annotated[int, typer.Option(help="Worker processes (local and portable).")] = 1,
+    *,
+    say: options.Progress,
 ) -> options.Summaries:
     """Build a version of a data set: scrape or read its source, and write shards with features.
 
-    Run twice, it fetches nothing twice and gives the same bytes. Beam's own options may follow, after `--`.
+    A second run fetches nothing again and writes the same bytes. Options of Beam follow after `--`.
     """
     config = override(recipe_of(dataset, recipe), settings or [])
     from pipelines.run import build_dataset, parse_runner, summary_lines
@@ -33,6 +34,6 @@ def command(
         runner=parse_runner(runner),
         workers=workers,
         beam_options=beam_options or (),
-        say=Console().say,
+        say=say,
     )
     yield summary_lines(summary), summary.to_json()

@@ -3,28 +3,34 @@ from typing import Annotated
 import typer
 
 from orchestration.commands import options
-from schemas.console import Console
 from schemas.errors import UsageError
 
 
 def command(
     models: Annotated[
-        list[str], typer.Argument(metavar="RUN_OR_MODEL...", help="Or baselines by name; the first is the yardstick.")
+        list[str],
+        typer.Argument(
+            metavar="RUN_OR_MODEL...", help="Models, or baselines by name; each is compared with the first."
+        ),
     ],
     lake: options.LakePath,
     dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION; the first model's by default.")] = None,
     split: options.Split = "test",
     report: options.Report = None,
     tracking: options.Tracking = None,
+    *,
+    say: options.Progress,
 ) -> options.Summaries:
     """Put models side by side on the same documents: means, paired differences to the first, and agreement."""
     if len(models) < 2:
         raise UsageError(f"compare: expected at least two models, found {len(models)}")
     if dataset is not None:
         dataset = options.known_dataset(lake, dataset)
-    from training.report.pages import comparison_lines, comparison_page, write_page
+    from training.report.pages import write_page
+    from training.report.studies import comparison_lines, comparison_page
     from training.workflows.compare import run_compare
 
-    found = run_compare(models=models, dataset=dataset, lake=lake, split=split, tracking=tracking, say=Console().say)
-    page = None if report is None else write_page(report, comparison_page(found))
-    yield options.with_report(comparison_lines(found), found.to_json(), page)
+    found = run_compare(models=models, dataset=dataset, lake=lake, split=split, tracking=tracking, say=say)
+    yield options.with_report(
+        comparison_lines(found), found.to_json(), report, lambda folder: write_page(folder, comparison_page(found))
+    )

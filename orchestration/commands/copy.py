@@ -3,7 +3,6 @@ from typing import Annotated
 import typer
 
 from orchestration.commands import options
-from schemas.console import Console
 
 
 def command(
@@ -14,6 +13,8 @@ def command(
         str | None, typer.Option("--as", metavar="NAME", help="Its name there; the same by default.")
     ] = None,
     tracking: options.Tracking = None,
+    *,
+    say: options.Progress,
 ) -> options.Summaries:
     """Copy a version with its run to another registry, such as staging's to production's: the challenger there."""
     from training.mlflow.copying import copy_version
@@ -21,6 +22,6 @@ def command(
     from training.mlflow.runs import tracking_uri
 
     source, target = open_registry(tracking, [f"models:/{model}"]).tracking_uri, tracking_uri(to)
-    done = copy_version(source, model, version, to=target, new_name=name, say=Console().say)
-    verb = "is a copy" if done.is_new else "has been a copy before"
-    yield [f"{done.version.uri} {verb} of {done.copied_from}", f"sha256 {done.digest}"], done.to_json()
+    done = copy_version(source, model, version, to=target, new_name=name, say=say)
+    when = "" if done.is_new else " before"
+    yield [f"{done.version.uri} was copied from {done.copied_from}{when}", f"sha256 {done.digest}"], done.to_json()

@@ -1,4 +1,5 @@
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -6,51 +7,51 @@ import typer
 
 from orchestration.commands import options
 from schemas.configs import override
-from schemas.console import Console
 from schemas.errors import UsageError
 
 
 def command(
-    model: Annotated[
-        str | None, typer.Option(help="models:/NAME/VERSION, models:/NAME@ALIAS, runs:/RUN/model or a folder.")
-    ] = None,
+    model: Annotated[str | None, typer.Option(help=f"{options.ADDRESSES}.")] = None,
     dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION.")] = None,
     split: options.Split = "test",
     lake: options.LakePath = "",
     report: options.Report = None,
     scores: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", callback=options.is_there, help="Score matrices made elsewhere: JSON Lines."),
+        Path | None, typer.Option(metavar="FILE", callback=options.existing_file, help="Score matrices: JSON Lines.")
     ] = None,
-    with_captions: Annotated[bool, typer.Option("--captions", help="Caption metrics, too; most need Java.")] = False,
+    with_captions: Annotated[
+        bool, typer.Option("--captions", help="Compute caption metrics, too; most need Java.")
+    ] = False,
     baseline: Annotated[
         str | None,
         typer.Option(help="Instead of a model: random, nearest-sentence, object-detection, joint-embeddings."),
     ] = None,
     with_baselines: Annotated[
-        bool, typer.Option("--baselines/--no-baselines", help="Score the baselines beside the model, too.")
+        bool, typer.Option("--baselines/--no-baselines", help="Score baselines on the same documents, too.")
     ] = True,
     settings: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="What baselines read, samples of retrieval, position=true for the ablation.",
+            help="Columns of baselines, samples of retrieval; position=true for the ablation of positions.",
         ),
     ] = None,
     tracking: options.Tracking = None,
+    *,
+    say: options.Progress,
 ) -> options.Summaries:
     """Score a model's links on a data set: AUC and precision at 1 and 5, each with its 95% bootstrap interval.
 
-    Retrieval, relations, calibration and the rest are measured where they apply, beside the baselines the data set
-    carries what they need for; all numbers are kept as a table with the model's run and beside the report.
+    Retrieval, relations and calibration are measured where they apply, and baselines where the data set has what they
+    need. All numbers are stored as a table with the model's run, and beside the report.
 
-    With --scores, the matrices of a file are scored: one JSON line a document, {"id", "scores": [[...]], "links":
-    [[sentence, image], ...]}.
+    With --scores, the matrices of a file are scored: one line of JSON for each document, {"id", "scores": [[...]],
+    "links": [[sentence, image], ...]}.
     """
     given = {"--model": model, "--dataset": dataset, "--lake": lake, "--scores": scores, "--report": report}
     if settings and scores is not None:
-        raise UsageError("--set: of the baselines and of retrieval, and a scores file has neither")
+        raise UsageError("--set: expected no --scores beside it; the settings are of baselines and of retrieval")
     if baseline is not None:
         _check("--baseline", given, needed=["--dataset", "--lake"], refused=["--model", "--scores", "--report"])
     elif scores is not None:
@@ -69,18 +70,11 @@ def command(
         summary = run_evaluate_scores(scores)
     else:
         summary = run_evaluate(
-            model=model or "",
-            dataset=reference,
-            lake=lake,
-            split=split,
-            tracking=tracking,
-            config=config,
-            with_captions=with_captions,
-            with_baselines=with_baselines,
-            say=Console().say,
-        )
-    page = None if report is None else run_report(summary, lake=lake, directory=report, tracking=tracking)
-    yield options.with_report(summary.lines(), summary.to_json(), page)
+            model=model or "", dataset=reference, lake=lake, split=split, tracking=tracking, config=config,
+            with_captions=with_captions, with_baselines=with_baselines, say=say,
+        )  # fmt: skip
+    write = partial(run_report, summary, lake=lake, tracking=tracking)
+    yield options.with_report(summary.lines(), summary.to_json(), report, write)
 
 
 def _check(

@@ -1,23 +1,26 @@
-"""Options that several commands have: their names, where their values come from, and what their help says.
+"""Options that several commands have: names, variables of the environment, help, and checks of their values.
 
-What can be checked of a value without a library is checked here, before a command imports any.
+A check here needs no library of the halves, so that a mistake is reported before a command imports any.
 """
-
-from __future__ import annotations
 
 import socket
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
 import typer
 
-from schemas.console import Console
-from schemas.documents import Split as Splits
+from orchestration.cli import Together
+from schemas import documents
+from schemas.console import Console, Say
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Folder, Lake
+from schemas.manifest import Manifest, read_manifest
+
+if TYPE_CHECKING:
+    from training.linking.options import LinkOptions
 
 PROBE_S, SERVER_WAIT_S = 4.0, 60.0
 SQLITE = "sqlite:///"
@@ -25,6 +28,14 @@ ADDRESSES = "models:/NAME/VERSION, models:/NAME@ALIAS, NAME (its champion), runs
 TREC_TAG = "multilink"  # names our rankings in files of TREC
 Summary = tuple[Iterable[str], Mapping[str, Any]]  # lines for a person, values for a machine
 Summaries = Generator[Summary, None, None]
+Progress = Say  # prints a line of progress; the tree passes it to a command
+
+
+def known_lake(lake: str) -> Lake:
+    """Return the lake at a path or URI; raises as `Lake.check_exists`."""
+    home = Lake.at(lake)
+    home.check_exists()
+    return home
 
 
 def known_dataset(lake: str, reference: str) -> str:
@@ -34,38 +45,45 @@ def known_dataset(lake: str, reference: str) -> str:
     return "@".join(Lake.at(lake).find(reference))
 
 
-def known_split(split: str) -> str:
-    """Return a split's name.
+def known_split(split: str | None) -> str | None:
+    """Return a split's name, or None where none is given.
 
     Raises:
         UsageError: there is no split of that name.
     """
-    if split not in set(Splits):
-        raise UsageError(f"--split {split}: expected one of {', '.join(Splits)}")
+    if split is not None and split not in set(documents.Split):
+        raise UsageError(f"--split {split}: expected one of {', '.join(documents.Split)}")
     return split
 
 
-def is_there(option: typer.CallbackParam, path: Path | None) -> Path | None:
-    """Return the path that an option was given.
+def known_splits(splits: list[str] | None) -> list[str] | None:
+    """Return the names of splits; raises as `known_split`."""
+    for split in splits or ():
+        known_split(split)
+    return splits
+
+
+def existing_file(option: typer.CallbackParam, path: Path | None) -> Path | None:
+    """Return the path of an option's file.
 
     Raises:
-        NotFoundError: no file is there.
+        NotFoundError: there is no such file.
     """
     if path is not None and not path.is_file():
         raise NotFoundError(f"{option.opts[0]} {path}: no such file")
     return path
 
 
-def _answered(uri: str | None) -> str | None:
-    """Return MLflow's address, once a server there answers; what libraries do about one that is away takes minutes.
+def _reachable(uri: str | None) -> str | None:
+    """Return MLflow's address once a server answers there; libraries wait minutes for one that does not.
 
     Raises:
-        UsageError: nobody listened there for `SERVER_WAIT_S`, as while a server starts again.
+        UsageError: no server answers within `SERVER_WAIT_S`, which is enough for one that is starting.
     """
     parts = urlsplit(uri or "")
     if parts.scheme not in ("http", "https"):
         return uri
-    until, is_told = time.monotonic() + SERVER_WAIT_S, False
+    until, is_reported = time.monotonic() + SERVER_WAIT_S, False
     while True:
         try:
             port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -73,26 +91,26 @@ def _answered(uri: str | None) -> str | None:
         except (OSError, ValueError) as problem:
             if isinstance(problem, ValueError) or time.monotonic() > until:
                 raise UsageError(f"--tracking-uri {uri}: no server answers there: {problem}") from problem
-            if not is_told:
-                Console().say(f"{uri} does not answer ({problem}); asking again for {SERVER_WAIT_S:.0f} s")
-                is_told = True
+            if not is_reported:
+                Console().say(f"{uri} does not answer ({problem}); trying again for {SERVER_WAIT_S:.0f} s")
+                is_reported = True
             time.sleep(1)
         else:
             return uri
 
 
-def _with_models(uri: str | None) -> str | None:
-    """Return the address of a store that is there: who reads models makes no database of a mistyped name."""
+def _existing_store(uri: str | None) -> str | None:
+    """Return the address of a store that exists: reading models must not create a database of a mistyped name."""
     if uri is not None and uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).is_file():
         raise NotFoundError(f"--tracking-uri {uri}: no such file")
-    return _answered(uri)
+    return _reachable(uri)
 
 
-def _with_folder(uri: str | None) -> str | None:
-    """Return the address of a store that is there or can be made: a database in a folder that is there."""
+def _possible_store(uri: str | None) -> str | None:
+    """Return the address of a store that exists or can be created: a database in a folder that exists."""
     if uri is not None and uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).parent.is_dir():
         raise NotFoundError(f"--tracking-uri {uri}: no such folder")
-    return _answered(uri)
+    return _reachable(uri)
 
 
 def known_index(path: str) -> str:
@@ -118,11 +136,21 @@ def items(text: str, option: str) -> list[str]:
     return found
 
 
-def with_report(lines: Iterable[str], values: Mapping[str, Any], page: Path | None) -> Summary:
-    """Return a summary that says where its page is, if one was written."""
-    if page is None:
+def with_report(
+    lines: Iterable[str], values: Mapping[str, Any], report: Path | None, write: Callable[[Path], Path]
+) -> Summary:
+    """Return a summary; with a folder for a page, the page is written there, and the summary names it."""
+    if report is None:
         return lines, values
+    page = write(report)
     return [*lines, f"report: {page}"], {**values, "report": str(page)}
+
+
+def failure_lines(summary: Mapping[str, Any]) -> list[str]:
+    """Return a line of what could not be linked, by reason, and where it is; no line where all could."""
+    reasons = ", ".join(f"{reason} {count}" for reason, count in summary["failures"].items())
+    where = summary.get("failures_path", f"{summary['output']}/failures")
+    return [f"failures: {reasons}: {where}"] if reasons else []
 
 
 def _tracking(check: Callable[[str | None], str | None], text: str) -> Any:
@@ -130,15 +158,20 @@ def _tracking(check: Callable[[str | None], str | None], text: str) -> Any:
 
 
 Calibration = Annotated[
-    Path | None, typer.Option(metavar="FILE", callback=is_there, help="Calibration of the model; its own by default.")
+    Path | None,
+    typer.Option(metavar="FILE", callback=existing_file, help="Calibration of the model; its own by default."),
 ]
 Dataset = Annotated[str, typer.Option(help="NAME or NAME@VERSION.")]
+HtmlFile = Annotated[Path, typer.Option(help="HTML file to write.")]
 IndexPath = Annotated[
     str,
     typer.Option("--index", callback=known_index, help="Path or URI of the folder that `multilink index` printed."),
 ]
 LakePath = Annotated[str, typer.Option("--lake", envvar="MULTILINK_LAKE", help="Path or URI of the lake.")]
 Model = Annotated[str, typer.Option(help="Registered model.")]
+ModelOrChampion = Annotated[
+    str | None, typer.Option("--model", help=f"{ADDRESSES}; with --dataset, the data set's champion by default.")
+]
 ReadingSettings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change a setting (http.*, images.*, features.*)."),
@@ -151,6 +184,12 @@ Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the recipe.")
 ]
 Split = Annotated[str, typer.Option(callback=known_split, help="train, val or test.")]
+Splits = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--split", callback=known_splits, help="With --dataset: train, val or test; may be repeated; all by default."
+    ),
+]
 Store = Annotated[
     str,
     typer.Option(
@@ -160,11 +199,58 @@ Store = Annotated[
     ),
 ]
 TrainWorkers = Annotated[int, typer.Option(help="Training processes.")]
-Tracking = Annotated[str | None, _tracking(_with_models, "MLflow's address; ./mlflow.db by default.")]
+Tracking = Annotated[str | None, _tracking(_existing_store, "MLflow's address; ./mlflow.db by default.")]
 KnownTracking = Annotated[
-    str | None, _tracking(_with_models, "MLflow's address; without one no model is said to be champion.")
+    str | None, _tracking(_existing_store, "MLflow's address; without it no model is shown as champion.")
 ]
 NewTracking = Annotated[
     str | None,
-    _tracking(_with_folder, "MLflow's address; ./mlflow.db by default. A database that is not there is made."),
+    _tracking(_possible_store, "MLflow's address; ./mlflow.db by default. A missing database is created."),
 ]
+RefineBelow = Annotated[
+    float | None,
+    typer.Option(
+        metavar="T",
+        help="For models that predict relations: refine similarities of texts whose two largest differ by less.",
+    ),
+]
+RefineWeight = Annotated[
+    float, typer.Option(metavar="LAMBDA", help="Weight of that refinement; 0: 0.12 for clue, 0.13 for others.")
+]
+
+
+def open_version(reference: Reference, lake: LakePath) -> tuple[Lake, Manifest, Folder]:
+    """Return a lake, and the manifest and the folder of a version in it; raises as `read_manifest`."""
+    home = Lake.at(lake)
+    return (home, *read_manifest(home, reference))
+
+
+def link_options(
+    precision: Annotated[
+        float | None, typer.Option(help="Precision to reach, such as 0.9: less similar links are left out.")
+    ] = None,
+    calibration: Calibration = None,
+    refine_below: RefineBelow = None,
+    refine_weight: RefineWeight = 0.0,
+) -> "LinkOptions":
+    """Return the options of links; commands have these parameters by `Links`.
+
+    Raises:
+        UsageError: an option lacks another.
+        IntegrityError: the file holds no calibration.
+    """
+    if refine_weight and refine_below is None:
+        raise UsageError("--refine-weight: expected --refine-below beside it")
+    from training.linking.options import LinkOptions
+    from training.metrics.calibration import read_calibration
+    from training.metrics.relations import RefineConfig
+
+    return LinkOptions(
+        precision=precision,
+        refine=None if refine_below is None else RefineConfig(below=refine_below, weight=refine_weight),
+        calibration=None if calibration is None else read_calibration(calibration),
+    )
+
+
+Version = Annotated[Callable[[], tuple[Lake, Manifest, Folder]], Together(open_version)]
+Links = Annotated[Callable[[], "LinkOptions"], Together(link_options)]

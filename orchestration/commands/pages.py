@@ -11,12 +11,17 @@ def command(
     lake: options.LakePath,
     indexes: Annotated[
         list[str] | None,
-        typer.Option("--index", help="Folder that `multilink index` printed; may be given again. All of the lake's."),
+        typer.Option(
+            "--index", help="Folder that `multilink index` printed; may be repeated. All of the lake's by default."
+        ),
     ] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on. One that others reach needs --token.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; one that others can reach needs --token.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0: one that is free.")] = PORT,
     token: Annotated[
-        str, typer.Option(envvar="MULTILINK_PAGES_TOKEN", help="What a visitor must show. Better in the environment.")
+        str,
+        typer.Option(envvar="MULTILINK_PAGES_TOKEN", help="Token that visitors must enter; safer in the environment."),
     ] = "",
     user_header: Annotated[
         str, typer.Option(metavar="NAME", help="Instead of a token: the header in which a reverse proxy names a user.")
@@ -27,7 +32,7 @@ def command(
 ) -> options.Summaries:
     """Show the newsroom's pages: search an archive for an article, look at links and data sets.
 
-    Serves until Ctrl-C. On loopback nobody is asked who they are; elsewhere a token or a proxy's header is required.
+    Serves until Ctrl-C. On loopback no login is required; elsewhere a token or a proxy's header is.
     """
     from orchestration.decisions.database import database_in
     from orchestration.pages.serving import run_pages

@@ -4,7 +4,6 @@ from typing import Annotated
 import typer
 
 from orchestration.commands import options
-from schemas.console import Console
 from schemas.errors import GateError
 from schemas.lake import Lake
 
@@ -13,19 +12,28 @@ def command(
     model: options.Model,
     version: Annotated[str, typer.Option(help="Its version, or an alias such as challenger.")],
     policy: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Settings of the gate: TOML; see training/mlflow/policy.py.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Settings of the gate, as TOML; the guide's page on promotion describes them."
+        ),
     ] = None,
     dataset: Annotated[
-        str | None, typer.Option(help="NAME or NAME@VERSION to score on; what the model was trained on, by default.")
+        str | None,
+        typer.Option(help="NAME or NAME@VERSION to score on; by default the one that the model was trained on."),
     ] = None,
-    is_dry_run: Annotated[bool, typer.Option("--dry-run", help="Decide, but move and record nothing.")] = False,
-    lake: Annotated[str | None, typer.Option("--lake", help="Lake of the data set; the model knows its own.")] = None,
+    is_dry_run: Annotated[bool, typer.Option("--dry-run", help="Decide, but change and record nothing.")] = False,
+    lake: Annotated[
+        str | None,
+        typer.Option("--lake", help="Lake of the data set; by default the one that the model was trained from."),
+    ] = None,
     tracking: options.Tracking = None,
+    *,
+    say: options.Progress,
 ) -> options.Summaries:
-    """Make a version the champion if the policy allows it; exit status 1 where not.
+    """Make a version the champion if the policy allows it; exit status 1 if not.
 
-    Without a policy: it must beat random, not be worse than the champion, on at least 20 documents of the validation
-    split of the latest version.
+    Without a policy, it must beat random and not be worse than the champion, on at least 20 documents of the validation
+    split of the data set's latest version.
     """
     from training.mlflow.policy import read_policy
 
@@ -41,7 +49,7 @@ def command(
         dataset=dataset,
         policy=rules,
         is_dry_run=is_dry_run,
-        say=Console().say,
+        say=say,
     )
     candidate, decision = promotion.candidate, promotion.decision
     verb = "would be" if is_dry_run else "is"

@@ -1,4 +1,3 @@
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +8,7 @@ from orchestration.commands import options
 
 def command(
     name: Annotated[str, typer.Argument(help="Registered model.")],
-    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write them to this file as CSV.")] = None,
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the list to this file as CSV, too.")] = None,
     tracking: options.Tracking = None,
 ) -> options.Summaries:
     """List who was champion when, by which decision, and on which data."""
@@ -19,5 +18,5 @@ def command(
     found = championships(open_registry(tracking, [f"models:/{name}"]), name)
     if csv is not None:
         csv.write_text(to_csv(found), encoding="utf-8", newline="")
-    shown = lines(found) if found else [f"{name} never had a champion that was promoted"]
-    yield shown, {"promotions": [asdict(each) for each in found]}
+    shown = lines(found) if found else [f"{name}: no version was ever promoted"]
+    yield shown, {"promotions": found}

@@ -12,7 +12,7 @@ def command(
     ] = None,
     tracking: options.Tracking = None,
 ) -> options.Summaries:
-    """Make the previous champion the champion again; exit status 1 where there is none."""
+    """Make the previous champion the champion again; exit status 1 if there is none."""
     from training.mlflow.promotion import rollback
     from training.mlflow.registry import open_registry
 

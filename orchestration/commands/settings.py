@@ -1,13 +1,13 @@
 """What can be set: `multilink settings` lists the recipes, and `multilink settings NAME` every setting of one.
 
-What a setting means is read from the docstring of the dataclass that holds it, so there is one place to say it.
+The meaning of a setting is read from the docstring of the dataclass that holds it, the one place where it is written.
 """
 
 import enum
 import inspect
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -32,8 +32,8 @@ class Setting:
     Attributes:
         key: as `--set` takes it.
         value: that the recipe has, JSON-ready.
-        choices: all there are, where they can be told.
-        meaning: one sentence or more; empty where nothing is said.
+        choices: all values, where there is a closed list of them.
+        meaning: one sentence or more; empty where the docstring has none.
     """
 
     key: str
@@ -44,7 +44,7 @@ class Setting:
 
 def command(
     name: Annotated[str, typer.Argument(help="A data set, or a recipe of a build or of training.")] = "",
-    set_: Annotated[list[str] | None, typer.Option("--set", help="Show what it has with KEY=VALUE set.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Show the settings with KEY=VALUE changed.")] = None,
 ) -> options.Summaries:
     """List the recipes, or what can be set in one of them.
 
@@ -60,7 +60,7 @@ def command(
         return
     make: Callable[[], Any] = pick({**trainings, **builds}, name, what="recipe")
     found = list(settings_of(override(make(), set_ or [])))
-    yield describe(found), {"settings": [asdict(setting) for setting in found]}
+    yield describe(found), {"settings": found}
 
 
 def summaries(recipes: Makers) -> dict[str, str]:

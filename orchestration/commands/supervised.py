@@ -4,7 +4,6 @@ import typer
 
 from orchestration.commands import options
 from schemas.configs import override
-from schemas.console import Console
 from schemas.errors import UsageError
 from schemas.lake import Lake
 from training.recipes import known_recipe
@@ -18,6 +17,8 @@ def command(
     shares: Annotated[str, typer.Option(help="Shares of labelled documents, separated by commas.")] = "0.1,0.2,0.4,1",
     split: options.Split = "test",
     report: options.Report = None,
+    *,
+    say: options.Progress,
 ) -> options.Summaries:
     """Show how many labelled documents a supervised model needs to match what is learnt without links.
 
@@ -30,9 +31,13 @@ def command(
     except ValueError:
         raise UsageError(f"--shares {shares!r}: expected numbers in (0, 1], separated by commas") from None
     from training.evaluation.studies import supervised_curve
-    from training.report.pages import curve_table, supervised_page, write_page
+    from training.report.pages import write_page
+    from training.report.studies import curve_table, supervised_page
 
-    points = list(supervised_curve(config, Lake.at(lake), reference, shares=parts, split=split, say=Console().say))
-    page = None if report is None else write_page(report, supervised_page(points, dataset=reference, split=split))
+    points = list(supervised_curve(config, Lake.at(lake), reference, shares=parts, split=split, say=say))
     values = {"dataset": reference, "split": split, "points": [point.to_json() for point in points]}
-    yield options.with_report([f"{reference}, {split}", *curve_table(points).lines()], values, page)
+    lines = [f"{reference}, {split}", *curve_table(points).lines()]
+    about = {"dataset": reference, "split": split}
+    yield options.with_report(
+        lines, values, report, lambda folder: write_page(folder, supervised_page(points, **about))
+    )

@@ -4,7 +4,6 @@ import typer
 
 from orchestration.commands import options
 from schemas.configs import override
-from schemas.console import Console
 from training.recipes import DEFAULT_RECIPE, known_recipe
 
 
@@ -17,23 +16,26 @@ def command(
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUE,VALUE,...",
-            help="Try each of these values; given again, each combination. By default 10, 20 and 30 negative "
-            "documents, of which the hardest or the mean counts (Hessel 2019, tables S1-S4).",
+            help="Try each of these values; may be repeated, for every combination. By default 10, 20 and 30 "
+            "negative documents, of which the hardest or the mean counts (Hessel 2019, tables S1-S4).",
         ),
     ] = None,
     workers: options.TrainWorkers = 1,
     split: options.Split = "test",
     report: options.Report = None,
     tracking: options.NewTracking = None,
+    *,
+    say: options.Progress,
 ) -> options.Summaries:
     """Train every combination of some settings as `train` does, and judge the models side by side.
 
-    Called again, it goes on where it was: what was trained with the same settings is not trained again.
+    A repeated call continues: what was trained with the same settings is not trained again.
     """
     make = known_recipe(recipe or DEFAULT_RECIPE)
     dataset = options.known_dataset(lake, dataset)
     override(make(), settings or [])
-    from training.report.pages import sweep_page, sweep_table, write_page
+    from training.report.pages import write_page
+    from training.report.studies import sweep_page, sweep_table
     from training.workflows.sweep import PAPER, run_sweep
 
     found = run_sweep(
@@ -45,9 +47,8 @@ def command(
         workers=workers,
         split=split,
         tracking=tracking,
-        say=Console().say,
+        say=say,
     )
-    page = None if report is None else write_page(report, sweep_page(found))
     problems = [f"- {', '.join(cell.settings)}: {cell.problem}" for cell in found.cells if cell.problem]
     lines = [f"{found.dataset}, {found.split}", *sweep_table(found).lines(), *problems, f"run {found.run}"]
-    yield options.with_report(lines, found.to_json(), page)
+    yield options.with_report(lines, found.to_json(), report, lambda folder: write_page(folder, sweep_page(found)))

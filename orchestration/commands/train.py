@@ -4,14 +4,13 @@ import typer
 
 from orchestration.commands import options
 from schemas.configs import override
-from schemas.console import Console
 from schemas.errors import UsageError
 from training.recipes import DEFAULT_RECIPE, known_recipe
 
 
 def command(
     lake: options.LakePath,
-    dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION; a resumed run knows its own.")] = None,
+    dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION; not needed with --resume.")] = None,
     recipe: options.Recipe = None,
     settings: options.Settings = None,
     workers: options.TrainWorkers = 1,
@@ -20,25 +19,29 @@ def command(
     ] = None,
     reuse: Annotated[
         bool,
-        typer.Option("--reuse", help="Take the model of an earlier run with these settings; continue a stopped run."),
+        typer.Option("--reuse", help="Use the model of an earlier run with these settings, or continue a stopped one."),
     ] = False,
     with_report: Annotated[
-        bool, typer.Option("--report/--no-report", help="Judge the kept model, and keep its report and scores with it.")
+        bool,
+        typer.Option(
+            "--report/--no-report", help="Evaluate the trained model, and store its report and scores with it."
+        ),
     ] = True,
     tracking: options.NewTracking = None,
+    *,
+    say: options.Progress,
 ) -> options.Summaries:
-    """Train on a data set, log the run in MLflow, and register the kept model as the challenger."""
+    """Train on a data set, log the run in MLflow, and register the trained model as the challenger."""
     if workers < 1:
         raise UsageError(f"--workers {workers}: expected at least 1")
     if reuse and resume is not None:
-        raise UsageError("--reuse finds the run to continue by its settings; leave out --resume")
+        raise UsageError("--reuse finds the run to continue by its settings; expected no --resume beside it")
     if resume is None:
         make = known_recipe(recipe or DEFAULT_RECIPE)
         dataset = options.known_dataset(lake, dataset or "")
         override(make(), settings or [])
     from training.mlflow.tracked_training import run_train
 
-    say = Console().say
     summary = run_train(
         lake=lake,
         dataset=dataset,

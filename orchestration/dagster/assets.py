@@ -1,11 +1,11 @@
 """The assets: the stages of a data set version, and what is made of each objective.
 
 One operation makes all stages, because a build is one Beam pipeline that computes its version inside: no stage can be
-had without the others. Repeating it is cheap: what was fetched is not fetched again, and the same inputs give the same
+made without the others. Repeating it is cheap: what was fetched is not fetched again, and the same inputs give the same
 version.
 
 Objectives are sets of assets, and data sets are the partitions of all assets, so that one run can go from sources to a
-promotion: Dagster gives a run one partitioning, and a check that says no stops what comes after it within a run.
+promotion: Dagster gives a run one partitioning, and a failed blocking check stops what comes after it within a run.
 """
 
 import tempfile
@@ -29,9 +29,9 @@ from orchestration.dagster.record import (
     VERSION_TAG,
     dataset_partitions,
     group_of,
-    made,
     model_key,
     sound_before,
+    version_records,
 )
 from orchestration.demo.recorded_web import recorded_web
 from orchestration.rules.decisions import EVALUATION, INDEX, LINKS, PROMOTION, TRAINED
@@ -50,7 +50,7 @@ Results = Iterator[dg.MaterializeResult[None]]
 LEAD = "lead_over_nostruct"
 LEADING = "leading_score"
 REPORT = "report/index.html"  # among the artefacts of a run
-# asset -> stages of the build that it tells of
+# asset -> stages of the build whose counts are its metadata
 COUNTED = {
     "documents": (Stage.SOURCES, Stage.DOCUMENTS, Stage.RULES),
     "images": (Stage.IMAGES,),
@@ -98,14 +98,17 @@ def make_stages(settings: Settings) -> dg.AssetsDefinition:
             summary = piped(steps, context).build(dataset, addresses, say=context.log.info)
         context.instance.add_run_tags(context.run.run_id, {VERSION_TAG: summary["version"]})
         lake = Lake.at(settings.lake)
-        with told_where_damaged() as shown:
-            shown["changes"] = changes_since(lake, dataset.name, summary["version"], context.instance)
-            shown["sample"] = sample_of(lake, f"{dataset.name}@{summary['version']}")
-        more: dict[str, Metadata] = {"shards": {name: dg.MetadataValue.md(text) for name, text in shown.items()}}
+        texts: dict[str, str] = {}
+        try:
+            texts["changes"] = changes_since(lake, dataset.name, summary["version"], context.instance)
+            texts["sample"] = sample_of(lake, f"{dataset.name}@{summary['version']}")
+        except IntegrityError as problem:  # the checks of the version find it, too, and stop what depends on it
+            texts["damaged"] = str(problem)
+        more = {name: dg.MetadataValue.md(text) for name, text in texts.items()}
         for stage in STAGES:
             yield dg.MaterializeResult(
                 asset_key=stage,
-                metadata=stage_metadata(stage, summary, dataset) | more.get(stage, {}),
+                metadata=stage_metadata(stage, summary, dataset) | (more if stage == "shards" else {}),
                 data_version=dg.DataVersion(summary["version"]),
             )
 
@@ -123,8 +126,8 @@ def kinds_of(objective: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Making:
-    """What an asset of an objective is made from; the version is the newest of the data set, and sound."""
+class Task:
+    """What an asset of an objective is to be made from; the version is the newest of the data set, and sound."""
 
     context: dg.AssetExecutionContext
     steps: Steps
@@ -155,91 +158,91 @@ class Making:
         return dg.MetadataValue.url(address) if self.steps.settings.mlflow_page else address
 
     def tag_run(self, model: str, run_id: str | None) -> None:
-        """Say on Dagster's run which data set version, model and MLflow run it is about."""
+        """Tag Dagster's run with the data set version, model and MLflow run that it is about."""
         run = {} if run_id is None else {RUN_TAG: self.steps.run_address(run_id)}
         tags = {VERSION_TAG: self.version, MODEL_TAG: model} | run
         self.context.instance.add_run_tags(self.context.run.run_id, tags)
 
 
-def train(making: Making) -> Metadata:
-    """Train, and tell the model, its run, and how it was trained."""
-    summary = making.steps.train(making.dataset, making.version, making.objective, say=making.say)
-    making.tag_run(summary["model_uri"], summary["run_id"])
+def train(task: Task) -> Metadata:
+    """Train, and return the model, its run, and how it was trained."""
+    summary = task.steps.train(task.dataset, task.version, task.objective, say=task.say)
+    task.tag_run(summary["model_uri"], summary["run_id"])
     return {
         "model": summary["model_uri"],
-        "mlflow_run": making.address(summary["run_id"]),
+        "mlflow_run": task.address(summary["run_id"]),
         "epochs": summary["epochs"],
         "kept_epoch": summary["best_epoch"],
-        "configuration": resolve(making.dataset) | {"objective": making.objective},
+        "configuration": resolve(task.dataset) | {"objective": task.objective},
     }
 
 
-def evaluate(making: Making) -> Metadata:
-    """Score the model, and tell its scores as numbers and by how much they exceed NoStruct's, where that is there."""
+def evaluate(task: Task) -> Metadata:
+    """Score the model, and return its scores as numbers and by how much they exceed NoStruct's, where there is one."""
     from training.metrics.links import ScoreKind  # imports torch, which loading the definitions must not
 
-    model, objectives = making.model(making.objective), making.dataset.objectives
-    rival = making.model(NOSTRUCT) if NOSTRUCT in objectives and making.objective != NOSTRUCT else None
-    with report_folder(making.steps.settings.lake, making.reference, model) as folder:
-        scores = making.steps.evaluate(model.uri, making.reference, report=folder, say=making.say)
-    making.tag_run(model.uri, model.run_id)
+    model, objectives = task.model(task.objective), task.dataset.objectives
+    nostruct = task.model(NOSTRUCT) if NOSTRUCT in objectives and task.objective != NOSTRUCT else None
+    with report_folder(task.steps.settings.lake, task.reference, model) as folder:
+        scores = task.steps.evaluate(model.uri, task.reference, report=folder, say=task.say)
+    task.tag_run(model.uri, model.run_id)
     kind = ScoreKind.LINKS if ScoreKind.LINKS.leading in scores else ScoreKind.PAIRS
     chance = scores["random"][kind.leading]
     report = scores["report"]
-    told: Metadata = {
+    found: Metadata = {
         "model": model.uri,
         "documents": scores["documents"],
         "report": dg.MetadataValue.path(report if Path(report).exists() else f"runs:/{model.run_id}/report"),
-        "report_page": making.address(model.run_id, REPORT),
-        "mlflow_run": making.address(model.run_id),
+        "report_page": task.address(model.run_id, REPORT),
+        "mlflow_run": task.address(model.run_id),
         LEADING: kind.leading,
         f"random_{kind.leading}": chance["mean"] if isinstance(chance, dict) else chance,
     }
     for name in kind.metrics:
         interval = [round(scores[name][end], 2) for end in ("low", "high")]
-        told |= {name: round(scores[name]["mean"], 2), f"{name}_interval": interval}
-    if rival is not None:
-        compared = making.steps.compare(model.uri, rival.uri, making.reference, say=making.say)
-        told[LEAD] = compared["models"][1]["minus_first"][kind.leading]
-    return told
+        found |= {name: round(scores[name]["mean"], 2), f"{name}_interval": interval}
+    if nostruct is not None:
+        compared = task.steps.compare(model.uri, nostruct.uri, task.reference, say=task.say)
+        found[LEAD] = compared["models"][1]["minus_first"][kind.leading]
+    return found
 
 
-def promote(making: Making) -> Metadata:
-    """Ask the gate, and tell its decision with its reasons as a list a person reads."""
-    model = making.model(making.objective)
-    decision = making.steps.promote(model.name, model.version, policy=making.dataset.policy, say=making.say)
-    making.tag_run(model.uri, model.run_id)
+def promote(task: Task) -> Metadata:
+    """Apply the gate, and return its decision with its reasons as a list for people."""
+    model = task.model(task.objective)
+    decision = task.steps.promote(model.name, model.version, policy=task.dataset.policy, say=task.say)
+    task.tag_run(model.uri, model.run_id)
     return {
         VERSION: decision["dataset"].partition("@")[2],
         "model": f"models:/{decision['model']}/{decision['version']}",
         "is_promoted": decision["is_promoted"],
         "reasons": dg.MetadataValue.md("\n".join(f"- {reason}" for reason in decision["reasons"])),
         "champion_before": decision["champion_before"] or "none",
-        "mlflow_run": making.address(model.run_id),
+        "mlflow_run": task.address(model.run_id),
         "decision": decision,
     }
 
 
-def link(making: Making) -> Metadata:
-    """Link the version with the champion; nothing is told where there is none."""
+def link(task: Task) -> Metadata:
+    """Link the version with the champion; without a champion there is no metadata."""
     from orchestration.dagster.samples import links_of
 
-    steps, name = making.steps, registered_name(making.dataset.name, making.objective)
-    told = steps.link(name, making.reference, say=making.say)
-    sample = links_of(Lake.at(steps.settings.lake), making.reference, told["output"]) if told else ""
-    return told | ({"sample": dg.MetadataValue.md(sample)} if sample else {})
+    steps, name = task.steps, registered_name(task.dataset.name, task.objective)
+    summary = steps.link(name, task.reference, say=task.say)
+    sample = links_of(Lake.at(steps.settings.lake), task.reference, summary["output"]) if summary else ""
+    return summary | ({"sample": dg.MetadataValue.md(sample)} if sample else {})
 
 
-def index(making: Making) -> Metadata:
-    """Make the version's pictures searchable by the champion; nothing is told where there is none."""
-    return making.steps.index(registered_name(making.dataset.name, making.objective), making.reference, say=making.say)
+def index(task: Task) -> Metadata:
+    """Make the version's pictures searchable by the champion; without a champion there is no metadata."""
+    return task.steps.index(registered_name(task.dataset.name, task.objective), task.reference, say=task.say)
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A kind of asset that is made of an objective; `{}` in its description is the objective."""
 
-    make: Callable[[Making], Metadata]
+    make: Callable[[Task], Metadata]
     description: str
     programs: frozenset[str]
 
@@ -253,7 +256,7 @@ KINDS = {
     ),
     PROMOTION: Kind(
         promote,
-        "The gate's decision with its reasons; where it says yes, the champion is this model.",
+        "The gate's decision with its reasons; where it promotes, the champion is this model.",
         frozenset({"mlflow"}),
     ),
     LINKS: Kind(link, "The champion's links of every document of the newest version.", frozenset({"parquet"})),
@@ -286,9 +289,9 @@ def _model_asset(settings: Settings, objective: str, name: str) -> dg.AssetsDefi
             return
         version = sound_version(context)
         with mistakes_are_final():
-            told = kind.make(Making(context, piped(steps, context), objective, dataset, version))
-        if told:
-            yield dg.MaterializeResult(metadata={VERSION: version} | told)
+            metadata = kind.make(Task(context, piped(steps, context), objective, dataset, version))
+        if metadata:
+            yield dg.MaterializeResult(metadata={VERSION: version} | metadata)
 
     return asset
 
@@ -298,29 +301,25 @@ def _needed(settings: Settings, objective: str, kind: str) -> list[dg.AssetKey]:
     if kind == TRAINED:
         return [dg.AssetKey(stage) for stage in STAGES]
     if kind == EVALUATION:
-        rivals = {NOSTRUCT} & set(settings.objectives)
-        return [model_key(each, TRAINED) for each in sorted({objective} | rivals)]
+        compared = {NOSTRUCT} & set(settings.objectives)
+        return [model_key(each, TRAINED) for each in sorted({objective} | compared)]
     return [model_key(objective, EVALUATION if kind == PROMOTION else PROMOTION)]
 
 
 def sound_version(context: dg.AssetExecutionContext) -> str:
-    """Return the newest version of the run's data set; nothing is made of one whose checks said no."""
-    dataset = context.partition_key
-    newest = next(made(context.instance, dataset, limit=1), None)
-    if newest is None or not newest.is_sound:
-        why = (
-            " has no version yet; run the job rebuild"
-            if newest is None
-            else f"@{newest.version} has not passed its checks"
-        )
-        raise dg.Failure(f"{dataset}{why}", allow_retries=False)
+    """Return the newest version of the run's data set; nothing is made of one that did not pass its checks."""
+    newest = next(version_records(context.instance, context.partition_key, limit=1), None)
+    if newest is None:
+        raise dg.Failure(f"{context.partition_key} has no version yet; run the job rebuild", allow_retries=False)
+    if not newest.is_sound:
+        raise dg.Failure(f"{context.partition_key}@{newest.version} has not passed its checks", allow_retries=False)
     return newest.version
 
 
 def stage_metadata(stage: str, summary: Summary, dataset: DatasetSettings) -> Metadata:
-    """Return what an asset tells of its stage: the version, where it is, what went in and out, and the settings."""
+    """Return the metadata of a stage's asset: the version, its folder, what went in and out, and the settings."""
     counts = {name: row for name, row in summary["stages"].items() if name in COUNTED[stage]}
-    told: Metadata = {
+    found: Metadata = {
         VERSION: summary["version"],
         "path": dg.MetadataValue.path(summary["path"]),
         "reused": summary["reused"],
@@ -328,15 +327,14 @@ def stage_metadata(stage: str, summary: Summary, dataset: DatasetSettings) -> Me
         "configuration": resolve(dataset),
     }
     for row in counts.values():
-        told |= {"in": row["in"], "out": row["out"], "rejected": row["rejected"], "failed": row["failed"]}
+        found |= {name: row[name] for name in ("in", "out", "rejected", "failed")}
     if stage == "shards":
         documents = sum(int(row["documents"]) for row in summary["splits"].values())
-        told |= {"splits": table("split", summary["splits"]), "dagster/row_count": documents}
+        found |= {"splits": table("split", summary["splits"]), "dagster/row_count": documents}
     if stage == "documents":
-        told["failures"] = table(
-            "reason", {reason: {"records": count} for reason, count in summary["failures"].items()}
-        )
-    return told
+        failures = {reason: {"records": count} for reason, count in summary["failures"].items()}
+        found["failures"] = table("reason", failures)
+    return found
 
 
 def table(head: str, rows: Mapping[str, Mapping[str, int]]) -> dg.TableMetadataValue:
@@ -355,16 +353,6 @@ def changes_since(lake: Lake, dataset: str, version: str, instance: dg.DagsterIn
     return as_markdown(changes_between(lake, dataset, before, version))
 
 
-@contextmanager
-def told_where_damaged() -> Iterator[dict[str, str]]:
-    """Give texts to fill in; a version that is damaged is told there, for its checks say so, too, and stop the rest."""
-    texts: dict[str, str] = {}
-    try:
-        yield texts
-    except IntegrityError as problem:
-        texts["damaged"] = str(problem)
-
-
 def report_folder(lake: str, reference: str, model: "ModelVersion") -> AbstractContextManager[str]:
     """Give the folder of a model's report: beside the data sets of a local lake, else one that MLflow copies."""
     local = Lake.at(lake).root.child("reports", *reference.split("@"), f"{model.name}-{model.version}").local
@@ -373,7 +361,7 @@ def report_folder(lake: str, reference: str, model: "ModelVersion") -> AbstractC
 
 @contextmanager
 def mistakes_are_final() -> Iterator[None]:
-    """Fail without another attempt where the remedy is a person's: a mistake, a gate's no, bytes that have changed."""
+    """Fail without another attempt where a person has to act: a mistake, a refusal of the gate, bytes that changed."""
     try:
         yield
     except (UsageError, GateError, IntegrityError) as problem:

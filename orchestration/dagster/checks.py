@@ -1,7 +1,7 @@
 """The blocking checks beside their assets: each gathers what a rule of `rules/` needs, and reports its verdict.
 
-A check that says no stops what depends on its asset in the same run, and the sensors pass over the version; everything
-else goes on. The version itself stays on disk, for a look.
+A failed check stops what depends on its asset in the same run, and the sensors pass over the version; everything else
+goes on. The version itself stays on disk, to be examined.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,14 @@ import dagster as dg
 
 from orchestration.config import NOSTRUCT, CheckSettings, Settings
 from orchestration.dagster.assets import LEAD, LEADING
-from orchestration.dagster.record import PARTITION_TAG, VERSION, dataset_partitions, model_key, sound_before, told
+from orchestration.dagster.record import (
+    PARTITION_TAG,
+    VERSION,
+    dataset_partitions,
+    materializations,
+    model_key,
+    sound_before,
+)
 from orchestration.rules.decisions import EVALUATION
 from orchestration.rules.verdicts import STAGE_CHECKS, Verdict, VersionOnDisk, better_than_nostruct
 from schemas.lake import Lake
@@ -49,7 +56,7 @@ def _model_check(settings: Settings, objective: str) -> dg.AssetChecksDefinition
     @dg.asset_check(
         asset=key,
         name=better_than_nostruct.__name__,
-        description="The model is shown to find more links than one that is shown no structure (Hessel 2019).",
+        description="The model finds more links than one trained without structure (Hessel 2019).",
         blocking=True,
         partitions_def=dataset_partitions(settings),
     )
@@ -69,9 +76,9 @@ def _result(verdict: Verdict, severity: dg.AssetCheckSeverity = dg.AssetCheckSev
 
 
 def _newest(context: dg.AssetCheckExecutionContext, key: dg.AssetKey) -> tuple[str, dict[str, Any]]:
-    """Return the run's data set, and what an asset told when it was made last for it."""
+    """Return the run's data set, and the metadata of the last materialization of an asset for it."""
     dataset = context.run.tags[PARTITION_TAG]
-    for _, metadata in told(context.instance, key, dataset):
+    for _, metadata in materializations(context.instance, key, dataset):
         return dataset, metadata
     raise dg.Failure(f"{key.to_user_string()} of {dataset} has never been made", allow_retries=False)
 

@@ -1,4 +1,4 @@
-"""Everything Dagster is told, made from the settings: assets, checks, and here what starts runs.
+"""Dagster's definitions, made from the settings: assets, checks, and here what starts runs.
 
 Loading it reads the settings file and nothing else: no network, no credential, no lake. Beam, Ray, torch and MLflow are
 imported when a step first needs them.
@@ -8,7 +8,7 @@ run in one process each, and each step in one of its own or on a cluster (`pipes
 failed one are done all the same.
 
 Sensors read what there is, let `rules/decisions.py` decide, and hand its requests to Dagster. The state comes from
-three places: Dagster's record (versions and what their checks said), the registry (models and aliases), the lake
+three places: Dagster's record (versions and the results of their checks), the registry (models and aliases), the lake
 (links). Whatever moved an alias or registered a model, a sensor sees it.
 """
 
@@ -23,7 +23,7 @@ import dagster as dg
 from orchestration.config import DatasetSettings, Settings, load_settings
 from orchestration.dagster.assets import kinds_of, make_models, make_stages
 from orchestration.dagster.checks import make_checks
-from orchestration.dagster.record import STAGES, VERSION_TAG, busy_datasets, group_of, made, model_key
+from orchestration.dagster.record import STAGES, VERSION_TAG, busy_datasets, group_of, model_key, version_records
 from orchestration.rules.decisions import (
     EVALUATION,
     INDEX,
@@ -71,7 +71,7 @@ RULES = (
         name="new_challenger",
         decide=decide_promotion,
         job=PROMOTE,
-        description="A new challenger: evaluate it and ask the gate.",
+        description="A new challenger: evaluate it and apply the gate.",
     ),
     Rule(
         name="alias_change",
@@ -84,12 +84,12 @@ RULES = (
 
 @dg.definitions
 def definitions() -> dg.Definitions:
-    """Return the definitions of the settings file, when Dagster asks for them."""
+    """Return the definitions of the settings file, when Dagster loads them."""
     return make_definitions(load_settings(os.environ))
 
 
 def make_definitions(settings: Settings, steps: Steps | None = None) -> dg.Definitions:
-    """Return the definitions that settings ask for; `steps` stand in for those of the settings."""
+    """Return the definitions by some settings; `steps` replace those of the settings."""
     models = [asset for objective in settings.objectives for asset in make_models(settings, objective)]
     return dg.Definitions(
         assets=[make_stages(settings), *models],
@@ -184,16 +184,12 @@ def _sensor(settings: Settings, rule: Rule) -> dg.SensorDefinition:
 def _dataset_state(
     settings: Settings, instance: dg.DagsterInstance, dataset: DatasetSettings, is_busy: bool
 ) -> DatasetState:
-    newest = next(made(instance, dataset.name, limit=1), None)
-    is_sound = (
-        newest is not None and newest.is_sound and not is_busy
-    )  # else nothing is decided, or asked of the registry
-    version, made_in = (newest.version, newest.run_id) if newest is not None else (None, "")
-    asked = dataset.objectives if is_sound else ()
-    models = tuple(_model_state(settings, dataset.name, version or "", name) for name in asked)
-    return DatasetState(
-        name=dataset.name, version=version, made_in=made_in, is_sound=is_sound, is_busy=is_busy, models=models
-    )
+    newest = next(version_records(instance, dataset.name, limit=1), None)
+    if newest is None or not newest.is_sound or is_busy:  # nothing is to be decided, so the registry is not read
+        return DatasetState(name=dataset.name, is_busy=is_busy)
+    version = newest.version
+    models = tuple(_model_state(settings, dataset.name, version, objective) for objective in dataset.objectives)
+    return DatasetState(name=dataset.name, version=version, made_in=newest.run_id, is_sound=True, models=models)
 
 
 def _model_state(settings: Settings, dataset: str, version: str, objective: str) -> ModelState:

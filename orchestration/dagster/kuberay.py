@@ -38,8 +38,8 @@ class RayJobs(RayJobClient):
         """Return the status of a job that may still succeed, or has.
 
         Raises:
-            BuildError: it failed, was refused or deleted, or is long past its deadline; or nobody took it up, or the
-                API server does not answer.
+            BuildError: it failed, was refused or deleted, or is long past its deadline; or no operator took it up, or
+                the API server does not answer.
         """
         until = self._first_look.setdefault(name, time.monotonic()) + self.deadline_s + OVERDUE_S
         status = self._status(name, namespace, timeout, poll_interval)

@@ -4,8 +4,8 @@
     ray-job      dagster_ray.PipesRayJobClient: submitted to the cluster's job server
     kuberay      dagster_ray.kuberay.PipesKubeRayJobClient: the RayJob of `rayjob.py`, through `kuberay.RayJobs`
 
-The command tells by Pipes messages what it does and what came of it (`reporting.py`): its progress is on the
-run's page while it runs, and its error arrives as the error it is.
+The command reports its progress and its summary by Pipes messages (`reporting.py`): progress is on the run's page while
+it runs, and an error is raised here as the error it is there.
 
 A step has at most one job on a cluster. However it is left, its job is ended, because one that goes on would write
 beside the next; and what an attempt left that was killed is ended before the next one starts. A Ray job gets its
@@ -50,8 +50,8 @@ def piped(steps: Steps, context: dg.AssetExecutionContext) -> Steps:
     return replace(steps, run=Pipes(context.op_execution_context, steps.settings.ray))
 
 
-class _Kept(dg.PipesMessageReader):
-    """Another message reader, with what it reads kept: a client that raises gives no session back."""
+class _KeepingReader(dg.PipesMessageReader):
+    """Another message reader whose messages are kept: a client that raises gives no session back."""
 
     def __init__(self, reader: dg.PipesMessageReader) -> None:
         self._reader = reader
@@ -75,26 +75,25 @@ class _Kept(dg.PipesMessageReader):
         return 1
 
     def no_messages_debug_text(self) -> str:
-        """Return what the reader says of nothing."""
+        """Return the reader's hint for a job without messages."""
         return self._reader.no_messages_debug_text()
 
     def outcome(self, problem: Exception | None = None) -> Summary:
-        """Return the summary that was told; a gate's no is one as well.
+        """Return the summary that was reported; a refusal of the gate is one as well.
 
         Raises:
-            MultilinkError: of the kind that was told, else a `BuildError` that says what the client says.
+            MultilinkError: of the kind that was reported, else a `BuildError` with the client's message.
         """
-        told: dict[str, Any] = {}
-        for message in self._handler.get_custom_messages() if self._handler is not None else ():
-            told |= message
-        for message in () if told else _custom_messages(self.whole_log()):  # it could not be followed
-            told |= message
-        summary: Summary | None = told.get(SUMMARY)
+        reported: dict[str, Any] = {}
+        messages = [] if self._handler is None else self._handler.get_custom_messages()
+        for message in messages or _custom_messages(self.whole_log()):  # of a log that could not be followed, the whole
+            reported |= message
+        summary: Summary | None = reported.get(SUMMARY)
         if summary is not None and (problem is None or is_decision(summary)):
             return summary
-        if ERROR in told:
-            kind: type[MultilinkError] = getattr(errors, told[ERROR])
-            raise kind(told[MESSAGE]) from problem
+        if ERROR in reported:
+            kind: type[MultilinkError] = getattr(errors, reported[ERROR])
+            raise kind(reported[MESSAGE]) from problem
         raise BuildError(str(problem or "nothing was reported; is dagster-pipes installed there?")) from problem
 
 
@@ -109,7 +108,7 @@ def _custom_messages(log: str) -> Iterator[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Pipes:
-    """Does steps for an asset that is being made, where the settings say."""
+    """Runs steps for an asset that is being made, where the settings place them."""
 
     context: dg.OpExecutionContext
     ray: RaySettings
@@ -122,7 +121,7 @@ class Pipes:
                 waited for.
         """
         is_here = where is RayWhere.SUBPROCESS
-        reader = _Kept(dg.PipesTempFileMessageReader() if is_here else PipesRayJobMessageReader())
+        reader = _KeepingReader(dg.PipesTempFileMessageReader() if is_here else PipesRayJobMessageReader())
         run = {RayWhere.SUBPROCESS: self._process, RayWhere.RAY_JOB: self._ray_job, RayWhere.KUBERAY: self._kuberay}
         try:
             run[where](step, reader)
@@ -138,12 +137,12 @@ class Pipes:
         about = " ".join([run.root_run_id or run.run_id, *assets])
         return f"multilink-{hashlib.sha256(about.encode()).hexdigest()[:10]}"
 
-    def _process(self, step: Step, reader: _Kept) -> None:
+    def _process(self, step: Step, reader: _KeepingReader) -> None:
         mortal = [sys.executable, "-m", "pipelines.runner.exit_with_parent", str(os.getpid()), "orchestration"]
         client = dg.PipesSubprocessClient(message_reader=reader, termination_timeout_seconds=END_TIMEOUT_S)
         client.run(context=self.context, command=[*mortal, *step])
 
-    def _ray_job(self, step: Step, reader: _Kept) -> None:
+    def _ray_job(self, step: Step, reader: _KeepingReader) -> None:
         client = PipesRayJobClient(address=self.ray.address, message_reader=reader, poll_interval=POLL_S)
         jobs, job = client.client, f"{self.name}-{os.urandom(3).hex()}"
 
@@ -159,7 +158,7 @@ class Pipes:
             entrypoint = ray_job_command(step, deadline_s=self.ray.deadline_s)
             client.run(context=self.context, submit_job_params={"entrypoint": entrypoint, "submission_id": job})
 
-    def _kuberay(self, step: Step, reader: _Kept) -> None:
+    def _kuberay(self, step: Step, reader: _KeepingReader) -> None:
         jobs, ray = RayJobs(deadline_s=self.ray.deadline_s), self.ray
 
         def left() -> list[str]:
@@ -198,7 +197,7 @@ def _ended_by(end: Callable[[], object]) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        with suppress(Exception):  # it may have ended by itself, and what stopped the block is to be told
+        with suppress(Exception):  # it may have ended by itself, and what stopped the block is to be raised
             end()
         raise
 

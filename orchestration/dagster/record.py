@@ -1,8 +1,7 @@
-"""Dagster's own record: its names for what is made, and what it says of data set versions.
+"""Dagster's own record: the keys and tags of what is made, and which data set versions were made.
 
-It knows which version was made last, and which passed every check.
-
-A version that was built by hand is not in it; building it again through Dagster takes seconds and brings the checks.
+It knows which version was made last, and which passed every check. A version that was built by hand is not in it;
+building it again through Dagster takes seconds and brings the checks.
 """
 
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ SCRAPING_POOL, GPU_POOL = "scraping", "gpu"
 VERSION_TAG, MODEL_TAG, RUN_TAG = "multilink/data_set_version", "multilink/model", "multilink/mlflow_run"
 PARTITION_TAG = "dagster/partition"
 VERSION = "version"  # metadata of stages and models: the data set version
-_LOOKED_AT = 50
+_MOST_RECORDS = 50
 _UNFINISHED = [
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.STARTING,
@@ -44,13 +43,13 @@ def group_of(objective: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
-    """A time that a data set version was made, or found to be there already.
+class VersionRecord:
+    """A run that made a data set version, or found it to be there already.
 
     Attributes:
         version: of the data set.
         run_id: Dagster's run.
-        is_sound: whether all checks of the stages ran in it and said yes.
+        is_sound: whether all checks of the stages ran in it and passed.
     """
 
     version: str
@@ -58,10 +57,10 @@ class Made:
     is_sound: bool
 
 
-def told(
+def materializations(
     instance: dg.DagsterInstance, asset: dg.AssetKey, dataset: str, *, limit: int = 1
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield Dagster's run and what an asset of a data set told in it, newest first."""
+    """Yield the run and the metadata of each materialization of an asset of a data set, newest first."""
     wanted = dg.AssetRecordsFilter(asset_key=asset, asset_partitions=[dataset])
     for record in instance.fetch_materializations(wanted, limit=limit).records:
         if record.asset_materialization is not None:
@@ -69,16 +68,18 @@ def told(
             yield record.run_id, {name: value.value for name, value in metadata.items()}
 
 
-def made(instance: dg.DagsterInstance, dataset: str, *, limit: int = _LOOKED_AT) -> Iterator[Made]:
-    """Yield the times a data set was made, newest first."""
-    for run_id, metadata in told(instance, dg.AssetKey("shards"), dataset, limit=limit):
-        yield Made(version=str(metadata[VERSION]), run_id=run_id, is_sound=_is_sound(instance, run_id))
+def version_records(
+    instance: dg.DagsterInstance, dataset: str, *, limit: int = _MOST_RECORDS
+) -> Iterator[VersionRecord]:
+    """Yield the runs that made a data set, newest first."""
+    for run_id, metadata in materializations(instance, dg.AssetKey("shards"), dataset, limit=limit):
+        yield VersionRecord(version=str(metadata[VERSION]), run_id=run_id, is_sound=_is_sound(instance, run_id))
 
 
 def sound_before(instance: dg.DagsterInstance, dataset: str, version: str) -> str | None:
     """Return the newest other version that passed its checks: what a new one is compared with."""
-    others = (each.version for each in made(instance, dataset) if each.is_sound and each.version != version)
-    return next(others, None)
+    records = version_records(instance, dataset)
+    return next((each.version for each in records if each.is_sound and each.version != version), None)
 
 
 def busy_datasets(instance: dg.DagsterInstance) -> frozenset[str]:
@@ -88,9 +89,8 @@ def busy_datasets(instance: dg.DagsterInstance) -> frozenset[str]:
 
 
 def _is_sound(instance: dg.DagsterInstance, run_id: str) -> bool:
-    """Return whether every stage check of a run said yes; a run whose checks did not come to run said nothing."""
-    said: dict[tuple[str, str], bool] = {}
-    for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION):
-        check = entry.get_dagster_event().asset_check_evaluation_data
-        said["/".join(check.asset_key.path), check.check_name] = check.passed
-    return all(said.get(check, False) for check in STAGE_CHECKS)
+    """Return whether every stage check of a run passed; a check that did not come to run has not."""
+    logs = instance.all_logs(run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION)
+    checks = [entry.get_dagster_event().asset_check_evaluation_data for entry in logs]
+    passed = {("/".join(check.asset_key.path), check.check_name): check.passed for check in checks}
+    return all(passed.get(check, False) for check in STAGE_CHECKS)

@@ -1,9 +1,9 @@
-"""What a command tells the Dagster that started it, by Dagster Pipes: progress as it comes, then its summary or error.
+"""A command reports to the Dagster that started it, by Dagster Pipes: its progress, then its summary or its error.
 
-A command that nobody waits for in this way prints, as ever. Nothing here depends on Dagster itself: `dagster-pipes` is
-a module of its own, which workers have as well.
+A command that Dagster did not start prints. Nothing here depends on Dagster itself: `dagster-pipes` is a module of its
+own, which workers have as well.
 
-    log               each line of progress, which the run's page shows at once
+    log               each line of progress; it is on the run's page at once
     custom message    {"summary": {...}}, what `--json` prints
     custom message    {"error": "UsageError", "message": "..."}, the kind of `schemas.errors` and its one line
 """

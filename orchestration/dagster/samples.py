@@ -1,6 +1,6 @@
 """What a version holds and how it was linked, as Markdown that Dagster's page shows: texts, and small pictures in it.
 
-Pictures are data URIs, so that the page asks nobody for them. Texts of others are code of Markdown: they stay as they
+Pictures are data URIs, so that the page loads nothing else. Texts of others are code of Markdown: they stay as they
 are, and nothing in them is followed.
 """
 
@@ -30,9 +30,9 @@ def sample_of(lake: Lake, reference: str) -> str:
         return ""
     documents, images = next(parts for parts in split_parts(manifest, split) if parts[0].rows)
     rows = read_part(folder, documents, _DOCUMENT).slice(0, DOCUMENTS).to_pylist()
-    shown = [[image["hash"] for image in row["images"][:PICTURES]] for row in rows]
-    pictures = _pictures(folder, images, [key for keys in shown for key in keys])
-    return "\n\n".join(_document(row, keys, pictures) for row, keys in zip(rows, shown, strict=True))
+    chosen = [[image["hash"] for image in row["images"][:PICTURES]] for row in rows]
+    pictures = _pictures(folder, images, [key for keys in chosen for key in keys])
+    return "\n\n".join(_document(row, keys, pictures) for row, keys in zip(rows, chosen, strict=True))
 
 
 def links_of(lake: Lake, reference: str, output: str) -> str:
@@ -73,10 +73,10 @@ def links_of(lake: Lake, reference: str, output: str) -> str:
     return "\n".join(lines)
 
 
-def _document(row: Mapping[str, Any], shown: Iterable[str], pictures: Mapping[str, str]) -> str:
+def _document(row: Mapping[str, Any], images: Iterable[str], pictures: Mapping[str, str]) -> str:
     texts = " / ".join(as_code(clip(each["text"])) for each in row["sentences"][:SENTENCES])
-    said = f"{as_code(row['id'])}, {len(row['images'])} pictures: {texts}"
-    return "\n\n".join(filter(None, (said, " ".join(filter(None, map(pictures.get, shown))))))
+    text = f"{as_code(row['id'])}, {len(row['images'])} pictures: {texts}"
+    return "\n\n".join(filter(None, (text, " ".join(filter(None, map(pictures.get, images))))))
 
 
 def _cell(text: str) -> str:

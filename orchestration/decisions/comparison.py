@@ -1,4 +1,4 @@
-"""Which of two models editors preferred where they were compared blind: what the choices in the log say."""
+"""Which of two models editors preferred where they were compared blind, by the choices in the log."""
 
 from __future__ import annotations
 
@@ -11,10 +11,16 @@ from orchestration.decisions.log import DecisionLog
 from schemas.decisions import Action, Decision, Ranking, standing
 from training.retrieval.interleaving import Preference, preference
 
+VERDICTS = {
+    "open": "no difference is established yet",
+    "champion": "the champion is preferred",
+    "challenger": "the challenger is preferred",
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What was found out about two models.
+    """Two models, and which of them editors preferred.
 
     Attributes:
         champion: URI of the model.
@@ -34,9 +40,21 @@ class Comparison:
         better = self.result.is_second_better
         return "open" if better is None else "challenger" if better else "champion"
 
+    def lines(self) -> list[str]:
+        """Return the result in words."""
+        result = self.result
+        share = "" if result.share is None else f", {result.share:.0%} of those won"
+        p_value = f"sign test p = {result.p_value:.3f}"
+        return [
+            f"{self.champion} (champion) and {self.challenger} (challenger) on {self.dataset}",
+            f"  articles: champion {result.first}, challenger {result.second}, even {result.ties}",
+            f"  challenger{share}, 95% interval {result.low:.0%} to {result.high:.0%}, {p_value}",
+            f"  {VERDICTS[self.outcome]}",
+        ]
+
 
 def comparisons(log: DecisionLog) -> list[Comparison]:
-    """Return what the choices in a log say about each two models that were compared, the most articles first.
+    """Return the result for each two models that were compared, by the choices in a log, the most articles first.
 
     Only what was decided in comparisons counts: who saw probabilities elsewhere was not blind.
     """

@@ -1,13 +1,13 @@
-"""Decisions made a data set: a file for the data set `documents`, with the pictures beside it.
+"""Decisions as a data set: a file for the data set `documents`, with the pictures beside it.
 
     article      its texts, each with its role; the pictures that were chosen and those that were rejected as not
                  fitting; a link from every text to every chosen picture
-    document     of a data set version: its own texts, pictures and links, with what was said of its links put right
+    document     of a data set version: its own texts, pictures and links, with the corrections of its links
 
-What is exported follows from the last decision on each picture or link (`schemas.decisions.standing`). A picture
-rejected for its quality, its rights, or because it was used says nothing of text and picture, and neither does one on
-the shortlist: both are left out. Of a document whose links are not known, pictures of which nothing was said are left
-out; where something was said of a picture, a link that nobody called right is none.
+The export follows from the last decision on each picture or link (`schemas.decisions.standing`). A picture rejected for
+its quality, its rights, or because it was used shows nothing about text and picture, and neither does one on the
+shortlist: both are left out. Of a document whose links are not known, pictures without a correction are left out; of a
+picture with one, only links that were called right are links.
 
 Pictures are the 256-px copies of the version they were shown from: they are in the lake when the addresses are long
 dead. A copy of a copy has another content hash than the original.
@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 from orchestration.decisions.log import DecisionLog
@@ -27,18 +28,18 @@ from schemas.documents import Role, Split
 from schemas.errors import NotFoundError
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest
-from schemas.parts import read_part
+from schemas.parts import rows_where
 
 DATASET = "decisions"  # name it gets in the lake
 FILE = "documents.jsonl"
 PICTURES = "pictures"
 ORDER = (Role.HEADLINE, Role.LEAD, Role.CAPTION, Role.BODY)
-_SAID = ("title", "caption", "credit", "rights", "date", "place", "keywords")
+_METADATA = ("title", "caption", "credit", "rights", "date", "place", "keywords")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """What was written.
+    """The files of an export.
 
     Attributes:
         path: of the file.
@@ -58,9 +59,12 @@ class Exported:
     left_out: Mapping[str, int]
     features: tuple[str, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON-ready values."""
-        return asdict(self)
+    def build_arguments(self, lake: str) -> list[str]:
+        """Return the arguments of `multilink` that build the data set, with what models of it read."""
+        features = ",".join(f'"{name}"' for name in self.features)
+        settings = [f"dataset={DATASET}", f"source.documents={self.path}"]
+        settings += [f"features.images=[{features}]"] * bool(features)
+        return ["build", "documents", "--lake", lake, *(part for each in settings for part in ("--set", each))]
 
 
 @dataclass(slots=True)
@@ -77,27 +81,18 @@ class _Record:
     is_article: bool = False
 
 
-@dataclass(slots=True)
-class _Pictures:
-    """What is known of the pictures that records need, by content hash."""
-
-    copies: dict[str, bytes] = field(default_factory=dict)
-    said: dict[str, dict[str, Any]] = field(default_factory=dict)
-    features: set[str] = field(default_factory=set)
-
-
 def export(
     log: DecisionLog, lake: Lake, output: Folder, *, split: Split | None = None, as_pairs: bool = False
 ) -> Exported:
-    """Write what was decided as documents with links; equal logs give equal bytes.
+    """Write decisions as documents with links; equal logs give equal bytes.
 
     Args:
         log: of decisions.
         lake: that holds the versions the pictures were shown from.
         output: folder of the file and the pictures.
         split: of all documents; None: the build divides them.
-        as_pairs: whether each chosen picture is a document of its own, and what has other pictures is left out: what
-            objectives of one text and one image train on.
+        as_pairs: whether each chosen picture is a document of its own, without other pictures: objectives of one text
+            and one image train on such documents.
 
     Raises:
         NotFoundError: there is nothing to be written.
@@ -109,14 +104,14 @@ def export(
     if as_pairs:
         records = [pair for each in records for pair in _pairs(each, left_out)]
     records.sort(key=lambda each: each.id)
-    pictures = _pictures(lake, records)
+    pictures, features = _pictures(lake, records)
     kept = [each for each in records if _is_kept(each, pictures, left_out)]
     if not kept:
         found = ", ".join(f"{reason}: {count}" for reason, count in sorted(left_out.items())) or "no decision"
         raise NotFoundError(f"{log.name}: expected a chosen picture or a corrected link, found none ({found})")
-    shown = sorted({image for each in kept for image in each.images})
-    for image in shown:
-        output.write(f"{PICTURES}/{image}.jpg", pictures.copies[image])
+    images = sorted({image for each in kept for image in each.images})
+    for image in images:
+        output.write(f"{PICTURES}/{image}.jpg", pictures[image]["jpeg"])
     lines = (json.dumps(_line(each, pictures, split), ensure_ascii=False) + "\n" for each in kept)
     output.write(FILE, "".join(lines).encode())
     return Exported(
@@ -124,9 +119,9 @@ def export(
         articles=sum(each.is_article for each in kept),
         documents=sum(not each.is_article for each in kept),
         links=sum(len(each.links) for each in kept),
-        pictures=len(shown),
+        pictures=len(images),
         left_out=dict(sorted(left_out.items())),
-        features=tuple(sorted(pictures.features)),
+        features=tuple(sorted(features)),
     )
 
 
@@ -178,32 +173,29 @@ def _documents(decided: Iterable[Decision], lake: Lake, left_out: Counter[str]) 
         yield from (_document(dataset, rows[name], corrected[name]) for name in sorted(rows))
 
 
-def _rows(manifest: Manifest, folder: Folder, wanted: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the wanted rows of a version's documents, by id."""
+def _rows(manifest: Manifest, folder: Folder, ids: Collection[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the rows of some of a version's documents, by id."""
     columns = ["id", "language", "sentences", "images", "links", "provenance"]
     for split in sorted(manifest.splits):
         for entry in manifest.parts("documents", split):
-            table = read_part(folder, entry, columns)
-            for row, name in enumerate(table["id"].to_pylist()):
-                if name in wanted:
-                    yield name, table.slice(row, 1).to_pylist()[0]
+            yield from ((row["id"], row) for row in rows_where(folder, entry, columns, sorted(ids)))
 
 
 def _document(dataset: str, row: Mapping[str, Any], corrections: Sequence[Decision]) -> _Record:
     images = list(dict.fromkeys(each["hash"] for each in row["images"]))
-    spoken_of = {each.image for each in corrections}
+    corrected = {each.image for each in corrections}
     known = {(link["sentence"], row["images"][link["image"]]["hash"]) for link in row["links"] or ()}
-    said = {
-        action: {(each.sentence or 0, each.image) for each in corrections if each.action is action}
+    right, wrong = (
+        {(each.sentence or 0, each.image) for each in corrections if each.action is action}
         for action in (Action.RIGHT, Action.WRONG)
-    }
-    links = (known | said[Action.RIGHT]) - said[Action.WRONG]
+    )
+    links = (known | right) - wrong
     return _Record(
         id=f"{dataset.partition('@')[0]}-{row['id']}",
         dataset=dataset,
         language=row["language"],
         sentences=[{"text": each["text"], "role": each["role"]} for each in row["sentences"]],
-        images=[image for image in images if row["links"] is not None or image in spoken_of],
+        images=[image for image in images if row["links"] is not None or image in corrected],
         links={(number, image) for number, image in links if number < len(row["sentences"]) and image in images},
         url=row["provenance"]["url"] or "",
     )
@@ -222,48 +214,45 @@ def _pairs(record: _Record, left_out: Counter[str]) -> Iterator[_Record]:
         yield replace(record, id=f"{record.id}-{image[:16]}", images=[image], links=links)
 
 
-def _pictures(lake: Lake, records: Iterable[_Record]) -> _Pictures:
-    """Return the copies of all pictures, from the version they were shown from, else from the newest one."""
+def _pictures(lake: Lake, records: Iterable[_Record]) -> tuple[dict[str, dict[str, Any]], set[str]]:
+    """Return the rows of all pictures that have a copy, by content hash, and the extractors of their versions' images.
+
+    They are of the version that the pictures were shown from, else of the newest one.
+    """
     wanted: dict[str, set[str]] = defaultdict(set)
     for each in records:
         wanted[each.dataset] |= set(each.images)
-    found = _Pictures()
+    rows: dict[str, dict[str, Any]] = {}
+    features: set[str] = set()
     for dataset, images in sorted(wanted.items()):
         for reference in (dataset, dataset.partition("@")[0]):
-            if missing := images - found.copies.keys():
-                _read_copies(lake, reference, missing, found)
-    return found
+            if missing := images - rows.keys():
+                with suppress(NotFoundError):
+                    manifest, folder = read_manifest(lake, reference)
+                    features |= set(manifest.extractors("images"))
+                    rows |= _copies(manifest, folder, sorted(missing))
+    return rows, features
 
 
-def _read_copies(lake: Lake, reference: str, wanted: set[str], found: _Pictures) -> None:
-    """Read the copies of pictures that a version has."""
-    try:
-        manifest, folder = read_manifest(lake, reference)
-    except NotFoundError:
-        return
-    found.features |= set(manifest.extractors("images"))
-    for split in sorted(manifest.splits):
-        for entry in manifest.parts("images", split):
-            table = read_part(folder, entry, ["hash", "licence", "jpeg", "metadata"])  # older parts lack the last
-            for row, image in enumerate(table["hash"].to_pylist()):
-                if image in wanted:
-                    values = table.slice(row, 1).to_pylist()[0]
-                    if values["jpeg"] is not None:
-                        found.copies[image] = values["jpeg"]
-                        found.said[image] = values
+def _copies(manifest: Manifest, folder: Folder, hashes: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return the rows of some pictures that a version has a copy of; older parts lack the metadata."""
+    columns = ["hash", "licence", "jpeg", "metadata"]
+    entries = [entry for split in sorted(manifest.splits) for entry in manifest.parts("images", split)]
+    rows = (row for entry in entries for row in rows_where(folder, entry, columns, hashes))
+    return {row["hash"]: row for row in rows if row["jpeg"] is not None}
 
 
-def _is_kept(record: _Record, pictures: _Pictures, left_out: Counter[str]) -> bool:
-    """Drop the pictures of a record that are nowhere any more; return whether one that is linked is left."""
-    record.images = [image for image in record.images if image in pictures.copies]
-    record.links = {(number, image) for number, image in record.links if image in pictures.copies}
+def _is_kept(record: _Record, pictures: Collection[str], left_out: Counter[str]) -> bool:
+    """Drop the pictures of a record that have no copy any more; return whether one that is linked is left."""
+    record.images = [image for image in record.images if image in pictures]
+    record.links = {(number, image) for number, image in record.links if image in pictures}
     if not record.images or (record.is_article and not record.links):
         left_out["picture gone"] += 1
         return False
     return True
 
 
-def _line(record: _Record, pictures: _Pictures, split: Split | None) -> dict[str, Any]:
+def _line(record: _Record, pictures: Mapping[str, Mapping[str, Any]], split: Split | None) -> dict[str, Any]:
     """Return a record as `documents` reads it (`pipelines.sources.jsonl`)."""
     number = {image: index for index, image in enumerate(record.images)}
     return {
@@ -272,13 +261,13 @@ def _line(record: _Record, pictures: _Pictures, split: Split | None) -> dict[str
         **({"split": str(split)} if split else {}),
         **({"url": record.url} if record.url else {}),
         "sentences": record.sentences,
-        "images": [{"path": f"{PICTURES}/{image}.jpg", **_said(pictures.said[image])} for image in record.images],
+        "images": [{"path": f"{PICTURES}/{image}.jpg", **_described(pictures[image])} for image in record.images],
         "links": sorted([sentence, number[image]] for sentence, image in record.links),
     }
 
 
-def _said(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the licence of a picture and what else is said of it, as far as it is known."""
+def _described(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the licence of a picture and its metadata, as far as they are known."""
     metadata = row.get("metadata") or {}
-    known = {"licence": row["licence"], **{name: metadata.get(name) for name in _SAID}}
+    known = {"licence": row["licence"], **{name: metadata.get(name) for name in _METADATA}}
     return {name: value for name, value in known.items() if value}

@@ -1,6 +1,6 @@
 """The log of decisions: two tables that only grow, in the database of the pages (`orchestration.decisions.database`).
 
-    rankings     digest, article, ranking (JSON)        what was shown, once however often something is decided on it
+    rankings     digest, article, ranking (JSON)        a list of pictures, stored once for all decisions on it
     decisions    number, at, who, action, image ...     a row a decision
 
 The database itself refuses changes: triggers end every UPDATE and DELETE. A decision is on the disk when `decide`
@@ -35,6 +35,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
+from orchestration.decisions.database import database_in, open_database
 from schemas.configs import restore
 from schemas.decisions import Action, Decision, Objection, Ranking
 from schemas.errors import BuildError, UsageError
@@ -123,7 +124,7 @@ class DecisionLog:
         """
         is_shown = ranking is not None and any(each.image == decision.image for each in ranking.pictures)
         if not (ranking is None if decision.action.is_correction else is_shown):
-            raise UsageError(f"{decision.action}: expected a picture of the ranking that was shown, or a link")
+            raise UsageError(f"{decision.action}: expected a picture of the ranking on the page, or a link")
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
         digest, article = ("", "") if ranking is None else (ranking.digest, ranking.article)
         decision = replace(decision, at=at, ranking=digest, article=article)
@@ -146,7 +147,7 @@ class DecisionLog:
         return self._decisions(wanted.where(DECISIONS.c.article == article) if article else wanted, after)
 
     def corrections(self, dataset: str, documents: Iterable[str]) -> Iterator[Decision]:
-        """Yield what was said of the links of some documents of a version (NAME@VERSION), in order of each document."""
+        """Yield the corrections of links of some documents of a version (NAME@VERSION), in order of each document."""
         wanted = sorted(set(documents))
         for start in range(0, len(wanted), READ_AT_ONCE):
             some = DECISIONS.c.document.in_(wanted[start : start + READ_AT_ONCE])
@@ -214,3 +215,16 @@ def _decision(row: Any) -> Decision:
     values: dict[str, Any] = {each.name: row[each.name] for each in fields(Decision)}
     reason = values.pop("reason")
     return Decision(**values | {"action": Action(row["action"])}, reason=Objection(reason) if reason else None)
+
+
+def opened_log(lake: str, store: str) -> DecisionLog:
+    """Return the log of the pages of a lake.
+
+    Args:
+        lake: path or URI of the lake.
+        store: address of the database; empty: the one in the lake.
+
+    Raises:
+        NotFoundError: the pages have not been started yet.
+    """
+    return DecisionLog(open_database(store or database_in(lake), must_exist=True))

@@ -1,4 +1,4 @@
-"""What is shown for an article, as the log keeps it: one model's ranking, or two models' as one list.
+"""The pictures for an article, as the log keeps them: one model's ranking, or two models' as one list.
 
 Champion and challenger are compared blind: which model gave which picture is in the ranking that the log keeps, and
 nowhere that a person sees before the result; such a list has neither similarities nor probabilities. Both indexes are
@@ -28,9 +28,9 @@ def ranking_of(
     Args:
         query: with the article's texts.
         index: that was searched.
-        images: that are shown.
+        images: of the page.
         where: name of the index.
-        asked: what else was asked, as the address has it.
+        asked: the other parameters of the page's address.
     """
     pictures = (
         ShownPicture(
@@ -50,13 +50,13 @@ def ranking_of(
 
 
 def interleaved(query: Query, indexes: Sequence[Index], found: Sequence[SearchResult], *, asked: str = "") -> Ranking:
-    """Return the list of two models' results that is shown for an article; the same every time.
+    """Return two models' results for an article as one list; the same every time.
 
     Args:
         query: with the article's texts.
         indexes: of the champion and of the challenger.
         found: what each found, COMPARED pictures or fewer.
-        asked: what else was asked, as the address has it.
+        asked: the other parameters of the page's address.
 
     Raises:
         UsageError: the indexes are not two models' of one data set version, or there is no text.

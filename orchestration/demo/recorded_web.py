@@ -1,6 +1,7 @@
 """The recorded web as a process: started on a free loopback port, stopped with the block.
 
-The recording and its server are in `tests/replay/` of the source tree; an installed package has none, and says so.
+The recording and its server are in `tests/replay/` of the source tree; an installed package has none: then there is an
+error.
 """
 
 import contextlib

@@ -7,8 +7,6 @@ with Archive("lake/indexes/archive/1a2b.../multilink-news-triplet-hardest-3") as
     print(found.images[0].picture.metadata, found.images[0].probability)
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,7 +14,7 @@ from typing import Self
 
 from orchestration.inference.queries import query_reader
 from schemas.documents import UNDETERMINED, Role
-from training.metrics.relations import RefineConfig
+from training.linking.options import DEFAULT_OPTIONS, LinkOptions
 from training.retrieval.filters import parse_filters
 from training.retrieval.index import open_index
 from training.retrieval.queries import Query
@@ -62,7 +60,7 @@ class Archive:
         entities: Sequence[str] = (),
         top: int = 20,
         rank_by: RankBy = RankBy.VISUAL,
-        refine: RefineConfig | None = None,
+        options: LinkOptions = DEFAULT_OPTIONS,
     ) -> SearchResult:
         """Return the first `top` pictures for texts, a picture, or both; see `training.retrieval.search.search`.
 
@@ -72,14 +70,15 @@ class Archive:
             caption: what the picture is to show.
             body: text of the article.
             language: of the texts.
-            image: path or URL of a picture whose likes are wanted.
-            like: content hashes of pictures of the index whose likes are wanted.
-            unlike: of those whose likes are not.
+            image: path or URL of a picture to find similar ones to.
+            like: content hashes of pictures of the index to find similar ones to.
+            unlike: of pictures to find dissimilar ones to.
             where: conditions on metadata, such as `date>=2019-05`.
             entities: names that the metadata must contain.
             top: how many pictures.
             rank_by: similarity, words, or both.
-            refine: by which refined similarities pictures are ranked, of models with relations.
+            options: of links: `refine` ranks by refined similarities, of models with relations; `calibration` gives
+                probabilities in place of the index's own.
 
         Raises:
             UsageError: the query or a condition cannot be read.
@@ -94,4 +93,4 @@ class Archive:
             unlike=tuple(unlike),
         )
         filters = parse_filters(where, entities)
-        return search(self.index, query, filters=filters, top=top, rank_by=rank_by, refine=refine, reader=self.reader)
+        return search(self.index, query, filters=filters, top=top, rank_by=rank_by, options=options, reader=self.reader)

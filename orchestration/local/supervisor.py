@@ -60,7 +60,7 @@ class Supervisor:
     """Some services, being kept.
 
     Attributes:
-        services: in the order they start; where none is said to need the others, the last one does.
+        services: in the order they start; where none needs the others, the last one does.
         environment: added to this process's own for each of them; it holds the mark.
         logs: folder of their logs.
         say: takes a line when something happens.
@@ -144,7 +144,7 @@ class Supervisor:
         self._starts.setdefault(service.name, []).append(time.monotonic())
 
     def _stop(self) -> None:
-        """End the services with the processes of their sessions: asked first, forced after a while."""
+        """End the services with the processes of their sessions: SIGTERM first, SIGKILL after a while."""
         deadline = time.monotonic() + GRACE_S
         for together in reversed(self._phases()):
             processes = [self._running[each.name] for each in together if each.name in self._running]
@@ -177,7 +177,7 @@ def marked(mark: str) -> list[int]:
 
 
 def end_marked(mark: str, *, grace_s: float = GRACE_S) -> int:
-    """End the processes that carry a mark: asked first, forced after `grace_s`. Returns how many there were."""
+    """End the processes that carry a mark: SIGTERM first, SIGKILL after `grace_s`. Returns how many there were."""
     left = marked(mark)
     count = len(left)
     _signal(left, signal.SIGTERM)

@@ -87,7 +87,7 @@ def run_up(
         pages: likewise.
         say: takes a line of progress.
     """
-    from orchestration.dagster.recovery import held_runs, settle
+    from orchestration.dagster.recovery import restart_interrupted, unfinished_runs
 
     signal.signal(signal.SIGHUP, signal.default_int_handler)  # a closed terminal ends everything in order, as Ctrl-C
     with _alone(home):
@@ -99,11 +99,11 @@ def run_up(
         remember(Path.cwd(), lake=settings.lake, tracking_uri=settings.tracking_uri)
         page = mlflow_page(settings, ports)
         dagster_home = write_dagster_home(home, ports)
-        held = held_runs(dagster_home)
+        unfinished = unfinished_runs(dagster_home)
         services, variables = make_services(dagster_home, settings, ports), environment(dagster_home, file, page)
         supervisor = Supervisor(services, variables, home / "logs", say)
         with supervisor.running():
-            settle(dagster_home, held)
+            restart_interrupted(dagster_home, unfinished)
             yield (
                 [
                     f"Dagster  http://{HOST}:{ports.dagster}/asset-groups?partition={settings.datasets[0].name}",
@@ -118,9 +118,9 @@ def run_up(
                 time.sleep(WATCH_S)
                 for service in supervisor.watch():
                     if service.name == CODE:  # its runs ended with it, and no new one has begun yet
-                        held = held_runs(dagster_home)
+                        unfinished = unfinished_runs(dagster_home)
                         supervisor.await_port(service)
-                        settle(dagster_home, held)
+                        restart_interrupted(dagster_home, unfinished)
 
 
 def prepare(workspace: Path) -> Path:
@@ -135,10 +135,10 @@ def prepare(workspace: Path) -> Path:
 
 
 def choose_ports(dagster: int | None, mlflow: int | None, pages: int | None = 0) -> Ports:
-    """Return the ports asked for, else the usual ones where they are free, else free ones.
+    """Return the given ports, else the usual ones where they are free, else free ones.
 
     Raises:
-        UsageError: a port that was asked for is taken.
+        UsageError: a given port is taken.
     """
     return Ports(
         code=_port("", 0, 0),
@@ -159,7 +159,7 @@ def write_dagster_home(workspace: Path, ports: Ports) -> Path:
 
 
 def mlflow_page(settings: Settings, ports: Ports) -> str:
-    """Return where MLflow's page is: where the settings say, on the server they name, or on the one started here."""
+    """Return where MLflow's page is: as in the settings, else on the server they name, or on the one started here."""
     own = settings.tracking_uri if _has_server(settings) else f"http://{HOST}:{ports.mlflow}"
     return settings.mlflow_page or own
 
@@ -210,15 +210,15 @@ def environment(home: Path, settings_file: Path, page: str) -> dict[str, str]:
 
 
 def _has_server(settings: Settings) -> bool:
-    """Return whether MLflow's store is a server that somebody else keeps running."""
+    """Return whether MLflow's store is a server that runs elsewhere."""
     return settings.tracking_uri.startswith(("http://", "https://"))
 
 
-def _port(option: str, asked: int | None, usual: int) -> int:
-    """Return the port that was asked for, or if none was, the usual one where it is free, else any free one."""
-    found = _free_port(usual if asked is None else asked)
-    if found is None and asked:
-        raise UsageError(f"{option} {asked}: another process listens there")
+def _port(option: str, given: int | None, usual: int) -> int:
+    """Return the given port, or where none is, the usual one if it is free, else any free one."""
+    found = _free_port(usual if given is None else given)
+    if found is None and given:
+        raise UsageError(f"{option} {given}: another process listens there")
     return found or _free_port(0) or 0
 
 

@@ -1,6 +1,6 @@
-"""Who may come in: anyone on this machine, whoever knows the token, or whom a reverse proxy let in.
+"""Who is answered: anyone on this machine, a visitor with the token, or one that a reverse proxy names.
 
-On loopback nobody is asked, and only requests for a loopback name are answered: a page of another site whose name
+On loopback there is no login, and only requests for a loopback name are answered: a page of another site whose name
 leads here (DNS rebinding) is refused. A token is typed once on a page and then stands for in a cookie, which holds a
 signature and not the token; programs send it as `Authorization: Bearer`. A proxy's header is believed as it is: let
 nothing but the proxy reach the port.
@@ -25,7 +25,7 @@ from orchestration.pages.writes import cookie, form_of, is_secure
 SESSION = "multilink-session"
 SESSION_S = 12 * 3600
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
-OPEN_PATHS = ("/static/", "/enter", "/health")  # without being asked
+OPEN_PATHS = ("/static/", "/enter", "/health")  # without a login
 router = APIRouter()
 
 
@@ -60,10 +60,10 @@ class Access:
             return None if request.state.user else _unknown()
         if not given.token:
             return None
-        kind, _, shown = request.headers.get("authorization", "").partition(" ")
+        kind, _, token = request.headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
             request.state.is_bearer = True
-            return None if _equal(shown.strip(), given.token) else _unknown()
+            return None if _equal(token.strip(), given.token) else _unknown()
         if is_signed(request.cookies.get(SESSION, ""), self.secret, given.token):
             return None
         if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
@@ -82,8 +82,8 @@ def enter(request: Request, then: str = "/") -> Response:
 async def entered(request: Request, shared: Shared) -> Response:
     """Check a token and remember that it was right."""
     form = await form_of(request)
-    then, shown = own_path(str(form.get("then", "/"))), str(form.get("token", ""))
-    if not _equal(shown, shared.settings.token):
+    then, token = own_path(str(form.get("then", "/"))), str(form.get("token", ""))
+    if not _equal(token, shared.settings.token):
         return page(request, "enter.html.j2", status=403, then=then, is_wrong=True)
     answer = RedirectResponse(then, 303)
     cookie(answer, SESSION, signed(shared.secret, shared.settings.token), SESSION_S, is_secure=is_secure(request))
@@ -91,7 +91,7 @@ async def entered(request: Request, shared: Shared) -> Response:
 
 
 def signed(secret: bytes, token: str, now: float | None = None) -> str:
-    """Return what says until when its holder knew the token."""
+    """Return the signed time until which a browser need not show the token again."""
     until = str(int((time.time() if now is None else now) + SESSION_S))
     return f"{until}.{_signature(secret, token, until)}"
 
@@ -118,4 +118,6 @@ def _name(host: str) -> str:
 
 def _unknown() -> Response:
     headers = {"WWW-Authenticate": "Bearer"}
-    return Response("expected to be told who asks\n", 401, headers=headers, media_type="text/plain")
+    return Response(
+        "expected a login: a token, or the user's name from the proxy\n", 401, headers=headers, media_type="text/plain"
+    )

@@ -277,7 +277,7 @@ def _texts(archive: Archive, query: Query, result: SearchResult, asked: Asked) -
         return texts, Coloured.TOO_LONG
     index = archive.index
     rows = index.records.rows_of([each.picture.image for each in result.images[:INFLUENCE_OF]])
-    images = index.vectors.take(np.sort(np.array(rows, np.int64)))
+    images = index.vectors.rows[np.sort(np.array(rows, np.int64))]
     influence = QueryReader(index.model, archive.reader).influence(query, images)
     return shown_texts(query, result.sources, influence), Coloured.INFLUENCE
 

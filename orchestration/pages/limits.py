@@ -1,4 +1,4 @@
-"""How much a request may bring, how long it may take, and how many are answered at once; what each answer says.
+"""How much a request may bring, how long it may take, how many are answered at once; and headers of answers.
 
     header     REQUEST_S to arrive (`training.listening.TimedProtocol`)       connections   MAX_CONNECTIONS
     body       MAX_BODY_BYTES, REQUEST_S to arrive                            answering     AT_ONCE, MAX_WAITING wait
@@ -17,7 +17,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from training.listening import REQUEST_S
+from training.listening import RequestError, read_body
 
 MAX_BODY_BYTES = 16 << 20  # a picture to search by, and a text
 MAX_FIELD_BYTES = 1 << 20
@@ -41,12 +41,6 @@ HEADERS = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
     "cache-control": "private, no-cache",
 }
-
-
-class _Refused(Exception):  # noqa: N818 - an answer, not a fault
-    def __init__(self, status: int, line: str) -> None:
-        super().__init__(line)
-        self.status = status
 
 
 @dataclass(slots=True)
@@ -75,22 +69,22 @@ class Limits:
 
         try:
             await self._within(scope, receive, answer)
-        except (_Refused, TimeoutError) as problem:
+        except (RequestError, TimeoutError) as problem:
             if has_begun:  # the connection is cut: half an answer must not look whole
                 raise
-            status = problem.status if isinstance(problem, _Refused) else 503
+            status = problem.status if isinstance(problem, RequestError) else 503
             line = str(problem) or f"no answer within {ANSWER_S:.0f} s"
             headers = {"retry-after": str(RETRY_S)} if status == 503 else {}
             await Response(f"{line}\n", status, headers, media_type="text/plain")(scope, receive, answer)
 
     async def _within(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self.waiting >= MAX_WAITING:
-            raise _Refused(503, f"{MAX_WAITING} requests wait already")
+            raise RequestError(503, f"{MAX_WAITING} requests wait already")
         async with asyncio.timeout(ANSWER_S):
             self.waiting += 1
             try:
-                async with self.bodies:  # whole before it takes a place: a slow sender holds nobody up
-                    body = await _body(scope, receive)
+                async with self.bodies:  # whole before it takes a place: a slow sender delays no other
+                    body = await read_body(scope, receive, most_bytes=MAX_BODY_BYTES)
                 await self.at_once.acquire()
             finally:
                 self.waiting -= 1
@@ -98,27 +92,6 @@ class Limits:
                 await self.app(scope, _again(body, receive), send)
             finally:
                 self.at_once.release()
-
-
-async def _body(scope: Scope, receive: Receive) -> bytes:
-    headers, body = dict(scope["headers"]), bytearray()
-    stated = headers.get(b"content-length", b"0")
-    if b"transfer-encoding" not in headers and stated == b"0":
-        return b""
-    is_large = stated.isdigit() and int(stated) > MAX_BODY_BYTES
-    try:
-        async with asyncio.timeout(REQUEST_S):
-            while not is_large:
-                message = await receive()
-                body += message.get("body", b"")
-                is_large = len(body) > MAX_BODY_BYTES
-                if not message.get("more_body", False):
-                    break
-    except TimeoutError as problem:
-        raise _Refused(408, f"expected the whole body within {REQUEST_S:.0f} s") from problem
-    if is_large:
-        raise _Refused(413, f"expected a body of at most {MAX_BODY_BYTES} bytes")
-    return bytes(body)
 
 
 def _again(body: bytes, receive: Receive) -> Receive:

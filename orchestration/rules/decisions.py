@@ -1,13 +1,13 @@
-"""What follows from what there is: the sensors' rules, as pure functions from a state to requests.
+"""The sensors' rules, as pure functions from a state to requests.
 
     a sound new version of a data set   -> training of each objective configured for it
-    a challenger nobody has judged      -> its evaluation and promotion
+    a challenger without a decision     -> its evaluation and promotion
     a champion that has not linked and indexed the newest version -> linking, indexing
 
-A request's key names what it is about and when its data set was last made, so that Dagster grants it once for each time
-that the data set is made: what failed for good is asked for again after the next rebuild, which may give the same
-version. While a run of a data set is unfinished, nothing is asked for it: the run may be doing just that. Reading the
-state is `dagster/sensors.py`'s.
+A request's key names its work and the run that last made its data set, so that Dagster grants it once for each time
+that the data set is made: what failed for good is requested again after the next rebuild, which may give the same
+version. While a run of a data set is unfinished, nothing is requested for it: the run may be doing just that. The state
+is read in `dagster/definitions.py`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ TRAINED, EVALUATION, PROMOTION, LINKS, INDEX = "trained_model", "evaluation", "p
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelState:
-    """What the registry says of one data set's models with one objective.
+    """The models of one data set with one objective, by the registry.
 
     Attributes:
         objective: name of the objective.
@@ -48,23 +48,23 @@ class ModelState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetState:
-    """What there is of one data set.
+    """One data set and its models.
 
     Attributes:
         name: data set.
         version: the version made last, or None.
         made_in: the run that made it, or found it to be there already.
-        is_sound: whether all its checks said yes.
+        is_sound: whether all its checks passed.
         is_busy: whether a run of this data set is unfinished.
         models: one for each objective configured for it.
     """
 
     name: str
-    version: str | None
-    made_in: str
-    is_sound: bool
-    is_busy: bool
-    models: tuple[ModelState, ...]
+    version: str | None = None
+    made_in: str = ""
+    is_sound: bool = False
+    is_busy: bool = False
+    models: tuple[ModelState, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class Request:
     """A run to be started.
 
     Attributes:
-        key: asked for once.
+        key: Dagster grants a key once.
         dataset: its partition.
         objective: whose assets.
         kinds: the assets.
@@ -89,16 +89,9 @@ class Request:
 def decide_training(datasets: Sequence[DatasetState]) -> list[Request]:
     """Return a training for each configured objective that has no model of the newest sound version."""
     return [
-        Request(
-            key=f"train:{data.name}@{version}:{model.objective}:{data.made_in}",
-            dataset=data.name,
-            objective=model.objective,
-            kinds=(TRAINED,),
-            version=version,
-        )
-        for data, version in _ready(datasets)
-        for model in data.models
-        if version not in model.trained_on
+        _request(f"train:{data.name}@{data.version}:{model.objective}:{data.made_in}", data, model, TRAINED)
+        for data, model in _ready(datasets)
+        if data.version not in model.trained_on
     ]
 
 
@@ -108,20 +101,19 @@ def decide_promotion(datasets: Sequence[DatasetState]) -> list[Request]:
     A challenger is compared with NoStruct: where that is configured, it has to be trained on the version first.
     """
     return [
-        Request(
-            key=":".join(filter(None, (f"promote:{model.name}/{model.challenger}", data.made_in, model.approved_by))),
-            dataset=data.name,
-            objective=model.objective,
-            kinds=(EVALUATION, PROMOTION),
-            version=version,
+        _request(
+            ":".join(filter(None, (f"promote:{model.name}/{model.challenger}", data.made_in, model.approved_by))),
+            data,
+            model,
+            EVALUATION,
+            PROMOTION,
         )
-        for data, version in _ready(datasets)
-        for model in data.models
+        for data, model in _ready(datasets)
         if model.objective != NOSTRUCT
         and model.challenger is not None
-        and model.challenger_data == version
+        and model.challenger_data == data.version
         and not model.is_judged
-        and _nostruct_is_there(data, version)
+        and all(data.version in each.trained_on for each in data.models if each.objective == NOSTRUCT)
     ]
 
 
@@ -131,28 +123,23 @@ def decide_linking(datasets: Sequence[DatasetState]) -> list[Request]:
     A version is linked once its own model is trained and judged: the champion may be about to change until then.
     """
     return [
-        Request(
-            key=f"link:{data.name}@{version}:{model.name}/{model.champion}:{data.made_in}",
-            dataset=data.name,
-            objective=model.objective,
-            kinds=(LINKS, INDEX),
-            version=version,
+        _request(
+            f"link:{data.name}@{data.version}:{model.name}/{model.champion}:{data.made_in}", data, model, LINKS, INDEX
         )
-        for data, version in _ready(datasets)
-        for model in data.models
+        for data, model in _ready(datasets)
         if model.objective != NOSTRUCT
         and model.champion is not None
         and not model.is_applied
-        and version in model.trained_on
+        and data.version in model.trained_on
         and model.is_judged
     ]
 
 
-def _ready(datasets: Sequence[DatasetState]) -> Iterator[tuple[DatasetState, str]]:
-    for data in datasets:
-        if data.version is not None and data.is_sound and not data.is_busy:
-            yield data, data.version
+def _request(key: str, data: DatasetState, model: ModelState, *kinds: str) -> Request:
+    return Request(key=key, dataset=data.name, objective=model.objective, kinds=kinds, version=data.version or "")
 
 
-def _nostruct_is_there(data: DatasetState, version: str) -> bool:
-    return all(version in model.trained_on for model in data.models if model.objective == NOSTRUCT)
+def _ready(datasets: Sequence[DatasetState]) -> Iterator[tuple[DatasetState, ModelState]]:
+    """Yield the models of the data sets that have a sound version and no unfinished run."""
+    ready = (data for data in datasets if data.version is not None and data.is_sound and not data.is_busy)
+    yield from ((data, model) for data in ready for model in data.models)

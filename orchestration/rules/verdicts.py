@@ -1,6 +1,6 @@
-"""The rules of the blocking checks: from a version on disk, or from scores, to a yes or no with its numbers.
+"""The rules of the blocking checks: from a version on disk, or from scores, to a verdict with its numbers.
 
-Plain functions of manifests, tables and numbers. `STAGE_CHECKS` says which asset each guards.
+Plain functions of manifests, tables and numbers. `STAGE_CHECKS` names the asset that each guards.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ _HASHES = "images.list.element.hash"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What a check says: yes or no, in one line, and the numbers behind it."""
+    """The result of a check: passed or not, why in one line, and the numbers behind it."""
 
     passed: bool
     text: str
@@ -47,15 +47,15 @@ class VersionOnDisk:
 
 
 def manifest_verifies(version: VersionOnDisk) -> Verdict:
-    """Say whether every byte of a version is what its manifest says."""
+    """Check whether every byte of a version is as in its manifest."""
     problems = list(islice(verify(version.manifest, version.folder), PROBLEMS_SHOWN))
     files = len(version.manifest.files)
-    text = f"{files} files are what the manifest says" if not problems else "; ".join(problems)
+    text = f"{files} files are as in the manifest" if not problems else "; ".join(problems)
     return Verdict(passed=not problems, text=text, numbers={"files": files, "problems": len(problems)})
 
 
 def counts_in_bounds(version: VersionOnDisk) -> Verdict:
-    """Say whether a version has about as many documents as the sound one before it, and every split has some."""
+    """Check whether a version has about as many documents as the sound one before it, and every split has some."""
     now = _documents(version.manifest)
     filled = () if version.before is None else {name for name, row in version.before.splits.items() if row.documents}
     empty = [name for name, row in version.manifest.splits.items() if not row.documents and name in filled]
@@ -71,25 +71,25 @@ def counts_in_bounds(version: VersionOnDisk) -> Verdict:
 
 
 def within_failure_budget(version: VersionOnDisk, stages: Sequence[Stage]) -> Verdict:
-    """Say whether no stage failed to handle more than its share of what it read."""
+    """Check whether no stage failed to handle more than its share of what it read."""
     budget = version.bounds.max_failure_share
     shares = {
         stage: row["failed"] / row["in"]
         for stage in stages
         if (row := version.manifest.stages.get(stage)) is not None and row["in"]
     }
-    told = ", ".join(f"{stage} {share:.1%}" for stage, share in shares.items()) or "nothing was read"
+    listed = ", ".join(f"{stage} {share:.1%}" for stage, share in shares.items()) or "nothing was read"
     return Verdict(
         passed=all(share <= budget for share in shares.values()),
-        text=f"failed: {told}; at most {budget:.0%} may",
+        text=f"failed: {listed}; at most {budget:.0%} may",
         numbers={f"{stage}_failed_share": share for stage, share in shares.items()},
     )
 
 
 def duplicate_free(version: VersionOnDisk) -> Verdict:
-    """Say whether no two pictures of the shards are near-duplicates, by comparing all of them anew.
+    """Check whether no two pictures of the shards are near-duplicates, by comparing all of them anew.
 
-    A data set whose policy keeps duplicates is free of them by nobody's promise: the check tells how many there are.
+    Of a data set whose policy keeps duplicates the check only counts them.
     """
     from pipelines.dedupe.columns import from_hex, words_of
     from pipelines.dedupe.hamming import near_pairs
@@ -104,23 +104,23 @@ def duplicate_free(version: VersionOnDisk) -> Verdict:
     shared = [row for row, documents in documents_of.items() if len(documents) > 1]
     near = [(a, b) for a, b in pairs.T.tolist() if len(documents_of[a] | documents_of[b]) > 1]
     numbers = {"pictures": len(occurrences), "shared_by_documents": len(shared), "near_pairs_of_documents": len(near)}
-    told = f"{len(occurrences)} pictures; {len(shared)} in several documents, {len(near)} near pairs across documents"
+    text = f"{len(occurrences)} pictures; {len(shared)} in several documents, {len(near)} near pairs across documents"
     if settings["policy"] == _KEEP_ALL:
-        return Verdict(passed=True, text=f"{told}; the policy keeps them", numbers=numbers)
-    return Verdict(passed=not shared and not near, text=told, numbers=numbers)
+        return Verdict(passed=True, text=f"{text}; the policy keeps them", numbers=numbers)
+    return Verdict(passed=not shared and not near, text=text, numbers=numbers)
 
 
 def leak_free(version: VersionOnDisk) -> Verdict:
-    """Say whether no two splits share what they may not share; single sentences are told alone."""
+    """Check whether no two splits share what they may not share; single sentences are only reported."""
     counts = version.manifest.notes.get("leaks", [])
     keys = {kind: sum(row["keys"] for row in counts if row["kind"] == kind) for kind in map(str, LeakKind)}
     refused = sum(keys[kind] for kind in version.bounds.refused_leaks)
-    told = ", ".join(f"{kind} {count}" for kind, count in keys.items() if count) or "nothing"
-    return Verdict(passed=not refused, text=f"shared between splits: {told}", numbers=keys)
+    listed = ", ".join(f"{kind} {count}" for kind, count in keys.items() if count) or "nothing"
+    return Verdict(passed=not refused, text=f"shared between splits: {listed}", numbers=keys)
 
 
 def norms_are_sane(version: VersionOnDisk) -> Verdict:
-    """Say whether every feature vector is finite, of a sane length, and not the same for everything."""
+    """Check whether every feature vector is finite, of a sane length, and not the same for everything."""
     problems: list[str] = []
     numbers: dict[str, Any] = {}
     least, most = version.bounds.least_norm, version.bounds.most_norm
@@ -140,7 +140,7 @@ def norms_are_sane(version: VersionOnDisk) -> Verdict:
     return Verdict(passed=not problems, text=text, numbers=numbers)
 
 
-# (asset, name of its check) -> the rule, and what it says in a line
+# (asset, name of its check) -> the rule, and its description
 STAGE_CHECKS: Mapping[tuple[str, str], tuple[Callable[[VersionOnDisk], Verdict], str]] = {
     ("documents", "failure_budget"): (
         partial(within_failure_budget, stages=(Stage.SOURCES, Stage.DOCUMENTS)),
@@ -149,17 +149,17 @@ STAGE_CHECKS: Mapping[tuple[str, str], tuple[Callable[[VersionOnDisk], Verdict],
     ("documents", "counts_in_bounds"): (counts_in_bounds, "About as many documents as the sound version before."),
     ("images", "failure_budget"): (
         partial(within_failure_budget, stages=(Stage.IMAGES,)),
-        "No more than a share of the images could not be had.",
+        "No more than a share of the images could not be fetched or read.",
     ),
     ("duplicates", "duplicate_free"): (duplicate_free, "No two documents show near-duplicate pictures."),
     ("features", "norms_are_sane"): (norms_are_sane, "Every vector is finite, of a sane length, and they differ."),
-    ("shards", "manifest_verifies"): (manifest_verifies, "Every byte is what the manifest says."),
+    ("shards", "manifest_verifies"): (manifest_verifies, "Every byte is as in the manifest."),
     ("shards", "leak_free"): (leak_free, "No picture and no whole text is in two splits."),
 }
 
 
 def better_than_nostruct(lead: Mapping[str, float] | None, *, score: str = "auc") -> Verdict:
-    """Say whether a model is shown to be better than NoStruct: by the whole interval of their paired difference.
+    """Check whether a model is shown to be better than NoStruct: by the whole interval of their paired difference.
 
     Args:
         lead: `mean`, `low` and `high` of the model's score minus NoStruct's, in points; None: it was not compared.
@@ -167,8 +167,8 @@ def better_than_nostruct(lead: Mapping[str, float] | None, *, score: str = "auc"
     """
     if lead is None:
         return Verdict(passed=False, text="no NoStruct model of this version was scored: nothing to compare with")
-    shown = f"{lead['mean']:+.2f} ({lead['low']:+.2f} to {lead['high']:+.2f}, paired)"
-    text = f"{'AUC' if score == 'auc' else score} minus NoStruct's: {shown}"
+    numbers = f"{lead['mean']:+.2f} ({lead['low']:+.2f} to {lead['high']:+.2f}, paired)"
+    text = f"{'AUC' if score == 'auc' else score} minus NoStruct's: {numbers}"
     return Verdict(passed=lead["low"] > 0, text=text, numbers=dict(lead))
 
 
@@ -177,13 +177,13 @@ def _documents(manifest: Manifest) -> int:
 
 
 def _fingerprints(version: VersionOnDisk) -> Iterator[tuple[str, str]]:
-    """Yield (fingerprint, document) of every picture of every document; pictures of one colour have no say."""
+    """Yield (fingerprint, document) of every picture of every document; pictures of one colour are left out."""
     parts = _parts(version, "images", ["hash", "fingerprint", "is_flat"])
     for documents, images in zip(_parts(version, "documents", ["id", _HASHES]), parts, strict=True):
         codes = {row["hash"]: row["fingerprint"] for row in images.to_pylist() if not row["is_flat"]}
         for row in documents.to_pylist():
-            shown = (codes.get(image["hash"]) for image in row["images"])
-            yield from ((code, row["id"]) for code in shown if code is not None)
+            found = (codes.get(image["hash"]) for image in row["images"])
+            yield from ((code, row["id"]) for code in found if code is not None)
 
 
 def _vectors(version: VersionOnDisk, table: str, extractor: str) -> Stored:

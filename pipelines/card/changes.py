@@ -1,7 +1,7 @@
-"""What changed from one version of a data set to the next, and why: documents that came and went, and their reasons.
+"""What changed from one version of a data set to the next, and why: added and removed documents, and their reasons.
 
-Why a document is not in a version is what the version's own failure rows say; of one that no row tells of, the source
-has nothing any more, or had nothing yet. Shown by the pages, and on Dagster's page as Markdown.
+The reason why a document is not in a version is in the version's own failure rows; without a row, the source did not
+have the document. The newsroom's pages and Dagster's page show the changes.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from schemas.manifest import Manifest, diff, read_manifest, table_parts
 from schemas.parts import read_part
 
 NOT_IN_SOURCE = "not in the source"
-FILES = "files."  # how `diff` begins what it says of files: it follows from the rest
+FILES = "files."  # how lines of `diff` about files begin: they follow from the rest
 DOCUMENTS_SHOWN, SETTINGS_SHOWN = 30, 30  # in Markdown
 _ID, _RECORD = "id", "provenance.record_id"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
-    """A document that is in one of two versions, or in different splits of them.
+class DocumentChange:
+    """A document that is in one of two versions only, or in different splits of them.
 
     Attributes:
         document: its id.
         before: split in the earlier version; None: it is not in it.
         after: split in the later one, likewise.
         reason: why it is not in one of them.
-        message: what was found, where a failure row says so.
+        message: of the failure row, where there is one.
     """
 
     document: str
@@ -51,23 +51,23 @@ class Changes:
         dataset: its name.
         before: the earlier version.
         after: the later one.
-        came: documents that are in the later one alone, by id; why they were not in the earlier one.
-        went: documents that are in the earlier one alone; why they are not in the later one.
-        moved: documents that are in another split.
+        added: documents of the later version only, by id, with the reason why the earlier one lacks them.
+        removed: documents of the earlier version only, with the reason why the later one lacks them.
+        resplit: documents that are in another split.
         settings: a line a difference of settings, inputs, counts and features.
     """
 
     dataset: str
     before: str
     after: str
-    came: tuple[Moved, ...]
-    went: tuple[Moved, ...]
-    moved: tuple[Moved, ...]
+    added: tuple[DocumentChange, ...]
+    removed: tuple[DocumentChange, ...]
+    resplit: tuple[DocumentChange, ...]
     settings: tuple[str, ...]
 
     @property
     def is_nothing(self) -> bool:
-        return not (self.came or self.went or self.moved or self.settings)
+        return not (self.added or self.removed or self.resplit or self.settings)
 
 
 def changes_between(lake: Lake, dataset: str, before: str, after: str) -> Changes:
@@ -79,18 +79,18 @@ def changes_between(lake: Lake, dataset: str, before: str, after: str) -> Change
     """
     (old, old_folder), (new, new_folder) = (read_manifest(lake, f"{dataset}@{each}") for each in (before, after))
     earlier, later = _documents(old, old_folder), _documents(new, new_folder)
-    came, went = later.keys() - earlier.keys(), earlier.keys() - later.keys()
-    why_not_before = _failures(old, old_folder) if came else {}
-    why_not_after = _failures(new, new_folder) if went else {}
+    added, removed = later.keys() - earlier.keys(), earlier.keys() - later.keys()
+    why_not_before = _failures(old, old_folder) if added else {}
+    why_not_after = _failures(new, new_folder) if removed else {}
     lines = (line for line in diff(old, new) if not line.startswith(FILES))
     return Changes(
         dataset=dataset,
         before=before,
         after=after,
-        came=tuple(_moved(key, None, later[key], why_not_before) for key in sorted(came)),
-        went=tuple(_moved(key, earlier[key], None, why_not_after) for key in sorted(went)),
-        moved=tuple(
-            Moved(document=key, before=earlier[key].split, after=later[key].split)
+        added=tuple(_change(key, None, later[key], why_not_before) for key in sorted(added)),
+        removed=tuple(_change(key, earlier[key], None, why_not_after) for key in sorted(removed)),
+        resplit=tuple(
+            DocumentChange(document=key, before=earlier[key].split, after=later[key].split)
             for key in sorted(earlier.keys() & later.keys())
             if earlier[key].split != later[key].split
         ),
@@ -115,10 +115,10 @@ def as_markdown(found: Changes) -> str:
     if found.is_nothing:
         return f"No difference to {found.before}."
     lines = [f"Since {found.before}:"]
-    for title, documents in (("came", found.came), ("went", found.went), ("changed splits", found.moved)):
+    for title, documents in (("added", found.added), ("removed", found.removed), ("in another split", found.resplit)):
         if documents:
             lines += ["", f"**{len(documents)} documents {title}**{_reasons(documents)}", ""]
-            lines += [f"- {_told(each)}" for each in documents[:DOCUMENTS_SHOWN]]
+            lines += [f"- {_line(each)}" for each in documents[:DOCUMENTS_SHOWN]]
             lines += [f"- … and {len(documents) - DOCUMENTS_SHOWN} more"] * (len(documents) > DOCUMENTS_SHOWN)
     if found.settings:
         lines += ["", "**Settings, inputs and counts**", ""]
@@ -126,21 +126,21 @@ def as_markdown(found: Changes) -> str:
     return "\n".join(lines)
 
 
-def reasons(documents: tuple[Moved, ...]) -> dict[str, int]:
-    """Return how many documents came or went for each reason, the commonest first."""
+def reasons(documents: tuple[DocumentChange, ...]) -> dict[str, int]:
+    """Return how many documents were added or removed for each reason, the commonest first."""
     return dict(Counter(each.reason for each in documents).most_common())
 
 
-def _reasons(documents: tuple[Moved, ...]) -> str:
+def _reasons(documents: tuple[DocumentChange, ...]) -> str:
     found = [f"{reason} {count}" for reason, count in reasons(documents).items() if reason]
     return f": {', '.join(found)}" if found else ""
 
 
-def _told(moved: Moved) -> str:
-    if moved.before and moved.after:
-        return f"{as_code(moved.document)}: {moved.before} → {moved.after}"
-    message = f": {as_code(moved.message)}" if moved.message else ""
-    return f"{as_code(moved.document)} ({moved.before or moved.after}): {moved.reason}{message}"
+def _line(change: DocumentChange) -> str:
+    if change.before and change.after:
+        return f"{as_code(change.document)}: {change.before} → {change.after}"
+    message = f": {as_code(change.message)}" if change.message else ""
+    return f"{as_code(change.document)} ({change.before or change.after}): {change.reason}{message}"
 
 
 def as_code(text: str) -> str:
@@ -186,10 +186,10 @@ def _rows(manifest: Manifest, folder: Folder) -> Iterator[Failure]:
             yield Failure(**row)
 
 
-def _moved(key: str, before: _Known | None, after: _Known | None, why: Mapping[str, Failure]) -> Moved:
+def _change(key: str, before: _Known | None, after: _Known | None, why: Mapping[str, Failure]) -> DocumentChange:
     known = before or after
     failure = why.get(key) or why.get(known.record if known else key)
-    return Moved(
+    return DocumentChange(
         document=key,
         before=None if before is None else before.split,
         after=None if after is None else after.split,

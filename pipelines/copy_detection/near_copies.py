@@ -1,133 +1,105 @@
-"""Which images are copies of others by their vectors, in which clusters, and how unlike a cluster's members are.
+"""Images with their vectors, and the rows of the table of near copies.
 
 A cluster is a connected component of "within the cosine", named by its smallest image hash. Two images of one need not
-be within the cosine of each other, so that each cluster says its worst pair. Images with equal bytes are one image
-here: that one occurs twice is `pipelines.dedupe`'s to find.
+be within the cosine of each other, so that each cluster says its worst pair, of its first LOOKED_AT images by hash.
+Images with equal bytes are one image here: that one occurs twice is `pipelines.dedupe`'s to find.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from pipelines.copy_detection.near_vectors import Vectors, least_pair, near_pairs
-from pipelines.dedupe.columns import Bytes, Columns, Numbers, Reals, Texts, from_hex, to_hex
-from pipelines.dedupe.duplicates import join
-from pipelines.features.extraction import FeaturedDocument
-from pipelines.packs import PackRef
+from pipelines.copy_detection.vectors import Points, cosines_of, least_pair, points_of
+from pipelines.dedupe.columns import from_hex, starts_of_runs, to_hex
+from pipelines.dedupe.duplicates import Duplicates, Occurrences, duplicate_rows
+from pipelines.features.extraction import FeaturedDocument, FeaturedImage, FeaturePlan
+from pipelines.features.values import IMAGES, feature_array, feature_packs
 from schemas.duplicates import NearCopy
+from schemas.features import FeatureColumn, column_to_vectors
+from schemas.lake import Lake
+
+LOOKED_AT = 64  # images of a cluster among which the worst pair is sought
+_CLUSTERS_AT_ONCE = 64
+Worst = Mapping[str, tuple[str, str, float]]  # of each cluster, two images and their cosine
 
 
-@dataclass(frozen=True, slots=True)
-class Shown(Columns):
-    """Images of documents, and where their vectors are: a pack and a row."""
-
-    images: Bytes
-    positions: Numbers
-    documents: Texts
-    packs: Texts
-    rows: Numbers
-
-    def once(self) -> tuple[Shown, Numbers]:
-        """Return each image once, by hash, and of each row which of them it shows."""
-        _, first, number = np.unique(self.images, return_index=True, return_inverse=True)
-        return self.take(first), number
-
-    def refs(self) -> list[PackRef]:
-        return [PackRef(pack, row) for pack, row in zip(self.packs.tolist(), self.rows.tolist(), strict=True)]
-
-
-@dataclass(frozen=True, slots=True)
-class NearCopies(Columns):
-    """Occurrences of images that have a copy: the columns of `schemas.duplicates.NearCopy` but the last."""
-
-    clusters: Bytes
-    documents: Texts
-    positions: Numbers
-    images: Bytes
-    nearest: Bytes
-    cosines: Reals
-    worst: Reals
-    worst_first: Bytes
-    worst_second: Bytes
-
-
-def pack_shown(documents: Iterable[FeaturedDocument], column: int) -> Iterator[Shown]:
-    """Yield the images of some documents with the place of their vector in one column; flat ones are left out."""
-    rows = [
-        (each.packed.image.hash, position, featured.document.id, each.features[column])
-        for featured in documents
-        for position, each in enumerate(featured.images)
-        if not each.packed.image.is_flat
-    ]
+def pack_shown(documents: Iterable[FeaturedDocument], *, also_flat: bool = False) -> Iterator[Occurrences]:
+    """Yield the images of some documents; the code of an image is its hash."""
+    rows = [(each.packed.image.hash, position, name) for name, position, each in _shown(documents, also_flat)]
     if rows:
-        images, positions, ids, refs = zip(*rows, strict=True)
-        packs, numbers = [ref.pack for ref in refs], [ref.row for ref in refs]
-        yield Shown(
-            from_hex(images), np.array(positions), np.array(ids, object), np.array(packs, object), np.array(numbers)
+        hashes, positions, ids = zip(*rows, strict=True)
+        images = from_hex(hashes)
+        yield Occurrences(images, images, np.array(positions), np.array(ids, object))
+
+
+def pack_points(
+    documents: Iterable[FeaturedDocument], plan: FeaturePlan, extractor: str, *, also_flat: bool = False
+) -> Iterator[Points]:
+    """Yield the images of some documents with their vectors, each once."""
+    columns = plan.extracted(IMAGES)
+    number = [column.name for column in columns].index(extractor)
+    refs = {each.packed.image.hash: each.features[number] for _, _, each in _shown(documents, also_flat)}
+    if refs:
+        vectors = column_to_vectors(feature_array(plan.lake, columns[number], IMAGES, [*refs.values()]))
+        yield points_of(from_hex([*refs]), vectors)
+
+
+def _shown(documents: Iterable[FeaturedDocument], also_flat: bool) -> Iterator[tuple[str, int, FeaturedImage]]:
+    for featured in documents:
+        for position, each in enumerate(featured.images):
+            if also_flat or not each.packed.image.is_flat:
+                yield featured.document.id, position, each
+
+
+def worst_pairs(found: Duplicates, lake: Lake, column: FeatureColumn) -> Worst:
+    """Return of whole clusters the two images that are least alike."""
+    order = np.lexsort((found.images, found.clusters))
+    order = order[starts_of_runs(found.clusters[order], found.images[order])]
+    members = [rows[:LOOKED_AT] for rows in np.split(order, starts_of_runs(found.clusters[order])[1:]) if len(rows)]
+    packs, worst = feature_packs(lake, column, IMAGES), dict[str, tuple[str, str, float]]()
+    for start in range(0, len(members), _CLUSTERS_AT_ONCE):
+        some = members[start : start + _CLUSTERS_AT_ONCE]
+        hashes, edges = to_hex(found.images[np.concatenate(some)]), np.cumsum([0, *map(len, some)])
+        names = to_hex(found.clusters[[rows[0] for rows in some]])
+        refs = [ref for ref in packs.index().find(hashes) if ref is not None]
+        vectors = column_to_vectors(feature_array(lake, column, IMAGES, refs))
+        for cluster, begin, end in zip(names, edges, edges[1:], strict=False):
+            first, second, cosine = least_pair(vectors[begin:end])
+            worst[cluster] = (hashes[begin + first], hashes[begin + second], cosine)
+    return worst
+
+
+def near_copy_rows(found: Duplicates, is_dropped: npt.NDArray[np.bool_], worst: Worst) -> Iterator[NearCopy]:
+    """Yield the rows of the table of near copies."""
+    cosines = cosines_of(found.distances).tolist()
+    for row, cosine in zip(duplicate_rows(found, is_dropped), cosines, strict=True):
+        first, second, least = worst[row.cluster]
+        yield NearCopy(
+            row.cluster,
+            row.document,
+            row.position,
+            row.image,
+            row.nearest,
+            cosine,
+            least,
+            first,
+            second,
+            row.is_dropped,
         )
 
 
-def find_near_copies(shown: Shown, vectors: Vectors, cosine: float) -> NearCopies:
-    """Return the occurrences of images that have a copy.
-
-    Args:
-        shown: all images of all documents.
-        vectors: of `shown.once()`, in its order.
-        cosine: two images are copies from it on.
-    """
-    once, number = shown.once()
-    pairs, cosines = near_pairs(vectors, cosine)
-    roots = join(np.arange(len(once)), pairs)
-    nearest, best = _nearest(pairs, cosines, len(once))
-    worst, ends = np.ones(len(once)), np.zeros((2, len(once)), np.int64)
-    members = np.flatnonzero(nearest >= 0)
-    for root in np.unique(roots[members]):
-        some = members[roots[members] == root]
-        first, second, least = least_pair(vectors[some])
-        worst[some], ends[:, some] = least, some[[first, second]][:, None]
-    rows = np.flatnonzero(nearest[number] >= 0)
-    found, image = shown.take(rows), number[rows]
-    hashes = once.images
-    return NearCopies(
-        hashes[roots[image]],
-        found.documents,
-        found.positions,
-        found.images,
-        hashes[nearest[image]],
-        best[image],
-        worst[image],
-        hashes[ends[0, image]],
-        hashes[ends[1, image]],
-    )
+def count_copies(found: Duplicates, worst: Worst) -> dict[str, Any]:
+    """Return how many clusters and images there are, and the least cosine within a cluster."""
+    least = min((cosine for _, _, cosine in worst.values()), default=None)
+    return {"clusters": len(worst), "images": len(set(found.images.tolist())), "worst": least}
 
 
-def near_copy_rows(found: NearCopies, is_dropped: Iterable[bool]) -> Iterator[NearCopy]:
-    """Yield the rows of the table of near copies."""
-    columns = (
-        to_hex(found.clusters),
-        found.documents.tolist(),
-        found.positions.tolist(),
-        to_hex(found.images),
-        to_hex(found.nearest),
-        found.cosines.tolist(),
-        found.worst.tolist(),
-        to_hex(found.worst_first),
-        to_hex(found.worst_second),
-        is_dropped,
-    )
-    for row in zip(*columns, strict=True):
-        yield NearCopy(*row)
-
-
-def _nearest(pairs: Numbers, cosines: Reals, count: int) -> tuple[Numbers, Reals]:
-    """Return of each image the most similar one (of equals, the smaller hash; -1: none), and their cosine."""
-    ends, others = np.concatenate([pairs, pairs[::-1]], axis=1)
-    both = np.tile(cosines, 2)
-    order = np.lexsort((others, -both, ends))
-    rows, first = np.unique(ends[order], return_index=True)
-    nearest, best = np.full(count, -1), np.zeros(count)
-    nearest[rows], best[rows] = others[order[first]], both[order[first]]
-    return nearest, best
+def add_counts(counts: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Return what `count_copies` gave for parts of the clusters as one."""
+    parts = list(counts)
+    least = min((part["worst"] for part in parts if part["worst"] is not None), default=None)
+    return {name: sum(part[name] for part in parts) for name in ("clusters", "images")} | {"worst": least}

@@ -6,24 +6,22 @@ extractor, is within the cosine.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from pipelines.copy_detection.near_vectors import nearest_of
-from pipelines.settings import CopyDetectionConfig
-from schemas.documents import Split
+from pipelines.copy_detection.vectors import Points, cosines_of, points_of
+from pipelines.dedupe.columns import from_hex, to_hex
+from pipelines.dedupe.duplicates import Codes, Neighbours, Occurrences, closest
 from schemas.duplicates import SeenImage
 from schemas.features import FeatureColumn, column_to_vectors
-from schemas.lake import Folder, Lake
-from schemas.manifest import Manifest, read_manifest
+from schemas.lake import Folder
+from schemas.manifest import FileEntry
 from schemas.parts import read_part
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class SeenCount:
     """Of a version's different images: how many an earlier one has with the same bytes, and how many as copies.
 
@@ -37,29 +35,34 @@ class SeenCount:
     same: int
     copies: int | None
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+
+def read_known(entry: FileEntry, folder: Folder, column: FeatureColumn | None) -> Iterator[Points]:
+    """Yield the images of a part of a version, with their vectors in a column, if one is given."""
+    table = read_part(folder, entry, ["hash", *([] if column is None else [column.column])])
+    if len(table):
+        vectors = np.zeros((len(table), 1)) if column is None else column_to_vectors(table[column.column])
+        yield points_of(from_hex(table["hash"].to_pylist()), vectors)
 
 
-def seen_before(
-    manifest: Manifest, folder: Folder, lake: Lake, config: CopyDetectionConfig
-) -> Iterator[tuple[SeenCount, list[SeenImage]]]:
-    """Yield what each earlier version has of a version's images: its count, and a row an image that was seen."""
-    column = next((each for each in manifest.columns("images") if each.name == config.extractor), None)
-    hashes, vectors = _images(manifest, folder, column)
-    for reference in config.against:
-        earlier, its_folder = read_manifest(lake, reference)
-        shared = column if column in earlier.columns("images") else None
-        known, its_vectors = _images(earlier, its_folder, shared)
-        is_same = np.isin(hashes, known)
-        rows = [SeenImage(image, reference, image, 1.0) for image in hashes[is_same].tolist()]
-        if vectors is not None and its_vectors is not None:
-            new = np.flatnonzero(~is_same)
-            (queries, found), cosines = nearest_of(vectors[new], its_vectors, config.cosine)
-            pairs = zip(hashes[new[queries]].tolist(), known[found].tolist(), cosines.tolist(), strict=True)
-            rows += [SeenImage(image, reference, seen, cosine) for image, seen, cosine in pairs]
-        copies = None if its_vectors is None or vectors is None else len(rows) - int(is_same.sum())
-        yield SeenCount(reference, len(hashes), int(is_same.sum()), copies), rows
+def find_seen(
+    version: str, images: Occurrences, known: Codes, neighbours: Neighbours, has_vectors: bool
+) -> Iterator[SeenImage | SeenCount]:
+    """Yield a row for each of some images that a version has, then their count."""
+    hashes = np.unique(images.codes)
+    is_same = np.isin(hashes, known.codes)
+    yield from (SeenImage(image, version, image, 1.0) for image in to_hex(hashes[is_same]))
+    near = closest(neighbours)
+    near = near.take(np.isin(near.codes, hashes[~is_same]))
+    pairs = zip(to_hex(near.codes), to_hex(near.images), cosines_of(near.distances).tolist(), strict=True)
+    yield from (SeenImage(image, version, seen, cosine) for image, seen, cosine in pairs)
+    yield SeenCount(version, len(hashes), int(is_same.sum()), len(near) if has_vectors else None)
+
+
+def add_seen(counts: Iterable[SeenCount], version: str, has_vectors: bool) -> SeenCount:
+    """Return counts of parts of the images as one."""
+    parts = list(counts)
+    copies = sum(part.copies or 0 for part in parts) if has_vectors else None
+    return SeenCount(version, sum(part.images for part in parts), sum(part.same for part in parts), copies)
 
 
 def seen_lines(counts: Sequence[SeenCount]) -> list[str]:
@@ -69,18 +72,3 @@ def seen_lines(counts: Sequence[SeenCount]) -> list[str]:
         + ("copies not known" if each.copies is None else f"{each.copies} as copies")
         for each in counts
     ]
-
-
-def _images(
-    manifest: Manifest, folder: Folder, column: FeatureColumn | None
-) -> tuple[npt.NDArray[np.str_], npt.NDArray[np.float32] | None]:
-    """Return the hashes of a version's different images, sorted, and their vectors in one column, if one is given."""
-    hashes, vectors = list[npt.NDArray[np.str_]](), list[npt.NDArray[np.float32]]()
-    for split in Split:
-        for entry in manifest.parts("images", split):
-            part = read_part(folder, entry, ["hash", *([] if column is None else [column.column])])
-            hashes.append(part["hash"].to_numpy(zero_copy_only=False).astype(str))
-            if column is not None and len(part):
-                vectors.append(column_to_vectors(part[column.column]).astype(np.float32))
-    every, first = np.unique(np.concatenate([np.empty(0, str), *hashes]), return_index=True)
-    return every, np.concatenate(vectors)[first] if vectors else None

@@ -1,10 +1,10 @@
-"""Copy detection in Beam: vectors of all images meet on one worker, which finds copies; documents go by the policy.
+"""Copy detection in Beam: the search of `pipelines.dedupe` among documents with features, by the vectors of one column.
 
-    documents with features -> images, packed -> all -> copies -> rows, documents to drop
-        `------------------------------------------------------------------------> documents that stay
+    documents -> vectors, packed -----> in cells -> neighbours and clusters, as in dedupe -> near copies
+    documents -> vectors, packed ----.
+    parts of an earlier version -----`> in cells -> nearest of each image -> what was seen before
 
-Where vectors are travels, not the vectors. What is not bounded: one worker holds the vectors of all images, 2 KB each
-for 512 dimensions; `dedupe` before it left out what hashes see.
+Vectors travel in float16, once for each cell. The centres of cells are the vectors of a sample of images.
 """
 
 from __future__ import annotations
@@ -15,77 +15,174 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import apache_beam as beam
-from apache_beam.pvalue import TaggedOutput
+import numpy as np
+import numpy.typing as npt
+from apache_beam.pvalue import AsSingleton, TaggedOutput
 
-from pipelines.copy_detection.near_copies import NearCopies, Shown, find_near_copies, near_copy_rows, pack_shown
-from pipelines.dedupe.duplicates import mark_dropped
-from pipelines.dedupe.transforms import Pack
-from pipelines.documents.transforms import LeaveOut
+from pipelines.copy_detection.near_copies import (
+    add_counts,
+    count_copies,
+    near_copy_rows,
+    pack_points,
+    pack_shown,
+    worst_pairs,
+)
+from pipelines.copy_detection.seen import SeenCount, add_seen, find_seen, read_known
+from pipelines.copy_detection.vectors import (
+    CROWDED,
+    EXACT_BELOW,
+    PROBES,
+    Points,
+    Role,
+    cell_count,
+    centres_of,
+    in_cells,
+    near_points,
+    sample,
+)
+from pipelines.dedupe.duplicates import Codes, Duplicates, Neighbours, Occurrences
+from pipelines.dedupe.transforms import COUNTS, ROWS, Compare, CountRows, Pack, Partition, Search, divide
 from pipelines.features.extraction import FeaturePlan
-from pipelines.features.values import IMAGES, feature_array
-from pipelines.settings import CopyDetectionConfig, Policy
-from schemas.failures import Failure, Reason, Stage
-from schemas.features import column_to_vectors
+from pipelines.features.values import IMAGES
+from pipelines.settings import CopyDetectionConfig
+from schemas.documents import Split
+from schemas.duplicates import SeenImage
+from schemas.features import FeatureColumn
+from schemas.lake import Lake
+from schemas.manifest import read_manifest
 
-ROWS, DROPPED, COUNTS = "rows", "dropped", "counts"
+_MAX_PARTITIONS = 1 << 14
 
 
-class Detected(NamedTuple):
-    """Documents that stay, rows of near copies, failures of the documents that go, and counts for the manifest."""
+def by_vector(config: CopyDetectionConfig, plan: FeaturePlan, *, exact_below: int = EXACT_BELOW) -> Search | None:
+    """Return the search for images with near vectors, or None where none is asked for."""
+    column = _column(config, plan)
+    if column is None:
+        return None
+    pack = partial(pack_points, plan=plan, extractor=config.extractor)
+    return Search(
+        pack=pack_shown,
+        candidates=partial(_of_vectors, pack=pack, exact_below=exact_below),
+        kind=Points,
+        near=partial(near_points, cosine=config.cosine),
+        crowded=CROWDED,
+        rows_of=partial(_rows, lake=plan.lake, column=column),
+        add_counts=add_counts,
+        of_itself=False,
+        of_clusters=True,
+        message="an image of it is a copy of another, by its vector; see the table of near copies",
+    )
 
-    documents: beam.PCollection
-    rows: beam.PCollection
-    failures: beam.PCollection
-    counts: beam.PCollection
+
+def _column(config: CopyDetectionConfig, plan: FeaturePlan) -> FeatureColumn | None:
+    return next((column for column in plan.extracted(IMAGES) if column.name == config.extractor), None)
+
+
+def _of_vectors(documents: Any, _: Any, count: Any, *, pack: Any, exact_below: int) -> beam.PCollection:
+    points = documents | "vectors" >> Pack(pack)
+    centres = points | "centres" >> Centres(count, exact_below)
+    return points | "in cells" >> beam.FlatMap(_in_cells, count, centres)
+
+
+def _rows(found: Duplicates, is_dropped: npt.NDArray[np.bool_], lake: Lake, column: FeatureColumn) -> Iterator[Any]:
+    worst = worst_pairs(found, lake, column)
+    yield TaggedOutput(COUNTS, count_copies(found, worst))
+    yield from near_copy_rows(found, is_dropped, worst)
 
 
 @dataclass(eq=False)
-class DetectCopies(beam.PTransform):
-    """Finds copies by vectors among documents with features, and does what the policy says: gives `Detected`.
+class Centres(beam.PTransform):
+    """Points to the centres of their cells, as a side input; there are none where all are in one cell.
 
     Attributes:
-        config: which extractor, from which cosine on, and what becomes of documents; no extractor: nothing is done.
-        plan: of the features.
+        count: of the points, as a side input.
     """
+
+    count: Any
+    exact_below: int
+
+    def expand(self, points: beam.PCollection) -> AsSingleton:
+        some = points | "sample" >> beam.Map(self._sample, self.count) | "all" >> beam.combiners.ToList()
+        return AsSingleton(some | "of sample" >> beam.Map(_centres))
+
+    def _sample(self, points: Points, count: int) -> Points:
+        return sample(points, cell_count(count, self.exact_below) / max(1, count))
+
+
+def _centres(parts: list[Points]) -> npt.NDArray[np.float32]:
+    return centres_of(Points.concatenate(parts))
+
+
+def _in_cells(
+    points: Points, count: int, centres: npt.NDArray[np.float32], role: Role = Role.BOTH
+) -> Iterator[tuple[Partition, Points]]:
+    found = in_cells(points, centres, role)
+    return divide(found, count * PROBES, by="keys", rows=CROWDED, most=_MAX_PARTITIONS)
+
+
+class Seen(NamedTuple):
+    """Rows of images that earlier versions have, and their number for each version."""
+
+    rows: beam.PCollection[SeenImage]
+    counts: beam.PCollection[SeenCount]
+
+
+@dataclass(eq=False)
+class FindSeen(beam.PTransform):
+    """Documents to what the earlier versions that the settings name have of their images: gives `Seen`."""
 
     config: CopyDetectionConfig
     plan: FeaturePlan
 
-    def expand(self, documents: beam.PCollection) -> Detected:
-        if not self.config.extractor:
-            none = documents.pipeline | "none" >> beam.Create([])
-            return Detected(documents, none, none, none)
-        shown = documents | "pack" >> Pack(partial(pack_shown, column=self._column))
-        all_shown = shown | "all" >> beam.combiners.ToList() | "in one" >> beam.Map(Shown.concatenate)
-        found = all_shown | "find" >> beam.FlatMap(self._find).with_outputs(DROPPED, COUNTS, main=ROWS)
-        if self.config.policy is Policy.KEEP_ALL:
-            failures = documents.pipeline | "none dropped" >> beam.Create([])
-            return Detected(documents, found[ROWS], failures, found[COUNTS])
-        kept = (documents, found[DROPPED]) | "keep" >> LeaveOut()
-        return Detected(kept, found[ROWS], found[DROPPED] | "failures" >> beam.Map(_failure), found[COUNTS])
-
-    @property
-    def _column(self) -> int:
-        """Return the number of the extractor's column among the computed ones."""
-        return [column.name for column in self.plan.extracted(IMAGES)].index(self.config.extractor)
-
-    def _find(self, shown: Shown) -> Iterator[Any]:
-        once, _ = shown.once()
-        column = self.plan.extracted(IMAGES)[self._column]
-        vectors = column_to_vectors(feature_array(self.plan.lake, column, IMAGES, once.refs()))
-        found = find_near_copies(shown, vectors, self.config.cosine)
-        is_dropped = mark_dropped(found, self.config.policy)
-        for document in sorted(set(found.documents[is_dropped].tolist())):
-            yield TaggedOutput(DROPPED, document)
-        yield TaggedOutput(COUNTS, _counts(found))
-        yield from near_copy_rows(found, is_dropped.tolist())
+    def expand(self, documents: beam.PCollection) -> Seen:
+        versions = self.config.against
+        found = [documents | version >> FindSeenIn(version, self.config, self.plan) for version in versions]
+        none = documents.pipeline | "none" >> beam.Create([])
+        rows = (none, *(each.rows for each in found)) | "rows" >> beam.Flatten()
+        return Seen(rows, (none, *(each.counts for each in found)) | "counts" >> beam.Flatten())
 
 
-def _counts(found: NearCopies) -> dict[str, Any]:
-    worst = float(found.worst.min()) if len(found) else None
-    return {"clusters": len(set(found.clusters.tolist())), "images": len(set(found.images.tolist())), "worst": worst}
+@dataclass(eq=False)
+class FindSeenIn(beam.PTransform):
+    """Documents to what an earlier version has of their images: gives `Seen`.
 
+    Attributes:
+        version: NAME@VERSION.
+    """
 
-def _failure(document_id: str) -> Failure:
-    message = "an image of it is a copy of another, by its vector; see the table of near copies"
-    return Failure(Stage.COPY_DETECTION, document_id, Reason.DUPLICATE_IMAGE, message)
+    version: str
+    config: CopyDetectionConfig
+    plan: FeaturePlan
+    exact_below: int = EXACT_BELOW
+
+    def expand(self, documents: beam.PCollection) -> Seen:
+        column = _column(self.config, self.plan)
+        earlier, folder = read_manifest(self.plan.lake, self.version)
+        shared = column if column in earlier.columns(IMAGES) else None
+        entries = [entry for split in Split for entry in earlier.parts(IMAGES, split)]
+        parts = documents.pipeline | "parts" >> beam.Create(entries) | "spread" >> beam.Reshuffle()
+        known = parts | "read" >> beam.FlatMap(read_known, folder, shared)
+        shown = documents | "images" >> Pack(partial(pack_shown, also_flat=True))
+        count = AsSingleton((known, shown) | "both" >> beam.Flatten() | "count" >> CountRows())
+        by_code = beam.FlatMap(divide, count, by="codes")
+        of_known = known | "hashes" >> beam.Map(Points.hashes) | "known by code" >> by_code
+        near = self._near(documents, known, count) if shared else documents.pipeline | "none" >> beam.Create([])
+        joined = {"shown": shown | "by code" >> by_code, "known": of_known, "near": near | "near by code" >> by_code}
+        find = beam.FlatMapTuple(partial(self._find, has_vectors=bool(shared))).with_outputs(COUNTS, main=ROWS)
+        found = joined | beam.CoGroupByKey() | "find" >> find
+        add = partial(add_seen, version=self.version, has_vectors=bool(shared))
+        return Seen(found[ROWS], found[COUNTS] | "add" >> beam.CombineGlobally(add))
+
+    def _near(self, documents: beam.PCollection, known: beam.PCollection, count: Any) -> beam.PCollection[Neighbours]:
+        pack = partial(pack_points, plan=self.plan, extractor=self.config.extractor, also_flat=True)
+        centres = known | "centres" >> Centres(count, self.exact_below)
+        queries = documents | "vectors" >> Pack(pack) | "queries" >> beam.FlatMap(_in_cells, count, centres, Role.QUERY)
+        keyed = (queries, known | "bases" >> beam.FlatMap(_in_cells, count, centres, Role.BASE)) | beam.Flatten()
+        near = partial(near_points, cosine=self.config.cosine, among_bases=False)
+        return keyed | "near" >> Compare(Points, near, CROWDED) | "neighbours" >> beam.Keys()
+
+    def _find(self, _: Partition, parts: dict[str, Any], has_vectors: bool) -> Iterator[Any]:
+        shown, known = Occurrences.concatenate(parts["shown"]), Codes.concatenate(parts["known"])
+        *rows, count = find_seen(self.version, shown, known, Neighbours.concatenate(parts["near"]), has_vectors)
+        yield TaggedOutput(COUNTS, count)
+        yield from rows

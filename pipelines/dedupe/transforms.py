@@ -1,28 +1,34 @@
-"""The dedupe stage in Beam: near-duplicate images of all documents, over arrays that are partitioned by what must meet.
+"""Near-duplicate images of all documents in Beam, over arrays that are partitioned by what must meet.
 
-    documents -> images, packed -> by code ---> distinct codes -> by key -> neighbours, clusters of each partition
+    documents -> images, packed -> by code ---> candidates, by key -> neighbours, clusters of each partition
                                       |                                         |             |
-                                      |                                      by code     clusters (one worker)
+                                      |                                      by code       clusters
                                       |                                         |             |
                                       `----> occurrences of a partition <-------'<------------' by code
                                                    |
                                                duplicates -> documents to drop
 
-Only arrays travel, some thousands of rows an element: what a row costs is what numpy takes for it. The number of
-partitions follows from the number of images. However skewed the data, no partition of keys takes long: equal codes are
-one row, and a crowded bucket of near ones is cut into cells.
+A `Search` says what the candidates are and which of them are near: perceptual hashes here, vectors of features in
+`pipelines.copy_detection`. Only arrays travel, some thousands of rows an element: what a row costs is what numpy takes
+for it. The number of partitions follows from the number of images. However skewed the data, no partition of keys takes
+long: equal codes are one row, and a crowded bucket of near ones is cut into cells. An image keeps its nearest and its
+cluster: no list of pairs is held.
 
-What is not bounded: the occurrences of one code are in one partition, as arrays; one worker makes the clusters, from
-the codes that have a neighbour; `keep-first`, an order over documents, has all duplicates on one worker, as arrays.
+What is not bounded: the occurrences of one code are in one partition, as arrays; the last merge of the clusters has
+each code with a neighbour once, 96 bytes; `keep-first`, an order over documents, has all duplicates on one worker, as
+arrays.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from functools import partial
+from typing import Any, NamedTuple, TypeVar, cast
 
 import apache_beam as beam
+import numpy as np
+import numpy.typing as npt
 from apache_beam.pvalue import AsSingleton, TaggedOutput
 
 from pipelines.dedupe.columns import Columns
@@ -30,6 +36,7 @@ from pipelines.dedupe.duplicates import (
     Clusters,
     Codes,
     Duplicates,
+    Near,
     Neighbours,
     Occurrences,
     cut_crowded,
@@ -39,97 +46,183 @@ from pipelines.dedupe.duplicates import (
     keyed_codes,
     mark_dropped,
     merge_clusters,
+    near_codes,
     pack_images,
 )
-from pipelines.documents.settle import SettledDocument
 from pipelines.documents.transforms import LeaveOut
 from pipelines.settings import Policy
-from schemas.duplicates import Duplicate
 from schemas.failures import Failure, Reason, Stage
 
 ELEMENTS_AT_ONCE = 2048  # packed together
 ROWS_PER_PARTITION, MAX_PARTITIONS = 1 << 16, 256
 CROWDED = 1 << 16  # codes of a bucket that one worker compares: some seconds
-ROWS, DROPPED = "rows", "dropped"
+ROWS, DROPPED, COUNTS = "rows", "dropped", "counts"
 
 Partition = tuple[int, int]  # bytes of a value, number
 
 T = TypeVar("T", bound=Columns)
 
 
-class Deduped(NamedTuple):
-    """What near-duplicate search found, and the ids of the documents that the policy drops, once each."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """How near-duplicates are found.
 
-    duplicates: beam.PCollection[Duplicate]
-    dropped: beam.PCollection[str]
+    Attributes:
+        pack: yields the images of some documents as `Occurrences`.
+        candidates: returns PCollection[(partition of keys, candidates)] of the documents, of their occurrences by
+            partitions of codes, and of the number of these as a side input.
+        kind: of the candidates.
+        near: yields rows of candidates with equal keys that are near one another, and their distances.
+        crowded: candidates with one key beyond which they are cut.
+        rows_of: yields rows of a table for duplicates and whether each is dropped; perhaps elements of COUNTS.
+        add_counts: adds these up.
+        of_itself: whether an image that occurs twice is a duplicate for that alone.
+        of_clusters: whether the rows need all of a cluster.
+        message: why a document goes.
+    """
+
+    pack: Callable[[Sequence[Any]], Iterable[Occurrences]]
+    candidates: Callable[[Any, Any, Any], beam.PCollection]
+    kind: type[Codes] = Codes
+    near: Near[Any]
+    crowded: int = CROWDED
+    rows_of: Callable[[Duplicates, npt.NDArray[np.bool_]], Iterable[Any]]
+    add_counts: Callable[[Iterable[Any]], Any] = list
+    of_itself: bool = True
+    of_clusters: bool = False
+    message: str
+
+
+def by_hash(radius: int, *, rows: int = ROWS_PER_PARTITION, crowded: int = CROWDED) -> Search:
+    """Return the search for images whose fingerprints differ in at most `radius` bits.
+
+    Args:
+        radius: in bits.
+        rows: of a partition, about.
+        crowded: codes of a bucket beyond which it is cut.
+    """
+    return Search(
+        pack=pack_images,
+        candidates=partial(_of_codes, radius=radius, rows=rows),
+        near=partial(near_codes, radius=radius),
+        crowded=crowded,
+        rows_of=duplicate_rows,
+        message="an image of it has a near-duplicate in the data set; see the duplicates table",
+    )
+
+
+def _of_codes(_: Any, occurrences: beam.PCollection, count: Any, *, radius: int, rows: int) -> beam.PCollection:
+    by_key = beam.FlatMap(_by_key, count, radius=radius, rows=rows)
+    return occurrences | "codes" >> Gather(Occurrences) | "by key" >> by_key
+
+
+def _by_key(occurrences: Occurrences, count: int, radius: int, rows: int) -> Iterator[tuple[Any, Codes]]:
+    for key, codes in enumerate(keyed_codes(occurrences, radius=radius, count=count)):
+        for partition, some in divide(codes, count, by="keys", rows=rows):
+            yield (key, partition), some
+
+
+class Found(NamedTuple):
+    """What a search found: rows of its table, ids of the documents that the policy drops, once each, and counts."""
+
+    duplicates: beam.PCollection
+    dropped: beam.PCollection
+    counts: beam.PCollection
 
 
 class Unique(NamedTuple):
-    """Documents that stay, every duplicate occurrence, and the failures of the documents that go."""
+    """Documents that stay, every duplicate occurrence, the failures of the documents that go, and counts."""
 
-    documents: beam.PCollection[SettledDocument]
-    duplicates: beam.PCollection[Duplicate]
-    failures: beam.PCollection[Failure]
+    documents: beam.PCollection
+    duplicates: beam.PCollection
+    failures: beam.PCollection
+    counts: beam.PCollection
 
 
 @dataclass(eq=False)
 class DropDuplicates(beam.PTransform):
-    """Finds near-duplicates among settled documents and does what the policy says: gives `Unique`."""
+    """Finds near-duplicates among documents and does what the policy says: gives `Unique`.
 
-    radius: int
+    Attributes:
+        search: finds them; None: nothing is done.
+        stage: of the failures.
+    """
+
+    search: Search | None
     policy: Policy
+    stage: Stage
 
-    def expand(self, documents: beam.PCollection[SettledDocument]) -> Unique:
-        found = documents | "find" >> FindDuplicates(self.radius, self.policy)
+    def expand(self, documents: beam.PCollection) -> Unique:
+        none = documents.pipeline | "none" >> beam.Create([])
+        if self.search is None:
+            return Unique(documents, none, none, none)
+        found = documents | "find" >> FindDuplicates(self.search, self.policy)
         if self.policy is Policy.KEEP_ALL:
-            return Unique(documents, found.duplicates, documents.pipeline | "none dropped" >> beam.Create([]))
+            return Unique(documents, found.duplicates, none, found.counts)
         kept = (documents, found.dropped) | "keep" >> LeaveOut()
-        return Unique(kept, found.duplicates, found.dropped | "failures" >> beam.Map(_duplicate_failure))
+        failures = found.dropped | "failures" >> beam.Map(self._failure)
+        return Unique(kept, found.duplicates, failures, found.counts)
 
-
-def _duplicate_failure(document_id: str) -> Failure:
-    message = "an image of it has a near-duplicate in the data set; see the duplicates table"
-    return Failure(Stage.DEDUPE, document_id, Reason.DUPLICATE_IMAGE, message)
+    def _failure(self, document_id: str) -> Failure:
+        return Failure(self.stage, document_id, Reason.DUPLICATE_IMAGE, cast(Search, self.search).message)
 
 
 @dataclass(eq=False)
 class FindDuplicates(beam.PTransform):
-    """Every occurrence of an image with a near-duplicate: settled documents to `Deduped`.
+    """Every occurrence of an image with a near-duplicate: documents to `Found`."""
 
-    Attributes:
-        radius: two images are duplicates when their fingerprints differ in at most this many bits.
-        policy: what happens to their documents.
-        rows: of a partition, about.
-        crowded: codes of a bucket beyond which it is cut.
-    """
-
-    radius: int
+    search: Search
     policy: Policy
     rows: int = ROWS_PER_PARTITION
-    crowded: int = CROWDED
 
-    def expand(self, documents: beam.PCollection[SettledDocument]) -> Deduped:
-        packed = documents | "pack" >> Pack(pack_images)
+    def expand(self, documents: beam.PCollection) -> Found:
+        search = self.search
+        packed = documents | "pack" >> Pack(search.pack)
         count = AsSingleton(packed | "count" >> CountRows())
         by_code = beam.FlatMap(divide, count, by="codes", rows=self.rows)
         occurrences = packed | "by code" >> by_code
-        keyed = occurrences | "codes" >> Gather(Occurrences) | "by key" >> beam.FlatMap(self._by_key, count)
-        cells = keyed | "keys" >> Gather(Codes) | "cut" >> beam.FlatMap(cut_crowded, self.crowded)
-        near = cells | "spread" >> beam.Reshuffle() | "compare" >> beam.Map(find_neighbours, self.radius)
+        keyed = search.candidates(documents, occurrences, count)
+        near = keyed | "near" >> Compare(search.kind, search.near, search.crowded)
         neighbours = near | "neighbours" >> beam.Keys() | "neighbours by code" >> by_code
-        parts = near | "parts of clusters" >> beam.Values() | "all parts" >> beam.combiners.ToList()
-        clusters = parts | "clusters" >> beam.Map(merge_clusters) | "clusters by code" >> by_code
+        parts = near | "parts of clusters" >> beam.Values()
+        clusters = parts | "clusters" >> beam.CombineGlobally(merge_clusters) | "clusters by code" >> by_code
         joined = {"occurrences": occurrences, "neighbours": neighbours, "clusters": clusters} | beam.CoGroupByKey()
-        found = joined | "judge" >> beam.MapTuple(_judge)
+        found = joined | "judge" >> beam.MapTuple(self._judge)
         if self.policy is Policy.KEEP_FIRST:
             found = found | "all" >> beam.combiners.ToList() | "in one" >> beam.Map(Duplicates.concatenate)
-        rows = found | "rows" >> beam.FlatMap(_rows, self.policy).with_outputs(DROPPED, main=ROWS)
-        return Deduped(rows[ROWS], rows[DROPPED] | "once" >> beam.Distinct())
+        elif search.of_clusters:
+            by_cluster = found | "by cluster" >> beam.FlatMap(divide, count, by="clusters", rows=self.rows)
+            found = by_cluster | "of clusters" >> Gather(Duplicates)
+        rows = found | "rows" >> beam.FlatMap(self._rows).with_outputs(DROPPED, COUNTS, main=ROWS)
+        counts = rows[COUNTS] | "add counts" >> beam.CombineGlobally(search.add_counts)
+        return Found(rows[ROWS], rows[DROPPED] | "once" >> beam.Distinct(), counts)
 
-    def _by_key(self, occurrences: Occurrences, count: int) -> Iterator[tuple[tuple[int, Partition], Codes]]:
-        for key, codes in enumerate(keyed_codes(occurrences, radius=self.radius, count=count)):
-            for partition, some in divide(codes, count, by="keys", rows=self.rows):
-                yield (key, partition), some
+    def _judge(self, _: Partition, parts: dict[str, Iterable[Any]]) -> Duplicates:
+        return find_duplicates(
+            Occurrences.concatenate(parts["occurrences"]),
+            Neighbours.concatenate(parts["neighbours"]),
+            Clusters.concatenate(parts["clusters"]),
+            of_itself=self.search.of_itself,
+        )
+
+    def _rows(self, duplicates: Duplicates) -> Iterator[Any]:
+        is_dropped = mark_dropped(duplicates, self.policy)
+        for document in sorted(set(duplicates.documents[is_dropped].tolist())):
+            yield TaggedOutput(DROPPED, document)
+        yield from self.search.rows_of(duplicates, is_dropped)
+
+
+@dataclass(eq=False)
+class Compare(beam.PTransform):
+    """(partition, candidates) to the neighbours and the clusters that each part of the data shows; see `Search`."""
+
+    kind: type[Codes]
+    near: Near[Any]
+    crowded: int
+
+    def expand(self, keyed: beam.PCollection) -> beam.PCollection[tuple[Neighbours, Clusters]]:
+        cells = keyed | "keys" >> Gather(self.kind) | "cut" >> beam.FlatMap(cut_crowded, self.crowded)
+        return cells | "spread" >> beam.Reshuffle() | "compare" >> beam.Map(find_neighbours, self.near)
 
 
 @dataclass(eq=False)
@@ -160,7 +253,9 @@ class Gather(beam.PTransform):
         return parts | "group" >> beam.GroupByKey() | beam.Values() | "concatenate" >> beam.Map(self.kind.concatenate)
 
 
-def divide(table: T, count: int, *, by: str, rows: int = ROWS_PER_PARTITION) -> Iterator[tuple[Partition, T]]:
+def divide(
+    table: T, count: int, *, by: str, rows: int = ROWS_PER_PARTITION, most: int = MAX_PARTITIONS
+) -> Iterator[tuple[Partition, T]]:
     """Yield (partition, its rows) of a pack, each partition with the width of the values it is made by.
 
     Args:
@@ -168,22 +263,8 @@ def divide(table: T, count: int, *, by: str, rows: int = ROWS_PER_PARTITION) -> 
         count: rows of all packs: the number of partitions follows from it.
         by: name of the column whose equal values are in one partition.
         rows: of a partition, about.
+        most: partitions.
     """
     values = getattr(table, by)
-    for partition, part in table.divide(values, min(MAX_PARTITIONS, max(1, -(-count // rows)))):
+    for partition, part in table.divide(values, min(most, max(1, -(-count // rows)))):
         yield (values.itemsize, partition), part
-
-
-def _judge(_: Partition, parts: dict[str, Iterable[Any]]) -> Duplicates:
-    return find_duplicates(
-        Occurrences.concatenate(parts["occurrences"]),
-        Neighbours.concatenate(parts["neighbours"]),
-        Clusters.concatenate(parts["clusters"]),
-    )
-
-
-def _rows(duplicates: Duplicates, policy: Policy) -> Iterator[Duplicate | TaggedOutput]:
-    is_dropped = mark_dropped(duplicates, policy)
-    for document in sorted(set(duplicates.documents[is_dropped].tolist())):
-        yield TaggedOutput(DROPPED, document)
-    yield from duplicate_rows(duplicates, is_dropped)

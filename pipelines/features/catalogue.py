@@ -1,22 +1,23 @@
 """The extractors by name: what each gives and needs, how fast it is on this machine, and how one is made.
 
 An extractor's value of an item depends on that item alone. On a CPU that holds to the last bit, whatever shares its
-batch, its position, the number of threads and processes, and the order of work, on one kind of machine; on a GPU up to
-the rounding of its arithmetic. A column's fingerprint names everything the value does depend on. A model is loaded when
-an extractor is first used, and kept. Its module is imported only when it is asked for. Vectors a user already has are
-looked up: `pipelines.images.packed`.
+batch, its position, the number of threads and processes, and the order of work, on one kind of processor; on a GPU up
+to the rounding of its arithmetic. A column's fingerprint names everything the value does depend on. A model is loaded
+when an extractor is first used, and kept. Its module is imported only when it is asked for. Vectors a user already has
+are looked up: `pipelines.images.packed`.
 
-To add an extractor: a class in a module beside this one that satisfies the protocol, and an entry in a registry; or an
-entry of another package (`schemas.plugins`). A name that is in no registry but has a weight file ending in `.onnx` is a
-network of the user's own.
+To add an extractor: a module in `extractors/`, named as it or as the network whose columns it gives, with a class that
+satisfies the protocol and `ENTRIES`; or an entry of another package (`schemas.plugins`). A name that no part registers
+but that has a weight file ending in `.onnx` is a network of the user's own.
 """
 
 from __future__ import annotations
 
 import timeit
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Protocol
@@ -24,23 +25,21 @@ from typing import Any, Protocol
 import numpy as np
 from PIL import Image
 
-from pipelines.features.given_regions import SUFFIXES
+from pipelines.features.given_regions import SUFFIXES, GivenRegions
 from pipelines.features.values import DOCUMENTS, IMAGES, Row, value_array
 from pipelines.features.weights import WeightFile, parse_weights
 from pipelines.images.inspect import encode_jpeg
 from pipelines.settings import FeaturesConfig, HttpConfig
 from schemas.errors import ConfigError, MultilinkError
 from schemas.features import FeatureColumn, FeatureKind
-from schemas.plugins import EXTRACTORS, load_plugin, origin, plugins
+from schemas.plugins import EXTRACTORS, load_plugin, origin, own_parts, part_names
 
 SETTINGS = {IMAGES: "features.images", DOCUMENTS: "features.sentences"}  # that name the extractors of a table
 PACKAGED, OWN = "packaged", "your own"
 AVAILABLE = "available"
 ROUNDS = 3
 _WORDS = ("we", "cut", "sand", "glue", "paint", "two", "long", "panels", "of", "red", "oak", "with", "a", "saw")
-_HERE = "pipelines.features"
-_OWN_NETWORKS = {IMAGES: f"{_HERE}.onnx:image_extractor", DOCUMENTS: f"{_HERE}.onnx:OnnxText"}
-_OWN_REGIONS = f"{_HERE}.given_regions:GivenRegions"
+_OWN_NETWORKS = {IMAGES: "pipelines.features.onnx:image_extractor", DOCUMENTS: "pipelines.features.onnx:OnnxText"}
 
 
 class Extractor(Protocol):
@@ -61,19 +60,19 @@ class Extractor(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A column known by name, described without importing its extractor.
+    """A column known by name, and what makes its extractor.
 
     Attributes:
-        factory: `module:callable`, the module's name in full.
+        factory: makes the extractor of some columns of a network: of its name, theirs, the settings and the weights.
         network: columns of one network come from one extractor.
         kind: of the column.
         dimensions: of a vector, or of a region's vector; 0 for classes, or where it is not known yet.
         weights: where its weights come from: `packaged`, `your own`, or the name that `features.weights` has to give.
         licence: of the weights, where they are packaged.
-        table: of another package's: whether it reads pictures (`images`) or sentences (`documents`).
+        table: whether it reads pictures (`images`) or sentences (`documents`).
     """
 
-    factory: str
+    factory: Callable[[str, Sequence[str], FeaturesConfig, Mapping[str, WeightFile]], Extractor]
     network: str
     kind: FeatureKind = FeatureKind.VECTOR
     dimensions: int = 0
@@ -82,39 +81,25 @@ class Entry:
     table: str = IMAGES
 
 
-def _of_network(network: str, dimensions: int, weights: str, licence: str = "") -> dict[str, Entry]:
-    entry = partial(Entry, factory=f"{_HERE}.networks:Network", network=network, weights=weights, licence=licence)
-    return {
-        network: entry(dimensions=dimensions),
-        f"{network}-classes": entry(kind=FeatureKind.CLASSES),
-        f"{network}-grid": entry(kind=FeatureKind.REGIONS, dimensions=dimensions),
-    }
+def entries(part: str) -> Mapping[str, Entry]:
+    """Return the columns that a part registers, by name: `ENTRIES` of a module of this project, or a package's entry.
+
+    Raises:
+        ConfigError: a package cannot be imported, or has something else under the name.
+    """
+    if part in own_parts(EXTRACTORS):
+        found: Mapping[str, Entry] = import_module(own_parts(EXTRACTORS)[part]).ENTRIES
+        return found
+    entry = load_plugin(EXTRACTORS, part)
+    if not isinstance(entry, Entry) or not callable(entry.factory):
+        raise ConfigError(f"{origin(EXTRACTORS, part)}: expected an Entry of the catalogue, found {entry!r}")
+    return {part: entry}
 
 
-_LITE = _of_network("efficientnet-lite0", 1280, PACKAGED, "Apache-2.0")
-_DETECTOR, _ENCODER = "faster-rcnn", "use-multilingual"
-ENTRIES: dict[str, dict[str, Entry]] = {
-    IMAGES: {
-        **_LITE,
-        "grid": _LITE["efficientnet-lite0-grid"],
-        **_of_network("densenet169", 1664, "densenet169"),
-        **_of_network("nasnet-mobile", 1056, "nasnet-mobile"),
-        **_of_network("resnet152", 2048, "resnet152"),
-        **_of_network("resnet50", 2048, "resnet50"),
-        _DETECTOR: Entry(
-            factory=f"{_HERE}.faster_rcnn:FasterRcnn",
-            network=_DETECTOR,
-            kind=FeatureKind.REGIONS,
-            dimensions=1024,
-            weights=_DETECTOR,
-        ),
-    },
-    DOCUMENTS: {
-        _ENCODER: Entry(
-            factory=f"{_HERE}.sentences:UseMultilingual", network=_ENCODER, dimensions=512, licence="Apache-2.0"
-        )
-    },
-}
+def find_entry(name: str) -> Entry | None:
+    """Return the entry of a column that a part registers; a part is imported where the name begins with its own."""
+    parts = [part for part in part_names(EXTRACTORS) if name == part or name.startswith(f"{part}-")]
+    return next((entry for part in parts if (entry := entries(part).get(name))), None)
 
 
 def extractors(
@@ -131,44 +116,30 @@ def extractors(
     Raises:
         ConfigError: a name is unknown, or its weights are not given.
     """
-    weights = parse_weights(config.weights, http)
-    networks: dict[tuple[str, str], list[str]] = {}
+    weights, columns = parse_weights(config.weights, http), dict[str, list[str]]()
+    of_networks: dict[str, Entry] = {}
     for name in names:
         entry = _entry(name, table, weights)
-        networks.setdefault((entry.factory, entry.network), []).append(name)
-    return [
-        resolve_name(factory)(network, columns, config, weights) for (factory, network), columns in networks.items()
-    ]
+        of_networks.setdefault(entry.network, entry)
+        columns.setdefault(entry.network, []).append(name)
+    return [entry.factory(network, columns[network], config, weights) for network, entry in of_networks.items()]
 
 
 def _entry(name: str, table: str, weights: Mapping[str, WeightFile]) -> Entry:
-    known = ENTRIES[table]
-    if name not in known and name in plugins(EXTRACTORS):
-        return _of_plugin(name, table)
-    if table == IMAGES and name not in known and name in weights and _is_regions(weights[name]):
-        return Entry(factory=_OWN_REGIONS, network=name, kind=FeatureKind.REGIONS, weights=OWN)
-    if name not in known and name not in _own_networks(weights):
-        names = ", ".join(sorted({*known, *plugins(EXTRACTORS)}))
+    entry = find_entry(name)
+    if entry is None and name in weights and table == IMAGES and _is_regions(weights[name]):
+        return Entry(factory=GivenRegions, network=name, kind=FeatureKind.REGIONS, weights=OWN)
+    if entry is None and name in weights and weights[name].is_graph:
+        return Entry(factory=resolve_name(_OWN_NETWORKS[table]), network=name, weights=OWN, table=table)
+    if entry is None:
+        known = ", ".join(part_names(EXTRACTORS))
         raise ConfigError(
-            f"{SETTINGS[table]} = {name!r}: expected one of {names}, or a network of your own: "
+            f"{SETTINGS[table]} = {name!r}: expected one of {known}, a column of theirs, or a network of your own: "
             f"features.weights={name}=PATH.onnx, or regions of others: features.weights={name}=PATH.tsv"
         )
-    return known.get(name) or Entry(factory=_OWN_NETWORKS[table], network=name, weights=OWN)
-
-
-def _of_plugin(name: str, table: str = "") -> Entry:
-    """Return the entry of another package's extractor; of a table, where one is named."""
-    entry = load_plugin(EXTRACTORS, name)
-    if not isinstance(entry, Entry):
-        raise ConfigError(f"{origin(EXTRACTORS, name)}: expected an Entry of the catalogue, found {entry!r}")
-    if table not in ("", entry.table):
+    if entry.table != table:
         raise ConfigError(f"{SETTINGS[table]} = {name!r}: it is for {SETTINGS[entry.table]}")
     return entry
-
-
-def _own_networks(weights: Mapping[str, WeightFile]) -> list[str]:
-    known = {name for entries in ENTRIES.values() for name in entries}
-    return [name for name, file in weights.items() if name not in known and file.uri.endswith(".onnx")]
 
 
 def _is_regions(file: WeightFile) -> bool:
@@ -185,19 +156,20 @@ def listed_extractors(config: FeaturesConfig, http: HttpConfig | None = None) ->
     Raises:
         ConfigError: the weights of the configuration are not `NAME=URI`.
     """
-    weights = parse_weights(config.weights, http)
-    rows = [_listed(name, table, config, http) for table, entries in ENTRIES.items() for name in entries]
-    rows += [_listed(name, _of_plugin(name).table, config, http) for name in plugins(EXTRACTORS)]
-    rows += [_listed(name, IMAGES, config, http) for name, file in weights.items() if _is_regions(file)]
-    for name in _own_networks(weights):  # of images or of sentences: the other row says so
-        found = [_listed(name, table, config, http) for table in ENTRIES]
-        rows.append(next((row for row in found if row["state"] == AVAILABLE), found[0]))
+    known = [(name, entry.table) for part in part_names(EXTRACTORS) for name, entry in entries(part).items()]
+    rows = [_listed(name, table, config, http) for name, table in known]
+    for name, file in parse_weights(config.weights, http).items():
+        if find_entry(name) is None and (file.is_graph or _is_regions(file)):
+            found = [
+                _listed(name, table, config, http) for table in SETTINGS
+            ]  # of images or sentences: the other says so
+            rows.append(next((row for row in found if row["state"] == AVAILABLE), found[0]))
     return rows
 
 
 def _listed(name: str, table: str, config: FeaturesConfig, http: HttpConfig | None) -> dict[str, Any]:
-    weights = parse_weights(config.weights, http)
-    entry, state = _entry(name, table, weights), AVAILABLE
+    weights, state = parse_weights(config.weights, http), AVAILABLE
+    entry = find_entry(name) or Entry(factory=GivenRegions, network=name, weights=OWN)
     kind, dimensions = entry.kind, entry.dimensions
     try:
         if entry.weights not in {PACKAGED, OWN, *weights}:
@@ -235,16 +207,15 @@ def measured(name: str, config: FeaturesConfig, http: HttpConfig | None = None, 
     Raises:
         ConfigError: the extractor is not known, or its weights are not given.
     """
-    table = DOCUMENTS if name in {*ENTRIES[DOCUMENTS], *config.sentences} else IMAGES
-    if name in plugins(EXTRACTORS):
-        table = _of_plugin(name).table
+    entry = find_entry(name)
+    table = entry.table if entry else DOCUMENTS if name in config.sentences else IMAGES
     [extractor] = extractors([name], table, config, http)
     if hasattr(extractor, "reads_names"):
         raise ConfigError(f"{name}: its values are looked up, not computed")
     items = made_up_pictures(count) if table == IMAGES else [[text] for text in made_up_sentences(count)]
     rows = extractor.extract(items)  # it loads the network, and does not count
     seconds = min(timeit.repeat(partial(extractor.extract, items), number=1, repeat=ROUNDS))
-    [column], entry = extractor.columns, ENTRIES[table].get(name)
+    [column] = extractor.columns
     return {
         "name": name,
         "gives": column.describe() + ("" if table == IMAGES else " a sentence"),

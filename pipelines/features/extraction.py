@@ -9,7 +9,6 @@ or whose value cannot be stored, is reported with its reason; the others of its 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -18,6 +17,8 @@ from typing import Any
 import pyarrow as pa
 
 from pipelines.features.catalogue import Extractor, extractors
+from pipelines.features.networks import with_graphs
+from pipelines.features.pixels import cores
 from pipelines.features.values import (
     DOCUMENTS,
     IMAGES,
@@ -44,7 +45,7 @@ from schemas.lake import Lake
 from schemas.tables import travels
 from schemas.versions import canonical_json, fingerprint
 
-PASSES_AT_ONCE = 4  # forward passes of one batch: decoding runs ahead within a batch
+ITEMS_AT_ONCE = 128  # whose pictures and values are held in memory
 Refs = list[PackRef | None]
 Problems = dict[int, Rejected]  # by the number of an item
 FeatureRefs = tuple[PackRef, ...]  # one for each computed column, in the order of the plan
@@ -58,8 +59,9 @@ class FeaturePlan:
         images: feature columns of the images part, sorted.
         sentences: feature columns of the documents part, sorted.
         given: path of the array of vectors that the source brings: the column of images without a fingerprint.
-        config: names, storage, limits, weights, and what one worker process computes with.
+        config: names, storage, limits, weights; those of networks are graphs that the lake keeps.
         http: how weights are fetched.
+        workers: processes that share the cores of a machine.
         lake: whose packs keep what was computed.
         copies: how the pictures that extractors read were made.
     """
@@ -69,6 +71,7 @@ class FeaturePlan:
     given: str = ""
     config: FeaturesConfig
     http: HttpConfig
+    workers: int = 1
     lake: Lake
     copies: str
 
@@ -103,12 +106,14 @@ def extractors_of(plan: FeaturePlan, table: str) -> list[Extractor]:
         BuildError: they are not what was planned.
     """
     names = plan.config.images if table == IMAGES else plan.config.sentences
-    made = extractors(names, table, plan.config, plan.http)
+    config = replace(plan.config, threads=plan.config.threads or max(1, cores() // plan.workers))
+    made = extractors(names, table, config, plan.http)
     differing = {*_columns(made, table, plan.copies)} ^ {*plan.extracted(table)}
     if differing:
         raise BuildError(
-            f"extractor {min(differing).name}: this worker's weights, libraries, device or precision differ from those "
-            "of the machine that started the build; set features.device and features.precision, and install the same"
+            f"extractor {min(differing).name}: this worker's weights, libraries, device or kind of processor differ "
+            "from those of the machine that started the build; install the same, set features.device, and use machines "
+            "of one instruction set"
         )
     return made
 
@@ -136,7 +141,7 @@ def plan_features(
         ConfigError: an extractor is not known, or its weights are not given.
         NotFoundError: a weight file or the array of given vectors is not there.
     """
-    config = replace(config, threads=config.threads or max(1, (os.cpu_count() or 1) // workers))
+    config = with_graphs(extractors(config.images, IMAGES, config, http), config, http, lake.networks)
     copies = canonical_json([METHOD, images.jpeg_quality, picture_libraries()])
     columns = _columns(extractors(config.images, IMAGES, config, http), IMAGES, copies)
     if given is not None:
@@ -151,6 +156,7 @@ def plan_features(
         given=given[1] if given else "",
         config=config,
         http=http,
+        workers=workers,
         lake=lake,
         copies=copies,
     )
@@ -177,12 +183,11 @@ class Features:
         self._columns = {column.name: column for column in plan.extracted(table)}
         self._packs = {name: feature_packs(plan.lake, column, table) for name, column in self._columns.items()}
         self._writers = {name: packs.writer() for name, packs in self._packs.items()}
-        self._batch = PASSES_AT_ONCE * max(plan.config.batch_images, plan.config.threads)
 
     def fill(
         self, keys: Sequence[str], read: Callable[[Sequence[int]], Iterable[Any]], names: Sequence[str] = ()
     ) -> Iterator[FeatureRefs | Rejected]:
-        """Yield where the values of each item are, in order; what no pack holds is computed, a batch at a time.
+        """Yield where the values of each item are, in order; what no pack holds is computed.
 
         Args:
             keys: content hashes of images, or digests of documents' texts.
@@ -194,8 +199,8 @@ class Features:
         """
         problems: Problems = {}
         refs = {name: self._find(name, keys, problems) for name in self._columns}
-        for begin in range(0, len(keys), self._batch):
-            numbers = range(begin, min(begin + self._batch, len(keys)))
+        for begin in range(0, len(keys), ITEMS_AT_ONCE):
+            numbers = range(begin, min(begin + ITEMS_AT_ONCE, len(keys)))
             missing = [n for n in numbers if any(found[n] is None for found in refs.values())]
             self._compute(keys, dict(zip(missing, read(missing), strict=True)), refs, problems, names)
             for n in numbers:

@@ -7,8 +7,7 @@
 The weights `NAME=FILE.onnx` make the extractor NAME. Keys that are absent have the defaults below; an unknown key, or a
 value of the wrong type, is an error. Files it names lie beside the network, or are weights called NAME/FILE.
 
-On a CPU one picture or text a run, on one thread, so that its arithmetic does not depend on what else is under way. On
-a GPU a network computes in the precision it was exported in, and vectors come from batches, where the network's first
+A network computes in the precision it was exported in. On a GPU vectors come from batches, where the network's first
 axis is of any length.
 """
 
@@ -24,20 +23,18 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import onnxruntime
 import tokenizers
 
-from pipelines.features.pixels import PictureExtractor, Pixels, Preprocessing, Square
+from pipelines.features.pixels import PictureExtractor, Pixels, Preprocessing, Square, cores
+from pipelines.features.runtime import GPU_BATCH, Graph, fixed_pixels
 from pipelines.features.values import Float32, Matrix, Regions, Row, Vector, feature_column, kept_regions
 from pipelines.features.weights import WeightFile, digest_of, weight_of
-from pipelines.settings import Device, FeaturesConfig
+from pipelines.settings import FeaturesConfig
 from schemas.configs import require, resolve, restore
 from schemas.errors import ConfigError, NotFoundError
 from schemas.features import FeatureColumn, FeatureKind
 
-_GPU, _CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
-_FATAL_ONLY = 4
-_EXTERNAL_SUFFIX = ".data"  # beside a network too large for one file
+_FIXED_TEXT = "a photograph of two red houses by the sea"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,13 +43,11 @@ class ImageSidecar(Preprocessing):
 
     Attributes:
         input: name of its input; "" where it has one.
-        channels: the order in which the network wants them.
     """
 
     input: str = ""
     mean: tuple[float, ...] = (0.0, 0.0, 0.0)
     deviation: tuple[float, ...] = (255.0, 255.0, 255.0)
-    channels: Literal["rgb", "bgr"] = "rgb"
 
     def __post_init__(self) -> None:
         is_scale = len(self.deviation) == 3 and all(value > 0 for value in self.deviation)
@@ -141,8 +136,8 @@ Sidecar = VectorSidecar | DetectorSidecar | TextSidecar
 _KINDS: Mapping[str, type[Sidecar]] = {"vector": VectorSidecar, "detector": DetectorSidecar, "text": TextSidecar}
 
 
-class OnnxNetwork:
-    """A user's network: its sidecar, the files that go with it, and the network itself, opened at the first use."""
+class OnnxNetwork(Graph):
+    """A user's network: its sidecar, the files that go with it, and the graph."""
 
     def __init__(self, name: str, config: FeaturesConfig, weights: Mapping[str, WeightFile]) -> None:
         """Read the sidecar.
@@ -152,13 +147,9 @@ class OnnxNetwork:
             ConfigError: it is no JSON object with a known `kind`, or one of its values breaks a rule; the message
                 names the file. A GPU is asked for, and this onnxruntime has none.
         """
+        super().__init__(name, weight_of(name, weights, what="a network in an .onnx file").local(), config)
         self._name, self._config, self._weights = name, config, weights
-        self._file = weight_of(name, weights, what="a network in an .onnx file").local()
-        self.path = self._file.path
         self.sidecar = self._read_sidecar()
-        self.is_gpu = config.device is not Device.CPU and _GPU in onnxruntime.get_available_providers()
-        if config.device is Device.CUDA and not self.is_gpu:
-            raise ConfigError(f"features.device = cuda: {name}: onnxruntime finds no GPU here; install onnxruntime-gpu")
 
     def companion(self, file: str) -> Path:
         """Return the path of a file that goes with the network.
@@ -187,53 +178,17 @@ class OnnxNetwork:
             raise ConfigError(f"{path}: {error}") from None  # one line that names the file, also for a worker
 
     def column(
-        self, dimensions: int, extra: Mapping[str, object], kind: FeatureKind = FeatureKind.VECTOR
+        self, outputs: Sequence[npt.NDArray[Any]], kind: FeatureKind = FeatureKind.VECTOR, **extra: object
     ) -> FeatureColumn:
-        """Return the column; `extra` is what values depend on beside the network and its sidecar."""
-        external = self.path.with_name(self.path.name + _EXTERNAL_SUFFIX)
-        depends_on = {
-            "sidecar": resolve(self.sidecar),
-            "weights": self._file.sha256,
-            "external weights": digest_of(external) if external.is_file() else "",
-            "device": "cuda" if self.is_gpu else "cpu",
-            "onnxruntime": onnxruntime.__version__,
-            **extra,
-        }
-        return feature_column(self._name, self._config, dimensions, depends_on, kind)
+        """Return the column.
 
-    def run(self, inputs: Mapping[str, npt.NDArray[Any]], outputs: Sequence[str]) -> list[npt.NDArray[Any]]:
-        """Return the named outputs; "" names the only one, of the inputs too.
-
-        Raises:
-            ConfigError: the network has no such input or output, or refuses the inputs.
+        Args:
+            outputs: for the fixed picture or text; the last axis of the last one is the length of a vector.
+            kind: of the column.
+            extra: what values depend on beside the network and its sidecar.
         """
-        given = {self.named(name, self.session.get_inputs()).name: value for name, value in inputs.items()}
-        names = [self.named(name, self.session.get_outputs()).name for name in outputs]
-        try:
-            found: list[npt.NDArray[Any]] = self.session.run(names, given)
-        except Exception as error:
-            summary = str(error).partition("\n")[0]
-            raise ConfigError(f"{self.path}: the network cannot be run as its sidecar says: {summary}") from error
-        return found
-
-    def named(self, name: str, known: Sequence[Any]) -> Any:
-        """Return the input or output of this name."""
-        found = [each for each in known if each.name == name or (not name and len(known) == 1)]
-        if not found:
-            names = ", ".join(each.name for each in known)
-            raise ConfigError(f"{self.path}: its sidecar names {name!r}: the network has {names}")
-        return found[0]
-
-    @cached_property
-    def session(self) -> onnxruntime.InferenceSession:
-        """The opened network."""
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        options.log_severity_level = _FATAL_ONLY
-        try:
-            return onnxruntime.InferenceSession(self.path, options, providers=[_GPU, _CPU] if self.is_gpu else [_CPU])
-        except Exception as error:
-            raise ConfigError(f"{self.path}: no ONNX network: {str(error).partition(chr(10))[0]}") from error
+        depends_on = {"sidecar": resolve(self.sidecar), **self.identity(outputs), **extra}
+        return feature_column(self._name, self._config, outputs[-1].shape[-1], depends_on, kind)
 
 
 class OnnxVectors(PictureExtractor):
@@ -245,10 +200,10 @@ class OnnxVectors(PictureExtractor):
 
     @cached_property
     def columns(self) -> tuple[FeatureColumn, ...]:
-        """The one column; the length of a vector is tried out on a black picture."""
+        """The one column."""
         given = self.network.named(self._sidecar.input, self.network.session.get_inputs())
-        self.takes_batches = self.network.is_gpu and not isinstance(given.shape[0], int)
-        return (self.network.column(self._vectors(black(self._sidecar)).shape[1], {}),)
+        self.batch = GPU_BATCH if self.network.is_gpu and not isinstance(given.shape[0], int) else 1
+        return (self.network.column([self._vectors(fixed_pixels(self._sidecar.size_px))]),)
 
     def rows(self, squares: Sequence[Square], pixels: Pixels) -> list[Row]:
         """Return the vectors of N x H x W x 3 pixels."""
@@ -256,7 +211,7 @@ class OnnxVectors(PictureExtractor):
 
     def _vectors(self, pixels: Pixels) -> Matrix:
         sidecar = self._sidecar
-        found = self.network.run({sidecar.input: values_of(pixels, sidecar)}, [sidecar.output])[0].astype(np.float32)
+        found = self.network.run({sidecar.input: sidecar.values(pixels)}, [sidecar.output])[0].astype(np.float32)
         if found.shape[0] != len(pixels) or found.ndim < 2 or found.size != len(pixels) * found.shape[1]:
             raise ConfigError(
                 f"{self.network.path}: output {sidecar.output}: expected {len(pixels)} x d values, found "
@@ -277,9 +232,9 @@ class OnnxDetector(PictureExtractor):
 
     @cached_property
     def columns(self) -> tuple[FeatureColumn, ...]:
-        """The one column; the length of a vector is tried out on a black picture."""
-        size = self._found(black(self._sidecar))[3].shape[1]
-        return (self.network.column(size, {"names": self._classes}, FeatureKind.REGIONS),)
+        """The one column."""
+        found = self._found(fixed_pixels(self._sidecar.size_px))
+        return (self.network.column(found, FeatureKind.REGIONS, names=self._classes),)
 
     def rows(self, squares: Sequence[Square], pixels: Pixels) -> list[Row]:
         """Return the regions of one picture."""
@@ -303,7 +258,7 @@ class OnnxDetector(PictureExtractor):
         """Return boxes R x 4, scores R, labels R x 1 and vectors R x d."""
         sidecar = self._sidecar
         names = [sidecar.boxes, sidecar.scores, sidecar.labels, sidecar.vectors]
-        found = self.network.run({sidecar.input: values_of(pixels, sidecar)}, names)
+        found = self.network.run({sidecar.input: sidecar.values(pixels)}, names)
         count, widths = found[1].size, (4, 1, 1, found[3].shape[-1])
         if found[3].ndim < 2 or any(each.size != count * width for each, width in zip(found, widths, strict=True)):
             shapes = ", ".join(str(each.shape) for each in found)
@@ -328,14 +283,14 @@ class OnnxText:
         if not isinstance(self.network.sidecar, TextSidecar):
             raise ConfigError(f"features.sentences = {network!r}: its sidecar describes a network that reads pictures")
         self.sidecar = self.network.sidecar
-        self._pool = ThreadPoolExecutor(max(config.threads, 1))
+        self._pool = ThreadPoolExecutor(config.threads or cores())
         self._tokenizer_path = self.network.companion(self.sidecar.tokenizer)
 
     @cached_property
     def columns(self) -> tuple[FeatureColumn, ...]:
-        """The one column; the length of a vector is tried out on a word."""
-        versions = {"tokenizer": digest_of(self._tokenizer_path), "tokenizers": tokenizers.__version__}
-        return (self.network.column(len(self._vector("a")), versions),)
+        """The one column."""
+        tokenizer = {"file": digest_of(self._tokenizer_path), "tokenizers": tokenizers.__version__}
+        return (self.network.column([self._vector(_FIXED_TEXT)], tokenizer=tokenizer),)
 
     def extract(self, documents: Sequence[Sequence[str]]) -> list[Row]:
         """Return one vector per text of each document, N x d in order; a text without a token has zeros."""
@@ -401,19 +356,6 @@ def image_extractor(
     if isinstance(made.sidecar, VectorSidecar):
         return OnnxVectors(made, made.sidecar, config)
     return OnnxDetector(made, made.sidecar, config)
-
-
-def values_of(pixels: Pixels, sidecar: ImageSidecar) -> Float32:
-    """Return N x H x W x 3 pixels as the N x 3 x H x W values that a network reads."""
-    mean, deviation = np.array([sidecar.mean, sidecar.deviation], np.float32)
-    values = (pixels.astype(np.float32) - mean) / deviation
-    ordered = values if sidecar.channels == "rgb" else values[..., ::-1]
-    return np.ascontiguousarray(ordered.transpose(0, 3, 1, 2))
-
-
-def black(sidecar: ImageSidecar) -> Pixels:
-    """Return the pixels of one black picture."""
-    return np.zeros((1, sidecar.size_px, sidecar.size_px, 3), np.uint8)
 
 
 def unit_length(vectors: Float32) -> Float32:

@@ -1,8 +1,9 @@
 """Weight files a user names: the address of each, its SHA-256, and its local copy.
 
-A weight is `NAME=URI[#sha256=HEX]`; a URI is a path, `file://`, or `http(s)://`. Only what configuration names is ever
-fetched, only when an extractor first needs it, and only from an address whose SHA-256 is stated. It goes through the
-client of every source, and is kept in a cache outside the lake. A file is hashed whenever it is opened, wherever it is.
+A weight is `NAME=URI[#sha256=HEX]`; a URI is a path, `file://`, `http(s)://`, or one of an object store. Only what
+configuration names is ever fetched, only when an extractor first needs it, and only from an address whose SHA-256 is
+stated. What a host has goes through the client of every source. It is kept in a cache outside the lake. A file is
+hashed whenever it is opened, wherever it is.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from schemas.lake import Folder
 from schemas.versions import digest_stream
 
 _FIELD = "features.weights"
-_REMOTE = ("http://", "https://")
+_HTTP = ("http://", "https://")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -45,16 +46,28 @@ class WeightFile:
     sha256: str = ""
     http: HttpConfig = field(default_factory=HttpConfig)
 
+    def __str__(self) -> str:
+        return f"{self.name}={self.uri}" + f"#sha256={self.sha256}" * bool(self.sha256)
+
+    @property
+    def is_graph(self) -> bool:
+        """Return whether it is a network in ONNX, by its name."""
+        return self.uri.partition("?")[0].endswith(".onnx")
+
+    @property
+    def digest(self) -> str:
+        """Return the stated SHA-256 (hex), else the file's."""
+        return self.sha256 or self.local().sha256
+
     def local(self) -> LocalFile:
-        """Return the local file, fetched into the cache (see `weight_cache`) where its address is remote.
+        """Return the local file, fetched into the cache (see `machine_cache`) where its address is remote.
 
         Raises:
             NotFoundError: there is no such file.
             BuildError: the address does not answer with the file.
             IntegrityError: the file's SHA-256 is not the stated one; a fetched file is deleted then.
         """
-        is_remote = self.uri.startswith(_REMOTE)
-        is_uri = self.uri.startswith("file:")
+        is_uri, is_remote = self.uri.startswith("file:"), _is_remote(self.uri)
         named = Path(unquote(urlsplit(self.uri).path)) if is_uri else Path(self.uri).expanduser()
         path = self._fetched() if is_remote else named
         if not path.is_file():
@@ -67,17 +80,26 @@ class WeightFile:
         raise IntegrityError(f"{_FIELD}: {self.name}: expected SHA-256 {self.sha256}, {path} of {self.uri} has {found}")
 
     def _fetched(self) -> Path:
-        path = weight_cache() / self.sha256 / (PurePosixPath(urlsplit(self.uri).path).name or "weights")
+        cache, name = machine_cache("weights"), PurePosixPath(urlsplit(self.uri).path).name or "weights"
+        path = Path(cache.uri, self.sha256, name)
         if not path.is_file():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            client = process_client(self.http, Folder(str(weight_cache())))
             try:
-                capture_file(client, self.uri).path.replace(path)
-            except FetchFailed as error:
+                self._fetch(cache, path)
+            except (FetchFailed, OSError) as error:
                 raise BuildError(f"{_FIELD}: {self.name}: {self.uri} could not be fetched: {error}") from error
-            finally:
-                client.flush()
         return path
+
+    def _fetch(self, cache: Folder, path: Path) -> None:
+        if not self.uri.startswith(_HTTP):
+            store, place = Folder(self.uri).opened()
+            with store.open_input_stream(place, compression=None) as stream:
+                return Folder(str(path.parent)).write(path.name, stream.read())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        client = process_client(self.http, cache)
+        try:
+            capture_file(client, self.uri).path.replace(path)
+        finally:
+            client.flush()
 
 
 def parse_weights(assignments: Iterable[str], http: HttpConfig | None = None) -> dict[str, WeightFile]:
@@ -97,7 +119,7 @@ def parse_weights(assignments: Iterable[str], http: HttpConfig | None = None) ->
             (uri, "NAME=URI needs an address"),
             (name not in weights, "a name may be given once"),
             (digest == "" or _SHA256.fullmatch(digest), "sha256 must be 64 lower-case hex digits"),
-            (digest or not uri.startswith(_REMOTE), "http(s) needs #sha256=HEX"),
+            (digest or not _is_remote(uri), f"{uri.partition('://')[0]} needs #sha256=HEX"),
         ):
             require(bool(holds), field=_FIELD, value=assignment, rule=rule)
         weights[name] = WeightFile(name, uri, digest, http or HttpConfig())
@@ -115,10 +137,18 @@ def weight_of(name: str, weights: Mapping[str, WeightFile], *, what: str) -> Wei
     return weights[name]
 
 
-def weight_cache() -> Path:
-    """Return the folder of fetched weights: `$MULTILINK_CACHE`, else ~/.cache/multilink, and in it `weights`."""
+def machine_cache(kind: str) -> Folder:
+    """Return a folder of this machine, below `$MULTILINK_CACHE`, else ~/.cache/multilink.
+
+    Args:
+        kind: `weights`, which were fetched, or `networks`, the graphs that were made of checkpoints.
+    """
     root = os.environ.get("MULTILINK_CACHE")
-    return (Path(root) if root else Path.home() / ".cache" / "multilink") / "weights"
+    return Folder(str((Path(root) if root else Path.home() / ".cache" / "multilink") / kind))
+
+
+def _is_remote(uri: str) -> bool:
+    return "://" in uri and not uri.startswith("file:")
 
 
 def digest_of(path: Path) -> str:

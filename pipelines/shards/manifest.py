@@ -106,7 +106,7 @@ def compose_manifest(
             `digest`, the one number of all that was read; `files`, entries of tables; `shards`, their summaries;
             `unique_images`, (split, number); `passed`, `lost` and `recounted`, of `CountStages`; `explained`, (reason,
             its commonest `Message`); `leaks` and `heeded_leaks`, `LeakCount`s; `rights`, of `CountRights`;
-            `near_copies`, their counts, where they were looked for.
+            `near_copies`, their counts, where they were looked for; `seen`, a `SeenCount` of each earlier version.
     """
     known = defaultdict(list, facts)
     (digest,) = known["digest"]
@@ -133,6 +133,7 @@ def compose_manifest(
             "heeded_leaks": _counts(known["heeded_leaks"]),
             "rights": rights_table(known["rights"]),
             **({"near_copies": known["near_copies"][0]} if known["near_copies"] else {}),
+            **({"seen": [dataclasses.asdict(count) for count in sorted(known["seen"])]} if known["seen"] else {}),
         },
         **deciding,
     )

@@ -66,7 +66,7 @@ class Bench:
 
     def kill(self, name: str, signal_number: int = 9) -> None:
         """Kill a service with all its processes."""
-        keeper = self.cluster.keeper(name)
+        keeper = self.cluster.supervisor_of(name)
         os.killpg(keeper.pid(name), signal_number)
 
     def asked(self) -> Counter[tuple[str, str]]:

@@ -51,7 +51,7 @@ def test_a_command_in_the_guide_is_one(page: str, line: str, monkeypatch: pytest
     command, arguments = get_command(app), shlex.split(line)[1:]
     while True:
         name, *arguments = arguments
-        command = command.commands[name]
+        command = command.get_command(None, name)
         if not hasattr(command, "commands"):
             break
     try:

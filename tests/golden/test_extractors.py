@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines.features import faster_rcnn
 from pipelines.features.catalogue import extractors
+from pipelines.features.extractors import faster_rcnn
 from pipelines.features.values import Classes, Regions
 from pipelines.settings import Device, FeaturesConfig
 

@@ -26,7 +26,7 @@ from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import WorkspaceFileTarget
 from dagster._scheduler.scheduler import launch_scheduled_runs
 
-from orchestration.dagster.record import Made, busy_datasets, made
+from orchestration.dagster.record import VersionRecord, busy_datasets, version_records
 from orchestration.local.supervisor import MARK_VARIABLE, marked
 from schemas.lake import MANIFEST
 
@@ -119,8 +119,8 @@ class Up:
             errors = launch_scheduled_runs(context, logging.getLogger("test"), self.clock, iteration_times={})
             assert [error for error in errors if error is not None] == []
 
-    def newest(self) -> Made | None:
-        return next(made(self.instance, self.dataset, limit=1), None)
+    def newest(self) -> VersionRecord | None:
+        return next(version_records(self.instance, self.dataset, limit=1), None)
 
     def runs(self, job: str, status: dg.DagsterRunStatus | None = None) -> list[dg.DagsterRun]:
         """Return the runs of a job, those of a status where one is given."""

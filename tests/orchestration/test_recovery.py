@@ -55,7 +55,7 @@ def will_retry(instance: dg.DagsterInstance, run_id: str) -> str | None:
 
 def test_an_interrupted_run_that_was_given_up_is_told_again(home: Path, instance: dg.DagsterInstance) -> None:
     run_id = failed(instance, RunFailureReason.UNEXPECTED_TERMINATION)
-    recovery.settle(home, [])
+    recovery.restart_interrupted(home, [])
     assert will_retry(instance, run_id) == "true"
     told = instance.all_logs(run_id, of_type=dg.DagsterEventType.RUN_FAILURE)
     assert len(told) == 2  # the second is what the daemon sees
@@ -66,7 +66,7 @@ def test_what_another_attempt_does_not_mend_is_left(home: Path, instance: dg.Dag
     mistake = failed(instance, RunFailureReason.STEP_FAILURE)
     again = failed(instance, RunFailureReason.UNEXPECTED_TERMINATION)
     instance.add_run_tags(again, {AUTO_RETRY_RUN_ID_TAG: "another"})
-    recovery.settle(home, [])
+    recovery.restart_interrupted(home, [])
     assert [will_retry(instance, each) for each in (mistake, again)] == ["false", "false"]
 
 
@@ -78,14 +78,14 @@ def test_attempts_come_to_an_end(home: Path, instance: dg.DagsterInstance) -> No
         failed(instance, RunFailureReason.UNEXPECTED_TERMINATION, parent=first)
         for _ in range(instance.run_retries_max_retries)
     ]
-    recovery.settle(home, [])
+    recovery.restart_interrupted(home, [])
     assert {will_retry(instance, each) for each in others} == {"false"}
 
 
 def test_runs_that_say_they_run_are_told_once_they_are_held(home: Path, instance: dg.DagsterInstance) -> None:
     held = instance.create_run_for_job(nothing, status=dg.DagsterRunStatus.STARTED)
     later = instance.create_run_for_job(nothing, status=dg.DagsterRunStatus.STARTED)
-    assert set(recovery.held_runs(home)) == {held.run_id, later.run_id}
-    recovery.settle(home, [held.run_id])
-    assert recovery.held_runs(home) == [later.run_id]
+    assert set(recovery.unfinished_runs(home)) == {held.run_id, later.run_id}
+    recovery.restart_interrupted(home, [held.run_id])
+    assert recovery.unfinished_runs(home) == [later.run_id]
     assert will_retry(instance, held.run_id) == "true"

@@ -20,7 +20,7 @@ import pytest
 from orchestration.config import DatasetSettings, RetrySettings, Settings
 from orchestration.dagster.assets import report_folder
 from orchestration.dagster.definitions import make_definitions, read_state
-from orchestration.dagster.record import STAGES, busy_datasets, made, sound_before
+from orchestration.dagster.record import STAGES, busy_datasets, sound_before, version_records
 from orchestration.rules.decisions import decide_training
 from orchestration.rules.verdicts import STAGE_CHECKS
 from orchestration.steps import Steps, Summary
@@ -192,8 +192,8 @@ def test_a_check_that_says_no_stops_what_depends_on_it_and_nothing_else(
     said = {f"{each.asset_key.to_user_string()}_{each.check_name}": each.passed for each in evaluations}
     assert said == {each.step: each is not fault for each in FAULTS}  # the others had their say
     assert {stage for stage in STAGES if materialised(result, stage)} == set(STAGES)
-    assert next(made(instance, "documents")).is_sound is False
-    assert list(made(instance, "diy")) == []
+    assert next(version_records(instance, "documents")).is_sound is False
+    assert list(version_records(instance, "diy")) == []
 
 
 def materialised(result: dg.ExecuteInProcessResult, asset: str) -> bool:
@@ -212,7 +212,7 @@ def test_a_model_not_shown_to_be_better_than_nostruct_is_neither_promoted_nor_li
 ) -> None:
     settings = settings_in(tmp_path)
     judged = replace(settings.datasets[0], policy="policy.toml")
-    settings = replace(settings, datasets=(judged, *settings.datasets[1:])).beside(tmp_path)
+    settings = replace(settings, datasets=(judged, *settings.datasets[1:])).relative_to(tmp_path)
     version = commit_version(settings, "v1")
     steps = Scored(
         settings=settings,
@@ -255,7 +255,7 @@ def test_a_sound_version_is_trained_on_and_one_failed_training_leaves_the_other(
     assert sorted(steps.trained) == ["cross-document", "nostruct"]
     failed = steps_of(result, dg.DagsterEventType.STEP_FAILURE)
     assert failed == {"cross_document__trained_model", "nostruct__trained_model"}
-    assert next(made(instance, "documents")).is_sound
+    assert next(version_records(instance, "documents")).is_sound
 
 
 def test_versions_are_compared_with_the_last_sound_one(instance: dg.DagsterInstance, tmp_path: Path) -> None:
@@ -268,7 +268,7 @@ def test_versions_are_compared_with_the_last_sound_one(instance: dg.DagsterInsta
     ]
     outcomes = [run(instance, "rebuild", given(settings, name)).success for name in names]
     assert outcomes == [True, False, False, True]  # the same small version again is no better
-    assert [each.version for each in made(instance, "documents") if each.is_sound] == [names[3], names[0]]
+    assert [each.version for each in version_records(instance, "documents") if each.is_sound] == [names[3], names[0]]
     assert sound_before(instance, "documents", names[3]) == names[0]
     assert sound_before(instance, "documents", names[0]) == names[3]
     assert sound_before(instance, "diy", names[0]) is None

@@ -126,7 +126,7 @@ def test_a_server_that_is_killed_delays_training_and_promotion_and_changes_nothi
 
 
 def test_a_server_that_the_settings_name_is_used_and_no_other_is_started(tmp_path: Path) -> None:
-    own, given = Settings().beside(tmp_path), Settings(tracking_uri="http://mlflow:5000").beside(tmp_path)
+    own, given = Settings().relative_to(tmp_path), Settings(tracking_uri="http://mlflow:5000").relative_to(tmp_path)
     assert [each.name for each in make_services(tmp_path, own, PORTS)] == [
         "mlflow",
         "code",

@@ -34,6 +34,8 @@ from schemas.features import FeatureColumn, FeatureKind
 from schemas.lake import Lake
 from schemas.manifest import FileEntry, Manifest, SplitStatistics, commit
 from schemas.tables import FEATURE_PREFIX, check_schema, to_table
+from training.data.documents import DocumentSet
+from training.data.split import TrainingSplit
 
 TEXT_EXTRACTOR, IMAGE_EXTRACTOR, DETECTOR = "text-test", "image-test", "boxes-test"
 REGIONS_EACH = 2
@@ -182,6 +184,11 @@ def write_lake(
     )
     commit(lake, manifest)
     return lake
+
+
+def whole(split: TrainingSplit) -> DocumentSet:
+    """Return all documents of a split, as training reads them."""
+    return split.documents(np.arange(len(split.index)))
 
 
 class _Writer:

@@ -182,11 +182,11 @@ def test_what_is_no_model_is_named(tmp_path: Path) -> None:
 def test_every_model_answers_its_own_example_over_http(towers: str) -> None:
     from fastapi.testclient import TestClient
 
-    from training.mlflow.registry import LoadedModel
+    from training.linking.links import Linker
     from training.mlflow.serving import make_app
 
     model = model_of(towers).eval()
-    with TestClient(make_app(LoadedModel(model=model, uri="models:/m/1"), None)) as client:
+    with TestClient(make_app(Linker(model=model, uri="models:/m/1"))) as client:
         example = client.get("/example").json()
         (answer,) = client.post("/invocations", json=example).json()["predictions"]
         rows = 1 if towers == "multi-source" else 2

@@ -55,7 +55,7 @@ def test_a_model_of_format_2_is_what_it_was(name: str, lakes: ModuleType, tmp_pa
         for number, document in enumerate(made.documents)
     ]
     lake = lakes.write_lake(str(tmp_path), {Split.TRAIN: replace(made, documents=tuple(shown))}, shards=3, is_rich=True)
-    documents = load_training_data(lake, "synthetic", model.card.config).training.documents
+    documents = lakes.whole(load_training_data(lake, "synthetic", model.card.config).training)
     assert [float(matrix.sum()) for matrix in model.similarities(documents)[:3]] == pytest.approx(sums, abs=1e-4)
 
     again = tmp_path / "again"

@@ -11,7 +11,8 @@ from schemas.documents import Split
 from schemas.errors import ConfigError, UsageError
 from schemas.lake import Lake
 from training.config import LoopConfig, Select, TrainConfig, objective
-from training.data.loading import is_labelled, load_training_data
+from training.data.loading import load_training_data
+from training.data.split import is_labelled
 from training.evaluation.studies import supervised_curve
 from training.loop.context import Context
 from training.loop.trainer import train
@@ -48,27 +49,21 @@ def test_shares_are_nested_and_about_as_large_as_asked_for() -> None:
     assert len(sets[0.1]) == pytest.approx(200, abs=45) and len(sets[0.4]) == pytest.approx(800, abs=80)
 
 
-def test_links_are_shown_to_the_supervised_objective_alone(lake: Lake) -> None:
+def test_links_are_shown_to_the_supervised_objective_alone(lakes: ModuleType, lake: Lake) -> None:
     for config in (CONFIG, replace(CONFIG, objective=objective("cross+intra+dropout"))):
         data = load_training_data(lake, "synthetic", config)
-        assert data.training.shown_links is None and data.training.documents.links is None
-        assert data.validation is not None and data.validation.shown_links is None
-    shown = load_training_data(lake, "synthetic", supervised(0.5, "cross+supervised")).training
-    assert shown.shown_links is not None and shown.documents.links is None
-    expected = [is_labelled(id_, share=0.5, seed=0) for id_ in shown.index.ids]
-    assert [links is not None for links in shown.shown_links] == expected
-    judged = load_training_data(lake, "synthetic", supervised(0.5)).validation
-    assert judged is not None and judged.shown_links is not None
-    expected = [is_labelled(id_, share=0.5, seed=0) for id_ in judged.index.ids]
-    assert [links is not None for links in judged.shown_links] == expected
-
-
-def test_every_worker_is_shown_the_links_of_all(lake: Lake) -> None:
-    one, other = (load_training_data(lake, "synthetic", supervised(), rank=rank, world_size=2) for rank in (0, 1))
-    assert one.training.shown_links is not None and other.training.shown_links is not None
-    assert len(one.training.shown_links) == 60 > len(one.training.documents)
-    for first, second in zip(one.training.shown_links, other.training.shown_links, strict=True):
-        assert first is not None and second is not None and first.tolist() == second.tolist()
+        training = lakes.whole(data.training)
+        assert training.links is None and data.training.links_shown(training) is None
+        assert data.validation is not None
+        assert data.validation.links_shown(lakes.whole(data.validation)) is None
+    data = load_training_data(lake, "synthetic", supervised(0.5, "cross+supervised"))
+    assert data.validation is not None
+    for split in (data.training, data.validation):
+        documents = lakes.whole(split)
+        links = split.links_shown(documents)
+        assert links is not None
+        expected = [is_labelled(id_, share=0.5, seed=0) for id_ in documents.ids]
+        assert [links is not None for links in links] == expected and 0 < sum(expected) < len(expected)
 
 
 def test_wrong_links_teach_wrongly(lakes: ModuleType, lake: Lake, tmp_path: Path) -> None:
@@ -102,7 +97,7 @@ def test_the_curve_begins_without_links_and_rises_with_them(lake: Lake) -> None:
 
 
 def test_what_does_not_fit_is_said(lakes: ModuleType, lake: Lake, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="expected the objective to compare with"):
+    with pytest.raises(UsageError, match="expected an objective that reads no links"):
         list(supervised_curve(supervised(), lake, "synthetic", shares=[1.0], say=print))
     with pytest.raises(ConfigError, match=r"objective.labelled_share = 0.*must be in \(0, 1\]"):
         supervised(0.0)

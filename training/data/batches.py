@@ -1,71 +1,90 @@
-"""Global batches: the same documents in the same order for any number of workers.
+"""Batches: the same documents in the same order for any number of workers.
 
-A batch is `b + 1` documents, each the others' negative. It depends on the seed, the epoch and the split's index alone;
-which worker encodes which of its documents is the data's business (`HeldSplit.held`).
+A batch is `b + 1` documents, each the others' negative. It depends on the seed, the epoch and the split's index alone.
+No list of an epoch is kept: of a large split, documents come a window of some shards at a time.
 """
-
-from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from itertools import pairwise
 
 import numpy as np
 
-from training.data.documents import SplitIndex
+from training.data.index import SplitIndex
 from training.data.ragged import Int64
 from training.data.streams import stream
 
+WINDOW = 65_536  # documents that are shuffled together; of a larger split, those of shards drawn at random
+PASSED_OVER = 1024  # documents that a batch waits for at most
 
-def training_batches(index: SplitIndex, *, negative_documents: int, seed: int, epoch: int) -> list[Int64]:
-    """Return the batches of one epoch as index positions, each of `negative_documents + 1` documents.
 
-    The usable documents are permuted; documents of one image set are kept out of one another's batches where that can
-    be done, so that each has all its negatives. What is left over at the end is dropped, unless it is all there is.
+def batch_count(index: SplitIndex, *, negative_documents: int) -> int:
+    """Return how many batches an epoch has: what is left over is dropped, unless it is all there is."""
+    return max(1, len(index.usable) // (negative_documents + 1))
+
+
+def training_batches(index: SplitIndex, *, negative_documents: int, seed: int, epoch: int) -> Iterator[Int64]:
+    """Yield the batches of an epoch as index positions, each of `negative_documents + 1` documents.
+
+    Documents of one image set are kept out of one another's batches where that can be done, so that each has all its
+    negatives. What is left over at the end is dropped, unless it is all there is.
     """
-    usable = index.usable
-    order = usable[stream("batches", seed, epoch).permutation(len(usable))]
+    size, total = negative_documents + 1, len(index.usable)
+    coming: deque[tuple[int, int]] = deque()
+    for positions in _windows(index, seed, epoch):
+        if total <= size:
+            yield positions
+            return
+        while len(coming) >= size + PASSED_OVER:
+            yield _draw(coming, size)
+        coming.extend(zip(positions.tolist(), index.image_sets[positions].tolist(), strict=True))
+    while len(coming) >= size:
+        yield _draw(coming, size)
+
+
+def validation_bounds(documents: int, *, negative_documents: int) -> Int64:
+    """Return where each fixed batch of usable documents begins, and where the last ends.
+
+    Fewer than two documents at the end join the batch before.
+    """
     size = negative_documents + 1
-    if len(order) <= size:
-        return [order]
-    return list(_cut(order, index.image_sets, size))
+    cuts = np.arange(0, documents, size)
+    if len(cuts) > 1 and documents - cuts[-1] < 2:
+        cuts = cuts[:-1]
+    return np.append(cuts, documents)
 
 
-def validation_batches(index: SplitIndex, *, negative_documents: int) -> list[Int64]:
-    """Return fixed batches in index order; fewer than two documents at the end join the batch before."""
-    order = index.usable
-    size = negative_documents + 1
-    cuts = list(range(size, len(order), size))
-    if cuts and len(order) - cuts[-1] < 2:
-        cuts.pop()
-    bounds = [0, *cuts, len(order)]
-    return [order[start:stop] for start, stop in pairwise(bounds)]
+def _windows(index: SplitIndex, seed: int, epoch: int) -> Iterator[Int64]:
+    """Yield all usable positions, shuffled: at once, or of a large split those of some shards at a time.
+
+    So an epoch reads every shard once, and few of them at a time.
+    """
+    usable, shards = index.usable, index.shards
+    if len(usable) <= WINDOW:
+        yield usable[stream("batches", seed, epoch).permutation(len(usable))]
+        return
+    order = stream("batches", seed, epoch).permutation(len(shards))
+    bounds = np.searchsorted(usable, shards.offsets)
+    ends = np.cumsum(shards.sizes(order)) - 1
+    for number, window in enumerate(np.split(order, np.flatnonzero(np.diff(ends // WINDOW)) + 1)):
+        positions = np.concatenate([usable[bounds[shard] : bounds[shard + 1]] for shard in window])
+        yield positions[stream("batches", seed, epoch, number).permutation(len(positions))]
 
 
-def _cut(order: Int64, image_sets: tuple[str, ...], size: int) -> Iterator[Int64]:
-    """Yield full batches of different image sets; at the end, full batches of what could not be kept apart."""
-    coming: deque[int] = deque(order.tolist())
-    while True:
-        batch = _draw(coming, image_sets, size)
-        if len(batch) < size:
-            break
-        yield np.array(batch, dtype=np.int64)
-    rest = [*batch, *coming]
-    for start in range(0, len(rest) - size + 1, size):
-        yield np.array(rest[start : start + size], dtype=np.int64)
+def _draw(coming: deque[tuple[int, int]], size: int) -> Int64:
+    """Take `size` documents of different image sets from the front; those passed over stay at the front.
 
-
-def _draw(coming: deque[int], image_sets: tuple[str, ...], size: int) -> list[int]:
-    """Take up to `size` documents of different image sets from the front; those passed over stay at the front."""
+    Where a batch cannot be filled, it takes the first of those that were passed over.
+    """
     batch: list[int] = []
-    passed: list[int] = []
-    taken: set[str] = set()
-    while coming and len(batch) < size:
-        position = coming.popleft()
-        if image_sets[position] in taken:
-            passed.append(position)
+    passed: deque[tuple[int, int]] = deque()
+    taken: set[int] = set()
+    while coming and len(batch) < size and len(passed) < max(PASSED_OVER, size):
+        position, image_set = coming.popleft()
+        if image_set in taken:
+            passed.append((position, image_set))
         else:
             batch.append(position)
-            taken.add(image_sets[position])
+            taken.add(image_set)
+    batch += [passed.popleft()[0] for _ in range(size - len(batch))]
     coming.extendleft(reversed(passed))
-    return batch
+    return np.array(batch, dtype=np.int64)

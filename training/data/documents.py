@@ -7,7 +7,6 @@ and an image vector.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,7 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from schemas.errors import UsageError
-from training.data.ragged import Bool, Float32, Floats, Int64, Ragged
+from training.data.keys import set_keys, text_keys
+from training.data.ragged import Float32, Floats, Int64, Ragged, UInt64
+from training.data.sampling import Choice, choose_all
 
 Float16 = npt.NDArray[np.float16]
 UNKNOWN_PLACE = -1
@@ -97,7 +98,6 @@ class DocumentSet:
         image_rows: M rows of the bank, int64: the image at each place.
         image_hashes: U content hashes, one a bank row.
         image_bank: U x v: every different image once.
-        image_sets: D keys; two documents with equal keys hold the same set of images.
         links: per document, L x 2 (row, image) indices, or None where unknown; None as a whole: not read.
         roles: N roles of the sentences; None: not known.
         languages: D language codes; None: not known.
@@ -120,7 +120,6 @@ class DocumentSet:
     image_rows: Int64
     image_hashes: tuple[str, ...]
     image_bank: Vectors
-    image_sets: tuple[str, ...]
     links: tuple[Int64 | None, ...] | None = None
     roles: tuple[str, ...] | None = None
     languages: tuple[str, ...] | None = None
@@ -134,23 +133,29 @@ class DocumentSet:
     def __len__(self) -> int:
         return len(self.ids)
 
+    @property
+    def image_sets(self) -> UInt64:
+        """Return D keys; two documents with equal keys hold the same set of images (see `keys.set_keys`)."""
+        return set_keys(text_keys(self.image_hashes)[self.image_rows], self.images)
+
     def take_documents(self, documents: Int64 | Sequence[int]) -> DocumentSet:
         """Return some documents, in the given order, with the images they show and no other."""
         documents = np.asarray(documents, np.int64)
-        places = self.images.positions(documents)
-        shown, image_rows = np.unique(self.image_rows[places], return_inverse=True)
-        kept = self.take_sentences(self.sentences.positions(documents), self.sentences.take(documents))
+        return self.take(choose_all(self, documents), documents)
+
+    def take(self, choice: Choice, documents: Int64) -> DocumentSet:
+        """Return a choice of sentences and images of some documents, and no other image; links stay as they are."""
+        shown, image_rows = np.unique(self.image_rows[choice.image_rows], return_inverse=True)
         return replace(
-            kept,
-            ids=_taken(self.ids, documents),
-            images=self.images.take(documents),
+            self.take_sentences(choice.sentence_rows, choice.sentences),
+            ids=choice.ids,
+            images=choice.images,
             image_rows=image_rows.astype(np.int64),
             image_hashes=_taken(self.image_hashes, shown),
             image_bank=self.image_bank[shown],
-            image_sets=_taken(self.image_sets, documents),
             links=_taken(self.links, documents),
             languages=_taken(self.languages, documents),
-            after_sentence=None if self.after_sentence is None else self.after_sentence[places],
+            after_sentence=None if self.after_sentence is None else self.after_sentence[choice.image_rows],
             regions=None if self.regions is None else self.regions.take(shown),
             classes=None if self.classes is None else self.classes.take(shown),
             image_jpegs=_taken(self.image_jpegs, shown),
@@ -168,6 +173,52 @@ class DocumentSet:
             roles=_taken(self.roles, rows),
             sources=_taken(self.sources, rows),
         )
+
+
+def joined(parts: Sequence[DocumentSet]) -> DocumentSet:
+    """Return the documents of several sets that were read alike as one, each different image once."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    hashes = [hash_ for part in parts for hash_ in part.image_hashes]
+    rows: dict[str, int] = {}
+    numbers = np.array([rows.setdefault(hash_, len(rows)) for hash_ in hashes], np.int64)
+    shown = np.unique(numbers, return_index=True)[1]
+    starts = np.cumsum([0, *(len(part.image_hashes) for part in parts[:-1])])
+    places = [part.image_rows + start for part, start in zip(parts, starts, strict=True)]
+
+    def flat(name: str) -> Any:
+        columns = _all([getattr(part, name) for part in parts])
+        is_array = columns is not None and isinstance(columns[0], np.ndarray)
+        return np.concatenate(columns) if columns is not None and is_array else _flat(columns)
+
+    regions = _all([part.regions for part in parts])
+    return replace(
+        first,
+        **{name: flat(name) for name in _BY_DOCUMENT_OR_ROW},
+        sentences=Ragged.joined(part.sentences for part in parts),
+        images=Ragged.joined(part.images for part in parts),
+        image_rows=numbers[np.concatenate(places)],
+        image_hashes=tuple(rows),
+        image_bank=flat("image_bank")[shown],
+        regions=None if regions is None else RegionBank.joined(regions).take(shown),
+        classes=None,
+        image_jpegs=_taken(flat("image_jpegs"), shown),
+    )
+
+
+_BY_DOCUMENT_OR_ROW = (
+    "ids",
+    "texts",
+    "sentence_numbers",
+    "sentence_vectors",
+    "links",
+    "roles",
+    "languages",
+    "after_sentence",
+    "sources",
+    "relations",
+)
 
 
 def _taken(values: Any, rows: Int64) -> Any:
@@ -241,7 +292,6 @@ def document_set(given: Sequence[GivenDocument]) -> DocumentSet:
         image_rows=places,
         image_hashes=tuple(map(str, places)),
         image_bank=_stacked([document.image_vectors for document in given]),
-        image_sets=tuple(document.id for document in given),
         roles=_flat(_all([document.roles for document in given])),
         languages=None if (known := _all([document.language for document in given])) is None else tuple(known),
         regions=None if regions is None else RegionBank.joined(regions),
@@ -267,67 +317,3 @@ def _stacked(parts: Sequence[Floats] | None) -> Any:
     if len(widths) > 1:
         raise UsageError(f"expected feature vectors of one size, found {', '.join(map(str, widths))} numbers")
     return np.concatenate(filled) if filled else np.zeros((0, 0), np.float32)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SplitIndex:
-    """What every worker knows of every document of a split, whoever holds it; all in part and row order.
-
-    Attributes:
-        ids: D document ids.
-        image_sets: D image-set keys.
-        shards: D shard numbers (position of the part in the split), int64.
-        sentences: which sentences of the split are of which document, in the view that is read.
-        images: which image places of the split are of which document.
-    """
-
-    ids: tuple[str, ...]
-    image_sets: tuple[str, ...]
-    shards: Int64
-    sentences: Ragged
-    images: Ragged
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    @property
-    def usable(self) -> Int64:
-        """Return the positions of the documents that have at least one sentence and one image."""
-        return np.flatnonzero((self.sentences.counts > 0) & (self.images.counts > 0))
-
-    def same_image_set(self, positions: Int64) -> Bool:
-        """Return B x B: whether two of the given documents hold the same set of images (true on the diagonal)."""
-        keys: dict[str, int] = {}
-        numbers = np.array([keys.setdefault(self.image_sets[p], len(keys)) for p in positions], dtype=np.int64)
-        return np.equal(numbers[:, None], numbers[None, :])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldSplit:
-    """A split as one worker sees it: the index of all of it, and its own documents.
-
-    Attributes:
-        index: every document of the split.
-        documents: the documents this worker holds.
-        local: D_index rows of `documents`, int64; -1 where another worker holds the document.
-        shown_links: per document of the index its L x 2 links, None where they are not shown; None as a whole unless
-            the objective is supervised. (`documents.links` are for evaluation: training never looks at them.)
-    """
-
-    index: SplitIndex
-    documents: DocumentSet
-    local: Int64
-    shown_links: tuple[Int64 | None, ...] | None = None
-
-    def links_at(self, positions: Int64) -> tuple[Int64 | None, ...] | None:
-        """Return the shown links of the documents at some index positions."""
-        return None if self.shown_links is None else tuple(self.shown_links[position] for position in positions)
-
-    def held(self, positions: Int64) -> Int64:
-        """Return which of the given index positions this worker holds, as indices into `positions`."""
-        return np.flatnonzero(self.local[positions] >= 0)
-
-
-def image_set_key(hashes: Sequence[str]) -> str:
-    """Return the key of a set of images: the SHA-256 of their sorted different content hashes."""
-    return hashlib.sha256("\n".join(sorted(set(hashes))).encode()).hexdigest()

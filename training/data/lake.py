@@ -6,7 +6,7 @@ a process. Which worker reads which part is decided in `loading.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -26,17 +26,15 @@ from training.data.documents import (
     ClassBank,
     DocumentSet,
     RegionBank,
-    SplitIndex,
     Vectors,
-    image_set_key,
 )
+from training.data.index import HASHES, ROLES
 from training.data.ragged import Int64, Ragged
 from training.data.views import ALL_SENTENCES, TextView, viewed
 
 AUTO = "auto"
-_HASHES = "images.list.element.hash"
+UNKNOWN_ROW = -1
 _TEXTS = "sentences.list.element.text"
-_ROLES = "sentences.list.element.role"
 _RELATIONS = ("links.list.element.relations.list.element.name", "links.list.element.relations.list.element.value")
 _LINKS = ("links.list.element.sentence", "links.list.element.image")
 
@@ -120,29 +118,6 @@ class Unreadable:
     problem: str
 
 
-def read_index(manifest: Manifest, folder: Folder, split: Split | str, *, view: TextView = ALL_SENTENCES) -> SplitIndex:
-    """Return what every worker knows of a split: ids, image sets and sizes in a view, from a few narrow columns."""
-    tables = [read_part(folder, parts[0], ["id", _HASHES, _ROLES]) for parts in split_parts(manifest, split)]
-    table = pa.concat_tables(tables)
-    hashes = _hash_lists(table)
-    return SplitIndex(
-        ids=tuple(table.column("id").to_pylist()),
-        image_sets=tuple(map(image_set_key, hashes)),
-        shards=np.repeat(np.arange(len(tables)), [part.num_rows for part in tables]).astype(np.int64),
-        sentences=Ragged.of(list(map(view.rows, _role_lists(table)))),
-        images=Ragged.of([len(row) for row in hashes]),
-    )
-
-
-def read_links(manifest: Manifest, folder: Folder, split: Split | str) -> tuple[Int64 | None, ...]:
-    """Return the L x 2 (sentence, image) links of every document of a split, None where unknown: labels to learn from.
-
-    Only a supervised objective asks for them.
-    """
-    tables = [read_part(folder, parts[0], list(_LINKS)) for parts in split_parts(manifest, split)]
-    return _links(pa.concat_tables(tables))
-
-
 def read_split(
     manifest: Manifest,
     folder: Folder,
@@ -151,7 +126,6 @@ def read_split(
     *,
     view: TextView = ALL_SENTENCES,
     shards: Sequence[int] | None = None,
-    rows: range | None = None,
     unreadable: list[Unreadable] | None = None,
 ) -> DocumentSet:
     """Return the documents of a split, or of some of its shards, in part and row order.
@@ -163,7 +137,6 @@ def read_split(
         columns: what is read.
         view: which sentences are read.
         shards: positions of the parts in the split; None: all.
-        rows: which documents among those of these shards; None: all.
         unreadable: takes the documents that cannot be read, which are then left out; feature values that are not finite
             are let through. None: either is an error.
 
@@ -178,32 +151,27 @@ def read_split(
     chosen = [parts[number] for number in (range(len(parts)) if shards is None else shards)]
     is_strict = unreadable is None
     vectors = columns.name("sentences", manifest)
-    names = ["id", "language", _TEXTS, _ROLES, _HASHES, *([vectors] if vectors else [])]
+    names = ["id", "language", _TEXTS, ROLES, HASHES, *([vectors] if vectors else [])]
     names += [*(_LINKS if columns.links else ()), *(_RELATIONS if columns.relations else ())]
     names += [AFTER_SENTENCE] if columns.places else []
     schema = document_schema(manifest.columns("documents"))
     tables = [read_part(folder, part[0], names, schema) for part in chosen]
     table = pa.concat_tables(tables) if tables else schema.empty_table()
-    shown = None
-    if rows is not None and len(rows) < table.num_rows:
-        table = table.slice(rows.start, len(rows))
-        shown = frozenset(image for row in _hash_lists(table) for image in row)
-    bank = _read_bank(manifest, folder, [part[1] for part in chosen], columns, shown, is_strict=is_strict)
+    bank = _read_bank(manifest, folder, [part[1] for part in chosen], columns, is_strict=is_strict)
     table = _readable(table, bank, vectors, unreadable)
-    hashes, sentences = _hash_lists(table), Ragged.of(_lengths(table.column("sentences")))
+    sentences, images = (Ragged.of(_lengths(table.column(name))) for name in ("sentences", "images"))
     found = DocumentSet(
         ids=tuple(table.column("id").to_pylist()),
-        texts=tuple(sentence["text"] for row in table.column("sentences").to_pylist() for sentence in row),
+        texts=tuple(_items(table, "sentences", "text").to_pylist()),
         sentences=sentences,
         sentence_numbers=sentences.numbers,
         sentence_vectors=_vectors(table.column(vectors), where=vectors, is_strict=is_strict) if vectors else None,
-        images=Ragged.of([len(row) for row in hashes]),
-        image_rows=np.array([bank.rows[image] for row in hashes for image in row], dtype=np.int64),
+        images=images,
+        image_rows=_rows_of(table, bank),
         image_hashes=tuple(bank.rows),
         image_bank=bank.vectors,
-        image_sets=tuple(map(image_set_key, hashes)),
         links=_links(table) if columns.links else None,
-        roles=tuple(role for row in _role_lists(table) for role in row),
+        roles=tuple(_items(table, "sentences", "role").to_pylist()),
         languages=tuple(table.column("language").to_pylist()),
         after_sentence=_places(table) if columns.places else None,
         regions=bank.regions,
@@ -234,11 +202,10 @@ def _read_bank(
     folder: Folder,
     entries: Sequence[FileEntry],
     columns: Columns,
-    shown: frozenset[str] | None,
     *,
     is_strict: bool,
 ) -> _Bank:
-    """Return the images of some parts, or those of them that are shown; of one in several parts, the first row."""
+    """Return the images of some parts; of one in several parts, the first row."""
     schema = image_schema(manifest.columns("images"))
     names = {field: columns.name(field, manifest) for field in ("images", "regions", "classes")}
     wanted = ["hash", *filter(None, names.values()), *(["jpeg"] if columns.jpegs else [])]
@@ -247,7 +214,7 @@ def _read_bank(
     for entry in entries:
         table = read_part(folder, entry, wanted, schema)
         keys = table.column("hash").to_pylist()
-        fresh = [place for place, key in enumerate(keys) if (shown is None or key in shown) and _is_new(key, rows)]
+        fresh = [place for place, key in enumerate(keys) if _is_new(key, rows)]
         parts.append(table if len(fresh) == table.num_rows else table.take(pa.array(fresh, pa.int64())))
     where = entries[0].path if entries else ""
     of = {field: [part.column(name) for part in parts] for field, name in names.items() if name}
@@ -310,7 +277,7 @@ def _classes(columns: Sequence[pa.ChunkedArray]) -> ClassBank:
 
 def _readable(table: pa.Table, bank: _Bank, vectors: str | None, unreadable: list[Unreadable] | None) -> pa.Table:
     """Return the documents that can be read; the others go to `unreadable`, or the first of them is raised."""
-    problems = list(_problems(table, bank, vectors))
+    problems = _problems(table, bank, vectors)
     if not any(problems):
         return table
     ids = table.column("id").to_pylist()
@@ -321,21 +288,38 @@ def _readable(table: pa.Table, bank: _Bank, vectors: str | None, unreadable: lis
     return table.filter(pa.array([not problem for problem in problems]))
 
 
-def _problems(table: pa.Table, bank: _Bank, vectors: str | None) -> Iterator[str]:
-    """Yield what is wrong with each document, nothing ("") where all is there."""
-    sentences = _lengths(table.column("sentences"))
+def _problems(table: pa.Table, bank: _Bank, vectors: str | None) -> list[str]:
+    """Return what is wrong with each document, nothing ("") where all is there."""
+    sentences, images = _lengths(table.column("sentences")), Ragged.of(_lengths(table.column("images")))
     counts = _lengths(table.column(vectors)) if vectors else sentences
-    for hashes, texts, count, after in zip(_hash_lists(table), sentences, counts, _after(table), strict=True):
-        missing = [image for image in hashes if image not in bank.rows]
-        unseen = [image for image in hashes if image in bank.without_picture]
-        if texts != count:
-            yield f"{texts} sentences but {count} {(vectors or '').removeprefix(FEATURE_PREFIX)} vectors"
-        elif missing:
-            yield f"image {missing[0][:16]} is not in the images part of its shard"
-        elif after is not None and (problem := layout_problem(after, sentences=texts, images=len(hashes))):
-            yield problem
-        else:
-            yield f"image {unseen[0][:16]} has no picture" if unseen else ""
+    found = [""] * table.num_rows
+    for place, key in _images_without(table, bank.without_picture):
+        found[images.owners[place]] = f"image {key[:16]} has no picture"
+    for row, after in enumerate(_after(table)):
+        if after is not None:
+            of_place = layout_problem(after, sentences=int(sentences[row]), images=int(images.counts[row]))
+            found[row] = of_place or found[row]
+    hashes = _items(table, "images", "hash")
+    for place in np.flatnonzero(_rows_of(table, bank) == UNKNOWN_ROW)[::-1]:
+        found[images.owners[place]] = f"image {hashes[place].as_py()[:16]} is not in the images part of its shard"
+    for document in np.flatnonzero(sentences != counts):
+        name = (vectors or "").removeprefix(FEATURE_PREFIX)
+        found[document] = f"{sentences[document]} sentences but {counts[document]} {name} vectors"
+    return found
+
+
+def _images_without(table: pa.Table, keys: Collection[str]) -> list[tuple[int, str]]:
+    """Return the places of some images among those of all documents, the last first."""
+    if not keys:
+        return []
+    hashes = _items(table, "images", "hash").to_pylist()
+    return [(place, key) for place, key in reversed([*enumerate(hashes)]) if key in keys]
+
+
+def _rows_of(table: pa.Table, bank: _Bank) -> Int64:
+    """Return the row of the image at each place, `UNKNOWN_ROW` of one that is not there."""
+    hashes = _items(table, "images", "hash").to_pylist()
+    return np.fromiter((bank.rows.get(key, UNKNOWN_ROW) for key in hashes), np.int64, len(hashes))
 
 
 def _links(table: pa.Table) -> tuple[Int64 | None, ...]:
@@ -369,12 +353,9 @@ def _relations(table: pa.Table) -> tuple[Mapping[str, bool | None], ...]:
     )
 
 
-def _hash_lists(table: pa.Table) -> list[list[str]]:
-    return [[image["hash"] for image in row] for row in table.column("images").to_pylist()]
-
-
-def _role_lists(table: pa.Table) -> list[list[str]]:
-    return [[sentence["role"] for sentence in row] for row in table.column("sentences").to_pylist()]
+def _items(table: pa.Table, column: str, field: str) -> pa.Array:
+    """Return a field of the items of all documents, one after the other."""
+    return table.column(column).combine_chunks().flatten().field(field)
 
 
 def _lengths(column: pa.ChunkedArray) -> Int64:

@@ -1,22 +1,13 @@
-"""A worker's share of a data set version, ready for the trainer: its own documents, and an index of all the others.
-
-Of a split's D documents in part and row order, worker `r` of `w` holds those from `rD/w` on, up to the next worker's
-first, and reads the shards that they lie in. So shares are even however many shards there are.
+"""A data set version as a training run reads it: which columns, what a configuration needs of it, and its splits.
 
 Training reads no link of the training split, and its relations for the coherence objective alone; links of the
 validation split are read for the reported AUC and precision alone. The one exception is the supervised objective, an
-upper bound: it is shown links (`show_links`).
+upper bound: it is shown links (`TrainingSplit.links_shown`).
 """
 
-from __future__ import annotations
-
 import hashlib
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-
-import numpy as np
 
 from schemas.documents import Split
 from schemas.errors import ConfigError, UsageError
@@ -24,11 +15,10 @@ from schemas.features import FeatureKind
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import Manifest, read_manifest
 from training.config import TrainConfig
-from training.data.documents import DocumentSet, HeldSplit
-from training.data.lake import Columns, Unreadable, read_index, read_links, read_split
-from training.data.ragged import Int64
+from training.data.documents import DocumentSet
+from training.data.lake import Columns, Unreadable, read_split
 from training.data.requirements import check_fits
-from training.data.streams import stream
+from training.data.split import MappedSplit, TrainingSplit
 from training.data.views import TextView
 
 
@@ -59,30 +49,31 @@ class TrainingData:
     """What `training.loop.trainer.train` consumes; `validation` is None where the split is absent or empty."""
 
     identity: DatasetIdentity
-    training: HeldSplit
-    validation: HeldSplit | None
+    training: TrainingSplit
+    validation: TrainingSplit | None
 
 
-def load_training_data(
-    lake: Lake, reference: str, config: TrainConfig, *, rank: int = 0, world_size: int = 1
-) -> TrainingData:
-    """Return worker `rank`'s share of `NAME[@VERSION]`.
+def load_training_data(lake: Lake, reference: str, config: TrainConfig) -> TrainingData:
+    """Return `NAME[@VERSION]` as a configuration trains on it, the same for every worker.
 
     Raises:
         NotFoundError: the data set, version or training split is not there.
         ConfigError: a feature column that the configuration names is not there, or `auto` is ambiguous.
-        UsageError: no training document has both a sentence and an image.
+        UsageError: no training document has both a sentence and an image, or its images have no pictures that are read.
+        IntegrityError: as `TrainingSplit.documents` says, of the first training document.
     """
     manifest, folder = read_manifest(lake, reference)
     identity = identify(manifest, folder, config)
-    hold = partial(hold_split, manifest, folder, identity, config, rank=rank, world_size=world_size)
-    training = hold(Split.TRAIN)
+    training = open_split(manifest, folder, identity, config, Split.TRAIN)
     if not len(training.index.usable):
         wanted = " or ".join(TextView.of(config).roles) or "sentence"
         raise UsageError(f"{identity.reference}: expected training documents with a {wanted} and an image, found none")
-    validation = hold(Split.VAL) if manifest.parts("documents", Split.VAL) else None
-    has_validation = validation is not None and len(validation.index.usable) > 0
-    return TrainingData(identity=identity, training=training, validation=validation if has_validation else None)
+    training.documents(training.index.usable[:1])  # what cannot be read is found before a run begins
+    has_validation = bool(manifest.parts("documents", Split.VAL))
+    validation = open_split(manifest, folder, identity, config, Split.VAL) if has_validation else None
+    if validation is not None and not len(validation.index.usable):
+        validation = None
+    return TrainingData(identity=identity, training=training, validation=validation)
 
 
 def identify(manifest: Manifest, folder: Folder, config: TrainConfig) -> DatasetIdentity:
@@ -155,47 +146,23 @@ def read_for_model(
         ) from problem
 
 
-def hold_split(
-    manifest: Manifest,
-    folder: Folder,
-    identity: DatasetIdentity,
-    config: TrainConfig,
-    split: Split,
-    *,
-    rank: int = 0,
-    world_size: int = 1,
-) -> HeldSplit:
-    """Return worker `rank`'s share of a split, as a configuration that was identified with a data set reads it."""
-    view = TextView.of(config)
-    index = read_index(manifest, folder, split, view=view)
+def open_split(
+    manifest: Manifest, folder: Folder, identity: DatasetIdentity, config: TrainConfig, split: Split
+) -> MappedSplit:
+    """Return a split as a configuration that was identified with a data set trains on it, or is judged by it."""
+    needs = config.needs
     columns = replace(
         columns_of(config, identity),
-        links=split is Split.VAL,
-        relations=bool(config.needs.relations) and split is Split.TRAIN,
+        links=split is Split.VAL or bool(needs.links),
+        relations=bool(needs.relations) and split is Split.TRAIN,
     )
-    first, end = (math.ceil(worker * len(index) / world_size) for worker in (rank, rank + 1))
-    shards = np.unique(index.shards[first:end]).tolist()
-    skipped = first - int(np.searchsorted(index.shards, shards[0])) if shards else 0
-    rows = range(skipped, skipped + end - first)
-    documents = read_split(manifest, folder, split, columns, view=view, shards=shards, rows=rows)
-    local = np.full(len(index), -1, dtype=np.int64)
-    local[first:end] = np.arange(end - first)
-    shown = show_links(manifest, folder, split, config) if config.needs.links else None
-    return HeldSplit(index=index, documents=documents, local=local, shown_links=shown)
-
-
-def show_links(manifest: Manifest, folder: Folder, split: Split, config: TrainConfig) -> tuple[Int64 | None, ...]:
-    """Return per document its links, None where they are not shown: of all but the labelled share.
-
-    Every worker knows them all, as it knows the index: they are a few numbers a document. The share holds for
-    validation too: an epoch that were chosen by all its links would have seen more.
-    """
-    links = read_links(manifest, folder, split)
-    ids = read_index(manifest, folder, split).ids
-    share, seed = config.needs.links, config.training.seed
-    return tuple(row if is_labelled(id_, share=share, seed=seed) else None for id_, row in zip(ids, links, strict=True))
-
-
-def is_labelled(document: str, *, share: float, seed: int) -> bool:
-    """Return whether a document is of the labelled share; one that is, is of every larger share, too."""
-    return float(stream("labelled", seed, document).random()) < share
+    return MappedSplit(
+        manifest=manifest,
+        folder=folder,
+        digest=identity.manifest_digest,
+        split=split,
+        columns=columns,
+        view=TextView.of(config),
+        labelled_share=needs.links,
+        seed=config.training.seed,
+    )

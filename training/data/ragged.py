@@ -22,6 +22,7 @@ Float64 = npt.NDArray[np.float64]
 Floats = npt.NDArray[np.floating[Any]]
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
+UInt64 = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +78,11 @@ class Ragged:
 
     def take(self, sets: Int64) -> Ragged:
         """Return the division of some sets' rows, one set after the other."""
-        return Ragged.of(self.counts[sets])
+        return Ragged.of(self.sizes(sets))
+
+    def sizes(self, sets: Int64) -> Int64:
+        """Return how many rows some sets have; the other sets' are not looked at, however many there are."""
+        return self.offsets[sets + 1] - self.offsets[sets]
 
     def positions(self, sets: Int64) -> Int64:
         """Return the rows of some sets, one set after the other.

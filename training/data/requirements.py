@@ -13,8 +13,9 @@ from schemas.documents import Split
 from schemas.errors import UsageError
 from schemas.manifest import Manifest
 from training.config import TrainConfig
-from training.data.documents import SplitIndex
+from training.data.split import TrainingSplit
 
+DOCUMENTS_AT_ONCE = 1 << 20
 TAKEN_WORDS = "training.start_from"
 
 
@@ -49,21 +50,26 @@ def check_fits(config: TrainConfig, manifest: Manifest) -> None:
         raise UsageError(f"{manifest.dataset}@{manifest.version}: objective.name = '{config.objective_name}' {problem}")
 
 
-def check_pairs(config: TrainConfig, reference: str, index: SplitIndex) -> None:
+def check_pairs(config: TrainConfig, reference: str, split: TrainingSplit) -> None:
     """Raise a `UsageError` where the objective is for pairs and a document, as the towers read it, is none.
 
     The manifest knows images; how many texts a document has also depends on which of them are read.
     """
     if not config.needs.pairs:
         return
-    more = np.flatnonzero((index.sentences.counts > 1) | (index.images.counts > 1))
-    if len(more):
-        first = int(more[0])
+    index, count, shown = split.index, 0, ""
+    for first in range(0, len(index), DOCUMENTS_AT_ONCE):
+        positions = np.arange(first, min(first + DOCUMENTS_AT_ONCE, len(index)))
+        texts, images = index.sentences.sizes(positions), index.images.sizes(positions)
+        more = np.flatnonzero((texts > 1) | (images > 1))
+        if len(more) and not count:
+            shown = f"{split.documents(positions[more[:1]]).ids[0]}: {texts[more[0]]} and {images[more[0]]}"
+        count += len(more)
+    if count:
         raise UsageError(
             f"{reference}: objective.name = '{config.objective_name}' is for documents of one text and one image, "
-            f"{len(more)} have more (document {index.ids[first]}: {index.sentences.counts[first]} and "
-            f"{index.images.counts[first]}); read one role (--set data.roles=caption), fuse several (--set "
-            "text.name=multi-source), or use --set objective.name=cross-document"
+            f"{count} have more (document {shown}); read one role (--set data.roles=caption), fuse several "
+            "(--set text.name=multi-source), or use --set objective.name=cross-document"
         )
 
 

@@ -4,8 +4,6 @@ Everything random in the training core is drawn from a stream whose key says wha
 epoch)`), so no generator has a state that must be saved, passed on or kept in step between workers.
 """
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np

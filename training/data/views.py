@@ -8,10 +8,12 @@ row's. Every row keeps the number of its sentence in the document.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from schemas.errors import UsageError
 from training.config import TrainConfig
@@ -37,10 +39,13 @@ class TextView:
         sources = config.needs.sources
         return cls(roles=sources, is_fused=True) if sources else cls(roles=config.data.roles)
 
-    def rows(self, roles: Iterable[str]) -> int:
-        """Return how many rows a document has whose sentences have these roles."""
-        found = sum(not self.roles or role in self.roles for role in roles)
-        return min(found, 1) if self.is_fused else found
+    def counts(self, roles: pa.Array, sentences: Ragged) -> Int64:
+        """Return how many rows each of some documents has whose sentences have these roles."""
+        if not self.roles:
+            return sentences.counts
+        is_read = pc.is_in(roles, pa.array(self.roles, roles.type)).to_numpy(zero_copy_only=False)
+        found = np.bincount(sentences.owners[is_read], minlength=len(sentences))
+        return np.minimum(found, 1) if self.is_fused else found
 
 
 ALL_SENTENCES = TextView()

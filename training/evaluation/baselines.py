@@ -1,10 +1,10 @@
-"""Baselines (SPEC 7): object detection and frozen joint embeddings, which need no model; and what stands beside one.
+"""Baselines (SPEC 7): object detection and frozen joint embeddings, which need no model; and all beside a model.
 
 Each gives similarities of a document's sentences and images, which are scored as a model's are. Random's are in
 `evaluate.py`, since every evaluation has them; the nearest sentence's are in `nearest.py`. Beside a model stands each
-baseline that its data set carries what it needs for, on the documents the model was judged on, read as the model reads
-them; one that cannot be scored is named with its reason. NoStruct is trained: which model there is, is the registry's
-to say (`training.mlflow.registering`).
+baseline whose needs its data set meets, on the documents the model was judged on, read as the model reads them; one
+that cannot be scored is named with its reason. NoStruct is a trained model of the registry
+(`training.mlflow.registering`).
 
 Object detection (Hessel 2019, 3.3): an image is the mean of the word vectors of its K most probable class labels, a
 sentence the mean of its words' vectors; their cosine is the similarity. K runs over 1 to 20. The paper reports the K
@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from schemas.lake import Lake
 from schemas.manifest import Manifest, read_manifest
 from training.data.documents import ClassBank, DocumentSet
 from training.data.lake import Columns, read_split
-from training.data.ragged import Float32, Floats
+from training.data.ragged import Float32
 from training.data.views import ALL_SENTENCES, TextView
 from training.evaluation.evaluate import (
     AUTO,
@@ -41,10 +42,10 @@ from training.evaluation.evaluate import (
     evaluate_model,
     of_measure,
     random_similarities,
-    scored_ids,
 )
 from training.evaluation.nearest import evaluate_nearest
-from training.metrics.links import score_documents
+from training.metrics.links import mean_auc
+from training.metrics.spread import unit_rows
 from training.model import EmbeddedDocument, LinkModel, embedded
 from training.text.vocabulary import tokenize
 from training.text.word_vectors import read_vectors
@@ -63,7 +64,7 @@ class Baseline(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineResult:
-    """A baseline's evaluation, and how it came about: in words, and as values for a machine."""
+    """A baseline's evaluation, a note on how it was made, and the same as values for programs."""
 
     evaluation: Evaluation
     note: str = ""
@@ -81,7 +82,7 @@ def evaluate_baseline(
 ) -> BaselineResult:
     """Return how well a baseline links a split of `NAME[@VERSION]`; where documents are pairs, retrieval is scored.
 
-    `view` says which sentences are read.
+    `view` selects the sentences that are read.
 
     Raises:
         NotFoundError: the data set, version or split is not there.
@@ -89,32 +90,28 @@ def evaluate_baseline(
         UsageError: the data set does not carry what the baseline needs, or no document can be scored.
     """
     manifest, folder = read_manifest(lake, reference)
-    where = f"{reference}, split {split}"
+    where, read = f"{reference}, split {split}", partial(read_split, manifest, folder, view=view)
     if baseline is Baseline.RANDOM:
-        documents = read_split(manifest, folder, split, Columns(links=True), view=view)
+        documents = read(split, Columns(links=True))
         sizes = zip(documents.ids, documents.sentences.counts.tolist(), documents.images.counts.tolist(), strict=True)
         matrices = [random_similarities(name, n, m, seed=config.seed) for name, n, m in sizes]
         return BaselineResult(evaluation=evaluate_matrices(documents.ids, matrices, documents.links or (), where=where))
     if view.is_fused:
         raise UsageError("the model fuses a document's texts, which this baseline cannot")
-    has_validation = bool(manifest.parts("documents", Split.VAL)) and split != Split.VAL
-    if baseline is Baseline.NEAREST_SENTENCE:
-        columns = Columns(links=True, places=True)
-        documents = read_split(manifest, folder, split, columns, view=view)
-        validation = read_split(manifest, folder, Split.VAL, columns, view=view) if has_validation else None
-        evaluation, side, note = evaluate_nearest(documents, validation, where=where)
-        return BaselineResult(evaluation=evaluation, note=note, values={"side": str(side)})
     if baseline is Baseline.JOINT_EMBEDDINGS:
-        columns = Columns(images=config.image_features, sentences=config.sentence_features, links=True)
-        documents = read_split(manifest, folder, split, columns, view=view)
+        documents = read(split, Columns(images=config.image_features, sentences=config.sentence_features, links=True))
         names = dict.fromkeys((config.sentence_features, config.image_features))
         evaluation = evaluate_embedded(documents, joint_embeddings(documents), where=where)
         return BaselineResult(evaluation=evaluation, note=f"zero-shot, {' and '.join(names)}")
-    if not manifest.extractors("images", FeatureKind.CLASSES):
+    if baseline is Baseline.OBJECT_DETECTION and not manifest.extractors("images", FeatureKind.CLASSES):
         raise UsageError("the data set has no classes of its images; build it with a classifier")
-    columns = Columns(classes=config.class_features, links=True)
-    test = read_split(manifest, folder, split, columns, view=view)
-    validation = read_split(manifest, folder, Split.VAL, columns, view=view) if has_validation else None
+    is_nearest = baseline is Baseline.NEAREST_SENTENCE
+    columns = Columns(links=True, places=True) if is_nearest else Columns(classes=config.class_features, links=True)
+    has_validation = bool(manifest.parts("documents", Split.VAL)) and split != Split.VAL
+    test, validation = read(split, columns), read(Split.VAL, columns) if has_validation else None
+    if is_nearest:
+        evaluation, side, note = evaluate_nearest(test, validation, where=where)
+        return BaselineResult(evaluation=evaluation, note=note, values={"side": str(side)})
     known = [each for each in (test, validation) if each is not None]
     vectors = class_word_vectors(config.word_vectors, *known, dimensions=config.word_dimensions)
     return evaluate_object_detection(test, validation, vectors, where=where)
@@ -143,7 +140,7 @@ def evaluate_object_detection(
     if not on_test:
         raise UsageError(f"{where}: expected documents with some linked and some unlinked pairs, found none")
     on_validation = auc_by_k(validation, vectors) if validation is not None and validation.classes is not None else {}
-    best_k, k = best(on_test), best(on_validation) if on_validation else None
+    best_k, k = max(on_test, key=on_test.__getitem__), max(on_validation, key=on_validation.__getitem__, default=None)
     matrices = object_detection_scores(test, vectors, k=k or best_k)
     if k is None:
         note = f"K = {best_k}, the best on these documents: there is no validation document to choose it by"
@@ -160,18 +157,9 @@ def auc_by_k(
     documents: DocumentSet, vectors: WordVectors, ks: Sequence[int] = range(1, MAX_CLASSES + 1)
 ) -> dict[int, float]:
     """Return the mean AUROC of each K on documents with known links; without a document to score, none."""
-    found = {}
-    for k in ks if documents.links else ():
-        scores = score_documents(object_detection_scores(documents, vectors, k=k), documents.links or ())
-        if scores:
-            found[k] = float(scores.table()[:, 0].mean())
-    return found
-
-
-def best(auc: Mapping[int, float]) -> int:
-    """Return the K with the highest AUROC; of equals, the smallest."""
-    highest = max(auc.values())
-    return min(k for k, value in auc.items() if value == highest)
+    if not documents.links:
+        return {}
+    return mean_auc(ks, lambda k: object_detection_scores(documents, vectors, k=k), documents.links)
 
 
 def object_detection_scores(documents: DocumentSet, vectors: WordVectors, *, k: int) -> tuple[Float32, ...]:
@@ -187,7 +175,10 @@ def object_detection_scores(documents: DocumentSet, vectors: WordVectors, *, k: 
     dimensions = len(next(iter(vectors.values()))) if vectors else 1
     texts = mean_vectors(documents.texts, vectors, dimensions=dimensions)
     images = class_means(documents.classes, vectors, k=k, dimensions=dimensions)
-    return tuple(document.similarities() for document in embedded(documents, _unit(texts), _unit(images)))
+    return tuple(
+        document.similarities()
+        for document in embedded(documents, unit_rows(texts, np.float32), unit_rows(images, np.float32))
+    )
 
 
 def mean_vectors(texts: Sequence[str], vectors: WordVectors, *, dimensions: int) -> Float32:
@@ -248,13 +239,11 @@ def joint_embeddings(documents: DocumentSet) -> tuple[EmbeddedDocument, ...]:
             f"sentence vectors have {text_size} numbers, image vectors {image_size}: they are not of one joint model; "
             "name its two columns"
         )
-    return tuple(embedded(documents, _unit(documents.sentence_vectors), _unit(documents.image_bank)))
-
-
-def _unit(rows: Floats) -> Float32:
-    wide = rows.astype(np.float32)
-    lengths = np.linalg.norm(wide, axis=1, keepdims=True)
-    return (wide / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+    return tuple(
+        embedded(
+            documents, unit_rows(documents.sentence_vectors, np.float32), unit_rows(documents.image_bank, np.float32)
+        )
+    )
 
 
 TITLES: Mapping[str, str] = {
@@ -266,14 +255,6 @@ TITLES: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rival:
-    """A NoStruct model of the same data set version, and what a reader is told of it; or why there is none."""
-
-    model: LinkModel | None
-    note: str
-
-
 def score_beside(
     model: LinkModel,
     evaluation: Evaluation,
@@ -282,48 +263,39 @@ def score_beside(
     *,
     split: str,
     config: EvaluateConfig,
-    rival: Rival,
+    load_nostruct: Callable[[], tuple[LinkModel, str]],
 ) -> tuple[Score, ...]:
     """Return the mean scores of each baseline on the documents of a model's evaluation, or why it has none.
 
     Args:
         model: that was evaluated.
-        evaluation: what came of it.
+        evaluation: of the model.
         lake: holds the data set.
         reference: NAME@VERSION.
         split: of it.
         config: columns and word vectors of the baselines.
-        rival: the NoStruct model.
+        load_nostruct: gives the NoStruct model of the same data set version and a note for the reader; raises a
+            UsageError where there is none.
     """
-    manifest, _ = read_manifest(lake, reference)
     view = TextView.of(model.card.config)
 
     def nostruct() -> BaselineResult:
-        if rival.model is None:
-            raise UsageError(rival.note)
-        with_pairs = evaluation.pairs is not None
-        found = evaluate_model(rival.model, lake, reference, split, with_pairs=with_pairs)
-        return BaselineResult(evaluation=found, note=rival.note)
+        other, note = load_nostruct()
+        found = evaluate_model(other, lake, reference, split, with_pairs=evaluation.pairs is not None)
+        return BaselineResult(evaluation=found, note=note)
 
-    def nearest_sentence() -> BaselineResult:
-        return evaluate_baseline(Baseline.NEAREST_SENTENCE, lake, reference, split, config=config, view=view)
-
-    def joint_embeddings() -> BaselineResult:
-        columns = joint_columns(manifest, config)
-        return evaluate_baseline(Baseline.JOINT_EMBEDDINGS, lake, reference, split, config=columns, view=view)
-
-    def object_detection() -> BaselineResult:
-        if not evaluation.scores:
+    def of(baseline: Baseline) -> BaselineResult:
+        settings = config
+        if baseline is Baseline.JOINT_EMBEDDINGS:
+            settings = joint_columns(read_manifest(lake, reference)[0], config)
+        if baseline is Baseline.OBJECT_DETECTION and not evaluation.scores:
             raise UsageError("its K is chosen by AUC, which no document has")
-        return evaluate_baseline(Baseline.OBJECT_DETECTION, lake, reference, split, config=config, view=view)
+        return evaluate_baseline(baseline, lake, reference, split, config=settings, view=view)
 
-    attempts: Mapping[str, Callable[[], BaselineResult]] = {
-        NOSTRUCT: nostruct,
-        Baseline.NEAREST_SENTENCE: nearest_sentence,
-        Baseline.JOINT_EMBEDDINGS: joint_embeddings,
-        Baseline.OBJECT_DETECTION: object_detection,
-    }
-    return tuple(row for name, attempt in attempts.items() for row in _rows(str(name), attempt, evaluation))
+    rows = [*_rows(NOSTRUCT, nostruct, evaluation)]
+    for baseline in (Baseline.NEAREST_SENTENCE, Baseline.JOINT_EMBEDDINGS, Baseline.OBJECT_DETECTION):
+        rows += _rows(baseline.value, partial(of, baseline), evaluation)
+    return tuple(rows)
 
 
 def joint_columns(manifest: Manifest, config: EvaluateConfig) -> EvaluateConfig:
@@ -346,7 +318,7 @@ def _rows(name: str, attempt: Callable[[], BaselineResult], own: Evaluation) -> 
     try:
         found = attempt()
         theirs = found.evaluation.scores if own.own.kind is own.scores.kind else found.evaluation.pairs
-        if theirs is None or scored_ids(found.evaluation, theirs) != scored_ids(own, own.own):
+        if theirs is None or [*found.evaluation.by_document(theirs)] != [*own.by_document(own.own)]:
             raise UsageError("it was not scored on the same documents: it reads other sentences of them")
     except UsageError as problem:
         return (absent(name, problem),)

@@ -1,8 +1,8 @@
 """How well a model finds the links of a split: scores of each document, and random's on the same ones, as one table.
 
 A model is evaluated on a data set version (`evaluate_model`); matrices that were made elsewhere come from a file
-(`score_files.py`). What else is measured is `judge.py`'s, comparing two evaluations `studies.py`'s. Every number
-becomes a row of `schemas.evaluation`; a few functions say what rows hold. `EvaluateConfig` is what `multilink evaluate
+(`score_files.py`). Other measures are in `judge.py`, comparisons of two evaluations in `studies.py`. Every number
+becomes a row of `schemas.evaluation`; a few functions read such rows. `EvaluateConfig` is what `multilink evaluate
 --set KEY=VALUE` changes.
 """
 
@@ -28,9 +28,9 @@ from training.data.documents import DocumentSet
 from training.data.loading import read_for_model
 from training.data.ragged import Floats, Int64
 from training.data.streams import stream
-from training.metrics.links import FULLY_LINKED, DocumentScores, Links, ScoreKind, score_documents
+from training.metrics.links import FULLY_LINKED, DocumentScores, Links, LinkScore, PairScore, ScoreKind, score_documents
 from training.metrics.relations import DIFFICULT_BELOW, RefineConfig
-from training.metrics.retrieval import SAMPLE_PAIRS, SAMPLES, Pool, linked_pool, score_pairs
+from training.metrics.retrieval import SAMPLE_PAIRS, SAMPLES, linked_pool, score_pairs
 from training.model import EmbeddedDocument, LinkModel
 
 FILE_NAME = "evaluation.parquet"
@@ -84,7 +84,7 @@ def of_measure(measure: str, rows: Iterable[Score], *, note: str | None = None) 
 
 
 def absent(measure: str, reason: object) -> Score:
-    """Return the row that says why a measure has no numbers."""
+    """Return the row with the reason why a measure has no numbers."""
     return Score(ABSENT, measure=measure, unit="", note=str(reason))
 
 
@@ -134,14 +134,14 @@ class EvaluateConfig:
         class_features: classes of `object-detection`.
         word_vectors: of `object-detection` and `spread_words`: a vector file or `glove-6b-50d` (packaged).
         word_dimensions: their size.
-        seed: of `random`, where it is asked for by name.
+        seed: of `random`, as a baseline of its own.
         sample_pairs: pairs of a sample of the retrieval pool (Alikhani 2022: 500).
         samples: how many samples are drawn; 0: the whole pool alone.
         distinct_images: an image of several documents is one candidate; otherwise one for each, as a table's rows.
         refine_below: T of the similarity refinement: a text is refined where its two largest similarities differ by
             less (Alikhani 2022: 0.1; their code: 0.05).
         refine_weight: its lambda; 0: 0.12 for clue, 0.13 for others (Alikhani 2022).
-        position: whether the ablation is made, with the place of an image in the layout as a feature of the score.
+        position: whether the ablation is made with the place of an image in the layout as a feature of the score.
         spread_words: whether the spread and content of sentences are of the mean vectors of their words
             (`word_vectors`), as in Hessel 2019; else of the data set's sentence vectors.
     """
@@ -178,7 +178,7 @@ STANDARD_CONFIG = EvaluateConfig()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """What came of an evaluation.
+    """Documents, their similarities and links, and how well the similarities find the links.
 
     Attributes:
         ids: every document, scored or not.
@@ -188,7 +188,7 @@ class Evaluation:
         scores: of links; empty where no document could be scored (one sentence and one image each).
         chance: of links, of a model that draws every similarity at random, on the same documents.
         where: what was evaluated, for messages.
-        pairs: scores of retrieval, of documents that have links; None where they were not asked for or there are none.
+        pairs: scores of retrieval, of documents that have links; None where they were not computed or there are none.
     """
 
     ids: tuple[str, ...]
@@ -212,21 +212,18 @@ class Evaluation:
         Raises:
             UsageError: no document could be scored.
         """
-        return self._checked().scores.means()
-
-    @property
-    def random(self) -> dict[str, Score]:
-        """Return metric -> random's mean link score.
-
-        Raises:
-            UsageError: no document could be scored.
-        """
-        return self._checked().chance.means()
+        if not self.scores:
+            raise _nothing_to_score(self.where, self.scores.left_out)
+        return self.scores.means()
 
     @property
     def document_auc(self) -> dict[str, float]:
         """Return document id -> AUC in percent, of the scored documents."""
-        return dict(zip(scored_ids(self, self.scores), self.scores.table()[:, 0].tolist(), strict=True))
+        return {name: score[0] for name, score in self.by_document(self.scores).items()}
+
+    def by_document(self, scores: DocumentScores) -> dict[str, LinkScore | PairScore]:
+        """Return document id -> its scores, of the documents that have some."""
+        return {self.ids[number]: each for number, each in zip(scores.documents, scores.scores, strict=True)}
 
     def rows(self) -> Iterator[Score]:
         """Yield every number: means, random's, how many documents were left out, and the scores of each document."""
@@ -243,19 +240,9 @@ class Evaluation:
         for reason, count in self.scores.left_out.items():
             yield Score(LEFT_OUT, float(count), n=count, group=reason, measure=ScoreKind.LINKS, unit="documents")
         for scores in filter(None, (self.scores, self.pairs)):
-            for document, values in zip(scored_ids(self, scores), scores.scores, strict=True):
+            for document, values in self.by_document(scores).items():
                 for metric, value in values._asdict().items():
                     yield Score(metric, value, n=1, group=document, measure=DOCUMENT)
-
-    def _checked(self) -> Evaluation:
-        if not self.scores:
-            raise _nothing_to_score(self.where, self.scores.left_out)
-        return self
-
-
-def scored_ids(evaluation: Evaluation, scores: DocumentScores) -> list[str]:
-    """Return the ids of the documents that have scores."""
-    return [evaluation.ids[position] for position in scores.documents]
 
 
 def evaluate_model(
@@ -297,14 +284,8 @@ def evaluate_embedded(
         may_be_unscored=any(known is not None and len(known) > 0 for known in links),
     )
     if with_pairs or not found.scores:
-        return replace(found, pairs=score_pairs(embedded_pool(documents, embedded)))
+        return replace(found, pairs=score_pairs(linked_pool(documents, embedded, links)))
     return found
-
-
-def embedded_pool(documents: DocumentSet, embedded: Sequence[EmbeddedDocument], *, are_distinct: bool = True) -> Pool:
-    """Return the linked texts and images of documents, to retrieve one by the other; see `linked_pool`."""
-    texts, images = [each.texts for each in embedded], [each.images for each in embedded]
-    return linked_pool(documents, texts, images, documents.links or (), are_distinct=are_distinct)
 
 
 def evaluate_matrices(

@@ -1,29 +1,25 @@
 """A model judged on a split: its link scores and everything else that is measured, each where it applies (SPEC 8).
 
 `MEASURES` names each measure and the function that gives its rows, from functions of `metrics/` over arrays. A measure
-that does not apply raises a UsageError that says why; the reason is its row.
+that does not apply raises a UsageError with the reason, which becomes its row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from schemas.documents import Split
 from schemas.errors import NotFoundError, UsageError
 from schemas.evaluation import Score
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest
-from schemas.parts import read_part, split_parts
 from training.data.documents import DocumentSet
 from training.data.lake import Columns, read_split
 from training.data.ragged import Floats, Int64
-from training.data.views import TextView
 from training.evaluation.baselines import class_word_vectors, mean_vectors
 from training.evaluation.evaluate import (
     DOCUMENT,
@@ -34,48 +30,28 @@ from training.evaluation.evaluate import (
     absent,
     evaluate_embedded,
     read_documents,
-    scored_ids,
 )
+from training.evaluation.groups import Relations, groups_of, link_relations, read_relations
 from training.evaluation.position import position_scores
 from training.metrics.calibration import Calibration, calibration_scores, fit_calibration, observe
 from training.metrics.captions import caption_scores, chosen_captions
 from training.metrics.confusion import Choice, choices, confusion_scores, most_confused
-from training.metrics.links import (
-    RELATION,
-    SOURCE,
-    Group,
-    ScoreKind,
-    language_groups,
-    link_scores,
-    role_groups,
-)
-from training.metrics.relations import (
-    RelationPredictor,
-    relation_scores,
-)
+from training.metrics.links import RELATION, SOURCE, Group, ScoreKind, link_scores
+from training.metrics.relations import RelationPredictor, relation_scores
 from training.metrics.retrieval import Adjust, Direction, Pool, linked_pool, retrieval_scores
 from training.metrics.spread import analyse_documents, sampling_bias
 from training.model import EmbeddedDocument, LinkModel
-from training.towers.inputs import text_input
 
 CONFUSED_EXAMPLES = 6
 FEWEST_ANALYSED = 3
 MODELS_OWN = "the model's own"
 RETRIEVAL, REFINED, RELATIONS, ANALYSIS = "retrieval", "refined retrieval", "relations", "analysis"
 CALIBRATION, CONFUSION, CAPTIONS, BIAS = "calibration", "confusion", "captions", "sampling bias"
-Relations = Mapping[tuple[int, int], Mapping[str, bool | None]]
-_RELATION_COLUMNS = (
-    "id",
-    "links.list.element.sentence",
-    "links.list.element.image",
-    "links.list.element.relations.list.element.name",
-    "links.list.element.relations.list.element.value",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfusedImages:
-    """A sentence whose true image was taken for one that looks like it: content hashes and the cosine of the two."""
+    """A sentence for which an image was chosen that looks like the true one: content hashes, cosine of the two."""
 
     document: str
     sentence: str
@@ -103,7 +79,7 @@ class Judged:
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """What is judged: a model on a split, its documents embedded and their links scored."""
+    """A model on a split that is judged: its documents embedded and their links scored."""
 
     model: LinkModel
     lake: Lake
@@ -119,18 +95,27 @@ class Subject:
     def reference(self) -> str:
         return f"{self.manifest.dataset}@{self.manifest.version}"
 
-    def image_vectors(self, position: int) -> Floats:
-        """Return the data set's vectors of a document's images, m x v."""
-        return self.documents.image_bank[self.documents.image_rows[self.documents.images.rows(position)]]
+    @cached_property
+    def image_vectors(self) -> list[Floats]:
+        """Return the data set's vectors of each document's images, m x v.
 
-    def pool(self, links: Iterable[Int64 | None], texts: Iterable[Floats] | None = None) -> Pool:
-        """Return some linked texts and their images, to retrieve one by the other."""
-        own = [each.texts for each in self.embedded] if texts is None else list(texts)
-        images = [each.images for each in self.embedded]
-        return linked_pool(self.documents, own, images, list(links), are_distinct=self.config.distinct_images)
+        Raises:
+            UsageError: it has none.
+        """
+        bank = self.documents.image_bank
+        if not bank.shape[1]:
+            raise UsageError("the data set has no vectors of its images")
+        return [bank[self.documents.image_rows[rows]] for rows in self.documents.images]
+
+    def pool(self, links: Sequence[Int64 | None], texts: Sequence[Floats] | None = None) -> Pool:
+        """Return some linked texts and their images, to retrieve one by the other; `texts` stand for the model's."""
+        embedded = self.embedded
+        if texts is not None:
+            embedded = tuple(replace(each, texts=own) for each, own in zip(embedded, texts, strict=True))
+        return linked_pool(self.documents, embedded, links, are_distinct=self.config.distinct_images)
 
     def retrieval(self, pool: Pool, *, adjust: Adjust | None = None, has_samples: bool = True) -> list[Score]:
-        """Return retrieval in a pool, in both directions; of refined similarities, an image for a text alone."""
+        """Return retrieval in a pool, in both directions; by refined similarities, of an image for a text alone."""
         return retrieval_scores(
             pool,
             directions=tuple(Direction) if adjust is None else [Direction.TEXT_TO_IMAGE],
@@ -140,24 +125,17 @@ class Subject:
         )
 
     @cached_property
-    def predictor(self) -> RelationPredictor:
-        return RelationPredictor.of(self.model)
-
-    @cached_property
-    def relations(self) -> dict[str, Relations]:
-        """Return document id -> (sentence, image) -> relations of its links."""
-        return read_relations(self.manifest, self.folder, self.split)
+    def relations(self) -> list[Relations]:
+        """Return each document's (row, image) links with their relations."""
+        return list(link_relations(self.evaluation, read_relations(self.manifest, self.folder, self.split)))
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
-        return tuple(_groups(self))
+        return tuple(groups_of(self.model, self.documents, self.evaluation, self.relations))
 
     @cached_property
     def choices(self) -> tuple[Choice, ...]:
-        if not self.documents.image_bank.shape[1]:
-            raise UsageError("the data set has no vectors of its images")
-        vectors = [self.image_vectors(position) for position in range(len(self.documents))]
-        return choices(self.evaluation.matrices, self.evaluation.links, vectors)
+        return choices(self.evaluation.matrices, self.evaluation.links, self.image_vectors)
 
     @cached_property
     def calibration(self) -> Calibration | UsageError:
@@ -211,7 +189,7 @@ def judge_model(
     for measure, compute in MEASURES.items():
         try:
             if measure == CAPTIONS and not with_captions:
-                raise UsageError("not asked for (--captions)")
+                raise UsageError("not computed without --captions")
             rows += [replace(row, measure=row.measure or measure) for row in compute(subject)]
         except UsageError as problem:
             rows.append(absent(measure, problem))
@@ -219,7 +197,7 @@ def judge_model(
         evaluation=subject.evaluation,
         rows=tuple(rows),
         calibration=None if isinstance(subject.calibration, UsageError) else subject.calibration,
-        confused=tuple(_confused(documents, choice) for choice in _shown_choices(subject)),
+        confused=_confused_images(subject),
     )
 
 
@@ -235,39 +213,10 @@ def calibrate(model: LinkModel, lake: Lake, reference: str) -> Calibration:
         raise UsageError(f"{reference} has no validation split to calibrate on") from problem
     if documents.links is None or all(known is None for known in documents.links):
         raise UsageError(f"{reference}: no validation document has known links to calibrate on")
-    seen = observe(model.similarities(documents), documents.links)
-    if not len(seen):
+    observed = observe(model.similarities(documents), documents.links)
+    if not len(observed):
         raise UsageError(f"{reference}: no link was predicted in a validation document with an unlinked pair")
-    return fit_calibration(seen, dataset=reference, split=str(Split.VAL))
-
-
-def read_relations(manifest: Manifest, folder: Folder, split: Split | str) -> dict[str, Relations]:
-    """Return document id -> (sentence, image) -> relations of its links, of a split.
-
-    They are ground truth, which training never reads.
-    """
-    return {
-        row["id"]: {
-            (link["sentence"], link["image"]): {item["name"]: item["value"] for item in link["relations"]}
-            for link in row["links"] or ()
-            if link["relations"]
-        }
-        for documents, _ in split_parts(manifest, split)
-        for row in read_part(folder, documents, _RELATION_COLUMNS).to_pylist()
-    }
-
-
-def read_pictures(
-    manifest: Manifest, folder: Folder, split: Split | str, hashes: Iterable[str]
-) -> dict[str, bytes | None]:
-    """Return content hash -> JPEG of some images of a split; None where only vectors are kept."""
-    found: dict[str, bytes | None] = {}
-    wanted = pa.array(sorted(set(hashes)), pa.string())
-    for _, images in split_parts(manifest, split) if len(wanted) else ():
-        table = read_part(folder, images, ["hash", "jpeg"])
-        rows = table.filter(pc.is_in(table.column("hash"), value_set=wanted)).to_pylist()
-        found |= {row["hash"]: row["jpeg"] for row in rows}
-    return found
+    return fit_calibration(observed, dataset=reference, split=str(Split.VAL))
 
 
 def _retrieval(subject: Subject) -> Iterator[Score]:
@@ -282,75 +231,31 @@ def _retrieval(subject: Subject) -> Iterator[Score]:
 
 
 def _refined(subject: Subject) -> Iterable[Score]:
-    refinement = subject.config.refinement.of(subject.predictor, subject.manifest.dataset)
+    refinement = subject.config.refinement.of(subject.model, subject.manifest.dataset)
     return subject.retrieval(subject.pool(subject.evaluation.links), adjust=refinement)
 
 
 def _relations(subject: Subject) -> Iterable[Score]:
-    names = subject.predictor.names
+    predictor = RelationPredictor.of(subject.model)
     labels, texts, images = [], [], []
-    for known, vectors in zip(_relation_labels(subject), subject.embedded, strict=True):
-        for (sentence, image), given in known.items():
-            values = [given.get(name) for name in names]
-            if any(value is not None for value in values):
-                labels.append([np.nan if value is None else float(value) for value in values])
+    for known, vectors in zip(subject.relations, subject.embedded, strict=True):
+        for (sentence, image), values in known.items():
+            own = [values.get(name) for name in predictor.names]
+            if any(value is not None for value in own):
+                labels.append([np.nan if value is None else float(value) for value in own])
                 texts.append(vectors.texts[sentence])
                 images.append(vectors.images[image])
     if not labels:
         raise UsageError("no link has a relation that the model predicts")
-    return relation_scores(subject.predictor.pairs(np.stack(texts), np.stack(images)), np.array(labels), names)
-
-
-def _relation_labels(subject: Subject) -> Iterator[Relations]:
-    """Yield each document's (row, image) links with their relations, rows counted as the model reads sentences."""
-    evaluation = subject.evaluation
-    for name, links, numbers in zip(evaluation.ids, evaluation.links, evaluation.sentence_numbers, strict=True):
-        pairs = () if links is None else links.tolist()
-        own = subject.relations[name]
-        yield {(row, image): own.get((int(numbers[row]), image), {}) for row, image in pairs}
+    return relation_scores(predictor.pairs(np.stack(texts), np.stack(images)), np.array(labels), predictor.names)
 
 
 def _group_scores(subject: Subject) -> Iterator[Score]:
-    """Yield link scores by language and role; of a relation or a source alone, retrieval says more."""
+    """Yield link scores by language and role; of a relation or a source alone, retrieval is the better measure."""
     for group in subject.groups:
         if group.kind not in (RELATION, SOURCE):
             found = link_scores(group, subject.evaluation.matrices)
             yield from (replace(score, group=group.title, measure=ScoreKind.LINKS) for score in found)
-
-
-def _groups(subject: Subject) -> Iterator[Group]:
-    """Yield the groups of a subject's texts; fused texts have sources in place of roles."""
-    documents, links = subject.documents, subject.evaluation.links
-    counts = documents.sentences.counts.tolist()
-    if documents.languages is not None:
-        yield from language_groups(documents.languages, links, counts)
-    if documents.sources is not None:
-        for column, source in enumerate(TextView.of(subject.model.card.config).roles):
-            yield _source_alone(subject, column, source)
-    elif documents.roles is not None:
-        yield from role_groups([documents.roles[rows] for rows in documents.sentences], links)
-    labels = list(_relation_labels(subject))
-    for relation in sorted({name for own in labels for given in own.values() for name in given}):
-        true = [[pair for pair, given in own.items() if given.get(relation)] for own in labels]
-        arrays = [np.array(pairs, np.int64).reshape(-1, 2) for pairs in true]
-        yield Group(kind=RELATION, name=relation, rows=[known[:, 0] for known in arrays], links=arrays)
-
-
-def _source_alone(subject: Subject, column: int, source: str) -> Group:
-    """Return the documents that have a source, each read with all other sources empty, as if it lacked them."""
-    documents = subject.documents
-    rows = [tuple(text if index == column else "" for index, text in enumerate(row)) for row in documents.sources or ()]
-    texts = tuple(row[column] for row in rows)
-    vectors = subject.model.encode_sentences(text_input(replace(documents, texts=texts, sources=tuple(rows))))
-    has_source = [any(text.strip() for text in texts[part]) for part in documents.sentences]
-    links = [known if has else None for known, has in zip(subject.evaluation.links, has_source, strict=True)]
-    return Group(
-        kind=SOURCE,
-        name=source,
-        rows=[None] * len(documents),
-        links=links,
-        texts=[vectors[part] for part in documents.sentences],
-    )
 
 
 def _analysis(subject: Subject) -> Iterator[Score]:
@@ -363,31 +268,28 @@ def _analysis(subject: Subject) -> Iterator[Score]:
     image_name = text_name = MODELS_OWN
     if subject.documents.image_bank.shape[1]:
         image_name = subject.model.card.data.image_features or image_name
-        images = [subject.image_vectors(position) for position in scores.documents]
-    held = _with_sentence_vectors(subject)
-    if held is not None:
-        text_name, vectors = held
+        images = [subject.image_vectors[position] for position in scores.documents]
+    named_vectors = _sentence_vectors(subject)
+    if named_vectors is not None:
+        text_name, vectors = named_vectors
         texts = [vectors[position] for position in scores.documents]
     spreads, regressions = analyse_documents(scores.table()[:, 0], images, texts)
     note = f"images: {image_name}; sentences: {text_name}"
     yield from (replace(score, measure=ANALYSIS, note=note) for score in regressions)
-    for document, values in zip(scored_ids(subject.evaluation, scores), spreads.tolist(), strict=True):
+    for document, values in zip(subject.evaluation.by_document(scores), spreads.tolist(), strict=True):
         for metric, value in zip(("image_spread", "text_spread"), values, strict=True):
             yield Score(metric, value, n=1, group=document, measure=DOCUMENT, unit="squared distance", note=note)
 
 
 def _bias(subject: Subject) -> Iterable[Score]:
     """Return the distances of negatives in evaluation and in training, by the data set's image vectors."""
-    if not subject.documents.image_bank.shape[1]:
-        raise UsageError("the data set has no vectors of its images")
-    vectors = [subject.image_vectors(position) for position in range(len(subject.documents))]
-    found = sampling_bias(vectors, subject.evaluation.links)
+    found = sampling_bias(subject.image_vectors, subject.evaluation.links)
     if not found:
         raise UsageError("no linked image has a negative both in its document and in another one")
     return found
 
 
-def _with_sentence_vectors(subject: Subject) -> tuple[str, list[Floats]] | None:
+def _sentence_vectors(subject: Subject) -> tuple[str, list[Floats]] | None:
     """Return the name of, and each document's, sentence vectors the model reads, else of any the data set has.
 
     With `spread_words`, they are means of word vectors.
@@ -397,52 +299,52 @@ def _with_sentence_vectors(subject: Subject) -> tuple[str, list[Floats]] | None:
         known = class_word_vectors(config.word_vectors, documents, dimensions=config.word_dimensions)
         means = mean_vectors(documents.texts, known, dimensions=config.word_dimensions)
         return f"mean of {config.word_vectors}", [means[rows] for rows in documents.sentences]
-    held, name = subject.documents, subject.model.card.data.sentence_features
-    sentences = subject.manifest.extractors("documents")
-    if held.sentence_vectors is None and sentences:
-        name = min(sentences)
-        held = read_split(subject.manifest, subject.folder, subject.split, Columns(sentences=name))
-    if held.sentence_vectors is None or name is None:
+    name, others = subject.model.card.data.sentence_features, subject.manifest.extractors("documents")
+    if documents.sentence_vectors is None and others:
+        name = min(others)
+        documents = read_split(subject.manifest, subject.folder, subject.split, Columns(sentences=name))
+    if documents.sentence_vectors is None or name is None:
         return None
-    return name, [held.sentence_vectors[rows] for rows in held.sentences]
+    return name, [documents.sentence_vectors[rows] for rows in documents.sentences]
 
 
 def _calibration(subject: Subject) -> Iterable[Score]:
     """Return how the calibration on validation does on the judged split."""
-    seen = observe(subject.evaluation.matrices, subject.evaluation.links)
-    if not len(seen):
+    observed = observe(subject.evaluation.matrices, subject.evaluation.links)
+    if not len(observed):
         raise UsageError("no link was predicted in a document with known links and an unlinked pair")
     fitted = subject.calibration
     if isinstance(fitted, UsageError):
         raise fitted
     note = f"{fitted.method}, {fitted.links} links of {fitted.split}"
-    return (replace(score, note=score.note or note) for score in calibration_scores(fitted, seen))
+    return (replace(score, note=score.note or note) for score in calibration_scores(fitted, observed))
 
 
 def _confusion(subject: Subject) -> Iterable[Score]:
     return confusion_scores(subject.choices)
 
 
-def _shown_choices(subject: Subject) -> tuple[Choice, ...]:
-    has_vectors = subject.documents.image_bank.shape[1] > 0
-    return most_confused(subject.choices, max_count=CONFUSED_EXAMPLES) if has_vectors else ()
-
-
-def _confused(documents: DocumentSet, choice: Choice) -> ConfusedImages:
-    shown = documents.image_rows[documents.images.rows(choice.document)]
-    sentence = documents.sentences.offsets[choice.document] + choice.sentence
-    image, chosen = (documents.image_hashes[shown[index]] for index in (choice.image, choice.nearest))
-    return ConfusedImages(
-        document=documents.ids[choice.document],
-        sentence=documents.texts[sentence],
-        image=image,
-        chosen=chosen,
-        nearness=choice.nearness,
-    )
+def _confused_images(subject: Subject) -> tuple[ConfusedImages, ...]:
+    """Return the most alike images that were confused; none where the data set has no vectors of images."""
+    documents, found = subject.documents, []
+    has_vectors = documents.image_bank.shape[1] > 0
+    for choice in most_confused(subject.choices, max_count=CONFUSED_EXAMPLES) if has_vectors else ():
+        images = documents.image_rows[documents.images.rows(choice.document)]
+        image, chosen = (documents.image_hashes[images[index]] for index in (choice.image, choice.nearest))
+        found.append(
+            ConfusedImages(
+                document=documents.ids[choice.document],
+                sentence=documents.texts[documents.sentences.offsets[choice.document] + choice.sentence],
+                image=image,
+                chosen=chosen,
+                nearness=choice.nearness,
+            )
+        )
+    return tuple(found)
 
 
 def _position(subject: Subject) -> Iterable[Score]:
-    """Return the ablation with places; nothing where it was not asked for."""
+    """Return the ablation with places; nothing unless the settings want it."""
     if not subject.config.position:
         return ()
     return position_scores(subject.model, subject.manifest, subject.folder, subject.documents, subject.embedded)

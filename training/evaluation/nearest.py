@@ -1,6 +1,6 @@
-"""The nearest sentence of an image in the layout: the baseline that a sceptic asks for.
+"""The nearest sentence of an image in the layout, as a baseline.
 
-A data set says of an image how many sentences stand before it (`schemas.documents`): it stands between two of them. A
+A data set states how many sentences stand before an image (`schemas.documents`): it stands between two of them. A
 sentence is as near as its distance is small, counted in sentences from the one that the side names:
 
     sentence     ...  2     3     4     5  ...          an image at 4, after sentence 3
@@ -8,16 +8,17 @@ sentence is as near as its distance is small, counted in sentences from the one 
     before            1     0     1     2               the sentence above it
     either           1.5   0.5   0.5   1.5              both alike
 
-Which side it is, validation links say, as they choose the K of object detection; without them both sides count alike.
+Validation links choose the side, as they choose the K of object detection; without them both sides count alike.
 Ties are scored by their expectation. Where every true link leads to the sentence that the layout names, the layout is
-the truth, and the baseline no rival of what looks at texts and images but an upper bound by construction: the note of
-its scores says so. (Images without a link stand somewhere, too: they cost it a few points.)
+the truth, and the baseline is an upper bound by construction, not a competitor of what reads texts and images: the note
+of its scores says so. (Images without a link stand somewhere, too: they cost it a few points.)
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import partial
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from schemas.errors import UsageError
 from training.data.documents import UNKNOWN_PLACE, DocumentSet
 from training.data.ragged import Float32, Int64
 from training.evaluation.evaluate import Evaluation, evaluate_matrices
-from training.metrics.links import score_documents
+from training.metrics.links import mean_auc
 
 
 class Side(StrEnum):
@@ -38,7 +39,7 @@ class Side(StrEnum):
 
     @property
     def words(self) -> str:
-        """Return what a reader is told."""
+        """Return the side in words."""
         return _WORDS[self]
 
 
@@ -91,7 +92,7 @@ def nearest_similarities(documents: DocumentSet, side: Side, *, where: str) -> l
 def evaluate_nearest(
     documents: DocumentSet, validation: DocumentSet | None, *, where: str
 ) -> tuple[Evaluation, Side, str]:
-    """Return the baseline's evaluation, the side it was scored with, and what a reader is told.
+    """Return the baseline's evaluation, the side it was scored with, and a note for the reader.
 
     Args:
         documents: with links and places.
@@ -103,29 +104,24 @@ def evaluate_nearest(
     """
     side, chosen = _side(validation), "by validation"
     if side is None:
-        side, chosen = Side.EITHER, "as no validation link says on which side captions stand"
+        side, chosen = Side.EITHER, "as no validation link shows on which side captions stand"
     links = documents.links or ()
     matrices = nearest_similarities(documents, side, where=where)
     evaluation = evaluate_matrices(documents.ids, matrices, links, where=where)
     known = [matrix[tuple(pairs.T)] for matrix, pairs in zip(matrices, links, strict=True) if pairs is not None]
-    named = float(np.mean(np.concatenate(known) == 1))  # of nearness 1: at distance 0
-    told = "every true link leads to it: an upper bound by construction"
-    if named < 1:
-        told = f"{named:.1%} of the true links lead to it"
-    return evaluation, side, f"{side.words}, {chosen}" + ("" if side is Side.EITHER else f"; {told}")
+    share = float(np.mean(np.concatenate(known) == 1))  # of nearness 1: at distance 0
+    agreement = f"{share:.1%} of the true links lead to it"
+    if share == 1:
+        agreement = "every true link leads to it: an upper bound by construction"
+    return evaluation, side, f"{side.words}, {chosen}" + ("" if side is Side.EITHER else f"; {agreement}")
 
 
 def _side(validation: DocumentSet | None) -> Side | None:
     """Return the side with the highest mean AUC on validation documents; None where none of them can be scored."""
-    found: dict[Side, float] = {}
-    if validation is None:
+    if validation is None or not validation.links:
         return None
     try:
-        for side in Side:
-            matrices = nearest_similarities(validation, side, where="validation")
-            scores = score_documents(matrices, validation.links or [None] * len(matrices))
-            if scores:
-                found[side] = float(scores.table()[:, 0].mean())
+        auc = mean_auc(Side, partial(nearest_similarities, validation, where="validation"), validation.links)
     except UsageError:  # no place of them is known
         return None
-    return max(found, key=found.__getitem__) if found else None
+    return max(auc, key=auc.__getitem__, default=None)

@@ -2,13 +2,14 @@
 
 The weight w and the side are those of the smallest validation loss: the loss that the model was trained with, over the
 same batches, without any link. A place means the same in every document, so that a document's sentences are compared
-with the images of others by the same score. Training is shown no place: the model stays as it is.
+with the images of others by the same score. Training gets no places: the model stays as it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -19,13 +20,12 @@ from schemas.evaluation import Score
 from schemas.lake import Folder
 from schemas.manifest import Manifest
 from training.config import TrainConfig
-from training.data.documents import DocumentSet, HeldSplit
-from training.data.lake import read_index
+from training.data.batches import validation_bounds
+from training.data.documents import DocumentSet
 from training.data.loading import read_for_model
-from training.data.views import TextView
 from training.evaluation.nearest import Side, nearness, places_of
-from training.loop.encoding import OwnRows
-from training.loop.validation import mean_loss
+from training.loop.encoding import EncodedDocuments
+from training.loop.validation import batch_losses
 from training.metrics.links import score_documents
 from training.model import EmbeddedDocument, LinkModel
 
@@ -44,7 +44,7 @@ class Mix:
 
     @property
     def words(self) -> str:
-        """Return what a reader is told."""
+        """Return the mix in words."""
         return f"w={self.weight:g}, {self.side.words}" if self.weight else "w=0, the model alone"
 
 
@@ -118,39 +118,36 @@ def _losses(model: LinkModel, manifest: Manifest, folder: Folder) -> Iterator[li
     """Yield the validation losses of each weight, with every side; without a weight, one.
 
     Raises:
-        UsageError: no validation document says where its images stand, or the loss is made of links.
+        UsageError: of no validation image it is known where it stands, or the loss is made of links.
     """
     config = model.card.config
     if config.needs.links:
         raise UsageError(
             "its weight is chosen by a validation loss without links, and this objective's is made of them"
         )
-    view = TextView.of(config)
     try:
         documents = read_for_model(config, model.card.data, manifest, folder, Split.VAL, with_truth=True)
     except NotFoundError as problem:
         raise UsageError("there is no validation split to choose its weight on") from problem
     places_of(documents, where="the validation split")
-    index = read_index(manifest, folder, Split.VAL, view=view)
-    held = HeldSplit(index=index, documents=documents, local=np.arange(len(index)))
     embedded = model.embed(documents)
     for weight in WEIGHTS:
         sides = list(Side) if weight else [Side.EITHER]
-        yield [Mix(loss=_loss(config, held, embedded, weight, side), weight=weight, side=side) for side in sides]
+        yield [Mix(loss=_loss(config, documents, embedded, weight, side), weight=weight, side=side) for side in sides]
 
 
 def _loss(
-    config: TrainConfig, held: HeldSplit, embedded: Sequence[EmbeddedDocument], weight: float, side: Side
+    config: TrainConfig, documents: DocumentSet, embedded: Sequence[EmbeddedDocument], weight: float, side: Side
 ) -> float:
     """Return the validation loss with the places mixed in."""
-    documents = held.documents
     pairs = mixed(documents, embedded, weight, side, where="the validation split")
-    rows = OwnRows(
-        places=np.arange(len(documents)),
-        sentences=documents.sentences,
-        images=documents.images,
+    encoded = EncodedDocuments(
+        documents=documents,
         text_vectors=torch.from_numpy(np.concatenate([pair.texts for pair in pairs])),
         image_vectors=torch.from_numpy(np.concatenate([pair.images for pair in pairs])),
     )
+    usable = np.flatnonzero((documents.sentences.counts > 0) & (documents.images.counts > 0))
+    cuts = validation_bounds(len(usable), negative_documents=config.training.negative_documents)
     with torch.no_grad():
-        return mean_loss(config, rows, held)
+        losses = batch_losses(config, encoded, (usable[first:last] for first, last in pairwise(cuts.tolist())))
+        return float(torch.cat(list(losses)).mean())

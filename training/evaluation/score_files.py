@@ -12,7 +12,6 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -47,55 +46,43 @@ def evaluate_scores(path: Path) -> Evaluation:
 
 def read_scores(path: Path) -> Iterator[ScoredDocument]:
     """Yield the documents of a scores file, in order; empty lines are passed over."""
-    seen: dict[str, int] = {}
+    line_of: dict[str, int] = {}
     with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            where = f"{path}, line {number}"
-            document = _document(line, where)
-            if document.id in seen:
-                raise UsageError(f"{where}: id {document.id!r} is line {seen[document.id]}'s already")
-            seen[document.id] = number
-            yield document
+            if line.strip():
+                where = f"{path}, line {number}"
+                document = _document(line, where)
+                first = line_of.setdefault(document.id, number)
+                if first != number:
+                    raise UsageError(f"{where}: expected another id, found {document.id!r}, which line {first} has")
+                yield document
 
 
 def _document(line: bytes, where: str) -> ScoredDocument:
     try:
         row = json.loads(line)
-    except ValueError as problem:  # bad JSON or bad UTF-8
-        raise UsageError(f"{where}: expected one JSON object, found {problem}") from problem
-    if not isinstance(row, dict) or not {"id", "scores", "links"} <= row.keys():
-        raise UsageError(f'{where}: expected an object with "id", "scores" and "links"')
-    if not isinstance(row["id"], str):
-        raise UsageError(f'{where}: "id" is {row["id"]!r}, expected text')
-    matrix = _matrix(row["scores"], where)
-    return ScoredDocument(row["id"], matrix, _links(row["links"], matrix.shape, where))
+        name, scores, links = (row[key] for key in ("id", "scores", "links"))
+        matrix, pairs = np.array(scores), np.array(links)
+    except (ValueError, TypeError, KeyError) as problem:  # also rows of unequal length
+        found = " ".join(str(problem).split())
+        wanted = 'one JSON object with "id", "scores" (a list of rows of equal length) and "links"'
+        raise UsageError(f"{where}: expected {wanted}: {found}") from problem
+    if not isinstance(name, str):
+        raise UsageError(f'{where}: expected text as "id", found {name!r}')
+    matrix = matrix if matrix.shape != (0,) else np.zeros((0, 0))
+    if matrix.ndim != 2 or matrix.dtype.kind not in "if" or not np.isfinite(matrix).all():
+        raise UsageError(f'{where}: expected "scores" as a list of rows of equal length with finite numbers alone')
+    return ScoredDocument(
+        name, matrix.astype(np.float64), None if links is None else _links(pairs, matrix.shape, where)
+    )
 
 
-def _matrix(value: Any, where: str) -> Float64:
-    if not _is_rows(value) or len({len(row) for row in value}) > 1:
-        raise UsageError(f'{where}: "scores" must be a list of rows of equal length, one a sentence')
-    if not all(_is_number(number) for row in value for number in row):
-        raise UsageError(f'{where}: "scores" must hold finite numbers alone')
-    return np.array(value, dtype=np.float64).reshape(len(value), len(value[0]) if value else 0)
-
-
-def _links(value: Any, shape: tuple[int, ...], where: str) -> Int64 | None:
-    if value is None:
-        return None
-    if not _is_rows(value) or not all(len(pair) == 2 and all(type(i) is int for i in pair) for pair in value):
-        raise UsageError(f'{where}: "links" must be null or a list of [sentence, image] pairs of whole numbers')
-    for sentence, image in value:
-        if not (0 <= sentence < shape[0] and 0 <= image < shape[1]):
-            found = f"[{sentence}, {image}]"
-            raise UsageError(f"{where}: link {found} is outside {shape[0]} sentences x {shape[1]} images")
-    return np.array(value, dtype=np.int64).reshape(-1, 2)
-
-
-def _is_rows(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(row, list) for row in value)
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and abs(value) <= np.finfo(np.float64).max
+def _links(pairs: Int64, shape: tuple[int, ...], where: str) -> Int64:
+    if not pairs.size:
+        return np.zeros((0, 2), np.int64)
+    if pairs.dtype.kind != "i" or pairs.ndim != 2 or pairs.shape[1] != 2:
+        raise UsageError(f'{where}: expected null as "links", or a list of [sentence, image] pairs of whole numbers')
+    outside = pairs[((pairs < 0) | (pairs >= shape)).any(axis=1)]
+    if len(outside):
+        raise UsageError(f"{where}: link {outside[0].tolist()} is outside {shape[0]} sentences x {shape[1]} images")
+    return pairs.astype(np.int64)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -29,22 +29,14 @@ from schemas.evaluation import Score
 from schemas.lake import Lake
 from training.config import TrainConfig
 from training.data.loading import load_training_data
-from training.data.ragged import Float64
-from training.evaluation.evaluate import Evaluation, evaluate_model, interval_json, scored_ids
+from training.data.split import TrainingSplit
+from training.evaluation.evaluate import Evaluation, evaluate_model, interval_json
 from training.loop.context import Context, choose_device
 from training.loop.trainer import train
 from training.metrics.bootstrap import Comparison, compare
 from training.metrics.links import ScoreKind, mean_scores
 from training.metrics.spread import spearman
 from training.model import LinkModel
-
-
-@dataclass(frozen=True, slots=True)
-class Contestant:
-    """A model by its name, and what came of evaluating it."""
-
-    name: str
-    evaluation: Evaluation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,67 +80,73 @@ class ModelComparison:
 
     def to_json(self) -> dict[str, Any]:
         """Return means, differences and agreement; not the scores of single documents."""
+        models = [
+            {
+                "model": result.name,
+                **{metric: interval_json(score) for metric, score in result.means.items()},
+                "minus_first": {
+                    metric: interval_json(found.difference.score(metric, n=len(self.documents)))
+                    | {"probability_at_least": found.probability_at_least}
+                    for metric, found in result.differences.items()
+                },
+            }
+            for result in self.models
+        ]
         return {
             "dataset": self.dataset,
             "split": self.split,
             "documents": len(self.documents),
             "left_out": self.left_out,
-            "models": [
-                {
-                    "model": result.name,
-                    **{metric: interval_json(score) for metric, score in result.means.items()},
-                    "minus_first": {
-                        metric: interval_json(found.difference.score(metric, n=len(self.documents)))
-                        | {"probability_at_least": found.probability_at_least}
-                        for metric, found in result.differences.items()
-                    },
-                }
-                for result in self.models
-            ],
+            "models": models,
             "spearman": [list(row) for row in self.agreement],
         }
 
 
-def compare_models(contestants: Sequence[Contestant], *, dataset: str, split: str) -> ModelComparison:
+def compare_models(evaluations: Mapping[str, Evaluation], *, dataset: str, split: str) -> ModelComparison:
     """Return how models compare; the first is what the others are compared with.
 
     Args:
-        contestants: evaluated on the same split.
+        evaluations: of each model by its name, on the same split.
         dataset: NAME@VERSION it is of.
         split: its name.
 
     Raises:
         UsageError: there are fewer than two models, or no document that all were scored on.
     """
-    if len(contestants) < 2:
-        raise UsageError(f"compare: expected at least two models, found {len(contestants)}")
-    kind = _kind([contestant.evaluation for contestant in contestants])
-    tables = [_table(contestant.evaluation, kind) for contestant in contestants]
-    documents = tuple(document for document in tables[0] if all(document in table for table in tables))
+    if len(evaluations) < 2:
+        raise UsageError(f"compare: expected at least two models, found {len(evaluations)}")
+    kind = _kind(evaluations.values())
+    own = [each.scores if kind is ScoreKind.LINKS else each.pairs for each in evaluations.values()]
+    scored = [each.by_document(scores) for each, scores in zip(evaluations.values(), own, strict=True) if scores]
+    documents = tuple(document for document in scored[0] if all(document in each for each in scored))
     if not documents:
         raise UsageError("compare: no document could be scored with every model")
-    values = [np.array([table[document] for document in documents]) for table in tables]
+    values = [np.array([each[document] for document in documents], np.float64) for each in scored]
     models = tuple(
         ModelResult(
-            name=contestant.name,
+            name=name,
             means=mean_scores(own, kind),
-            differences={} if number == 0 else _differences(own, values[0], kind),
+            differences={
+                metric: compare(own[:, column], values[0][:, column]) for column, metric in enumerate(kind.metrics)
+            }
+            if number
+            else {},
             leading=tuple(own[:, list(kind.metrics).index(kind.leading)].tolist()),
         )
-        for number, (contestant, own) in enumerate(zip(contestants, values, strict=True))
+        for number, (name, own) in enumerate(zip(evaluations, values, strict=True))
     )
     return ModelComparison(
         dataset=dataset,
         split=split,
         documents=documents,
-        left_out=len({document for table in tables for document in table}) - len(documents),
+        left_out=len({document for each in scored for document in each}) - len(documents),
         kind=kind,
         models=models,
         agreement=tuple(tuple(spearman(one.leading, other.leading) for other in models) for one in models),
     )
 
 
-def _kind(evaluations: Sequence[Evaluation]) -> ScoreKind:
+def _kind(evaluations: Collection[Evaluation]) -> ScoreKind:
     """Return the kind of scores that all evaluations have.
 
     Raises:
@@ -161,24 +159,14 @@ def _kind(evaluations: Sequence[Evaluation]) -> ScoreKind:
     raise UsageError("compare: links were scored with some models, and retrieval alone with others")
 
 
-def _table(evaluation: Evaluation, kind: ScoreKind) -> dict[str, tuple[float, ...]]:
-    """Return document id -> the metrics of the scored documents."""
-    scores = evaluation.pairs if kind is ScoreKind.PAIRS and evaluation.pairs is not None else evaluation.scores
-    return dict(zip(scored_ids(evaluation, scores), scores.scores, strict=True))
-
-
-def _differences(own: Float64, first: Float64, kind: ScoreKind) -> dict[str, Comparison]:
-    return {metric: compare(own[:, column], first[:, column]) for column, metric in enumerate(kind.metrics)}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurvePoint:
     """One run of the supervised curve.
 
     Attributes:
         objective: what it minimised.
-        share: of labelled training documents; None: no link was shown.
-        labelled: training documents whose links were shown.
+        share: of labelled training documents; None: trained without links.
+        labelled: training documents whose links were used.
         means: metric -> mean link score of its kept model.
     """
 
@@ -201,7 +189,7 @@ class TransferCell:
         trained_on: NAME@VERSION.
         dataset: NAME@VERSION it is judged on.
         means: metric -> mean link score; empty where it cannot be judged.
-        problem: why not ("" where it can).
+        problem: why it cannot be judged; "" where it can.
     """
 
     model: str
@@ -236,15 +224,13 @@ class SweepCell:
         model: address of the kept model; "" where there is none.
         run: id of the training run; "" where there is none.
         means: metric -> mean score of the model.
-        kind: of the scores.
-        problem: why the run came to no model ("" where it did).
+        problem: why the run gave no model; "" where it did.
     """
 
     settings: tuple[str, ...]
     model: str = ""
     run: str = ""
     means: Mapping[str, Score] = field(default_factory=dict)
-    kind: ScoreKind = ScoreKind.LINKS
     problem: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -261,6 +247,11 @@ class Sweep:
     split: str
     run: str
     cells: tuple[SweepCell, ...]
+
+    @property
+    def kind(self) -> ScoreKind:
+        """Return the kind of the scores."""
+        return ScoreKind.PAIRS if any(ScoreKind.PAIRS.leading in cell.means for cell in self.cells) else ScoreKind.LINKS
 
     def to_json(self) -> dict[str, Any]:
         about = {"recipe": self.recipe, "dataset": self.dataset, "split": self.split, "run": self.run}
@@ -296,7 +287,7 @@ def supervised_curve(
 ) -> Iterator[CurvePoint]:
     """Yield the configuration's own run, then a supervised one for each share, in the given order (Li 2022, figure 5).
 
-    All settings but the objective's name and the labelled share stay as they are; documents without shown links take
+    All settings but the objective's name and the labelled share stay as they are; documents without such links take
     part in no loss, so that fewer labels mean fewer steps that teach, as in the paper. The runs are of this process.
 
     Raises:
@@ -304,9 +295,10 @@ def supervised_curve(
         ConfigError: a share is not in (0, 1].
     """
     if config.needs.links:
-        raise UsageError(f"objective.name = '{config.objective_name}': expected the objective to compare with")
-    shown = [override(config, ["objective.name=supervised", f"objective.labelled_share={share}"]) for share in shares]
-    began, runs = time.monotonic(), (config, *shown)
+        found = f"objective.name = '{config.objective_name}'"
+        raise UsageError(f"{found}: expected an objective that reads no links; the supervised runs are added to it")
+    settings = (["objective.name=supervised", f"objective.labelled_share={share}"] for share in shares)
+    began, runs = time.monotonic(), (config, *(override(config, each) for each in settings))
     for done, each in enumerate(runs):
         share = each.needs.links or None
         what = each.objective_name + ("" if share is None else f" on {100 * share:g}% of the links")
@@ -315,27 +307,33 @@ def supervised_curve(
         with tempfile.TemporaryDirectory(prefix="multilink-") as folder:
             context = Context(
                 device=choose_device(each.training.device),
-                on_report=_telling(say, what, each.training.epochs),
+                on_report=_epoch_progress(say, what, each.training.epochs),
                 on_progress=say,
             )
             model = LinkModel.load(train(each, data, context, run_directory=Path(folder)).model)
         yield CurvePoint(
             objective=each.objective_name,
             share=share,
-            labelled=sum(links is not None for links in data.training.shown_links or ()),
+            labelled=_labelled(data.training),
             means=evaluate_model(model, lake, reference, split).mean,
         )
 
 
-def _telling(say: Say, what: str, epochs: int) -> Callable[[Mapping[str, float], Path | None], None]:
-    """Return what tells how far the epochs of a run in this process are."""
+def _labelled(split: TrainingSplit) -> int:
+    """Return how many documents of a split have links that are shown to the objective."""
+    shown = (split.links_shown(split.shard(number)) or () for number in range(len(split.index.shards)))
+    return sum(links is not None for part in shown for links in part)
+
+
+def _epoch_progress(say: Say, what: str, epochs: int) -> Callable[[Mapping[str, float], Path | None], None]:
+    """Return a callback that shows how far the epochs of a run in this process are."""
     began = time.monotonic()
 
-    def tell(metrics: Mapping[str, float], _: Path | None) -> None:
+    def show(metrics: Mapping[str, float], _: Path | None) -> None:
         done = int(metrics["epoch"])
         say(Passing(f"{what}: epoch {done} of {epochs}{left_of(done, epochs, time.monotonic() - began)}"))
 
-    return tell
+    return show
 
 
 def transfer_cells(
@@ -348,7 +346,7 @@ def transfer_cells(
 ) -> Iterator[TransferCell]:
     """Yield every model on every data set, model by model (Li 2022, table 4).
 
-    A data set without the columns a model reads is no error: its cell says what is missing.
+    A data set without the columns a model reads is no error: its cell names what is missing.
 
     Args:
         models: address -> model.
@@ -369,5 +367,5 @@ def transfer_cells(
                 raise
             except UsageError as problem:
                 cell = replace(cell, problem=str(problem))
-            say(f"{cell.model} on {cell.dataset}: " + (cell.problem or "done"))
+            say(f"{address} on {reference}: {cell.problem or 'done'}")
             yield cell

@@ -2,16 +2,14 @@
 
 As in figure 4 of Hessel 2019, the predicted edges are the matching that AP sums over. Every pair has a similarity, but
 a table of all of them is not a prediction; and since a threshold on cosines would have to be tuned on ground truth,
-which this project never shows a model, there is none beyond zero.
+which no model of this project is trained with, there is none beyond zero.
 
 Links are written to Parquet: a file of a user's own, whole or not at all, or the bytes of a shard's file.
 """
 
-from __future__ import annotations
-
 import io
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from operator import attrgetter
@@ -28,8 +26,9 @@ from schemas.links import LINK_SCHEMA, PredictedLink, PredictedRelation
 from schemas.tables import row_of, to_table
 from training.data.documents import DocumentSet, GivenDocument
 from training.data.ragged import Floats, Int64
+from training.linking.options import DEFAULT_OPTIONS, LinkOptions
 from training.metrics.calibration import Calibration
-from training.metrics.relations import RefineConfig, RelationPredictor
+from training.metrics.relations import RelationPredictor
 from training.model import EmbeddedDocument, LinkModel
 from training.similarity.assignment import predicted_pairs
 
@@ -49,12 +48,14 @@ class LinkedDocument:
         sentence_numbers: indices in the document of the n sentences that the model reads; of fused sentences the first.
         similarities: n x m cosines of those with the document's images.
         links: the predicted links.
+        given: the document itself, where it is a user's.
     """
 
     id: str
     sentence_numbers: Int64
     similarities: Floats
     links: tuple[PredictedLink, ...]
+    given: GivenDocument | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,26 +65,32 @@ class Linker:
     Attributes:
         model: predicts.
         uri: its address, with its version; it is part of every link.
-        calibration: gives links their probability; None: they have none.
-        precision: share of links, 0 to 1, that is to be true: links below the calibration's threshold are left out.
-        refine: which links there are is decided by refined similarities (Alikhani 2022, eq. 4-6); links and documents
-            keep the cosines. None: by the cosines. A model without relations has none to refine by.
+        options: how links are chosen, and what they carry; without a calibration they have no probability.
+
+    Raises:
+        UsageError: the model cannot link with these options.
     """
 
     model: LinkModel
     uri: str
-    calibration: Calibration | None = None
-    precision: float | None = None
-    refine: RefineConfig | None = None
+    options: LinkOptions = DEFAULT_OPTIONS
 
-    def link_given(self, given: Iterable[GivenDocument]) -> Iterator[LinkedDocument | Failure]:
+    def __post_init__(self) -> None:
+        self.options.check(self.model, self.uri)
+
+    def link_given(self, given: Iterable[GivenDocument | Failure]) -> Iterator[LinkedDocument | Failure]:
         """Yield each of a user's documents with its predicted links, or why it has none; a few are in memory at a time.
 
-        A document that lacks what the model reads, or whose vectors are not finite, is a failure.
+        A document that lacks what the model reads, or whose vectors are not finite, is a failure. Failures that are
+        given come before the documents of their batch.
         """
-        waiting = iter(given)
-        while batch := list(islice(waiting, DOCUMENTS_AT_ONCE)):
-            yield from self._link(batch, [document.id for document in batch], self.model.read)
+        remaining = iter(given)
+        while batch := list(islice(remaining, DOCUMENTS_AT_ONCE)):
+            yield from (each for each in batch if isinstance(each, Failure))
+            documents = [each for each in batch if isinstance(each, GivenDocument)]
+            found = self._link(documents, [each.id for each in documents], self.model.read)
+            for each, document in zip(found, documents, strict=True):
+                yield replace(each, given=document) if isinstance(each, LinkedDocument) else each
 
     def link_set(self, documents: DocumentSet) -> Iterator[LinkedDocument | Failure]:
         """Yield each document of a data set, as the model reads it, with its predicted links, or why it has none."""
@@ -96,7 +103,7 @@ class Linker:
     ) -> list[LinkedDocument | Failure]:
         """Return the links of some documents.
 
-        Where the batch as a whole is refused, each document is asked for by itself: one bad document costs no other.
+        Where the batch as a whole is refused, each document is linked by itself: one bad document costs no other.
         """
         try:
             documents = read(batch)
@@ -117,16 +124,15 @@ class Linker:
         )
         if self.model.relations is not None:
             links = with_relations(links, RelationPredictor.of(self.model), vectors, sentence_numbers)
-        threshold = threshold_of(self.calibration, self.precision, self.uri)
-        kept = calibrated([link for link in links if link.similarity >= threshold], self.calibration)
+        threshold = self.options.threshold(self.uri)
+        kept = calibrated([link for link in links if link.similarity >= threshold], self.options.calibration)
         return LinkedDocument(document, sentence_numbers, matrix, tuple(kept))
 
     def _refined(self, matrix: Floats, vectors: EmbeddedDocument) -> Floats:
         """Return the similarities by which links are chosen."""
-        if self.refine is None or not matrix.size:
+        if self.options.refine is None or not matrix.size:
             return matrix
-        refinement = self.refine.of(RelationPredictor.of(self.model), self.model.card.data.dataset)
-        return refinement(matrix, vectors.texts, vectors.images)
+        return self.options.refine.of(self.model)(matrix, vectors.texts, vectors.images)
 
 
 def predicted_links(
@@ -172,28 +178,6 @@ def with_relations(
     ]
 
 
-def threshold_of(calibration: Calibration | None, precision: float | None, model_uri: str) -> float:
-    """Return the similarity below which links are left out.
-
-    Raises:
-        UsageError: a precision is wanted and there is no calibration, or none of its thresholds reaches it.
-    """
-    if precision is None:
-        return -np.inf
-    if calibration is None:
-        raise UsageError(
-            f"--precision {precision:g}: {model_uri} has no calibration; `multilink evaluate` makes one where the "
-            "data set it was trained on has validation links, or give one with --calibration"
-        )
-    return calibration.threshold(precision)
-
-
-def check_refined(model: LinkModel, refine: RefineConfig | None) -> None:
-    """Raise a `UsageError` where links are to be chosen by relations and the model predicts none."""
-    if refine is not None:
-        RelationPredictor.of(model)
-
-
 def _failure(document: str, reason: Reason, message: str, exception: str | None = None) -> Failure:
     return Failure(Stage.LINKING, document, reason, message, exception)
 
@@ -208,13 +192,13 @@ def calibrated(links: list[PredictedLink], calibration: Calibration | None) -> l
 
 def write_links(links: Iterable[PredictedLink], path: Path) -> int:
     """Write links to a Parquet file, replacing what is there once all are written; return how many there are."""
-    waiting, count = iter(links), 0
+    remaining, count = iter(links), 0
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
         with pq.ParquetWriter(temporary, LINK_SCHEMA, compression=COMPRESSION) as writer:
-            while batch := list(islice(waiting, ROWS_AT_ONCE)):
-                writer.write_table(to_table(map(_row, batch), LINK_SCHEMA))
+            while batch := list(islice(remaining, ROWS_AT_ONCE)):
+                writer.write_table(link_table(batch))
                 count += len(batch)
         temporary.replace(path)
     finally:
@@ -222,10 +206,9 @@ def write_links(links: Iterable[PredictedLink], path: Path) -> int:
     return count
 
 
-def links_file(links: Iterable[PredictedLink], note: Mapping[bytes, bytes]) -> bytes:
-    """Return the Parquet file of some links, with a note in its metadata; the same links give the same bytes."""
-    table = to_table(map(_row, links), LINK_SCHEMA)
-    return parquet_bytes(table.replace_schema_metadata({**table.schema.metadata, **note}))
+def link_table(links: Iterable[PredictedLink]) -> pa.Table:
+    """Return links as a table of `LINK_SCHEMA`."""
+    return to_table(map(_row, links), LINK_SCHEMA)
 
 
 def _row(link: PredictedLink) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Documents with the links that they came with and those that a model predicts, and how far both agree.
 
-A corpus that was linked by another model (MMC4 by CLIP) keeps what it was given. Agreement says nothing of who is
-right; where ground truth is known, both are held against it.
+A corpus that was linked by another model (MMC4 by CLIP) keeps what it was given. Agreement does not show which
+of both is right; where ground truth is known, both are compared with it.
 """
 
 from __future__ import annotations
@@ -73,11 +73,11 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class Relinked:
-    """What came of comparing some documents.
+    """Given and predicted links of some documents, compared.
 
     Attributes:
         agreement: of all.
-        differing: (place in a random order, id, row) of the first in which both differ.
+        differing: (key of a random order, path, row) of the first in which both differ.
     """
 
     agreement: Agreement
@@ -103,13 +103,13 @@ def relinked_table(part: pa.Table, links: Mapping[str, Sequence[PredictedLink]])
     return pa.table([columns[name] for name in RELINKED_SCHEMA.names], schema=RELINKED_SCHEMA)
 
 
-def compare(folder: Folder, paths: Iterable[str], *, shown: int) -> Relinked:
+def compare(folder: Folder, paths: Iterable[str], *, examples: int) -> Relinked:
     """Compare the links of documents, a file of them at a time.
 
     Args:
         folder: of a relinking.
         paths: of its documents.
-        shown: how many of those in which both differ are returned: a random sample that is the same each time.
+        examples: how many of those in which both differ are returned: a random sample that is the same each time.
     """
     agreement, differing = Agreement(), list[tuple[str, str, Mapping[str, Any]]]()
     for path in paths:
@@ -122,7 +122,7 @@ def compare(folder: Folder, paths: Iterable[str], *, shown: int) -> Relinked:
             if _pairs(row[GIVEN_LINKS]) != _pairs(row[PREDICTED_LINKS]):
                 place = hashlib.sha256(row["id"].encode()).hexdigest()
                 differing.append((place, path, row))
-        differing = nsmallest(shown, differing, key=lambda each: each[:2])
+        differing = nsmallest(examples, differing, key=lambda each: each[:2])
     return Relinked(agreement, tuple(differing))
 
 

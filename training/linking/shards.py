@@ -1,11 +1,8 @@
-"""One shard of a data set version to its links: read, link, write; or find that this was done before.
+"""One shard of a data set version to its links: read, link, write; or find the links of an earlier call.
 
-A shard's links are one file, and the file appears whole: its metadata say what it was made by and what came of the
-shard, so that it needs nothing beside it to be taken over by a later call. Which shards there are, and what is written
-when all are done, is `versions.py`'s.
+A shard's links are one file, and the file appears whole: its metadata hold what it was made by and the shard's counts,
+so that a later call can take it over. `versions.py` lists the shards and writes the manifest when all are linked.
 """
-
-from __future__ import annotations
 
 import hashlib
 import json
@@ -22,22 +19,23 @@ import torch
 from schemas.errors import UsageError
 from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage
 from schemas.lake import Folder
-from schemas.links import LINKED_SCHEMA, RELINKED_SCHEMA, DocumentLinks, LinkCounts, PredictedLink
+from schemas.links import LINKED_SCHEMA, RELINKED_SCHEMA, DocumentLinks, LinkCounts, PredictedLink, TrueLink
 from schemas.manifest import FileEntry, Manifest
 from schemas.parts import read_part, split_parts
 from schemas.tables import row_of, to_table
+from training.data.documents import DocumentSet
 from training.data.lake import Unreadable
 from training.data.loading import read_for_model
-from training.linking.links import Linker, links_file, parquet_bytes
-from training.linking.outcomes import outcome
+from training.linking.links import LinkedDocument, Linker, link_table, parquet_bytes
+from training.linking.options import LinkOptions
 from training.linking.relinked import relinked_table
-from training.metrics.calibration import Calibration
-from training.metrics.relations import RefineConfig
+from training.metrics.links import score_documents
 from training.model import LinkModel
 
 NOTE = b"multilink.linking"
 RELINKED = "relinked"
 LINKS, DOCUMENTS, FAILURES = "links", "documents", "failures"
+RELATION_FROM = 0.5  # probability at which a link counts as having a relation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +47,7 @@ class Linking:
         folder: of it.
         output: where links go.
         model: URI of the model, with its version.
-        calibration: gives links their probability.
-        precision: share of links that is to be true; None: all are kept.
-        refine: by which refined similarities links are chosen; None: by the cosines.
+        options: how links are chosen, and what they carry.
         made_by: fingerprint of everything that decides which links a shard has.
         with_documents: whether the documents themselves are written, too, with the links they came with beside the
             predicted ones.
@@ -61,15 +57,19 @@ class Linking:
     folder: Folder
     output: Folder
     model: str
-    calibration: Calibration | None
-    precision: float | None
-    refine: RefineConfig | None
+    options: LinkOptions
     made_by: str
     with_documents: bool = False
 
     @property
     def reference(self) -> str:
-        return f"{self.manifest.dataset}@{self.manifest.version}"
+        """Return NAME@VERSION."""
+        return self.manifest.reference
+
+    def other_links(self, found: str) -> UsageError:
+        """Return the error of an output that holds other links than this linking's."""
+        expected = f"expected links of {self.model} on {self.reference}"
+        return UsageError(f"--output {self.output.uri}: {expected}, found {found}; take another folder")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,35 +80,19 @@ class Shard:
     number: int
     name: str
 
-    @property
-    def links(self) -> str:
-        """Return the path of its links, relative to the output."""
-        return f"{LINKS}/{self.split}/{self.name}"
-
-    @property
-    def documents(self) -> str:
-        """Return the path of what came of each of its documents, relative to the output."""
-        return f"{DOCUMENTS}/{self.split}/{self.name}"
-
-    @property
-    def relinked(self) -> str:
-        """Return the path of the documents themselves in a relinking, relative to the output."""
-        return f"{RELINKED}/{self.split}/{self.name}"
-
-    @property
-    def failures(self) -> str:
-        """Return the path of its failure rows, relative to the output."""
-        return f"{FAILURES}/{self.split}/{self.name}"
+    def path(self, kind: str) -> str:
+        """Return the path of its LINKS, DOCUMENTS, FAILURES or RELINKED documents, relative to the output."""
+        return f"{kind}/{self.split}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkedShard:
-    """What came of a shard.
+    """A shard that is linked.
 
     Attributes:
         shard: which one.
         counts: of its documents, links and failures.
-        files: its links, what came of its documents, and its failures where there are any.
+        files: its links, the outcomes of its documents, and its failures where there are any.
     """
 
     shard: Shard
@@ -117,57 +101,75 @@ class LinkedShard:
 
 
 def link_shard(model: LinkModel, linking: Linking, shard: Shard) -> LinkedShard:
-    """Link the documents of a shard; write its failures, what came of its documents, and then its links.
+    """Link the documents of a shard; write its failures, the outcomes of its documents, and then its links.
 
-    The ground truth is read to count what is wrong and missed; the linker is not shown it.
+    The ground truth is read to count wrong and missed links; the linker does not get it.
 
     One thread computes: sums of floating-point numbers depend on how many share them, and a shard's links are to be the
     same bytes wherever they are made.
     """
-    links: list[PredictedLink] = []
-    outcomes: list[DocumentLinks] = []
-    failures: list[Failure] = []
     linked: dict[str, Sequence[PredictedLink]] = {}
+    outcomes: list[DocumentLinks] = []
+    unreadable: list[Unreadable] = []
+    card, where = model.card, (linking.manifest, linking.folder, shard.split)
+    linker = Linker(model=model, uri=linking.model, options=linking.options)
     with one_thread():
-        unreadable: list[Unreadable] = []
-        card, place = model.card, (linking.manifest, linking.folder, shard.split)
-        read = read_for_model(
-            card.config, card.data, *place, with_truth=True, shards=[shard.number], unreadable=unreadable
+        documents = read_for_model(
+            card.config, card.data, *where, with_truth=True, shards=[shard.number], unreadable=unreadable
         )
-        failures += [Failure(Stage.LINKING, each.id, Reason.UNREADABLE, each.problem) for each in unreadable]
-        documents = len(read) + len(failures)
-        linker = Linker(
-            model=model,
-            uri=linking.model,
-            calibration=linking.calibration,
-            precision=linking.precision,
-            refine=linking.refine,
-        )
-        for number, found in enumerate(linker.link_set(replace(read, links=None))):
+        failures = [Failure(Stage.LINKING, each.id, Reason.UNREADABLE, each.problem) for each in unreadable]
+        count = len(documents) + len(failures)
+        for number, found in enumerate(linker.link_set(replace(documents, links=None))):
             if isinstance(found, Failure):
                 failures.append(found)
             else:
-                links += found.links
                 linked[found.id] = found.links
-                outcomes.append(outcome(found, read, number))
+                outcomes.append(_outcome(found, documents, number))
+    links = [link for own in linked.values() for link in own]
     reasons = dict(sorted(Counter(str(failure.reason) for failure in failures).items()))
-    counts = LinkCounts(documents=documents, links=len(links), failures=reasons)
-    files = []
-    if failures:
-        data = parquet_bytes(to_table(map(row_of, failures), FAILURE_SCHEMA))
-        files.append(_write(linking, shard.failures, data, len(failures)))
-    else:
-        linking.output.delete(shard.failures)
-    data = parquet_bytes(to_table(map(row_of, outcomes), LINKED_SCHEMA))
-    files.append(_write(linking, shard.documents, data, len(outcomes)))
+    counts = LinkCounts(documents=count, links=len(links), failures=reasons)
     about = {"model": linking.model, "dataset": linking.reference, "made_by": linking.made_by}
     note = {NOTE: json.dumps(about | asdict(counts), sort_keys=True).encode()}
+    tables = {FAILURES: to_table(map(row_of, failures), FAILURE_SCHEMA)} if failures else {}
+    tables[DOCUMENTS] = to_table(map(row_of, outcomes), LINKED_SCHEMA)
     if linking.with_documents:
-        table = _relinked(linking, shard, linked)
-        data = parquet_bytes(table.replace_schema_metadata({**table.schema.metadata, **note}))
-        files.append(_write(linking, shard.relinked, data, table.num_rows))
-    files.append(_write(linking, shard.links, links_file(links, note), len(links)))  # last: it says that all is done
-    return LinkedShard(shard=shard, counts=counts, files=tuple(files))
+        part, _ = split_parts(linking.manifest, shard.split)[shard.number]
+        tables[RELINKED] = _noted(relinked_table(read_part(linking.folder, part, RELINKED_SCHEMA.names), linked), note)
+    tables[LINKS] = _noted(link_table(links), note)  # last: its file is the sign that all are there
+    if not failures:
+        linking.output.delete(shard.path(FAILURES))
+    files = tuple(_write(linking.output, shard.path(kind), table) for kind, table in tables.items())
+    return LinkedShard(shard=shard, counts=counts, files=files)
+
+
+def _outcome(linked: LinkedDocument, documents: DocumentSet, number: int) -> DocumentLinks:
+    """Return the outcome of linking document `number` of some that were read with their links.
+
+    How sure its links are, and which are wrong or were missed: the ground truth is compared with links that were chosen
+    without it.
+    """
+    known = None if documents.links is None else documents.links[number]
+    scores = score_documents([linked.similarities], [known]).scores
+    predicted = {(link.sentence, link.image) for link in linked.links}
+    numbers = linked.sentence_numbers
+    truth = None if known is None else {(int(numbers[row]), image) for row, image in known.tolist()}
+    confidences = [link.similarity if link.probability is None else link.probability for link in linked.links]
+    relations = {
+        each.name for link in linked.links for each in link.relations or () if each.probability >= RELATION_FROM
+    }
+    return DocumentLinks(
+        document=linked.id,
+        language=(documents.languages or ())[number],
+        sentences=len(numbers),
+        images=linked.similarities.shape[1],
+        links=len(predicted),
+        wrong=None if truth is None else len(predicted - truth),
+        missed=None if truth is None else len(truth - predicted),
+        auc=scores[0][0] if scores else None,
+        confidence=sum(confidences) / len(confidences) if confidences else None,
+        relations=tuple(sorted(relations)),
+        truth=None if truth is None else tuple(TrueLink(*link) for link in sorted(truth)),
+    )
 
 
 def find_linked(linking: Linking, shard: Shard) -> LinkedShard | None:
@@ -176,47 +178,39 @@ def find_linked(linking: Linking, shard: Shard) -> LinkedShard | None:
     Raises:
         UsageError: its file is there and holds other links than this model's of this data set version.
     """
-    if not linking.output.exists(shard.links):
+    output, path = linking.output, shard.path(LINKS)
+    if not output.exists(path):
         return None
-    data = linking.output.read(shard.links)
-    note = _read_note(data)
+    note = _read_note(output.read(path))
     about = (note.get("model"), note.get("dataset"))
     if about != (linking.model, linking.reference):
         found = f"links of {about[0]} on {about[1]}" if all(about) else "another file"
-        raise UsageError(
-            f"--output {linking.output.uri}: expected links of {linking.model} on {linking.reference}, found {found} "
-            f"({shard.links}); take another folder"
-        )
-    if note["made_by"] != linking.made_by:
-        return None
+        raise linking.other_links(f"{found} ({path})")
     counts = LinkCounts(documents=note["documents"], links=note["links"], failures=note["failures"])
     failed = sum(counts.failures.values())
-    beside = {shard.documents: counts.documents - failed} | ({shard.failures: failed} if failed else {})
-    if not all(map(linking.output.exists, beside)):
+    rows = {DOCUMENTS: counts.documents - failed, FAILURES: failed, RELINKED: counts.documents, LINKS: counts.links}
+    kinds = [DOCUMENTS, *[FAILURES] * bool(failed), *[RELINKED] * linking.with_documents, LINKS]
+    if note["made_by"] != linking.made_by or not all(output.exists(shard.path(kind)) for kind in kinds):
         return None
-    files = [_entry(path, linking.output.read(path), rows) for path, rows in beside.items()]
-    files.append(_entry(shard.links, data, counts.links))
-    if linking.with_documents:
-        relinked = linking.output.read(shard.relinked) if linking.output.exists(shard.relinked) else b""
-        if not relinked or _read_note(relinked).get("made_by") != linking.made_by:
-            return None
-        files.append(_entry(shard.relinked, relinked, counts.documents))
-    return LinkedShard(shard=shard, counts=counts, files=tuple(files))
+    if linking.with_documents and _read_note(output.read(shard.path(RELINKED))).get("made_by") != linking.made_by:
+        return None
+    files = tuple(_entry(shard.path(kind), output.read(shard.path(kind)), rows[kind]) for kind in kinds)
+    return LinkedShard(shard=shard, counts=counts, files=files)
 
 
-def _relinked(linking: Linking, shard: Shard, links: Mapping[str, Sequence[PredictedLink]]) -> pa.Table:
-    """Return the documents of a shard with their predicted links."""
-    part, _ = split_parts(linking.manifest, shard.split)[shard.number]
-    return relinked_table(read_part(linking.folder, part, RELINKED_SCHEMA.names), links)
+def _noted(table: pa.Table, note: Mapping[bytes, bytes]) -> pa.Table:
+    """Return a table with a note in its metadata."""
+    return table.replace_schema_metadata({**table.schema.metadata, **note})
 
 
-def _write(linking: Linking, path: str, data: bytes, rows: int) -> FileEntry:
-    linking.output.write(path, data)
-    return _entry(path, data, rows)
+def _write(output: Folder, path: str, table: pa.Table) -> FileEntry:
+    data = parquet_bytes(table)
+    output.write(path, data)
+    return _entry(path, data, table.num_rows)
 
 
 def _read_note(data: bytes) -> dict[str, Any]:
-    """Return what a file of links says of itself; nothing where it is none."""
+    """Return the note of a file of links or documents; nothing where it is none."""
     try:
         metadata = pq.read_schema(pa.BufferReader(data)).metadata or {}
     except pa.ArrowInvalid:

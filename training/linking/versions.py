@@ -1,10 +1,8 @@
-"""A data set version to the links of its documents: which shards are linked, by whom, and the manifest at the end.
+"""A data set version to the links of its documents: which shards are to be linked, and the manifest at the end.
 
 Shards are linked here, one after the other, or by the workers of `training.ray.link`: the same function either way, so
-the same bytes. What was killed is repeated: shards that are done are found, and the manifest is written when all are.
+the same bytes. A call that was killed is repeated: linked shards are found, and the manifest is written when all are.
 """
-
-from __future__ import annotations
 
 import hashlib
 import time
@@ -13,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from schemas.configs import resolve
 from schemas.console import Passing, Say, left_of
 from schemas.errors import BuildError, UsageError
 from schemas.lake import MANIFEST, Folder, Lake
@@ -23,10 +20,8 @@ from schemas.parts import split_parts
 from schemas.tables import schema_version
 from schemas.versions import fingerprint
 from training.data.loading import read_for_model
-from training.linking.links import check_refined, threshold_of
+from training.linking.links import Linker
 from training.linking.shards import FAILURES, LINKS, LinkedShard, Linking, Shard, find_linked, link_shard
-from training.metrics.calibration import Calibration
-from training.metrics.relations import RefineConfig
 from training.model import LinkModel
 
 LinkShards = Callable[[LinkModel, Linking, Sequence[Shard]], Iterator[LinkedShard]]
@@ -35,15 +30,15 @@ PROGRESS_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkedVersion:
-    """What came of a linking.
+    """The links of a data set version.
 
     Attributes:
         manifest: of the links.
         output: its folder.
-        shards: how many of the splits asked for there are.
-        reused: how many of them had been linked before.
+        shards: number of shards of the chosen splits.
+        reused: number of those that were linked before.
         documents: of the shards that were linked now.
-        seconds: that took, workers started and the model loaded among them.
+        seconds: that this took, the start of workers and the loading of the model included.
     """
 
     manifest: LinksManifest
@@ -67,44 +62,30 @@ class LinkedVersion:
 
 
 def prepare_linking(
-    model: LinkModel,
-    lake: Lake,
-    reference: str,
-    *,
-    uri: str,
-    output: Folder,
-    calibration: Calibration | None = None,
-    precision: float | None = None,
-    refine: RefineConfig | None = None,
-    with_documents: bool = False,
+    linker: Linker, lake: Lake, reference: str, *, output: Folder, with_documents: bool = False
 ) -> Linking:
-    """Return what a linking needs to know; a mistake that would stop every shard is said here.
+    """Return the settings of a linking; a mistake that would stop every shard is an error here.
 
     Raises:
         NotFoundError: the data set or version is not there.
-        UsageError: it has not the vectors the model reads; a precision is wanted that cannot be had.
+        UsageError: it lacks the vectors that the model reads.
     """
     manifest, folder = read_manifest(lake, reference)
-    threshold_of(calibration, precision, uri)
-    check_refined(model, refine)
+    card = linker.model.card
     for split in _splits(manifest):
-        read_for_model(model.card.config, model.card.data, manifest, folder, split, shards=[])
+        read_for_model(card.config, card.data, manifest, folder, split, shards=[])
     made_by = {
-        "model": model.digest(),
+        "model": linker.model.digest(),
         "data": hashlib.sha256(folder.read(MANIFEST)).hexdigest(),
-        "calibration": None if calibration is None else calibration.to_json(),
-        "precision": precision,
-        **({} if refine is None else {"refine": resolve(refine)}),
+        **linker.options.decisive(),
         "schemas": [schema_version(LINK_SCHEMA), schema_version(LINKED_SCHEMA)],
     }
     return Linking(
         manifest=manifest,
         folder=folder,
         output=output,
-        model=uri,
-        calibration=calibration,
-        precision=precision,
-        refine=refine,
+        model=linker.uri,
+        options=linker.options,
         made_by=fingerprint(made_by),
         with_documents=with_documents,
     )
@@ -125,16 +106,14 @@ def link_version(
     earlier = _earlier(linking)
     _check_nothing_else(linking)
     done = [found for shard in shards if (found := find_linked(linking, shard)) is not None]
-    found_shards = {each.shard for each in done}
-    left = [shard for shard in shards if shard not in found_shards]
+    linked_before = {each.shard for each in done}
+    left = [shard for shard in shards if shard not in linked_before]
     if done:
         say(f"reused: {len(done)} of {len(shards)} shards were linked before")
-    if left and (
-        earlier is None or any(shard.split in earlier.splits for shard in left)
-    ):  # it would say what is not so
-        linking.output.delete(MANIFEST)
+    if left and (earlier is None or any(shard.split in earlier.splits for shard in left)):
+        linking.output.delete(MANIFEST)  # its counts are about to change
     began = time.monotonic()
-    fresh = list(_telling(link_shards(model, linking, left), len(left), say)) if left else []
+    fresh = list(_with_progress(link_shards(model, linking, left), len(left), say)) if left else []
     seconds = time.monotonic() - began
     manifest = _manifest(linking, [*done, *fresh], earlier)
     _check_some_linked(linking, [*done, *fresh])
@@ -170,15 +149,15 @@ def _splits(manifest: Manifest) -> list[str]:
     return [split for split in manifest.splits if manifest.parts("documents", split)]
 
 
-def _telling(found: Iterable[LinkedShard], shards: int, say: Say) -> Iterator[LinkedShard]:
-    """Yield linked shards, and say now and then how far it is."""
-    began = told = time.monotonic()
+def _with_progress(found: Iterable[LinkedShard], shards: int, say: Say) -> Iterator[LinkedShard]:
+    """Yield linked shards, with a line of progress now and then."""
+    began = shown = time.monotonic()
     documents = 0
     for number, each in enumerate(found, start=1):
         documents += each.counts.documents
         now = time.monotonic()
-        if now - told >= PROGRESS_S and number < shards:
-            told = now
+        if now - shown >= PROGRESS_S and number < shards:
+            shown = now
             rate, left = documents / (now - began), left_of(number, shards, now - began)
             say(Passing(f"{number} of {shards} shards linked: {documents} documents, {rate:.0f} documents/s{left}"))
         yield each
@@ -195,19 +174,16 @@ def _earlier(linking: Linking) -> LinksManifest | None:
     where = f"{linking.output.uri}/{MANIFEST}"
     found = LinksManifest.from_json(linking.output.read(MANIFEST).decode(), where=where)
     if (found.model, found.dataset) != (linking.model, linking.reference):
-        raise UsageError(
-            f"--output {linking.output.uri}: expected links of {linking.model} on {linking.reference}, found links of "
-            f"{found.model} on {found.dataset}; take another folder"
-        )
+        raise linking.other_links(f"links of {found.model} on {found.dataset}")
     return found if found.made_by == linking.made_by else None
 
 
 def _check_nothing_else(linking: Linking) -> None:
-    """Raise where the output has links of shards that this data set version does not have."""
-    own = {shard.links for split in _splits(linking.manifest) for shard in shards_of(linking.manifest, split)}
+    """Raise a UsageError where the output has links of shards that this data set version does not have."""
+    own = {shard.path(LINKS) for split in _splits(linking.manifest) for shard in shards_of(linking.manifest, split)}
     for name in linking.output.child(LINKS).files():
         path = f"{LINKS}/{name}"
-        if path not in own and not name.rsplit("/", 1)[-1].startswith("."):  # what a killed call left half-written
+        if path not in own and not name.rsplit("/", 1)[-1].startswith("."):  # a file that a killed call began
             raise UsageError(
                 f"--output {linking.output.uri}: {path} is not of {linking.reference}; take another folder"
             )
@@ -224,7 +200,7 @@ def _manifest(linking: Linking, linked: Sequence[LinkedShard], earlier: LinksMan
         model=linking.model,
         dataset=linking.reference,
         made_by=linking.made_by,
-        precision=linking.precision,
+        precision=linking.options.precision,
         splits={**kept, **splits},
         files=tuple(sorted(files)),
     )

@@ -2,32 +2,35 @@
 
 The loop talks to a `Context` alone. By itself it is one process, a unit test or a laptop; `TorchDistributed` is any
 initialised `torch.distributed` process group (gloo or NCCL), whoever started it: Ray's launcher passes its `report` and
-its latest checkpoint in as callables. No communication is differentiated: a worker gathers the others' embeddings as
-constants, puts its own attached ones in their place, computes the whole loss, and parameter gradients are summed over
-workers. That sum is exactly the gradient of the global loss, because each worker contributes the part through its own
-embeddings.
+its latest checkpoint in as callables.
+
+A step is K batches. With at most K workers a batch lives on one of them. With more, a batch is shared by a group: each
+worker encodes some of its documents, gathers the others' rows as constants, puts its own attached ones in their place,
+and computes the whole loss. Either way `DistributedDataParallel` sums what the workers' backward passes find, which is
+the gradient of the step's loss: each worker contributes the part through its own rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from schemas.errors import ConfigError
 from training.config import Device
-from training.data.ragged import Int64, to_device
 
 Report = Callable[[Mapping[str, float], Path | None], None]
 LatestCheckpoint = Callable[[], Path | None]
 Say = Callable[[str], None]
 FindModel = Callable[[str], Path]
 CPU = torch.device("cpu")
-LARGE_GRADIENT = 1 << 22  # numbers; smaller gradients are summed together
 
 
 def _report_nothing(metrics: Mapping[str, float], checkpoint: Path | None) -> None:
@@ -76,13 +79,17 @@ class Context:
         """
         return [rows.detach()]
 
-    def gather_table(self, rows: Int64) -> list[Int64]:
-        """Return every worker's R x C numbers of the host, in rank order; R may differ, C may not."""
-        return [rows]
+    def total(self, values: Tensor) -> Tensor:
+        """Return the sum of a tensor over all workers, without gradient."""
+        return values.detach()
 
-    def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Replace each parameter's gradient by its sum over workers; a missing one counts as zero."""
-        _trained(parameters)
+    def summed(self, module: nn.Module) -> nn.Module:
+        """Return a module whose backward pass leaves in each parameter the sum of all workers' gradients."""
+        return module
+
+    def division(self, batches: int) -> Division:
+        """Return which batches of a step of so many this worker works on, and with whom."""
+        return Division(group=self)
 
     def report(self, metrics: Mapping[str, float], checkpoint: Path | None) -> None:
         """Hand over an epoch's metrics, and on rank 0 its checkpoint folder; every worker calls it equally often."""
@@ -99,16 +106,37 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Division:
+    """A worker's share of every step: batches `first`, `first + stride` and so on, shared by the workers of a group.
+
+    Attributes:
+        group: who shares those batches: this worker alone, or several.
+        first: number of the first batch in a step.
+        stride: how far apart they are.
+    """
+
+    group: Context
+    first: int = 0
+    stride: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TorchDistributed(Context):
-    """One worker of an initialised `torch.distributed` process group."""
+    """One worker of an initialised `torch.distributed` process group.
+
+    Attributes:
+        group: of processes; None: all of them.
+    """
+
+    group: dist.ProcessGroup | None = field(default=None, repr=False)
 
     @property
     def rank(self) -> int:
-        return dist.get_rank()
+        return dist.get_rank(self.group)
 
     @property
     def world_size(self) -> int:
-        return dist.get_world_size()
+        return dist.get_world_size(self.group)
 
     def gather(self, rows: Tensor, counts: Sequence[int] | None = None) -> list[Tensor]:
         rows = rows.detach().contiguous()
@@ -117,44 +145,55 @@ class TorchDistributed(Context):
         padded[: rows.shape[0]] = rows
         parts = [torch.empty_like(padded) for _ in range(self.world_size)]
         if max(sizes):
-            dist.all_gather(parts, padded)
+            dist.all_gather(parts, padded, self.group)
         return [part[:size] for part, size in zip(parts, sizes, strict=True)]
 
-    def gather_table(self, rows: Int64) -> list[Int64]:
-        """Return every worker's numbers; they pass through the device, which is waited for."""
-        return [part.cpu().numpy() for part in self.gather(to_device(rows, self.device))]
+    def total(self, values: Tensor) -> Tensor:
+        summed = values.detach().clone()
+        dist.all_reduce(summed, group=self.group)
+        return summed
+
+    def summed(self, module: nn.Module) -> nn.Module:
+        if not any(parameter.requires_grad for parameter in module.parameters()):
+            return module
+        wrapped = DistributedDataParallel(
+            module,
+            process_group=self.group,
+            init_sync=False,
+            broadcast_buffers=False,
+            find_unused_parameters=True,  # which rows take part differs from step to step
+            gradient_as_bucket_view=True,
+        )
+        # A lambda has no annotations: PyTorch refuses a hook whose annotations are strings.
+        wrapped.register_comm_hook(self.group, lambda group, bucket: _sum_bucket(group, bucket))  # noqa: PLW0108
+        return wrapped
+
+    def division(self, batches: int) -> Division:
+        if self.world_size <= batches:
+            alone = Context(device=self.device)
+            return Division(group=alone, first=self.rank, stride=self.world_size)
+        groups = np.array_split(np.arange(self.world_size), batches)
+        made: list[Any] = [dist.new_group(ranks.tolist()) for ranks in groups]  # all workers make all groups
+        own = next(number for number, ranks in enumerate(groups) if self.rank in ranks)
+        return Division(group=replace(self, group=made[own]), first=own, stride=batches)
 
     def _sizes(self, own: int) -> list[int]:
         own_count = torch.tensor([own], dtype=torch.int64, device=self.device)
         counts = [torch.zeros_like(own_count) for _ in range(self.world_size)]
-        dist.all_gather(counts, own_count)
+        dist.all_gather(counts, own_count, self.group)
         return [int(count) for count in counts]
 
-    def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        gradients = _trained(parameters)
-        small = [gradient for gradient in gradients if gradient.numel() < LARGE_GRADIENT]
-        for gradient in gradients:
-            if gradient.numel() >= LARGE_GRADIENT:  # summed where it lies: a word table may have hundreds of millions
-                dist.all_reduce(gradient)
-        if small:
-            flat = torch.cat([gradient.flatten() for gradient in small])
-            dist.all_reduce(flat)
-            for gradient, summed in zip(small, torch.split(flat, [each.numel() for each in small]), strict=True):
-                gradient.copy_(summed.view_as(gradient))
 
-
-def _trained(parameters: Iterable[nn.Parameter]) -> list[Tensor]:
-    """Return the gradients of the parameters that are trained; one that is missing becomes zero.
-
-    Without it Adam would leave a parameter alone on one worker and move it by its momentum on several.
-    """
-    found: list[Tensor] = []
-    for parameter in parameters:
-        if parameter.requires_grad:
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-            found.append(parameter.grad)
+def _sum_bucket(group: dist.ProcessGroup | None, bucket: Any) -> torch.futures.Future[Tensor]:
+    """Sum a bucket of gradients over all workers (by itself, `DistributedDataParallel` takes their mean)."""
+    work = dist.all_reduce(bucket.buffer(), group=group, async_op=True)
+    found: torch.futures.Future[Tensor] = work.get_future().then(_first)
     return found
+
+
+def _first(future: torch.futures.Future[Any]) -> Tensor:
+    summed: Tensor = future.value()[0]
+    return summed
 
 
 def choose_device(wanted: Device) -> torch.device:

@@ -1,12 +1,14 @@
-"""Documents to the joint space, over all workers: each encodes those it holds, all get all, in one common order.
+"""A batch from the split to the joint space: its documents read and chosen from, then encoded.
 
-The rows of other workers arrive as constants; a worker's own rows stay attached to its parameters (`context.py` says
-why that gives the exact gradient).
+Preparing is numpy's and can be done ahead, in another thread; encoding is the device's. Where a group of workers shares
+a batch, each prepares all of its documents, and encodes some.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -14,237 +16,219 @@ from torch import Tensor
 
 from schemas.errors import UsageError
 from training.config import Precision
-from training.data.documents import HeldSplit
-from training.data.ragged import Int64, Ragged, to_device
-from training.data.sampling import Choice, sample_rows
+from training.data.documents import DocumentSet
+from training.data.ragged import Bool, Float32, Int64, Ragged, to_device
+from training.data.sampling import Choice, choose_all, sample_rows
+from training.data.split import TrainingSplit
 from training.data.streams import seed_of
 from training.loop.context import Context
 from training.model import LinkModel
 from training.objectives import batch as objectives
 from training.objectives.batch import EncodedBatch, Moment, Relations
 from training.relations import label_matrix
+from training.similarity.assignment import Problems, assign, solved_by
 from training.towers.dropout import drawing
-from training.towers.inputs import Rows, TrainingPass, image_input, on_device, text_input
-
-ROWS_AT_ONCE = 4096
+from training.towers.inputs import Rows, TrainingPass, image_input, text_input
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedSplit:
-    """A held split with the rows its towers read.
+class PreparedBatch:
+    """A batch of B documents, and the rows that its towers read on this worker.
 
     Attributes:
-        held: the split.
-        sentences: one row a sentence.
-        images: one row a bank image.
-        sentence_keys: number of each held sentence among those of the whole split, the key of its dropout.
-        image_keys: number of each held image place among those of the whole split.
-        relations: D_held x R labels (1, 0, NaN unknown), where the model predicts relations and the split's were read.
+        moment: of the batch.
+        documents: the sentences and images of all its documents that take part.
+        own: which of the documents this worker encodes.
+        sentences: their rows for the text tower.
+        images: their rows for the image tower, one an image place.
+        sentence_keys: numbers of those sentences in the split, the keys of their dropout.
+        image_keys: numbers of those image places in the split.
+        allowed: B x B, whether a document may be another's negative: never itself, nor one with the same image set.
+        labels: B x R relations (1, 0, NaN unknown), where the model predicts relations and the split's were read.
+        links: of all documents, where they are shown.
     """
 
-    held: HeldSplit
+    moment: Moment
+    documents: DocumentSet
+    own: range
     sentences: Rows
     images: Rows
     sentence_keys: Int64
     image_keys: Int64
-    relations: Tensor | None = None
+    allowed: Bool
+    labels: Float32 | None = None
+    links: tuple[Int64 | None, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+
+def prepare_batch(
+    model: LinkModel, split: TrainingSplit, positions: Int64, moment: Moment, group: Context
+) -> PreparedBatch:
+    """Return the documents at some positions of a split as a batch."""
+    index, whole = split.index, split.documents(positions)
+    choice = _choose(model, whole, moment)
+    documents = whole.take(choice, np.arange(len(whole)))
+    shares = np.array_split(np.arange(len(documents)), group.world_size)
+    own = shares[group.rank]
+    sentence_rows, image_rows = documents.sentences.positions(own), documents.images.positions(own)
+    mine = documents if group.world_size == 1 else documents.take_documents(own)
+    labels = None
+    if model.relations is not None and documents.relations is not None:
+        labels = label_matrix(documents.relations, model.card.relations)
+    return PreparedBatch(
+        moment=moment,
+        documents=documents,
+        own=range(int(own[0]), int(own[-1]) + 1) if len(own) else range(0),
+        sentences=model.text.prepare(text_input(mine)),
+        images=model.image.prepare(image_input(mine)).take(mine.image_rows),
+        sentence_keys=index.sentences.positions(positions)[choice.sentence_rows[sentence_rows]],
+        image_keys=index.images.positions(positions)[choice.image_rows[image_rows]],
+        allowed=~index.same_image_set(positions),
+        labels=labels,
+        links=split.links_shown(whole),
+    )
+
+
+def encode_batch(model: LinkModel, batch: PreparedBatch, group: Context) -> EncodedBatch:
+    """Return a batch encoded, equal on every worker of a group but for whose rows carry a gradient."""
+    moment, documents, device = batch.moment, batch.documents, group.device
+    draw = seed_of("dropout", moment.seed, moment.split, moment.epoch, moment.step)
+    training_pass = TrainingPass(seed=moment.seed, epoch=moment.epoch, step=moment.step, gather=group.gather)
+    with autocast(model, device):
+        with drawing(draw, batch.sentence_keys, device):
+            text_ND = model.text(batch.sentences, training_pass)
+        with drawing(draw, batch.image_keys, device):
+            image_MD = model.image(batch.images, training_pass)
+    logits = _logits(model, batch, text_ND, image_MD)
+    relations = None
+    if model.relations is not None and logits is not None and batch.labels is not None:
+        whole = _whole(logits, Ragged.of([1] * len(batch)), batch, group)
+        relations = Relations(logits=whole, labels=to_device(batch.labels, device), weights=model.relations.weights)
+    return EncodedBatch(
+        ids=documents.ids,
+        sentences=documents.sentences,
+        images=documents.images,
+        text_vectors=_whole(text_ND, documents.sentences, batch, group),
+        image_vectors=_whole(image_MD, documents.images, batch, group),
+        allowed=to_device(batch.allowed, device),
+        moment=moment,
+        relations=relations,
+        links=batch.links,
+    )
+
+
+def batch_losses(model: LinkModel, batch: EncodedBatch, group: Context) -> Tensor:
+    """Return the B losses of a batch; the workers of a group divide its assignment problems among them."""
+    with _assignments_shared(group):
+        return objectives.losses(model.card.config.objective, batch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnRows:
-    """What one worker encoded: B_own places in the common order, and the rows of those documents.
+class EncodedDocuments:
+    """Documents without dropout or gradient, from which batches are chosen to judge a model by.
 
     Attributes:
-        places: places of the worker's documents, int64.
-        sentences: which of the N sentences are of which document.
-        images: which of the M images are of which document.
-        text_vectors: N x d, of the sentences.
-        image_vectors: M x d, of the images.
-        relations: B_own x 2R, logits and labels of the documents' relations, where there are any.
+        documents: D of them.
+        text_vectors: N x d, of their sentences.
+        image_vectors: M x d, of their image places.
+        links: that are shown to the objective.
     """
 
-    places: Int64
-    sentences: Ragged
-    images: Ragged
+    documents: DocumentSet
     text_vectors: Tensor
     image_vectors: Tensor
-    relations: Tensor | None = None
+    links: tuple[Int64 | None, ...] | None = None
+
+    def batch(self, rows: Int64, moment: Moment, choice: Choice | None = None) -> EncodedBatch:
+        """Return the batch of some of the documents, or of what is chosen of them."""
+        device, documents = self.text_vectors.device, self.documents
+        chosen = choose_all(documents, rows) if choice is None else choice
+        image_sets = documents.image_sets[rows]
+        return EncodedBatch(
+            ids=chosen.ids,
+            sentences=chosen.sentences,
+            images=chosen.images,
+            text_vectors=self.text_vectors.index_select(0, to_device(chosen.sentence_rows, device)),
+            image_vectors=self.image_vectors.index_select(0, to_device(chosen.image_rows, device)),
+            allowed=to_device(image_sets[:, None] != image_sets[None, :], device),
+            moment=moment,
+            links=None if self.links is None else tuple(self.links[row] for row in rows),
+        )
 
 
-def prepare_split(model: LinkModel, held: HeldSplit) -> PreparedSplit:
-    """Return a split with its rows prepared for a model's towers (words looked up once, not at every step)."""
-    documents, index = held.documents, held.index
-    positions = np.flatnonzero(held.local >= 0)
-    labels = None
-    if model.relations is not None and documents.relations is not None:
-        labels = torch.from_numpy(label_matrix(documents.relations, model.card.relations)).to(model.device)
-    return PreparedSplit(
-        held=held,
-        sentences=on_device(model.text.prepare(text_input(documents)), model.device),
-        images=on_device(model.image.prepare(image_input(documents)), model.device),
-        sentence_keys=index.sentences.positions(positions),
-        image_keys=index.images.positions(positions),
-        relations=labels,
-    )
-
-
-def encode_batch(
-    model: LinkModel,
-    split: PreparedSplit,
-    *,
-    positions: Int64,
-    moment: Moment,
-    context: Context,
-) -> EncodedBatch:
-    """Return a global batch encoded, equal on every worker but for whose rows carry a gradient."""
-    held = split.held
-    places = held.held(positions)
-    own_documents = held.local[positions[places]]
-    choice = _choose(model, held, own_documents, moment)
-    draw = seed_of("dropout", moment.seed, moment.split, moment.epoch, moment.step)
-    training_pass = TrainingPass(seed=moment.seed, epoch=moment.epoch, step=moment.step, gather=context.gather)
-    with autocast(model, context):
-        with drawing(draw, split.sentence_keys[choice.sentence_rows], context.device):
-            text_ND = model.text(split.sentences.take(choice.sentence_rows), training_pass)
-        with drawing(draw, split.image_keys[choice.image_rows], context.device):
-            image_MD = model.image(split.images.take(held.documents.image_rows[choice.image_rows]), training_pass)
-    own = OwnRows(
-        places=places,
-        sentences=choice.sentences,
-        images=choice.images,
+def encode_documents(model: LinkModel, split: TrainingSplit, positions: Int64) -> EncodedDocuments:
+    """Return the documents at some positions of a split, each different image of them encoded once."""
+    documents = split.documents(positions)
+    with autocast(model, model.device):
+        text_ND, image_UD = model.encode(documents)
+    return EncodedDocuments(
+        documents=documents,
         text_vectors=text_ND,
-        image_vectors=image_MD,
-        relations=_own_relations(model, split, own_documents, text_ND, image_MD),
-    )
-    whole = share(own, context)
-    return EncodedBatch(
-        ids=tuple(held.index.ids[position] for position in positions),
-        sentences=whole.sentences,
-        images=whole.images,
-        text_vectors=whole.text_vectors,
-        image_vectors=whole.image_vectors,
-        allowed=allowed_negatives(held, positions, context.device),
-        moment=moment,
-        relations=_relations(model, whole),
-        links=held.links_at(positions),
+        image_vectors=image_UD.index_select(0, to_device(documents.image_rows, image_UD.device)),
+        links=split.links_shown(documents),
     )
 
 
-def _own_relations(
-    model: LinkModel, split: PreparedSplit, documents: Int64, text_ND: Tensor, image_ND: Tensor
-) -> Tensor | None:
-    """Return logits and labels of this worker's pairs, side by side; each worker predicts for its own alone."""
-    if model.relations is None or split.relations is None:
-        return None
-    if len(text_ND) != len(documents) or len(image_ND) != len(documents):
-        raise UsageError("objective 'coherence': expected documents of one text and one image")
-    labels = split.relations.index_select(0, to_device(documents, text_ND.device))
-    return torch.cat([model.relations(text_ND, image_ND), labels], dim=1)
+def autocast(model: LinkModel, device: torch.device) -> torch.autocast:
+    """Return the region in which matrix products run at the configured precision."""
+    enabled = model.card.config.training.precision is Precision.BFLOAT16
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled)
 
 
-def _relations(model: LinkModel, whole: OwnRows) -> Relations | None:
-    if model.relations is None or whole.relations is None:
-        return None
-    logits, labels = whole.relations.chunk(2, dim=1)
-    return Relations(logits=logits, labels=labels, weights=model.relations.weights)
-
-
-def encode_documents(model: LinkModel, split: PreparedSplit, context: Context) -> OwnRows:
-    """Return every sentence and image of the documents this worker holds, without dropout or gradient."""
-    documents = split.held.documents
-    model.eval()
-    with torch.no_grad(), autocast(model, context):
-        text_ND = _in_pieces(model.text, split.sentences, np.arange(len(documents.texts)))
-        image_MD = _in_pieces(model.image, split.images, documents.image_rows)
-    return OwnRows(
-        places=np.flatnonzero(split.held.local >= 0),
-        sentences=documents.sentences,
-        images=documents.images,
-        text_vectors=text_ND,
-        image_vectors=image_MD,
-    )
-
-
-def share(own: OwnRows, context: Context) -> OwnRows:
-    """Return the rows of all workers, documents in order of their places."""
-    header = np.stack([own.places, own.sentences.counts, own.images.counts], axis=1)
-    headers = context.gather_table(header)
-    mine = torch.cat([own.text_vectors, own.image_vectors])
-    rows = context.gather(mine, [int(head[:, 1:].sum()) for head in headers])
-    rows[context.rank] = mine
-    pieces = [
-        torch.split(part, [int(head[:, 1].sum()), int(head[:, 2].sum())])
-        for part, head in zip(rows, headers, strict=True)
-    ]
-    places, *counts = np.concatenate(headers).T
-    sentences, images = map(Ragged.of, counts)
-    order = np.argsort(places)
-    relations = None
-    if own.relations is not None:
-        parts = context.gather(own.relations, [len(head) for head in headers])
-        parts[context.rank] = own.relations
-        relations = torch.cat(parts).index_select(0, to_device(order, own.relations.device))
-    return OwnRows(
-        places=places[order],
-        sentences=sentences.take(order),
-        images=images.take(order),
-        text_vectors=_reorder(torch.cat([piece[0] for piece in pieces]), sentences, order),
-        image_vectors=_reorder(torch.cat([piece[1] for piece in pieces]), images, order),
-        relations=relations,
-    )
-
-
-def choose_encoded(
-    rows: OwnRows,
-    choice: Choice,
-    allowed_BB: Tensor,
-    *,
-    moment: Moment,
-    links: tuple[Int64 | None, ...] | None = None,
-) -> EncodedBatch:
-    """Return the batch that a choice among already encoded rows makes."""
-    device = rows.text_vectors.device
-    return EncodedBatch(
+def _choose(model: LinkModel, documents: DocumentSet, moment: Moment) -> Choice:
+    """Return the objective's choice of rows, out of at most `max_rows` sentences and images of each document."""
+    terms, max_rows = model.card.config.objective, model.card.config.training.max_rows
+    everyone = np.arange(len(documents))
+    if not max_rows:
+        return objectives.choose(terms, documents, everyone, moment)
+    sample = sample_rows(documents, everyone, max_rows=max_rows, seed=moment.seed, epoch=moment.epoch, step=moment.step)
+    choice = objectives.choose(terms, sample, everyone, moment)
+    return Choice(
         ids=choice.ids,
         sentences=choice.sentences,
         images=choice.images,
-        text_vectors=rows.text_vectors.index_select(0, to_device(choice.sentence_rows, device)),
-        image_vectors=rows.image_vectors.index_select(0, to_device(choice.image_rows, device)),
-        allowed=allowed_BB,
-        moment=moment,
-        links=links,
+        sentence_rows=sample.sentence_rows[choice.sentence_rows],
+        image_rows=sample.image_rows[choice.image_rows],
     )
 
 
-def allowed_negatives(held: HeldSplit, positions: Int64, device: torch.device) -> Tensor:
-    """Return B x B: whether a document may be another's negative; never one with the same image set, nor itself."""
-    return to_device(~held.index.same_image_set(positions), device)
+def _logits(model: LinkModel, batch: PreparedBatch, text_ND: Tensor, image_ND: Tensor) -> Tensor | None:
+    """Return the logits of the relations of this worker's pairs."""
+    if model.relations is None or batch.labels is None:
+        return None
+    if len(text_ND) != len(batch.own) or len(image_ND) != len(batch.own):
+        raise UsageError("objective 'coherence': expected documents of one text and one image")
+    logits: Tensor = model.relations(text_ND, image_ND)
+    return logits
 
 
-def autocast(model: LinkModel, context: Context) -> torch.autocast:
-    """Return the region in which matrix products run at the configured precision."""
-    enabled = model.card.config.training.precision is Precision.BFLOAT16
-    return torch.autocast(context.device.type, dtype=torch.bfloat16, enabled=enabled)
+def _whole(rows: Tensor, sets: Ragged, batch: PreparedBatch, group: Context) -> Tensor:
+    """Return the rows of all documents of a batch: this worker's as they are, the others' as constants."""
+    if group.world_size == 1:
+        return rows
+    shares = np.array_split(sets.counts, group.world_size)
+    parts = group.gather(rows, [int(share.sum()) for share in shares])
+    parts[group.rank] = rows
+    return torch.cat(parts)
 
 
-def _choose(model: LinkModel, held: HeldSplit, rows: Int64, moment: Moment) -> Choice:
-    """Return the objective's choice of rows, out of at most `max_rows` sentences and images of each document."""
-    terms, max_rows = model.card.config.objective, model.card.config.training.max_rows
-    if not max_rows:
-        return objectives.choose(terms, held.documents, rows, moment)
-    sample = sample_rows(
-        held.documents, rows, max_rows=max_rows, seed=moment.seed, epoch=moment.epoch, step=moment.step
-    )
-    choice = objectives.choose(terms, sample, np.arange(len(rows)), moment)
-    rows_of_choice = sample.sentence_rows[choice.sentence_rows], sample.image_rows[choice.image_rows]
-    return replace(choice, sentence_rows=rows_of_choice[0], image_rows=rows_of_choice[1])
+@contextmanager
+def _assignments_shared(group: Context) -> Iterator[None]:
+    """Let each worker of a group solve a share of the assignment problems inside, and take the others' solutions."""
 
+    def solve(gains: Float32, problems: Problems) -> Int64:
+        rows = problems.rows
+        ends = np.searchsorted(rows.offsets, np.arange(1, group.world_size) * rows.total / group.world_size)
+        shares = np.split(np.arange(len(problems)), ends)
+        own = assign(gains, problems.take(shares[group.rank]))
+        counts = [int(rows.sizes(share).sum()) for share in shares]
+        parts = group.gather(to_device(own, group.device), counts)
+        return torch.cat(parts).cpu().numpy()
 
-def _in_pieces(tower: torch.nn.Module, rows: Rows, chosen: Int64) -> Tensor:
-    starts = range(0, max(len(chosen), 1), ROWS_AT_ONCE)
-    return torch.cat([tower(rows.take(chosen[start : start + ROWS_AT_ONCE])) for start in starts])
-
-
-def _reorder(rows: Tensor, documents: Ragged, order: Int64) -> Tensor:
-    """Return ragged rows with their documents in another order."""
-    return rows.index_select(0, to_device(documents.positions(order), rows.device))
+    if group.world_size == 1:
+        yield
+    else:
+        with solved_by(solve):
+            yield

@@ -48,14 +48,14 @@ class Progress:
         self.began = self.said = self.clock()
         return self
 
-    def step(self, documents: int, total_loss: Tensor, learning_rate: float) -> None:
-        """Count a step of so many documents; `total_loss` is the sum of the losses of the epoch's steps so far."""
+    def step(self, documents: int, loss: Tensor, learning_rate: float) -> None:
+        """Count a step of so many documents; `loss` is the mean of the epoch's losses so far."""
         self.documents += documents
         self.taken += 1
         now = self.clock()
         if now - self.said >= SECONDS_BETWEEN_LINES:
             self.said = now
-            self.say(Passing(self.line(now - self.began, float(total_loss) / self.taken, learning_rate)))
+            self.say(Passing(self.line(now - self.began, float(loss), learning_rate)))
 
     def line(self, elapsed_s: float, loss: float, learning_rate: float) -> str:
         """Return the line of a moment; the time left is that of the training steps of all epochs to come."""

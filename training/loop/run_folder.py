@@ -1,24 +1,15 @@
 """A run's folder in the lake: what a training run leaves there while it goes on, and what is read from it elsewhere.
 
-    <lake>/runs/<run>/epochs/00003.json      metrics of epoch 3, written when it is over
-    <lake>/runs/<run>/progress.txt           the last line of progress within an epoch
-    <lake>/runs/<run>/start/...              copies of the registry's models that the run starts from
-    <lake>/runs/<run>/model/                 the kept model (`LinkModel.load`), written at the end
-    <lake>/runs/<run>/checkpoints/00003/     of a run that one process trains: its state after epoch 3, the newest
-    <lake>/runs/<run>/checkpoint_.../        of a run of Ray Train: its checkpoints, and its own list of them
-
-An epoch file is how a driver hears of an epoch that ends elsewhere: it looks for new ones while it waits. That works on
-any store and for any number of machines, costs no process, and what was reported outlives a killed driver.
+<lake>/runs/<run>/start/...              copies of the registry's models that the run starts from
+<lake>/runs/<run>/model/                 the kept model (`LinkModel.load`), written at the end
+<lake>/runs/<run>/checkpoints/00003/     of a run that one process trains: its state after epoch 3, the newest
+<lake>/runs/<run>/checkpoint_.../        of a run of Ray Train: its checkpoints, and its own list of them
 """
 
 from __future__ import annotations
 
-import json
 import tempfile
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from schemas.lake import Folder, Lake
@@ -26,15 +17,12 @@ from training.loop.state import STATE
 from training.model import CARD
 
 RUNS = "runs"
-EPOCHS = "epochs"
 MODEL = "model"
 START = "start"
 CHECKPOINTS = "checkpoints"
 RAYS_LIST = "checkpoint_manager_snapshot.json"  # of its checkpoints
 ADDRESSES = ("models:/", "runs:/")
-PROGRESS = "progress.txt"
 EPOCH = "epoch"
-POLL_S, REMOTE_POLL_S = 0.25, 5.0  # each look at an object store is two requests
 
 _fetched: list[tempfile.TemporaryDirectory[str]] = []  # removed when this process ends
 Metrics = Mapping[str, float]
@@ -45,61 +33,6 @@ OnProgress = Callable[[str], None]
 def runs_folder(lake: Lake) -> Folder:
     """Return where the lake keeps its runs."""
     return lake.root.child(RUNS)
-
-
-def record_epoch(run: Folder, metrics: Metrics) -> None:
-    """Write one epoch's metrics (`epoch` among them) into a run's folder; doing it again replaces them."""
-    name = f"{int(metrics[EPOCH]):05d}.json"
-    run.child(EPOCHS).write(name, json.dumps(dict(metrics), sort_keys=True).encode())
-
-
-def record_progress(run: Folder, line: str) -> None:
-    """Write a line of progress into a run's folder, in place of the one before."""
-    run.write(PROGRESS, line.encode())
-
-
-@contextmanager
-def following(run: Folder, on_report: OnReport | None, on_progress: OnProgress | None = None) -> Iterator[None]:
-    """Call `on_report` once for each epoch recorded in the run, old ones first, while the body runs.
-
-    `on_progress` is called with each new line of progress that is seen; lines may be passed over. Both are called from
-    another thread, never two at a time, and `on_report` has been called for every recorded epoch when the body is left.
-    What they raise is raised on leaving.
-    """
-    if on_report is None and on_progress is None:
-        yield
-        return
-    is_over, line = threading.Event(), _progress(run)
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="epochs") as pool:
-        reports = pool.submit(_report_until, is_over, run, on_report, on_progress, line)
-        try:
-            yield
-        finally:
-            is_over.set()
-        reports.result()
-
-
-def _report_until(
-    is_over: threading.Event, run: Folder, on_report: OnReport | None, on_progress: OnProgress | None, line: str
-) -> None:
-    """Tell what is new until it is over; `line` is the line of progress that is known already."""
-    seen: set[str] = set()
-    pause_s = REMOTE_POLL_S if run.local is None else POLL_S
-    epochs, is_last = run.child(EPOCHS), False
-    while not is_last:
-        is_last = is_over.wait(pause_s)
-        fresh = [name for name in epochs.names() if name.endswith(".json") and name[0] != "." and name not in seen]
-        seen.update(fresh)
-        if on_report is not None:
-            for name in fresh:
-                on_report(json.loads(epochs.read(name)))
-        if on_progress is not None and not is_last and (new := _progress(run)) != line:
-            line = new
-            on_progress(line)
-
-
-def _progress(run: Folder) -> str:
-    return run.read(PROGRESS).decode() if run.exists(PROGRESS) else ""
 
 
 def store_checkpoint(run: Folder, epoch: int, checkpoint: Path) -> None:

@@ -4,6 +4,8 @@ warm-up    L: linear from `warmup_from` to `learning_rate` over `warmup_steps` s
 plateau    H, L: divided by `factor` when the validation loss has not improved for more than `epochs`
 steps      N: divided by `factor` after every `epochs`
 constant   A
+
+With K batches a step the rate is multiplied by a power of K (`rate_scaling`).
 """
 
 from __future__ import annotations
@@ -57,6 +59,11 @@ def learning_rate(settings: LoopConfig, *, epoch: int, steps_before: int, platea
         steps_before: steps taken before this one, in all epochs.
         plateaus: of the validation loss so far.
     """
+    scale: float = settings.batches_per_step**settings.rate_scaling.exponent
+    return scale * _unscaled(settings, epoch, steps_before, plateaus)
+
+
+def _unscaled(settings: LoopConfig, epoch: int, steps_before: int, plateaus: int) -> float:
     if steps_before < settings.warmup_steps:
         share = steps_before / settings.warmup_steps
         return settings.warmup_from + share * (settings.learning_rate - settings.warmup_from)

@@ -1,7 +1,8 @@
-"""A new model before its first step: vocabulary, word vectors and standardisation from the whole training split.
+"""A new model before its first step: vocabulary, word vectors and standardisation from training documents.
 
-Every worker counts its own documents; the counts are gathered, so that all start from the same model whatever their
-number. Weights of models trained before are taken over last (`starting.py`).
+All documents of a split of up to `SAMPLED_DOCUMENTS` are counted, and of a larger one as many. Every worker counts its
+share; the counts are gathered, so that all start from the same model whatever their number. Weights of models trained
+before are taken over last (`starting.py`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from training.config import TrainConfig
 from training.data.documents import DocumentSet
 from training.data.loading import TrainingData
 from training.data.requirements import words_start
+from training.data.split import Sample, sample
 from training.data.streams import StreamKey, seed_of
 from training.loop.context import Context
 from training.loop.starting import start_from_models
@@ -34,19 +36,20 @@ def new_model(config: TrainConfig, data: TrainingData, context: Context) -> Link
     Raises:
         ConfigError: word vectors, a package or a model to start from are not there, or do not fit.
     """
-    vocabulary = None
+    vocabulary, seed = None, config.training.seed
+    documents = sample(data.training, seed=seed, rank=context.rank, world_size=context.world_size)
     if config.needs.words:
         if words_start(config) == RANDOM_WORDS:
             context.say("words start from random vectors, as text.word_vectors is empty; --set text.word_vectors=FILE")
-        vocabulary = _vocabulary(config, data.training.documents, context)
-    rates = relation_rates(config, data, context)
+        vocabulary = _vocabulary(config, documents, context)
+    rates = relation_rates(config, documents, context, reference=data.identity.reference)
     card = ModelCard(config=config, data=data.identity, relations=tuple(rates))
-    with seeded(context.device, "weights", config.training.seed):
+    with seeded(context.device, "weights", seed):
         model = LinkModel(card, vocabulary)
     if model.relations is not None:
         model.relations.set_rates(list(rates.values()))
     for tower in (model.text, model.image):
-        tower.initialise(data.training, context, config.training.seed)
+        tower.initialise(documents, context, seed)
     start_from_models(model, context.find_model)
     return model.to(context.device)
 
@@ -60,47 +63,44 @@ def seeded(device: torch.device, *key: StreamKey) -> Iterator[None]:
         yield
 
 
-def _vocabulary(config: TrainConfig, documents: DocumentSet, context: Context) -> Vocabulary:
+def _vocabulary(config: TrainConfig, documents: Sample, context: Context) -> Vocabulary:
     """Return the vocabulary of all workers' training sentences, and of region labels where they are read.
 
     Raises:
         ConfigError: a document is in a language that has no word vectors.
     """
-    texts: Iterable[str] = documents.texts
-    if documents.sources is not None:
-        texts = [" ".join(row) for row in documents.sources]
-    languages = None
-    if known := config.needs.languages:
-        languages = [(documents.languages or ())[document] for document in documents.sentences.owners]
-        if unknown := sorted(set(languages) - set(known)):
-            raise ConfigError(
-                f"text.aligned_vectors = {', '.join(known)}: the data set has documents in {', '.join(unknown)}; "
-                "name a file of aligned word vectors for each language"
-            )
-    counts: Counter[str] = Counter()
-    for part in gather_json(count_words(texts, languages), context):
-        counts.update(part)
-    labels = _label_words(documents, context) if config.needs.labels else frozenset[str]()
-    return text_settings(config).vocabulary(counts, labels)
+    own, labels = Counter[str](), set[str]()
+    for part in documents:
+        texts: Iterable[str] = part.texts if part.sources is None else map(" ".join, part.sources)
+        own += count_words(texts, _languages(config, part))
+        if config.needs.labels and part.regions is not None:
+            labels.update(part.regions.labels)
+    counts = sum(map(Counter, gather_json(own, context)), Counter[str]())
+    known = (label for part in gather_json(sorted(labels), context) for label in part)
+    return text_settings(config).vocabulary(counts, frozenset(token for label in known for token in tokenize(label)))
 
 
-def _label_words(documents: DocumentSet, context: Context) -> frozenset[str]:
-    """Return the words of the labels of all workers' regions."""
-    labels = sorted(set(documents.regions.labels)) if documents.regions is not None else []
-    parts = gather_json(labels, context)
-    return frozenset(token for part in parts for label in part for token in tokenize(label))
+def _languages(config: TrainConfig, documents: DocumentSet) -> list[str] | None:
+    """Return the language of each sentence of documents, for a tower that reads several languages."""
+    if not (known := config.needs.languages):
+        return None
+    languages = [(documents.languages or ())[document] for document in documents.sentences.owners]
+    if unknown := sorted(set(languages) - set(known)):
+        raise ConfigError(
+            f"text.aligned_vectors = {', '.join(known)}: the data set has documents in {', '.join(unknown)}; "
+            "name a file of aligned word vectors for each language"
+        )
+    return languages
 
 
-def relation_rates(config: TrainConfig, data: TrainingData, context: Context) -> dict[str, float]:
+def relation_rates(config: TrainConfig, documents: Sample, context: Context, *, reference: str) -> dict[str, float]:
     """Return the share of true labels of each relation that is to be predicted, by name; none where none is read.
 
     Raises:
-        UsageError: the training split has no label that the objective could learn from.
+        UsageError: the training documents have no label that the objective could learn from.
     """
-    relations = data.training.documents.relations
-    if relations is None:
+    if not config.needs.relations:
         return {}
-    counts: Counter[str] = Counter()
-    for part in gather_json(count_labels(relations), context):
-        counts.update(part)
-    return known_rates(counts, wanted=config.needs.relations, reference=data.identity.reference)
+    own = sum((count_labels(part.relations or ()) for part in documents), Counter[str]())
+    counts = sum(map(Counter, gather_json(own, context)), Counter[str]())
+    return known_rates(counts, wanted=config.needs.relations, reference=reference)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -23,7 +24,7 @@ from typing import Any
 import torch
 
 from schemas.configs import Json, flatten, resolve, restore
-from schemas.errors import ConfigError, IntegrityError
+from schemas.errors import BuildError, ConfigError, IntegrityError
 from training.config import LoopConfig, TrainConfig
 from training.formats import current_config
 from training.loop.context import Context
@@ -105,6 +106,26 @@ def resume(checkpoint: Path, card: ModelCard, context: Context) -> RunState:
     state.best = LinkModel.load(checkpoint / (BEST if state.best_epoch < state.epoch else MODEL))
     state.best.card = replace(model.card, epoch=state.best_epoch)
     return state
+
+
+def check_alike(state: RunState, context: Context) -> None:
+    """Compare the parameters of all workers.
+
+    Raises:
+        BuildError: those of some workers are others than those of most.
+    """
+    if context.world_size == 1:
+        return
+    digest = bytes.fromhex(state.model.digest())
+    rows = context.gather(torch.frombuffer(bytearray(digest), dtype=torch.uint8)[None].to(context.device))
+    digests = [row.cpu().numpy().tobytes() for row in rows]
+    (usual, _), *others = Counter(digests).most_common()
+    if others:
+        odd = ", ".join(str(rank) for rank, digest in enumerate(digests) if digest != usual)
+        raise BuildError(
+            f"worker {odd} of {len(digests)}: after epoch {state.epoch} its parameters are not those of the others; "
+            "check its hardware and libraries, and resume the run from its last checkpoint"
+        )
 
 
 def remove_older(checkpoint: Path) -> None:

@@ -1,28 +1,31 @@
-"""One optimisation step over a global batch, and what stops a run whose numbers are no numbers any more.
+"""One optimisation step over K batches, and what stops a run whose numbers are no numbers any more.
 
-Nothing here waits for the device: whether loss and gradient are finite is computed there, a step that is not finite
-changes no parameter (the fused optimiser reads the flag on the device), and `StepGuard` looks at the flags of steps
-that are over. On a CPU there is nothing to wait for: the step itself raises. What a step computes in numpy goes over
-without waiting (`training.data.ragged.to_device`). AP is the exception: its assignments are solved on the host.
+Nothing here waits for the device: whether the gradient is finite is computed there, a step that is not finite changes
+no parameter (the fused optimiser reads the flag on the device), and `StepGuard` looks at the flags of steps that are
+over. On a CPU there is nothing to wait for: the step itself raises. What a step computes in numpy goes over without
+waiting (`training.data.ragged.to_device`). AP is the exception: its assignments are solved on the host.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from schemas.errors import BuildError
-from training.data.ragged import Int64
-from training.loop.context import Context
-from training.loop.encoding import PreparedSplit, encode_batch
+from training.loop.context import Context, Division
+from training.loop.encoding import PreparedBatch, batch_losses, encode_batch
 from training.loop.setup import seeded
 from training.model import LinkModel
-from training.objectives.batch import EncodedBatch, Moment, losses
+from training.objectives.batch import EncodedBatch
+from training.towers.batch_norm import remember_moments
 
 STEPS_BEHIND = 2
 COLLAPSED = 1e-6
@@ -30,13 +33,12 @@ COLLAPSED = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Taken:
-    """A step that was taken, as far as its error message needs it."""
+    """A step that was taken, as far as its error message needs it: this worker's batches, the sum of their losses."""
 
     is_finite: Tensor
     loss: Tensor
     norm: Tensor
-    batch: EncodedBatch
-    moment: Moment
+    batches: Sequence[EncodedBatch]
 
 
 @dataclass(slots=True)
@@ -45,7 +47,7 @@ class StepGuard:
 
     Attributes:
         taken: steps that have not been looked at.
-        last: batch of the last step, encoded before it.
+        last: last batch of this worker, as it was encoded before its step.
     """
 
     taken: deque[_Taken] = field(default_factory=deque)
@@ -53,14 +55,14 @@ class StepGuard:
 
     def add(self, step: _Taken) -> None:
         self.taken.append(step)
-        self.last = step.batch
+        self.last = step.batches[-1] if step.batches else self.last
         self.check(0 if step.is_finite.device.type == "cpu" else STEPS_BEHIND)
 
     def check(self, behind: int = 0) -> None:
         """Look at all steps but the last `behind`.
 
         Raises:
-            BuildError: the loss or the gradient norm of one was not finite; no parameter has changed by it.
+            BuildError: the gradient norm of one was not finite; no parameter has changed by it.
         """
         while len(self.taken) > behind:
             step = self.taken.popleft()
@@ -73,43 +75,90 @@ def is_collapsed(batch: EncodedBatch) -> bool:
     return len(batch) > 1 and float(batch.cosines.max() - batch.cosines.min()) < COLLAPSED
 
 
-def take_step(
-    model: LinkModel,
-    optimiser: torch.optim.Optimizer,
-    *,
-    split: PreparedSplit,
-    positions: Int64,
-    moment: Moment,
-    context: Context,
-    guard: StepGuard | None = None,
-) -> Tensor:
-    """Return the batch's mean loss (detached scalar), after the optimiser stepped along its gradient.
+class Stepper:
+    """Takes the steps of an epoch: the parameters that are trained stay the same as long.
 
-    Dropout depends on seed, epoch, step and the numbers of the rows alone (`training.towers.dropout`); whatever else
-    is random in a tower is seeded by seed, epoch, step and rank.
-
-    Raises:
-        BuildError: the loss or the gradient norm is not finite; no parameter has changed. With a `guard` on a GPU, it
-            is the guard that raises, later.
+    Args:
+        model: is trained.
+        optimiser: of its parameters.
+        context: who else trains.
+        division: this worker's share of every step.
+        guard: looks at the steps; with none, each step is looked at when it was taken.
     """
-    model.train()
-    optimiser.zero_grad(set_to_none=True)
-    with seeded(context.device, "tower", moment.seed, moment.epoch, moment.step, context.rank):
-        encoded = encode_batch(model, split, positions=positions, moment=moment, context=context)
-    loss = losses(model.card.config.objective, encoded).mean()
-    if loss.requires_grad:  # a worker may hold no document of this batch
-        torch.autograd.backward(loss)
-    context.sum_gradients(model.parameters())
-    norm = clip(model.parameters(), model.card.config.training.clip_norm)
-    is_finite = torch.isfinite(loss.detach() + norm)
-    optimiser.found_inf = (~is_finite).float()  # type: ignore[attr-defined]  # the fused optimiser's own switch
-    optimiser.step()
-    taken = _Taken(is_finite=is_finite, loss=loss.detach(), norm=norm, batch=_detached(encoded), moment=moment)
-    watch = guard or StepGuard()
-    watch.add(taken)
-    if guard is None:
-        watch.check()
-    return loss.detach()
+
+    def __init__(
+        self,
+        model: LinkModel,
+        optimiser: torch.optim.Optimizer,
+        context: Context,
+        division: Division,
+        guard: StepGuard | None = None,
+    ) -> None:
+        self.model = model
+        self.optimiser = optimiser
+        self.context = context
+        self.group = division.group
+        self.guard = guard
+        self.loss_of = context.summed(_BatchLoss(model, self.group))
+
+    def step(self, batches: Sequence[PreparedBatch], *, count: int) -> Tensor:
+        """Return the sum of the mean losses of this worker's batches (detached scalar), after a step was taken.
+
+        The step goes along the gradient of the mean of the `count` batches of all workers. Dropout depends on seed,
+        epoch, batch and the numbers of the rows alone (`training.towers.dropout`); whatever else is random in a tower
+        is seeded by seed, epoch, batch and the worker's place in its group.
+
+        Raises:
+            BuildError: the gradient norm is not finite; no parameter has changed. With a `guard` on a GPU, it is the
+                guard that raises, later.
+        """
+        self.model.train()
+        self.optimiser.zero_grad(set_to_none=True)
+        encoded, losses = [], []
+        for number, batch in enumerate(batches or (None,)):
+            is_last = number + 1 >= len(batches)
+            with nullcontext() if is_last else self._gradients_kept():
+                loss, found = self.loss_of(batch)
+                # A loss that is not finite makes every worker's gradient so, by which all decide alike.
+                torch.autograd.backward(loss, torch.where(loss.isfinite(), 1 / count, torch.nan))
+            losses.append(loss.detach())
+            encoded += [] if found is None else [found]
+        for parameter in self.model.parameters():
+            if parameter.requires_grad and parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)  # else Adam leaves a parameter alone that nobody used
+        remember_moments(self.model, self.group.rank == 0, self.context.total)
+        norm = clip(self.model.parameters(), self.model.card.config.training.clip_norm)
+        is_finite = torch.isfinite(norm)
+        self.optimiser.found_inf = (~is_finite).float()  # type: ignore[attr-defined]  # the fused optimiser's switch
+        self.optimiser.step()
+        total = torch.stack(losses).sum()
+        watch = self.guard or StepGuard()
+        watch.add(_Taken(is_finite=is_finite, loss=total, norm=norm, batches=encoded))
+        return total
+
+    def _gradients_kept(self) -> AbstractContextManager[None]:
+        """Return the region whose gradients are not summed over workers yet."""
+        return self.loss_of.no_sync() if isinstance(self.loss_of, DistributedDataParallel) else nullcontext()
+
+
+class _BatchLoss(nn.Module):
+    """The mean loss of a batch, and the batch encoded; of none, a zero that takes part in summing gradients."""
+
+    def __init__(self, model: LinkModel, group: Context) -> None:
+        super().__init__()
+        self.model = model
+        self.group = group
+
+    def forward(self, batch: PreparedBatch | None) -> tuple[Tensor, EncodedBatch | None]:
+        anchor = next(parameter for parameter in self.model.parameters() if parameter.requires_grad)
+        nothing = 0 * anchor.flatten()[0]
+        if batch is None:
+            return nothing, None
+        moment, group = batch.moment, self.group
+        with seeded(group.device, "tower", moment.seed, moment.epoch, moment.step, group.rank):
+            encoded = encode_batch(self.model, batch, group)
+        loss = batch_losses(self.model, encoded, group).mean()
+        return loss if loss.requires_grad else loss + nothing, _detached(encoded)
 
 
 def clip(parameters: Iterable[nn.Parameter], limit: float) -> Tensor:
@@ -135,12 +184,16 @@ def _detached(batch: EncodedBatch) -> EncodedBatch:
 
 
 def _not_finite(step: _Taken) -> str:
-    where = f"epoch {step.moment.epoch}, step {step.moment.step}"
-    offenders = _offenders(step.batch)
+    found = [(batch, _offenders(batch)) for batch in step.batches]
+    batch, offenders = next((pair for pair in found if pair[1]), found[0] if found else (None, []))
+    loss, norm = float(step.loss), float(step.norm)
+    if batch is None or (not offenders and math.isfinite(loss)):
+        return f"gradient norm {norm}: expected finite numbers; another worker says which documents it had"
+    where = f"epoch {batch.moment.epoch}, batch {batch.moment.step}"
     title = "documents with such vectors" if offenders else "documents of the batch"
     return (
-        f"{where}: loss {float(step.loss)}, gradient norm {float(step.norm)}: expected finite numbers; {title}: "
-        f"{', '.join(offenders or step.batch.ids)}; check their feature vectors or lower training.learning_rate"
+        f"{where}: loss {loss}, gradient norm {norm}: expected finite numbers; {title}: "
+        f"{', '.join(offenders or batch.ids)}; check their feature vectors or lower training.learning_rate"
     )
 
 

@@ -1,7 +1,7 @@
 """One training run, in order: set up or resume, then per epoch train, validate, keep, checkpoint, report.
 
-Only the order lives here. Set-up is in `setup.py`, one step in `step.py`, validation in `validation.py`, what is
-saved in `state.py`. A data set with no validation document trains with `select = "last"` alone.
+Only the order lives here. Set-up is in `setup.py`, an epoch in `epoch.py`, one step in `step.py`, validation in
+`validation.py`, what is saved in `state.py`. A data set without validation documents trains with `select = "last"`.
 """
 
 from __future__ import annotations
@@ -9,30 +9,21 @@ from __future__ import annotations
 import copy
 import logging
 import math
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
-
 from schemas.errors import BuildError, UsageError
 from training.config import Select, TrainConfig
-from training.data.batches import training_batches
 from training.data.loading import TrainingData
 from training.data.requirements import check_pairs
 from training.loop import state as states
 from training.loop.context import Context
-from training.loop.encoding import PreparedSplit, prepare_split
-from training.loop.progress import Progress
-from training.loop.schedules import learning_rate, set_rate
+from training.loop.epoch import train_epoch
 from training.loop.setup import new_model
-from training.loop.starting import set_trainable
-from training.loop.state import RunState
-from training.loop.step import StepGuard, is_collapsed, take_step
+from training.loop.state import RunState, check_alike
 from training.loop.validation import Validation, validate
 from training.model import LinkModel, ModelCard
-from training.objectives.batch import Moment
 
 logger = logging.getLogger(__name__)
 MODEL = "model"
@@ -69,21 +60,21 @@ def train(config: TrainConfig, data: TrainingData, context: Context, *, run_dire
         UsageError: there is no validation document and `training.select` is not `last`, or the objective does not fit
             the documents.
         ConfigError: the checkpoint to resume from belongs to another configuration or data set version.
-        BuildError: a loss or a gradient norm was not finite.
+        BuildError: a loss or a gradient norm was not finite, or a worker's parameters are not those of the others.
     """
     _check_selectable(config, data)
     for split in (data.training, data.validation):
         if split is not None:
-            check_pairs(config, data.identity.reference, split.index)
+            check_pairs(config, data.identity.reference, split)
     run = _begin(config, data, context)
-    training = prepare_split(run.model, data.training)
-    validation = None if data.validation is None else prepare_split(run.model, data.validation)
+    division = context.division(config.training.batches_per_step)
     while run.epoch < config.training.epochs:
         run.epoch += 1
-        metrics = _train_epoch(run, training, context)
+        metrics = train_epoch(run, data.training, context, division)
+        check_alike(run, context)
         judged = None
-        if validation is not None:
-            judged = validate(run.model, validation, context, epoch=run.epoch)
+        if data.validation is not None:
+            judged = validate(run.model, data.validation, context, epoch=run.epoch)
             run.schedule.step(judged.loss)
         metrics |= _metrics(judged)
         _keep(run, judged, context)
@@ -112,45 +103,6 @@ def _begin(config: TrainConfig, data: TrainingData, context: Context) -> RunStat
     if checkpoint is not None:
         return states.resume(checkpoint, ModelCard(config=config, data=data.identity), context)
     return states.start(new_model(config, data, context))
-
-
-def _train_epoch(run: RunState, split: PreparedSplit, context: Context) -> dict[str, float]:
-    """Take one step per global batch; return the epoch's training metrics."""
-    settings = run.model.card.config.training
-    index = split.held.index
-    began = time.perf_counter()
-    batches = training_batches(
-        index, negative_documents=settings.negative_documents, seed=settings.seed, epoch=run.epoch
-    )
-    total = torch.zeros((), device=context.device)
-    set_trainable(run.model, run.epoch)
-    guard, rate = StepGuard(), float(run.optimiser.param_groups[0]["lr"])
-    progress = Progress(epoch=run.epoch, epochs=settings.epochs, steps=len(batches), say=context.say).start()
-    for step, positions in enumerate(batches):
-        before = (run.epoch - 1) * len(batches) + step
-        rate = learning_rate(settings, epoch=run.epoch, steps_before=before, plateaus=run.schedule.count)
-        set_rate(run.optimiser, rate)
-        moment = Moment(split="training", epoch=run.epoch, step=step, seed=settings.seed)
-        total += take_step(
-            run.model,
-            run.optimiser,
-            split=split,
-            positions=positions,
-            moment=moment,
-            context=context,
-            guard=guard,
-        )
-        progress.step(len(positions), total, rate)
-    guard.check()
-    if context.rank == 0 and guard.last is not None and is_collapsed(guard.last):
-        logger.warning("epoch %d: all training pairs are equally similar: the model has collapsed", run.epoch)
-    mean_loss = float(total) / len(batches)
-    return {
-        "epoch": float(run.epoch),
-        "train_loss": mean_loss,
-        "learning_rate": float(run.optimiser.param_groups[0]["lr"]),
-        "documents_per_second": sum(map(len, batches)) / (time.perf_counter() - began),
-    }
 
 
 def _metrics(judged: Validation | None) -> dict[str, float]:

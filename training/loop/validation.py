@@ -1,6 +1,7 @@
 """What an epoch is judged by: validation loss, rank of a document's own image set, and (reported only) its links.
 
-Every validation document is encoded once. Rank 0 measures, and all workers take its numbers, so that they decide alike.
+A split is judged in pools of documents that follow one another. Each worker encodes and measures its pools; what is put
+together of them are sums and counts, in the order of the pools, so that all workers have the numbers of one.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -18,26 +20,17 @@ from schemas.errors import UsageError
 from schemas.lake import Folder
 from schemas.manifest import Manifest
 from training.config import TrainConfig
-from training.data.batches import validation_batches
-from training.data.documents import HeldSplit
-from training.data.loading import hold_split
+from training.data.batches import validation_bounds
+from training.data.loading import open_split
 from training.data.ragged import Float64, Int64
-from training.data.sampling import choose_all
+from training.data.split import TrainingSplit
 from training.loop.context import Context
-from training.loop.encoding import (
-    OwnRows,
-    PreparedSplit,
-    allowed_negatives,
-    choose_encoded,
-    encode_documents,
-    prepare_split,
-    share,
-)
+from training.loop.encoding import EncodedDocuments, encode_documents
 from training.loop.step import COLLAPSED
 from training.metrics.links import score_documents
 from training.model import LinkModel
 from training.objectives import batch as objectives
-from training.objectives.batch import EncodedBatch, Moment
+from training.objectives.batch import Moment
 from training.similarity.kinds.ap import Ap
 from training.similarity.similarity import SetSimilarity
 
@@ -68,18 +61,46 @@ class Validation:
     precision_at_5: float | None
 
 
-def validate(model: LinkModel, split: PreparedSplit, context: Context, *, epoch: int) -> Validation:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pool:
+    """Measurements of a pool: what sums over pools are made of.
+
+    Attributes:
+        loss: sum of the losses of the documents of the batches that begin in the pool.
+        spread: of the similarities in the pool, the largest less the smallest.
+        links: 4 numbers: of documents with known links the sums of AUC, precision at 1 and at 5, and their count.
+        ranks: twice the rank of each document.
+    """
+
+    loss: float
+    spread: float
+    links: Float64
+    ranks: Int64
+
+
+def validate(model: LinkModel, split: TrainingSplit, context: Context, *, epoch: int) -> Validation:
     """Return the epoch's measurements, equal on every worker."""
-    own = encode_documents(model, split, context)
-    everything = share(own, context)
-    numbers = np.zeros(3)
-    if context.rank == 0:
-        with torch.no_grad():
-            numbers = _measure(model.card.config, everything, split.held, epoch)
-    loss, rank, median = _agree(numbers, context)
-    links = _link_means(own, split.held, context)
+    config, documents = model.card.config, len(split.index.usable)
+    size = PAIRS_POOL if config.needs.pairs else RETRIEVAL_POOL
+    cuts = validation_bounds(documents, negative_documents=config.training.negative_documents)
+    everyone = np.array_split(np.arange(documents), -(-documents // size))
+    own = np.array_split(np.arange(len(everyone)), context.world_size)[context.rank]
+    pools = [_judge(model, split, everyone[number], cuts) for number in own]
+    rows = np.array([[pool.loss, pool.spread, *pool.links] for pool in pools]).reshape(-1, 6)
+    doubled = np.concatenate([np.zeros(0, np.int64), *(pool.ranks for pool in pools)])
+    counts = np.bincount(doubled, minlength=2 * size + 3)
+    table = torch.cat(context.gather(torch.from_numpy(rows).to(context.device))).cpu().numpy()
+    ranks = context.total(torch.from_numpy(counts).to(context.device)).cpu().numpy()
+    if context.rank == 0 and documents > 1 and table[:, 1].max() < COLLAPSED:
+        logger.warning("epoch %d: all validation documents are equally similar: the model has collapsed", epoch)
+    auc, first, fifth, known = table[:, 2:].sum(axis=0).tolist()
     return Validation(
-        loss=loss, rank=rank, median_rank=median, auc=links[0], precision_at_1=links[1], precision_at_5=links[2]
+        loss=float(table[:, 0].sum()) / documents,
+        rank=float(ranks @ np.arange(len(ranks))) / (2 * documents),
+        median_rank=_median(ranks) / 2,
+        auc=auc / known if known else None,
+        precision_at_1=first / known if known else None,
+        precision_at_5=fifth / known if known else None,
     )
 
 
@@ -92,11 +113,11 @@ def split_loss(model: LinkModel, manifest: Manifest, folder: Folder, split: Spli
     config = model.card.config
     if config.needs.links:
         return None
-    held = hold_split(manifest, folder, model.card.data, config, split)
-    if not len(held.index.usable):
+    opened = open_split(manifest, folder, model.card.data, config, split)
+    if not len(opened.index.usable):
         where = f"{manifest.dataset}@{manifest.version}, split {split}"
         raise UsageError(f"{where}: no document has a sentence and an image")
-    return validate(model, prepare_split(model, held), Context(device=model.device), epoch=model.card.epoch).loss
+    return validate(model, opened, Context(device=model.device), epoch=model.card.epoch).loss
 
 
 def own_set_ranks(similarity_BB: Tensor, allowed_BB: Tensor) -> Tensor:
@@ -107,22 +128,18 @@ def own_set_ranks(similarity_BB: Tensor, allowed_BB: Tensor) -> Tensor:
     return 1 + better + equal / 2
 
 
-def mean_loss(config: TrainConfig, rows: OwnRows, held: HeldSplit) -> float:
-    """Return the mean loss of a document, over batches and draws that are the same every time.
+def batch_losses(config: TrainConfig, encoded: EncodedDocuments, batches: Iterator[Int64]) -> Iterator[Tensor]:
+    """Yield the losses of each batch of encoded documents, over draws that are the same every time.
 
     Args:
-        config: that the model was trained with, whose objective's loss it is.
-        rows: of all documents of the split, in the common order.
-        held: the split.
+        config: that the model was trained with, whose objective's losses they are.
+        encoded: documents.
+        batches: rows of the documents of each batch.
     """
-    found: list[Tensor] = []
     moment = _moment(config)
-    for positions in validation_batches(held.index, negative_documents=config.training.negative_documents):
-        allowed = allowed_negatives(held, positions, rows.text_vectors.device)
-        choice = objectives.choose(config.objective, held.index, positions, moment)
-        batch = choose_encoded(rows, choice, allowed, moment=moment, links=held.links_at(positions))
-        found.append(objectives.losses(config.objective, batch))
-    return float(torch.cat(found).mean())
+    for rows in batches:
+        choice = objectives.choose(config.objective, encoded.documents, rows, moment)
+        yield objectives.losses(config.objective, encoded.batch(rows, moment, choice))
 
 
 def rank_similarity(config: TrainConfig) -> SetSimilarity:
@@ -135,38 +152,45 @@ def _moment(config: TrainConfig) -> Moment:
     return Moment(split="validation", epoch=0, step=0, seed=config.training.seed)
 
 
-def _measure(config: TrainConfig, rows: OwnRows, held: HeldSplit, epoch: int) -> Float64:
-    loss, similarity = mean_loss(config, rows, held), rank_similarity(config)
-    ranks: list[Tensor] = []
-    spread = 0.0
-    for pool in _pools(config, rows, held):
-        similarity_BB = pool.similarity(similarity)
-        spread = max(spread, float(similarity_BB.max() - similarity_BB.min()))
-        ranks.append(own_set_ranks(similarity_BB, pool.allowed))
-    if spread < COLLAPSED and len(held.index.usable) > 1:
-        logger.warning("epoch %d: all validation documents are equally similar: the model has collapsed", epoch)
-    ranks_B = torch.cat(ranks).double().cpu().numpy()
-    return np.array([loss, ranks_B.mean(), np.median(ranks_B)])
+def _judge(model: LinkModel, split: TrainingSplit, places: Int64, cuts: Int64) -> _Pool:
+    """Return the measurements of a pool of usable documents, and of the batches that begin in it.
+
+    Args:
+        model: is judged.
+        split: that the documents are of.
+        places: of the pool among the usable documents, one after the other.
+        cuts: place at which each batch begins, and the end of the last.
+    """
+    config, start, end = model.card.config, int(places[0]), int(places[-1]) + 1
+    first, last = np.searchsorted(cuts[:-1], [start, end])
+    bounds = cuts[first : last + 1]
+    encoded = encode_documents(model, split, split.index.usable[start : max(end, int(bounds[-1]))])
+    with torch.no_grad():
+        batches = (np.arange(*pair) - start for pair in pairwise(bounds.tolist()))
+        losses = [part.sum() for part in batch_losses(config, encoded, batches)]
+        pool = encoded.batch(np.arange(end - start), _moment(config))
+        similarity_BB = pool.similarity(rank_similarity(config))
+        ranks = own_set_ranks(similarity_BB, pool.allowed)
+    return _Pool(
+        loss=float(torch.stack(losses).double().sum()) if losses else 0.0,
+        spread=float(similarity_BB.max() - similarity_BB.min()),
+        links=_link_sums(encoded, len(places)),
+        ranks=(2 * ranks).long().cpu().numpy(),
+    )
 
 
-def _pools(config: TrainConfig, rows: OwnRows, held: HeldSplit) -> Iterator[EncodedBatch]:
-    usable, size = held.index.usable, PAIRS_POOL if config.needs.pairs else RETRIEVAL_POOL
-    for positions in np.array_split(usable, -(-len(usable) // size)):
-        allowed = allowed_negatives(held, positions, rows.text_vectors.device)
-        yield choose_encoded(rows, choose_all(held.index, positions), allowed, moment=_moment(config))
+def _link_sums(encoded: EncodedDocuments, count: int) -> Float64:
+    """Return the sums of the link scores of the first documents, and how many of them have scores."""
+    documents = encoded.documents
+    text_ND, image_MD = encoded.text_vectors.cpu().numpy(), encoded.image_vectors.cpu().numpy()
+    places = [(documents.sentences.rows(row), documents.images.rows(row)) for row in range(count)]
+    scores = score_documents(
+        [text_ND[rows] @ image_MD[images].T for rows, images in places], (documents.links or (None,) * count)[:count]
+    ).table()
+    return np.append(scores.sum(axis=0), len(scores))
 
 
-def _link_means(own: OwnRows, held: HeldSplit, context: Context) -> list[float | None]:
-    """Return the mean AUC, precision at 1 and at 5 over all workers' documents with known links."""
-    text_ND, image_MD = own.text_vectors.cpu().numpy(), own.image_vectors.cpu().numpy()
-    matrices = [text_ND[rows] @ image_MD[places].T for rows, places in zip(own.sentences, own.images, strict=True)]
-    links: tuple[Int64 | None, ...] = held.documents.links or (None,) * len(held.documents)
-    scores = score_documents(matrices, links).table()
-    table = torch.cat(context.gather(torch.from_numpy(scores).to(context.device)))
-    return [float(value) for value in table.mean(dim=0)] if len(table) else [None, None, None]
-
-
-def _agree(numbers: Float64, context: Context) -> list[float]:
-    """Return rank 0's numbers."""
-    row = torch.from_numpy(numbers)[None].to(context.device)
-    return [float(value) for value in context.gather(row)[0][0]]
+def _median(counts: Int64) -> float:
+    """Return the median of integers, of which `counts` says how often each occurs."""
+    ends, total = np.cumsum(counts), int(counts.sum())
+    return float(np.searchsorted(ends, [(total - 1) // 2, total // 2], side="right").mean())

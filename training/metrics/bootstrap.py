@@ -47,16 +47,18 @@ def mean_interval(values: Floats) -> Interval:
     return _interval(float(np.mean(values)), means)
 
 
-def pooled_interval(sums: Floats, counts: Floats) -> Interval:
+def pooled_interval(values: Floats, documents: Int64) -> Interval:
     """Return the mean over all items of all documents, its interval from resampling whole documents.
 
     Args:
-        sums: sum of a document's values.
-        counts: how many values it has, at least one each.
+        values: Q values.
+        documents: Q numbers of the documents they are of.
 
     Raises:
-        ValueError: there is no document.
+        ValueError: there is no value.
     """
+    _, rows = np.unique(documents, return_inverse=True)
+    sums, counts = (np.bincount(rows, weights=each).astype(np.float64) for each in (values, None))
     means = _resampled_means(sums) / _resampled_means(counts)
     return _interval(float(np.sum(sums) / np.sum(counts)), means)
 

@@ -1,7 +1,7 @@
 """From the similarity of a predicted link to the probability that it is true, and to a threshold for a precision.
 
-A `Calibration` is what was learnt from validation links, small enough to be a JSON file beside a model's report. It is
-about predicted links, the edges that linking draws, not about all pairs of a document. Every predicted link of a
+A `Calibration` is learnt from validation links, and small enough to be a JSON file beside a model's report. It is about
+predicted links, the edges that linking draws, not about all pairs of a document. Every predicted link of a
 document with known links, some pair of which is no link, is one observation: its similarity, and whether it is true.
 Below, a calibration is fitted to such observations, and judged on those of another split.
 """
@@ -13,13 +13,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 from scipy import optimize, stats
 
-from schemas.configs import restore
-from schemas.errors import ConfigError, IntegrityError, UsageError
+from schemas.configs import restore_json
+from schemas.errors import UsageError
 from schemas.evaluation import Score
 from training.data.ragged import Bool, Float64, Floats, Int64
 from training.metrics.bootstrap import pooled_interval
@@ -27,9 +27,9 @@ from training.metrics.links import link_mask
 from training.similarity.assignment import predicted_pairs
 
 FILE_NAME = "calibration.json"
-CALIBRATION_FORMAT = 2  # 1: precisions of thresholds were shares, not bounds
+CALIBRATION_FORMAT: Final = 2  # 1: precisions of thresholds were shares, not bounds
 ENOUGH_FOR_ISOTONIC = 1_000  # below it a sigmoid is the better fit (Niculescu-Mizil and Caruana 2005)
-CONFIDENCE = 0.95  # that links above a threshold are as precise as is said
+CONFIDENCE = 0.95  # of the stated precision of links above a threshold
 FEWEST_KEPT = 20
 KEPT_RATIO = 1.25  # of the links that two thresholds in a row keep
 RELIABILITY_BINS = 10
@@ -45,7 +45,7 @@ class Method(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PrecisionPoint:
-    """What is known of links with at least this similarity, from the validation links that have it.
+    """The precision of links with at least this similarity, by the validation links that have it.
 
     Attributes:
         similarity: the threshold.
@@ -60,7 +60,7 @@ class PrecisionPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """What validation links say about similarities.
+    """How sure predicted links are by their similarity, learnt from validation links.
 
     Attributes:
         dataset: NAME@VERSION it was fitted on.
@@ -87,6 +87,7 @@ class Calibration:
     similarities: tuple[float, ...] = ()
     probabilities: tuple[float, ...] = ()
     points: tuple[PrecisionPoint, ...] = ()
+    format: Literal[2] = CALIBRATION_FORMAT
 
     def probability(self, similarities: Floats) -> Float64:
         """Return the probability, 0 to 1, that predicted links of these similarities are true."""
@@ -108,39 +109,23 @@ class Calibration:
                 return point.similarity
         best = max((point.precision for point in self.points), default=0.0)
         raise UsageError(
-            f"--precision {precision:g}: no similarity is known with 95% confidence to reach it, by {self.links} links "
+            f"--precision {precision:g}: no threshold is known to reach it with 95% confidence, by {self.links} links "
             f"of {self.dataset}, split {self.split}; the highest is {best:.3f}"
         )
 
     def to_json(self) -> str:
         """Return the file's text."""
-        return json.dumps({"format": CALIBRATION_FORMAT, **asdict(self)}, indent=1, sort_keys=True) + "\n"
-
-    @classmethod
-    def from_json(cls, text: str, *, where: str) -> Calibration:
-        """Return the calibration of a file's text.
-
-        Raises:
-            IntegrityError: it is none, or of another format.
-        """
-        try:
-            values = json.loads(text)
-            if values.pop("format") != CALIBRATION_FORMAT:
-                raise IntegrityError(
-                    f"{where}: expected calibration format {CALIBRATION_FORMAT}; evaluate the model anew"
-                )
-            return restore(cls, values)
-        except (ValueError, KeyError, TypeError, AttributeError, ConfigError) as problem:
-            raise IntegrityError(f"{where}: expected a calibration, found {problem!r}") from problem
+        return json.dumps(asdict(self), indent=1, sort_keys=True) + "\n"
 
 
 def read_calibration(path: Path) -> Calibration:
     """Return the calibration of a file.
 
     Raises:
-        IntegrityError: it holds no calibration.
+        IntegrityError: it holds none, or one of another format.
     """
-    return Calibration.from_json(path.read_text(encoding="utf-8"), where=str(path))
+    what = f"a calibration of format {CALIBRATION_FORMAT} in {path} (`multilink evaluate` makes one)"
+    return restore_json(Calibration, path.read_text(encoding="utf-8"), what=what)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,33 +167,33 @@ def observe(matrices: Sequence[Floats], links: Sequence[Int64 | None]) -> Observ
     return Observations(joined[0], joined[1].astype(bool), joined[2].astype(np.int64), document_count=count)
 
 
-def fit_calibration(seen: Observations, *, dataset: str, split: str, method: Method | None = None) -> Calibration:
+def fit_calibration(observed: Observations, *, dataset: str, split: str, method: Method | None = None) -> Calibration:
     """Return the calibration of some observations; `method` None: isotonic where there are enough, else Platt's.
 
     Raises:
         ValueError: there is no observation.
     """
-    if not len(seen):
+    if not len(observed):
         raise ValueError("expected predicted links of documents with known links, found none")
-    chosen = method or (Method.ISOTONIC if len(seen) >= ENOUGH_FOR_ISOTONIC else Method.PLATT)
+    chosen = method or (Method.ISOTONIC if len(observed) >= ENOUGH_FOR_ISOTONIC else Method.PLATT)
     slope = intercept = 0.0
     knots: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
     if chosen is Method.PLATT:
-        slope, intercept = fit_sigmoid(seen.similarities, seen.are_true)
+        slope, intercept = fit_sigmoid(observed.similarities, observed.are_true)
     else:
-        knots = fit_isotonic(seen.similarities, seen.are_true)
+        knots = fit_isotonic(observed.similarities, observed.are_true)
     return Calibration(
         dataset=dataset,
         split=split,
-        documents=seen.document_count,
-        links=len(seen),
-        true_links=int(seen.are_true.sum()),
+        documents=observed.document_count,
+        links=len(observed),
+        true_links=int(observed.are_true.sum()),
         method=chosen,
         slope=slope,
         intercept=intercept,
         similarities=knots[0],
         probabilities=knots[1],
-        points=precision_points(seen.similarities, seen.are_true),
+        points=precision_points(observed.similarities, observed.are_true),
     )
 
 
@@ -250,7 +235,7 @@ def precision_points(similarities: Float64, are_true: Bool) -> tuple[PrecisionPo
 
     A precision is a lower bound, by Clopper and Pearson (1934), at which the tail of each of the K thresholds tried is
     a K-th of 5% (Bonferroni): all bounds hold at once with 95% confidence, so that a threshold may be chosen by them.
-    Links are taken as independent of one another, given their similarities. K is small and no label has a say in it:
+    Links are taken as independent of one another, given their similarities. K is small and does not depend on labels:
     the thresholds tried keep all links, 1 / 1.25 of them, 1 / 1.25**2 and so on, down to `FEWEST_KEPT`.
     """
     values, rows, counts = np.unique(similarities, return_inverse=True, return_counts=True)
@@ -267,7 +252,7 @@ def precision_points(similarities: Float64, are_true: Bool) -> tuple[PrecisionPo
     return tuple(points)
 
 
-def calibration_scores(calibration: Calibration, seen: Observations) -> Iterator[Score]:
+def calibration_scores(calibration: Calibration, observed: Observations) -> Iterator[Score]:
     """Yield the Brier score, the expected calibration error over bins, the bins, and what thresholds keep.
 
     A bin (`bin 1` is of the least probable links) has its mean probability, `expected`, and the share that is true,
@@ -277,17 +262,17 @@ def calibration_scores(calibration: Calibration, seen: Observations) -> Iterator
     Raises:
         ValueError: there is no observation.
     """
-    probabilities = calibration.probability(seen.similarities)
-    bins = reliability(probabilities, seen.are_true)
-    brier = float(np.mean((probabilities - seen.are_true) ** 2))
-    error = 100 * sum(each.links * abs(each.expected - each.true) for each in bins) / len(seen)
-    yield Score("brier", brier, n=len(seen), unit="squared probability")
-    yield Score("expected_calibration_error", error, n=len(seen))
+    probabilities = calibration.probability(observed.similarities)
+    bins = reliability(probabilities, observed.are_true)
+    brier = float(np.mean((probabilities - observed.are_true) ** 2))
+    error = 100 * sum(each.links * abs(each.expected - each.true) for each in bins) / len(observed)
+    yield Score("brier", brier, n=len(observed), unit="squared probability")
+    yield Score("expected_calibration_error", error, n=len(observed))
     for number, each in enumerate(bins, start=1):
         yield Score("expected", 100 * each.expected, n=each.links, group=f"bin {number}")
         yield Score("true_share", 100 * each.true, n=each.links, group=f"bin {number}")
     for wanted in WANTED_PRECISIONS:
-        yield from _kept(calibration, seen, wanted)
+        yield from _kept(calibration, observed, wanted)
 
 
 class Bin(NamedTuple):
@@ -313,19 +298,17 @@ def reliability(probabilities: Float64, are_true: Bool, *, bins: int = RELIABILI
     return [Bin(float(probabilities[p].mean()), float(are_true[p].mean()), int(p.sum())) for p in parts]
 
 
-def _kept(calibration: Calibration, seen: Observations, wanted: float) -> Iterator[Score]:
+def _kept(calibration: Calibration, observed: Observations, wanted: float) -> Iterator[Score]:
     group = f"precision {wanted:.0%}"
     try:
         threshold = calibration.threshold(wanted)
     except UsageError:
         yield Score("threshold", group=group, unit="cosine", note="not reached on validation")
         return
-    is_kept = seen.similarities >= threshold
+    is_kept = observed.similarities >= threshold
     n = int(is_kept.sum())
     yield Score("threshold", threshold, n=n, group=group, unit="cosine")
     if n:
-        _, rows = np.unique(seen.documents[is_kept], return_inverse=True)
-        true = np.bincount(rows, weights=seen.are_true[is_kept])
-        found = pooled_interval(100 * true.astype(np.float64), np.bincount(rows).astype(np.float64))
-        yield found.score("precision", n=n, group=group)
+        precision = pooled_interval(100.0 * observed.are_true[is_kept], observed.documents[is_kept])
+        yield precision.score("precision", n=n, group=group)
     yield Score("kept", 100 * float(is_kept.mean()), n=n, group=group)

@@ -1,8 +1,8 @@
 """Caption metrics: the sentence a model chooses for an image, against the image's true ones (the code of Hessel 2019).
 
 BLEU comes from sacrebleu. CIDEr, ROUGE-L and METEOR come from pycocoevalcap, whose tokeniser and METEOR are Java
-programs. Both packages are optional (`pip install multilink[captions]`): what is absent is said, with its reason, and
-the other metrics are there all the same. METEOR's paraphrases are English.
+programs. Both packages are optional (`pip install multilink[captions]`): without one its metrics are absent, with the
+reason, and the others are there all the same. METEOR's paraphrases are English.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether a model confuses images that look alike: its choice for each linked sentence, by how close the nearest is.
+"""How often a model confuses images that look alike: its choice for each linked sentence, by how close the nearest is.
 
 Two images of one document are the nearer, the greater the cosine of the data set's own vectors. For a sentence with a
 true image, the image chosen is the one of the largest similarity; of equals, each is chosen with equal probability.
@@ -14,6 +14,7 @@ import numpy as np
 
 from schemas.evaluation import Score
 from training.data.ragged import Float64, Floats, Int64
+from training.metrics.spread import unit_rows
 
 GROUPS = 5
 
@@ -65,9 +66,7 @@ def choices(matrices: Sequence[Floats], links: Sequence[Int64 | None], images: S
 
 def nearness(vectors: Floats) -> Float64:
     """Return m x m cosines of images; a zero vector is near to none."""
-    rows = np.asarray(vectors, dtype=np.float64)
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    units = rows / np.where(lengths > 0, lengths, 1.0)
+    units = unit_rows(vectors)
     return np.asarray(units @ units.T, dtype=np.float64)
 
 

@@ -16,10 +16,10 @@ group's, and back (Liu 2020, tables 1, 3 and 4, by source and language; Alikhani
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,7 @@ from schemas.evaluation import Score
 from training.data.ragged import Bool, Float64, Floats, Int64
 from training.metrics.bootstrap import mean_interval
 
+T = TypeVar("T")
 Links = npt.NDArray[np.integer[Any]] | Sequence[tuple[int, int]]
 LINKS_UNKNOWN, NO_LINK, FULLY_LINKED = "links unknown", "no link", "every pair linked"
 LANGUAGE, ROLE, SOURCE, RELATION = "language", "role", "source", "relation"
@@ -46,7 +47,7 @@ class ScoreKind(StrEnum):
 
     @property
     def leading(self) -> str:
-        """Return the metric that tells documents apart best."""
+        """Return the metric that distinguishes documents best."""
         return "auc" if self is ScoreKind.LINKS else "reciprocal_rank"
 
 
@@ -149,6 +150,20 @@ def score_documents(matrices: Iterable[Floats], links: Iterable[Links | None]) -
     return DocumentScores(
         kind=ScoreKind.LINKS, documents=tuple(scored), scores=tuple(scored.values()), left_out=+left_out
     )
+
+
+def mean_auc(
+    options: Iterable[T], matrices_of: Callable[[T], Iterable[Floats]], links: Sequence[Links | None]
+) -> dict[T, float]:
+    """Return the mean AUROC, in percent, of the similarities that each option gives; none where nothing can be scored.
+
+    Args:
+        options: such as the values of a setting.
+        matrices_of: an option -> n x m similarities of each document.
+        links: of each document, or None where unknown.
+    """
+    scores = {option: score_documents(matrices_of(option), links) for option in options}
+    return {option: float(each.table()[:, 0].mean()) for option, each in scores.items() if each}
 
 
 def link_mask(shape: tuple[int, ...], links: Links) -> Bool:

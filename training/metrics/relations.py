@@ -73,10 +73,14 @@ class RefineConfig:
             value = getattr(self, name)
             require(value >= 0, field=f"refinement's {name}", value=value, rule="must not be negative")
 
-    def of(self, predictor: RelationPredictor, dataset: str) -> Refinement:
-        """Return what refines the similarities of a model of a data set (NAME)."""
-        weight = self.weight or REFINEMENT_WEIGHTS.get(dataset, DEFAULT_WEIGHT)
-        return Refinement(predictor, weight=weight, difficult_below=self.below)
+    def of(self, model: LinkModel, dataset: str | None = None) -> Refinement:
+        """Return what refines the similarities of a model, of a data set (NAME; None: the one it was trained on).
+
+        Raises:
+            UsageError: the model predicts no relations.
+        """
+        weight = self.weight or REFINEMENT_WEIGHTS.get(dataset or model.card.data.dataset, DEFAULT_WEIGHT)
+        return Refinement(RelationPredictor.of(model), weight=weight, difficult_below=self.below)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from training.data.ragged import Bool, Float64, Floats, Int64
 from training.data.streams import stream
 from training.metrics.bootstrap import median_interval, pooled_interval
 from training.metrics.links import DocumentScores, PairScore, ScoreKind
+from training.model import EmbeddedDocument
 
 CUTOFFS = (1, 5, 10)
 RECALL = tuple(f"recall_at_{cutoff}" for cutoff in CUTOFFS)
@@ -70,28 +71,29 @@ class Ranks:
     """Per query: ranks from 1, the probability of a partner among the first K, and 1 / rank expected.
 
     Attributes:
-        realistic: Q, expected over all orders of what is equal.
-        found: Q x len(cutoffs).
+        realistic: Q, expected over all orders of equal candidates.
+        recall: Q x len(cutoffs), 0 to 1.
         reciprocal: Q.
     """
 
     realistic: Float64
-    found: Float64
+    recall: Float64
     reciprocal: Float64
 
     @classmethod
-    def of(cls, above: Int64, others: Int64, partners: Int64, cutoffs: Sequence[int] = CUTOFFS) -> Ranks:
-        """Return the expectations over all orders of what is equal.
+    def of(cls, counts: Int64, cutoffs: Sequence[int] = CUTOFFS) -> Ranks:
+        """Return the expectations over all orders of equal candidates, from the 3 x Q numbers of `count_ranked`.
 
         With `a` others above the best partner, and `t` others and `s` partners equal to it, the expected rank is
         1 + a + t / (s + 1), and none of the partners is among the first K with probability
         C(t, K - a) / C(s + t, K - a).
         """
-        found = np.stack([_found_within(cutoff, above, others, partners) for cutoff in cutoffs], axis=1)
+        above, others, partners = counts
+        recall = np.stack([_recall_within(cutoff, above, others, partners) for cutoff in cutoffs], axis=1)
         reciprocal = 1 / (1.0 + above)
         for query in np.flatnonzero(others):
             reciprocal[query] = expected_reciprocal_rank(int(above[query]), int(others[query]), int(partners[query]))
-        return cls(1.0 + above + others / (partners + 1), found, reciprocal)
+        return cls(1.0 + above + others / (partners + 1), recall, reciprocal)
 
 
 def retrieval_scores(
@@ -113,15 +115,15 @@ def retrieval_scores(
         directions: both, or one.
         sample_pairs: pairs of a sample.
         samples: number of samples; 0: the whole pool alone.
-        adjust: what is done to similarities before they are ranked, such as selective refinement.
+        adjust: changes similarities before they are ranked, such as selective refinement.
     """
     if not len(pool.pairs):
         return []
-    wanted = tuple(directions)
-    found = [score for direction in wanted for score in _whole(pool, direction, adjust)]
+    directions = tuple(directions)
+    found = [score for direction in directions for score in _whole(pool, direction, adjust)]
     if samples and len(pool.pairs) > sample_pairs:
         drawn = list(_samples(pool, sample_pairs, samples))
-        found += [score for direction in wanted for score in _sampled(drawn, direction, adjust)]
+        found += [score for direction in directions for score in _sampled(drawn, direction, adjust)]
     return found
 
 
@@ -147,7 +149,7 @@ def query_ranks(queries: Floats, candidates: Floats, pairs: Int64, *, adjust: Ad
         if adjust is not None:
             similarities = adjust(similarities, queries[start:stop], candidates)
         counts.append(count_ranked(similarities, are_partners))
-    return Ranks.of(*np.concatenate(counts, axis=1))
+    return Ranks.of(np.concatenate(counts, axis=1))
 
 
 def expected_reciprocal_rank(above: int, others: int, partners: int) -> float:
@@ -164,7 +166,7 @@ def direction_ranks(pool: Pool, direction: Direction, *, adjust: Adjust | None =
 
 
 def count_ranked(similarities: Floats, are_partners: Bool) -> Int64:
-    """Return 3 x Q, as `Ranks.of` takes them: others above the best partner, others and partners equal to it."""
+    """Return 3 x Q numbers of candidates: others above the best partner, others and partners equal to it."""
     best = np.where(are_partners, similarities, -np.inf).max(axis=1, keepdims=True)
     equal = similarities == best
     sets = (similarities > best) & ~are_partners, equal & ~are_partners, equal & are_partners
@@ -180,7 +182,7 @@ def _first_partner(others: int, partners: int) -> Float64:
     return no_partner_yet * partners / left
 
 
-def _found_within(cutoff: int, above: Int64, others: Int64, partners: Int64) -> Float64:
+def _recall_within(cutoff: int, above: Int64, others: Int64, partners: Int64) -> Float64:
     """Return the probability that one of the tied partners is among the first `cutoff` candidates."""
     missed = np.ones(len(above))
     for taken in range(cutoff):
@@ -192,12 +194,9 @@ def _found_within(cutoff: int, above: Int64, others: Int64, partners: Int64) -> 
 
 def _whole(pool: Pool, direction: Direction, adjust: Adjust | None) -> Iterator[Score]:
     ranks, documents = direction_ranks(pool, direction, adjust=adjust)
-    numbers, rows = np.unique(documents, return_inverse=True)
-    counts = np.bincount(rows, minlength=len(numbers)).astype(np.float64)
     group, n = f"{direction}, whole pool of {len(pool.sides(direction)[1])}", len(documents)
-    for metric, column in zip(RECALL, 100 * ranks.found.T, strict=True):
-        sums = np.bincount(rows, weights=column, minlength=len(numbers)).astype(np.float64)
-        yield pooled_interval(sums, counts).score(metric, n=n, group=group)
+    for metric, column in zip(RECALL, 100 * ranks.recall.T, strict=True):
+        yield pooled_interval(column, documents).score(metric, n=n, group=group)
     yield median_interval(ranks.realistic, documents).score(MEDIAN_RANK, n=n, group=group, unit=RANK_UNIT)
 
 
@@ -205,7 +204,7 @@ def _sampled(drawn: list[Pool], direction: Direction, adjust: Adjust | None) -> 
     rows, queries = [], []
     for pool in drawn:
         ranks, _ = direction_ranks(pool, direction, adjust=adjust)
-        rows.append([*(100 * ranks.found.mean(axis=0)), np.median(ranks.realistic)])
+        rows.append([*(100 * ranks.recall.mean(axis=0)), np.median(ranks.realistic)])
         queries.append(len(ranks.realistic))
     candidates = np.mean([len(pool.sides(direction)[1]) for pool in drawn])
     group, n = f"{direction}, {len(drawn)} samples of {candidates:.0f}", round(float(np.mean(queries)))
@@ -232,8 +231,7 @@ def _restricted(pool: Pool, rows: Int64) -> Pool:
 
 def linked_pool(
     documents: DocumentSet,
-    texts: Sequence[Floats],
-    images: Sequence[Floats],
+    embedded: Sequence[EmbeddedDocument],
     links: Sequence[Int64 | None],
     *,
     are_distinct: bool = True,
@@ -242,8 +240,7 @@ def linked_pool(
 
     Args:
         documents: whose `image_rows` say which images are the same.
-        texts: n x d unit vectors of each document.
-        images: m x d unit vectors of each document.
+        embedded: the unit vectors of each document.
         links: of each document, or None where unknown.
         are_distinct: an image in several documents is one candidate, the partner of all its texts; otherwise it is a
             candidate for each document it is in (the rows of a table of pairs).
@@ -261,10 +258,10 @@ def linked_pool(
             query, candidate = (number, sentence), (0, int(rows[image])) if are_distinct else (number, image)
             if query not in query_of:
                 query_of[query] = len(queries)
-                queries.append(texts[number][sentence])
+                queries.append(embedded[number].texts[sentence])
             if candidate not in candidate_of:
                 candidate_of[candidate] = len(candidates)
-                candidates.append(images[number][image])
+                candidates.append(embedded[number].images[image])
             pairs.append((query_of[query], candidate_of[candidate], number))
     table = np.array(pairs, np.int64).reshape(-1, 3)
     return Pool(
@@ -283,7 +280,7 @@ def score_pairs(pool: Pool) -> DocumentScores | None:
     numbers, rows = np.unique(documents, return_inverse=True)
     candidates = len(pool.images)
     partners, kinds = np.unique(np.bincount(pool.pairs[:, 0]), return_inverse=True)
-    chance = Ranks.of(np.zeros_like(partners), candidates - partners, partners)  # in a random order everything ties
+    chance = Ranks.of(np.stack([np.zeros_like(partners), candidates - partners, partners]))  # in a random order all tie
     return DocumentScores(
         kind=ScoreKind.PAIRS,
         documents=tuple(numbers.tolist()),
@@ -294,7 +291,7 @@ def score_pairs(pool: Pool) -> DocumentScores | None:
 
 
 def _columns(ranks: Ranks) -> Float64:
-    return np.asarray(100 * np.column_stack([ranks.found, ranks.reciprocal]), np.float64)
+    return np.asarray(100 * np.column_stack([ranks.recall, ranks.reciprocal]), np.float64)
 
 
 def _by_document(columns: Float64, rows: Int64) -> Float64:

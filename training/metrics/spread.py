@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -38,11 +39,16 @@ def analyse_documents(auc: Floats, images: Sequence[Floats], texts: Sequence[Flo
     return spreads, [score for name, columns in predictors.items() for score in regress(name, columns, auc)]
 
 
-def spread(vectors: Floats) -> float:
-    """Return the mean squared distance of n L2-normalised vectors to their centroid, 0 to 1; zero vectors stay zero."""
-    rows = np.asarray(vectors, dtype=np.float64)
+def unit_rows(vectors: Floats, dtype: type[np.floating[Any]] = np.float64) -> Floats:
+    """Return n L2-normalised vectors; zero vectors stay zero."""
+    rows = np.asarray(vectors, dtype=dtype)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    units = rows / np.where(lengths > 0, lengths, 1.0)
+    return np.asarray(rows / np.where(lengths > 0, lengths, 1), dtype=dtype)
+
+
+def spread(vectors: Floats) -> float:
+    """Return the mean squared distance of n L2-normalised vectors to their centroid, 0 to 1."""
+    units = unit_rows(vectors)
     return float(((units - units.mean(axis=0)) ** 2).sum(axis=1).mean())
 
 

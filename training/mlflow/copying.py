@@ -14,20 +14,21 @@ from pathlib import Path
 from typing import Any
 
 import mlflow
-from mlflow.entities import Param, Run, RunTag
+from mlflow.entities import Metric, Param, Run, RunTag
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from schemas.console import Say
 from schemas.errors import IntegrityError, UsageError
 from training.mlflow.pyfunc import ADDRESS_FILE
-from training.mlflow.registering import MODEL_ARTIFACT, artifact_folder
+from training.mlflow.registering import MODEL_ARTIFACT
 from training.mlflow.registry import (
     APPROVED_TAG,
     CHALLENGER,
     DECISION_TAG,
     ModelVersion,
     find_version,
+    logged_model,
     make_name,
     versions,
 )
@@ -82,51 +83,60 @@ def copy_version(source: str, name: str, version: str, *, to: str, new_name: str
         IntegrityError: what arrived is not what was sent.
     """
     if source == to:
-        raise UsageError(f"--to {shown_uri(to)}: expected another registry than the one the model is in")
+        raise UsageError(f"--to {without_password(to)}: expected another registry than the one the model is in")
     with tempfile.TemporaryDirectory(prefix="multilink-copy-") as scratch:
         folder, client = Path(scratch), connect(source)
         original = find_version(client, name, version)
         if original.run_id is None:
             raise UsageError(f"{original.uri}: expected a version with the run that trained it, found none")
-        run = client.get_run(original.run_id)
-        model = _download(artifact_folder(client, original), folder / "model")
+        run, logged = client.get_run(original.run_id), logged_model(client, original)
+        model = _download(logged.artifact_location, folder / "model")
         files = _download(run.info.artifact_uri, folder / "files")
         metrics = [point for key in run.data.metrics for point in client.get_metric_history(original.run_id, key)]
-        uri, digest, new_name = f"{shown_uri(source)} {original.uri}", folder_digest(model), new_name or original.name
+        uri, digest = f"{without_password(source)} {original.uri}", folder_digest(model)
 
         client = connect(to)
+        new_name = new_name or original.name
         for known in versions(client, f"name = '{new_name}'"):
             if (known.tags.get(COPIED_TAG), known.tags.get(DIGEST_TAG)) == (uri, digest):
                 return Copy(version=known, copied_from=uri, digest=digest, is_new=False)
-        say(f"copying {original.uri} and its run to {shown_uri(to)}")
+        say(f"copying {original.uri} and its run to {without_password(to)}")
         experiment = experiment_id(client, f"multilink-{original.tags.get(DATASET_TAG, original.name)}")
         made = client.create_run(experiment, run_name=run.info.run_name)
         with finishing(TrackedRun(client, made.info.run_id, {})) as copied:
             _send_run(client, copied.id, run, uri)
+            sent = client.create_logged_model(experiment, name=MODEL_ARTIFACT, source_run_id=copied.id)
+            metrics += [_of_model(each, sent.model_id) for each in logged.metrics or ()]
             for start in range(0, len(metrics), METRICS_AT_ONCE):
                 client.log_batch(copied.id, metrics=metrics[start : start + METRICS_AT_ONCE])
             if any(files.iterdir()):
                 client.log_artifacts(copied.id, str(files))
-            logged = client.create_logged_model(experiment, name=MODEL_ARTIFACT, source_run_id=copied.id)
-            client.log_model_artifacts(logged.model_id, str(model))
-            client.finalize_logged_model(logged.model_id, "READY")
-            _compare(model, logged.artifact_location, folder / "model-back")
+            client.log_model_artifacts(sent.model_id, str(model))
+            client.finalize_logged_model(sent.model_id, "READY")
+            _compare(model, sent.artifact_location, folder / "model-back")
             _compare(files, made.info.artifact_uri, folder / "files-back")
-    own_run = {RUN_TAG: copied.id} if RUN_TAG in original.tags else {}
-    tags = {**original.tags, **own_run, COPIED_TAG: uri, DIGEST_TAG: digest}
-    for there in (APPROVED_TAG, DECISION_TAG):  # nobody has approved or judged it here
-        tags.pop(there, None)
     make_name(client, new_name)
-    place = logged.artifact_location
-    stored = client.create_model_version(new_name, place, run_id=copied.id, tags=tags, model_id=logged.model_id)
+    place, model_id, tags = sent.artifact_location, sent.model_id, _tags(original, copied.id, uri, digest)
+    stored = client.create_model_version(new_name, place, run_id=copied.id, tags=tags, model_id=model_id)
     client.set_registered_model_alias(new_name, CHALLENGER, stored.version)
-    return Copy(
-        version=find_version(client, new_name, str(stored.version)), copied_from=uri, digest=digest, is_new=True
-    )
+    found = find_version(client, new_name, str(stored.version))
+    return Copy(version=found, copied_from=uri, digest=digest, is_new=True)
 
 
-def shown_uri(uri: str) -> str:
-    """Return a registry's URI as it may be shown and stored: without a password."""
+def _tags(original: ModelVersion, run_id: str, uri: str, digest: str) -> dict[str, str]:
+    """Return the tags of a copy; nobody has approved or judged it in the new registry."""
+    own = {COPIED_TAG: uri, DIGEST_TAG: digest, **({RUN_TAG: run_id} if RUN_TAG in original.tags else {})}
+    return {key: value for key, value in original.tags.items() if key not in (APPROVED_TAG, DECISION_TAG)} | own
+
+
+def _of_model(metric: Metric, model_id: str) -> Metric:
+    """Return a metric of another logged model."""
+    of = (model_id, metric.dataset_name, metric.dataset_digest)
+    return Metric(metric.key, metric.value, metric.timestamp, metric.step, *of)
+
+
+def without_password(uri: str) -> str:
+    """Return a registry's URI without its password, for messages and tags."""
     try:
         return make_url(uri).render_as_string(hide_password=True)
     except ArgumentError:

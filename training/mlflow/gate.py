@@ -5,8 +5,8 @@ retrieve their images. A candidate is promoted if every check passes:
 
 - random: the whole interval of its mean lies above a random model's mean (AUC: 50);
 - champion: it is not worse on the target. It is worse when the whole interval of the paired difference (candidate minus
-  champion, document by document) lies below zero: a difference that the documents at hand cannot tell from none is no
-  reason to keep the older model. Two models that read different texts are compared on the documents both could score;
+  champion, document by document) lies below zero: a difference that may be none, by the documents at hand, is no reason
+  to keep the older model. Two models that read different texts are compared on the documents both could score;
 - documents: enough documents were scored, with both models where there is a champion;
 - minimum: its mean scores reach the policy's minima;
 - guard: on another data set the whole interval of that difference lies above minus the margin. Here the burden of proof
@@ -14,7 +14,7 @@ retrieve their images. A candidate is promoted if every check passes:
 - latest: it was scored on the latest version of the target data set;
 - approval: where the policy asks for one, a named person has approved it (`multilink approve`).
 
-What a policy file says is `policy.py`'s. Loading models, scoring documents and moving aliases are `promotion.py`'s.
+Policy files are read in `policy.py`. Models are loaded, documents scored and aliases moved in `promotion.py`.
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ class Contest:
         found = [getattr(scores[name], score, None) for name in documents]
         if None in found:
             raise UsageError(
-                f"policy: {TITLES[score]} was asked for, and the documents of {self.dataset} are scored by {self.title}"
+                f"policy: expected a minimum of {self.title}, by which the documents of {self.dataset} are scored; "
+                f"found one of {TITLES[score]}"
             )
         return np.array(found, np.float64)
 
@@ -109,7 +110,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What was decided, from what.
+    """A decision on a promotion, and what it was made from.
 
     Attributes:
         checks: every condition, met or not.
@@ -178,7 +179,7 @@ def mean_bounds(scores: Float64, *, level: float = LEVEL) -> tuple[Float64, Floa
 
 
 def difference_interval(differences: Float64, *, level: float = LEVEL) -> Interval:
-    """Return the mean of per-document differences with Student's interval; fewer than two say nothing."""
+    """Return the mean of per-document differences with Student's interval; of fewer than two it is unbounded."""
     count = len(differences)
     if count < 2:
         return Interval(float(differences.sum()), -BEST, BEST)
@@ -187,21 +188,21 @@ def difference_interval(differences: Float64, *, level: float = LEVEL) -> Interv
     return Interval(mean, mean - half, mean + half)
 
 
-def contest_of(dataset: str, split: str, rivals: Sequence[Evaluation], measure: Measure) -> Contest:
+def contest_of(dataset: str, split: str, evaluations: Sequence[Evaluation], measure: Measure) -> Contest:
     """Return the contest of a candidate's evaluation and, where there is one, the champion's, by a measure both have.
 
     Raises:
         UsageError: the measure is AUC, and no document has one, or those of one model alone have.
     """
-    candidate = rivals[0]
-    if measure is Measure.AUTO and len({bool(each.scores) for each in rivals}) > 1:
+    candidate = evaluations[0]
+    if measure is Measure.AUTO and len({bool(each.scores) for each in evaluations}) > 1:
         raise UsageError(
             f"{candidate.where}: documents have an AUC as one of the two models reads them and none as the other does; "
-            "let the policy's measure be reciprocal_rank"
+            'let the policy have measure = "reciprocal_rank"'
         )
     if measure is Measure.AUTO:
         measure = Measure.AUC if candidate.scores else Measure.RECIPROCAL_RANK
-    scores = [_scores(each, measure) for each in rivals]
+    scores = [_scores(each, measure) for each in evaluations]
     chance = None if measure is Measure.AUC or candidate.pairs is None else candidate.pairs.chance
     return Contest(
         dataset=dataset,
@@ -228,7 +229,7 @@ def decide(
         policy: settings.
         guards: scores on each of the policy's guard sets, by name, where there is a champion.
         latest: NAME@VERSION of the latest version of the target; None: not known, so not checked.
-        approved_by: who approved the candidate; empty: nobody has.
+        approved_by: who approved the candidate; empty: nobody did.
 
     Raises:
         UsageError: a minimum is of a score the documents do not have.
@@ -262,8 +263,8 @@ def _against_random(target: Contest, policy: Policy) -> Check:
     own = target.mean(policy.level)
     is_above = own.low > target.chance
     verb, verdict = ("lies above", "beats") if is_above else ("does not lie above", "is not shown to beat")
-    shown = f"{target.title} {_show(own)} {verb} {target.chance:.4g} with its whole {policy.level:.0%} interval"
-    return Check(name="random", is_passed=is_above, reason=f"{verdict} random: {shown}", measured=own)
+    numbers = f"{target.title} {_show(own)} {verb} {target.chance:.4g} with its whole {policy.level:.0%} interval"
+    return Check(name="random", is_passed=is_above, reason=f"{verdict} random: {numbers}", measured=own)
 
 
 def _against_champion(target: Contest, policy: Policy) -> Check:
@@ -273,8 +274,8 @@ def _against_champion(target: Contest, policy: Policy) -> Check:
     is_kept = difference.high >= 0
     verdict = "worse than" if not is_kept else "better than" if difference.low > 0 else "not worse than"
     where = "reaches zero" if is_kept and difference.low <= 0 else f"wholly {'above' if is_kept else 'below'} zero"
-    shown = f"{target.title} differs by {_show(difference, signed=True)}, paired {policy.level:.0%} interval"
-    text = f"{verdict} the champion: {shown} {where}"
+    numbers = f"{target.title} differs by {_show(difference, signed=True)}, paired {policy.level:.0%} interval"
+    text = f"{verdict} the champion: {numbers} {where}"
     return Check(name="champion", is_passed=is_kept, reason=text, measured=difference)
 
 
@@ -303,11 +304,8 @@ def _approved(by: str, approvers: Sequence[str]) -> Check:
 
 
 def _against_guard(guard: Guard, contest: Contest, policy: Policy) -> Check:
-    name, difference, enough = (
-        f"guard {guard.dataset}",
-        contest.difference(policy.level),
-        _enough_documents(contest, policy),
-    )
+    name, difference = f"guard {guard.dataset}", contest.difference(policy.level)
+    enough = _enough_documents(contest, policy)
     if difference is None or not enough.is_passed:
         return replace(enough, name=name, is_passed=False)
     is_kept = difference.low >= -guard.margin
@@ -322,10 +320,10 @@ def _against_guard(guard: Guard, contest: Contest, policy: Policy) -> Check:
 def _scores(found: Evaluation, measure: Measure) -> Scores:
     """Return document id -> scores of links or of retrieval, of the documents that have them; there is one."""
     if measure is not Measure.AUC and found.pairs is not None:
-        return {found.ids[p]: each for p, each in zip(found.pairs.documents, found.pairs.scores, strict=True)}
+        return found.by_document(found.pairs)
     if not found.scores:
-        raise UsageError(f"{found.where}: no document has an AUC; let the policy's measure be reciprocal_rank")
-    return {found.ids[place]: score for place, score in zip(found.scores.documents, found.scores.scores, strict=True)}
+        raise UsageError(f'{found.where}: no document has an AUC; let the policy have measure = "reciprocal_rank"')
+    return found.by_document(found.scores)
 
 
 def _show(interval: Interval, *, signed: bool = False) -> str:

@@ -1,7 +1,7 @@
 """Who was champion of a registered model, from when to when, by which decision, and on which data.
 
-Read from the log of champions (`promotion.py`), which only grows: a version that was deleted since is still told, and
-an alias that was set by hand is not. Also who approved a version, which a policy may ask for (`policy.py`).
+Read from the log of champions (`promotion.py`), which only grows: a version that was deleted since is still listed, and
+an alias that was set by hand is not. Also who approved a version, which a policy may require (`policy.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import mlflow
 
 from schemas.console import aligned
 from schemas.errors import GateError, UsageError
-from training.mlflow.promotion import Reign, reigns
+from training.mlflow.promotion import ChampionEntry, champion_log
 from training.mlflow.registry import APPROVED_TAG, ModelVersion, find_model, find_version, versions
 from training.mlflow.runs import DATASET_TAG, VERSION_TAG
 
@@ -40,7 +40,7 @@ class Championship:
         judged_on: NAME@VERSION of the data it was judged on; empty for a rollback.
         split: of `judged_on`.
         documents: of it that were scored; 0 for a rollback.
-        approved_by: who approved it; empty: nobody was asked.
+        approved_by: who approved it; empty: no approval was needed.
         reasons: why it was promoted, a sentence each.
     """
 
@@ -66,19 +66,21 @@ def championships(client: mlflow.MlflowClient, name: str) -> list[Championship]:
     """
     model = find_model(client, name)
     tags = {each.version: each.tags for each in versions(client, f"name = '{model.name}'")}
-    entries = reigns(client, model.name)[1:]
+    entries = champion_log(client, model.name)[1:]
     return [
-        _championship(model.name, entry, after, tags.get(entry.line[0], {}))
+        _championship(model.name, entry, after, tags.get(entry.champions[0], {}))
         for entry, after in zip_longest(entries, entries[1:])
     ]
 
 
-def _championship(name: str, entry: Reign, after: Reign | None, tags: Mapping[str, str]) -> Championship:
+def _championship(
+    name: str, entry: ChampionEntry, after: ChampionEntry | None, tags: Mapping[str, str]
+) -> Championship:
     decision = json.loads(entry.decision or "{}")
     is_known = {DATASET_TAG, VERSION_TAG} <= tags.keys()
     return Championship(
         model=name,
-        version=entry.line[0],
+        version=entry.champions[0],
         since=_time(entry),
         until="" if after is None else _time(after),
         replaced=decision.get("champion_before") or "",
@@ -92,7 +94,7 @@ def _championship(name: str, entry: Reign, after: Reign | None, tags: Mapping[st
     )
 
 
-def _time(entry: Reign) -> str:
+def _time(entry: ChampionEntry) -> str:
     return datetime.fromtimestamp(entry.since_ms / 1000, UTC).isoformat(timespec="seconds")
 
 
@@ -120,12 +122,12 @@ def lines(found: Sequence[Championship]) -> Iterator[str]:
 
 
 def approve(client: mlflow.MlflowClient, name: str, version: str, *, by: str) -> ModelVersion:
-    """Note who lets a version be promoted: its tag `approved_by`. The alias moves when it is promoted next.
+    """Record who approves a version: its tag `approved_by`. The alias moves when it is promoted next.
 
     Raises:
         NotFoundError: there is no such model or version.
-        UsageError: nobody is named.
-        GateError: somebody else has approved it; that stays.
+        UsageError: no name is given.
+        GateError: another person has approved it already.
     """
     if not by.strip():
         raise UsageError("--by: expected the name of a person")

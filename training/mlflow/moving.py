@@ -1,8 +1,8 @@
 """A workspace that was moved or copied: MLflow's database names its files by absolute paths.
 
 An experiment remembers the folder of the database that it was made in. Where that is another folder than the present
-one, nothing is read from the old place: `check_place` says so, and `relocate` leads every path below the old folder to
-the new one. Stores behind a server, and artefacts on an object store, have no such paths.
+one, nothing is read from the old folder: `check_folder` raises an error, and `relocate` changes every path below the
+old folder to the new one. Stores behind a server, and artefacts on an object store, have no such paths.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _COLUMNS = (
 
 
 def folder_tags(uri: str) -> dict[str, str]:
-    """Return the tags by which a new experiment of a store remembers where that is; none of a server's."""
+    """Return the tags that hold the folder of a store, for a new experiment of it; none of a server's."""
     return {FOLDER_TAG: str(_folder(uri))} if uri.startswith(SQLITE) else {}
 
 
-def check_place(client: mlflow.MlflowClient) -> None:
+def check_folder(client: mlflow.MlflowClient) -> None:
     """Raise a `UsageError` where the database of a store was moved or copied since it was written to."""
     uri = client.tracking_uri
     if not uri.startswith(SQLITE):
@@ -47,29 +47,31 @@ def check_place(client: mlflow.MlflowClient) -> None:
         was = Path(experiment.tags[FOLDER_TAG])
         if not (was.is_dir() and was.samefile(here)):
             raise UsageError(
-                f"{uri} was moved or copied from {was}, and what it says of files leads there; "
+                f"{uri} was moved or copied from {was}, and its paths of files lead to that folder; "
                 f"mend it with: multilink relocate --tracking-uri {uri}"
             )
 
 
 def relocate(uri: str) -> tuple[str, int]:
-    """Lead the paths of a moved database to where it is now; return the folder it was in and how many paths changed.
+    """Change the paths of a moved database to its folder now; return the folder it was in and how many paths changed.
 
     Raises:
         UsageError: it is no database in a file, or nothing of it was moved.
     """
     if not uri.startswith(SQLITE):
-        raise UsageError(f"--tracking-uri {uri}: expected a database in a file, sqlite:///PATH; others have no paths")
+        raise UsageError(
+            f"--tracking-uri {uri}: expected a database in a file, sqlite:///PATH; other stores have no such paths"
+        )
     here = _folder(uri)
     with closing(sqlite3.connect(uri.removeprefix(SQLITE))) as database, database:
         rows = database.execute("SELECT DISTINCT value FROM experiment_tags WHERE key = ?", [FOLDER_TAG]).fetchall()
         moved = [was for (was,) in rows if was != str(here)]
         if not moved:
-            raise UsageError(f"--tracking-uri {uri}: was not moved")
-        return moved[0], sum(_lead(database, *column, was, str(here)) for was in moved for column in _COLUMNS)
+            raise UsageError(f"--tracking-uri {uri}: nothing to mend, it was not moved")
+        return moved[0], sum(_replace_folder(database, *column, was, str(here)) for was in moved for column in _COLUMNS)
 
 
-def _lead(database: sqlite3.Connection, table: str, column: str, was: str, here: str) -> int:
+def _replace_folder(database: sqlite3.Connection, table: str, column: str, was: str, here: str) -> int:
     """Replace a folder at the beginning of the paths of a column; returns how many there were."""
     begins = re.compile(rf'(?:(file://){re.escape(quote(was))}|(^|"){re.escape(was)})(?=/|$)')
 

@@ -1,14 +1,14 @@
 """The promotion gate: score candidate and champion on the same data, decide, record, move the alias; and the way back.
 
-The rule is `gate.py`'s, its settings are `policy.py`'s. The decision is kept in the log of champions, as a tag of the
+The rule is in `gate.py`, its settings are in `policy.py`. The decision is kept in the log of champions, as a tag of the
 candidate's version and as a file of its run; a refusal in the latter two; a dry run leaves nothing behind.
 
 Who is champion after whom is a log that only grows, so that two successors cannot both win and none is half done.
 MLflow's aliases can be set, not compared and set. What a registry does decide in one transaction, whatever its database
 and also through its server, is the number of a new model version. So a change of champion is one version of the
-registered model `<name>.champions`, an entry, that says which entry it follows. It counts if that was the last one that
+registered model `<name>.champions`, an entry, that names the entry it follows. It counts if that was the last one that
 counted before it; of two that follow the same entry the one with the smaller number counts, and the other never will,
-whoever looks and whenever (compare-and-set by replaying a totally ordered log: Schneider 1990).
+whichever process reads it and whenever (compare-and-set by replaying a totally ordered log: Schneider 1990).
 
     entry 1   follows 0   line 3      counts
     entry 2   follows 1   line 5 3    counts: 5 replaces 3
@@ -18,9 +18,9 @@ whoever looks and whenever (compare-and-set by replaying a totally ordered log: 
 An entry names the registered model by the time at which that was made. Where a model was deleted and made anew, its
 versions are numbered from 1 again: the entries of the old one, which stay in the log, are passed over.
 
-The aliases `champion` and `previous_champion` are a copy of the last entry that counts, made by `settle`: before the
-entry is written they are the old ones, and a process that dies right after it leaves them old until anyone settles. An
-alias that was set by hand is put right then, too; before the first entry the aliases themselves are what counts.
+The aliases `champion` and `previous_champion` are a copy of the last entry that counts, made by `align_aliases`: before
+the entry is written they are the old ones, and a process that dies right after it leaves them old until the next call.
+An alias that was set by hand is corrected then, too; before the first entry the aliases themselves are what counts.
 """
 
 from __future__ import annotations
@@ -68,115 +68,119 @@ ALREADY = Check(name="champion", is_passed=True, reason="it is the champion alre
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reign:
-    """Who is champion, and who was before.
+class ChampionEntry:
+    """An entry of the log of champions.
 
     Attributes:
-        entry: number of the entry that says so; 0: none does, the aliases do.
-        line: versions, the champion's first, then those that a rollback would go back to.
-        token: what the writer of the entry knows it by.
-        decision: what it was decided by, as JSON; None before the first entry.
+        number: of the entry; 0: there is none yet, and the aliases are what counts.
+        champions: versions, the champion's first, then those that a rollback would go back to.
+        token: by which its writer recognises it.
+        decision: that it was made by, as JSON; None before the first entry.
         since_ms: when the entry was written, milliseconds since 1970 by the registry's clock; 0 before the first.
     """
 
-    entry: int
-    line: tuple[str, ...]
+    number: int
+    champions: tuple[str, ...]
     token: str = ""
     decision: str | None = None
     since_ms: int = 0
 
     @property
     def champion(self) -> str | None:
-        return self.line[0] if self.line else None
+        return self.champions[0] if self.champions else None
 
     @property
     def previous(self) -> str | None:
-        return self.line[1] if len(self.line) > 1 else None
+        return self.champions[1] if len(self.champions) > 1 else None
 
 
-def current(client: mlflow.MlflowClient, name: str) -> Reign:
-    """Return the reign the log ends with, whatever the aliases say; versions that were deleted are passed over.
+def last_entry(client: mlflow.MlflowClient, name: str) -> ChampionEntry:
+    """Return the entry the log ends with, whatever the aliases are; versions that were deleted are passed over.
 
     Raises:
         NotFoundError: there is no such model.
     """
-    reign = reigns(client, name)[-1]
-    known = {found.version for found in versions(client, f"name = '{name}'")} if reign.entry else set(reign.line)
-    return replace(reign, line=tuple(version for version in reign.line if version in known))
+    name = find_model(client, name).name
+    entry = champion_log(client, name)[-1]
+    there = {found.version for found in versions(client, f"name = '{name}'")} if entry.number else set(entry.champions)
+    return replace(entry, champions=tuple(version for version in entry.champions if version in there))
 
 
-def settle(client: mlflow.MlflowClient, name: str) -> Reign:
-    """Make the aliases say what the log says, and return it.
+def align_aliases(client: mlflow.MlflowClient, name: str) -> ChampionEntry:
+    """Set the aliases by the last entry of the log, and return that entry.
 
-    A slow process may set them to what has meanwhile passed; it looks again afterwards, and then corrects itself.
+    A slow process may set them to an entry that another has followed meanwhile; so it reads the log again afterwards,
+    and then corrects itself.
 
     Raises:
         NotFoundError: there is no such model.
         BuildError: the registry could not be written.
     """
-    reign = current(client, name)
+    entry, name = last_entry(client, name), find_model(client, name).name
     while True:
-        if reign.entry:
-            _point(client, name, PREVIOUS_CHAMPION, reign.previous)
-            _point(client, name, CHAMPION, reign.champion)
-        now = current(client, name)
-        if now.entry == reign.entry:
-            return reign
-        reign = now
+        if entry.number:
+            _set_alias(client, name, PREVIOUS_CHAMPION, entry.previous)
+            _set_alias(client, name, CHAMPION, entry.champion)
+        latest = last_entry(client, name)
+        if latest.number == entry.number:
+            return entry
+        entry = latest
 
 
-def succeed(client: mlflow.MlflowClient, name: str, reign: Reign, line: tuple[str, ...], *, decision: str) -> bool:
-    """Let `reign` be followed by another line; return whether it is, False where someone else came first.
+def append_entry(
+    client: mlflow.MlflowClient, name: str, last: ChampionEntry, champions: tuple[str, ...], *, decision: str
+) -> bool:
+    """Follow the entry `last` by one with other champions; return False where another process followed it first.
 
     Raises:
         BuildError: the registry could not be written.
     """
-    token, made = uuid.uuid4().hex, str(find_model(client, name).creation_timestamp)
-    tags = {FOLLOWS: str(reign.entry), LINE: " ".join(line[:REMEMBERED]), TOKEN: token, DECISION: decision, MODEL: made}
-    make_name(client, name + LOG_SUFFIX)
-    # Written twice, because an answer was lost, it still counts once: the second follows what the first does.
-    source = f"models:/{name}/{line[0]}"
-    _insist(name, partial(client.create_model_version, name + LOG_SUFFIX, source=source, tags=tags))
-    is_written = any(past.token == token for past in reigns(client, name))
-    settle(client, name)
+    model, token = find_model(client, name), uuid.uuid4().hex
+    made, line = str(model.creation_timestamp), " ".join(champions[:REMEMBERED])
+    tags = {FOLLOWS: str(last.number), LINE: line, TOKEN: token, DECISION: decision, MODEL: made}
+    log, source = model.name + LOG_SUFFIX, f"models:/{model.name}/{champions[0]}"
+    make_name(client, log)
+    # An entry that is written twice, because the answer to the first was lost, counts once: both follow the same one.
+    _write(model.name, partial(client.create_model_version, log, source=source, tags=tags))
+    is_written = any(entry.token == token for entry in champion_log(client, model.name))
+    align_aliases(client, model.name)
     return is_written
 
 
-def reigns(client: mlflow.MlflowClient, name: str) -> list[Reign]:
-    """Return the reigns that count, in order, from the one before the first entry.
-
-    That one is what the aliases say, and means nothing once there are entries.
+def champion_log(client: mlflow.MlflowClient, name: str) -> list[ChampionEntry]:
+    """Return the entries that count, in order; before them one with the aliases, which count where there is no other.
 
     Raises:
         NotFoundError: there is no such model.
     """
     model = find_model(client, name)
     first = (str(model.aliases[alias]) for alias in (CHAMPION, PREVIOUS_CHAMPION) if alias in model.aliases)
-    found, made = [Reign(entry=0, line=tuple(first))], str(model.creation_timestamp)
-    for entry in reversed(versions(client, f"name = '{model.name}{LOG_SUFFIX}'")):
-        tags = entry.tags
-        if (tags.get(MODEL), tags[FOLLOWS]) == (made, str(found[-1].entry)):
-            reign = Reign(
-                entry=int(entry.version),
-                line=tuple(tags[LINE].split()),
+    found, made = [ChampionEntry(number=0, champions=tuple(first))], str(model.creation_timestamp)
+    for stored in reversed(versions(client, f"name = '{model.name}{LOG_SUFFIX}'")):
+        tags = stored.tags
+        if (tags.get(MODEL), tags[FOLLOWS]) == (made, str(found[-1].number)):
+            entry = ChampionEntry(
+                number=int(stored.version),
+                champions=tuple(tags[LINE].split()),
                 token=tags[TOKEN],
                 decision=tags[DECISION],
-                since_ms=entry.made_at_ms,
+                since_ms=stored.made_at_ms,
             )
-            found.append(reign)
+            found.append(entry)
     return found
 
 
-def _point(client: mlflow.MlflowClient, name: str, alias: str, version: str | None) -> None:
+def _set_alias(client: mlflow.MlflowClient, name: str, alias: str, version: str | None) -> None:
+    """Let an alias name a version, or none."""
     known = find_model(client, name).aliases.get(alias)
     if version is None and known is not None:
-        _insist(name, partial(client.delete_registered_model_alias, name, alias))
+        _write(name, partial(client.delete_registered_model_alias, name, alias))
     elif version is not None and str(known) != version:
-        _insist(name, partial(client.set_registered_model_alias, name, alias, version))
+        _write(name, partial(client.set_registered_model_alias, name, alias, version))
 
 
-def _insist(name: str, write: Callable[[], object]) -> None:
-    """Write, again where the registry refuses: two who write the same row at the same moment disturb each other."""
+def _write(name: str, write: Callable[[], object]) -> None:
+    """Write, again where the registry refuses: two processes that write one row at once disturb each other."""
     for attempt in range(ATTEMPTS):
         try:
             write()
@@ -190,7 +194,7 @@ def _insist(name: str, write: Callable[[], object]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promotion:
-    """What became of a candidate.
+    """The result of a promotion.
 
     Attributes:
         candidate: the version that was to be promoted.
@@ -239,22 +243,22 @@ def promote(
 
     Raises:
         NotFoundError: there is no such model or version, or a data set version or split is not in the lake.
-        UsageError: the version says not what it was trained on, or a model cannot be scored on it.
+        UsageError: the version has no tags of the data it was trained on, or a model cannot be scored on it.
         IntegrityError: a model's files are not those that were registered.
     """
     candidate = find_version(client, name, version)
-    reign = (current if is_dry_run else settle)(client, candidate.name)
+    entry = (last_entry if is_dry_run else align_aliases)(client, candidate.name)
     target, lake = _target(candidate, lake, dataset)
     split = _split(lake, target, policy.split)
-    if reign.champion == candidate.version:
+    if entry.champion == candidate.version:
         decision = Decision(checks=(ALREADY,), dataset=target, split=split, policy=policy)
-        if not is_dry_run and reign.decision is not None and "checks" in json.loads(reign.decision):
-            _record(client, candidate, reign.decision)  # whoever promoted it may not have lived to
-        return Promotion(candidate=candidate, champion=reign.champion, decision=decision, is_dry_run=is_dry_run)
-    champion = None if reign.champion is None else find_version(client, candidate.name, reign.champion)
+        if not is_dry_run and entry.decision is not None and "checks" in json.loads(entry.decision):
+            _record(client, candidate, entry.decision)  # the process that promoted it may have been killed before
+        return Promotion(candidate=candidate, champion=entry.champion, decision=decision, is_dry_run=is_dry_run)
+    champion = None if entry.champion is None else find_version(client, candidate.name, entry.champion)
     decision = _judge(candidate, champion, lake=lake, target=target, split=split, policy=policy, say=say)
-    promotion = Promotion(candidate=candidate, champion=reign.champion, decision=decision, is_dry_run=is_dry_run)
-    return promotion if is_dry_run else _carry_out(client, promotion, reign)
+    promotion = Promotion(candidate=candidate, champion=entry.champion, decision=decision, is_dry_run=is_dry_run)
+    return promotion if is_dry_run else _carry_out(client, promotion, entry)
 
 
 def rollback(client: mlflow.MlflowClient, name: str, *, champion: str | None = None) -> tuple[ModelVersion, str]:
@@ -271,16 +275,20 @@ def rollback(client: mlflow.MlflowClient, name: str, *, champion: str | None = N
         NotFoundError: there is no such model, or the previous champion was deleted.
         GateError: there is no previous champion, another version is champion, or someone else was faster.
     """
-    reign = settle(client, name)
-    if champion is not None and champion != reign.champion:
-        raise GateError(f"model '{name}': expected version {champion} as champion, found {reign.champion or 'none'}")
-    if reign.champion is None or reign.previous is None:
+    name = find_model(client, name).name
+    entry = align_aliases(client, name)
+    if champion is not None and champion != entry.champion:
+        raise GateError(f"model '{name}': expected version {champion} as champion, found {entry.champion or 'none'}")
+    if entry.champion is None or entry.previous is None:
         raise GateError(f"model '{name}' has no champion to go back to: no {PREVIOUS_CHAMPION}")
-    restored = find_version(client, name, reign.previous)
-    record = {"is_rollback": True, "version": reign.previous, "champion_before": reign.champion}
-    if not succeed(client, name, reign, reign.line[1:], decision=json.dumps(record, sort_keys=True)):
-        raise GateError(f"model '{name}': its champion changed at this moment; look, and roll back again if need be")
-    return restored, reign.champion
+    restored = find_version(client, name, entry.previous)
+    record = {"is_rollback": True, "version": entry.previous, "champion_before": entry.champion}
+    if not append_entry(client, name, entry, entry.champions[1:], decision=json.dumps(record, sort_keys=True)):
+        raise GateError(
+            f"model '{name}': its champion was changed by another process meanwhile; see multilink promotions {name}, "
+            "and roll back again if it is still needed"
+        )
+    return restored, entry.champion
 
 
 def _judge(
@@ -293,14 +301,14 @@ def _judge(
     policy: Policy,
     say: Say,
 ) -> Decision:
-    """Return the decision from both models' scores on the target, and on the guard sets where there is a champion."""
-    rivals = [(each, load_version(each).model) for each in (candidate, champion) if each is not None]
+    """Return the decision by both models' scores on the target, and on the guard sets where there is a champion."""
+    models = [(each, load_version(each).model) for each in (candidate, champion) if each is not None]
     guards = policy.guards if champion is not None else ()
     found = {guard.dataset: "@".join(lake.find(guard.dataset)) for guard in guards}
 
     def contest(reference: str, part: str, measure: Measure) -> Contest:
         scored = []
-        for version, model in rivals:
+        for version, model in models:
             say(f"scoring {version.uri} on {reference}, split {part}")
             try:
                 scored.append(evaluate_model(model, lake, reference, part, with_pairs=measure.is_of_retrieval))
@@ -320,12 +328,12 @@ def _judge(
     )
 
 
-def _carry_out(client: mlflow.MlflowClient, promotion: Promotion, reign: Reign) -> Promotion:
-    """Record the decision and, where it is to promote, do; return what came of it."""
+def _carry_out(client: mlflow.MlflowClient, promotion: Promotion, entry: ChampionEntry) -> Promotion:
+    """Record the decision, promote the candidate where it is positive, and return the result."""
     candidate, decision = promotion.candidate, promotion.decision
-    line = (candidate.version, *reign.line)
-    if decision.is_promoted and not succeed(client, candidate.name, reign, line, decision=_text(promotion)):
-        now = current(client, candidate.name).champion
+    champions = (candidate.version, *entry.champions)
+    if decision.is_promoted and not append_entry(client, candidate.name, entry, champions, decision=_text(promotion)):
+        now = last_entry(client, candidate.name).champion
         if now == candidate.version:
             return replace(promotion, decision=replace(decision, checks=(ALREADY,)))
         before = "none" if promotion.champion is None else f"version {promotion.champion}"
@@ -342,22 +350,24 @@ def _target(candidate: ModelVersion, lake: Lake | None, dataset: str | None) -> 
     """Return the NAME@VERSION a candidate is scored on, and the lake it is in."""
     tags: Mapping[str, str] = candidate.tags
     if lake is None and LAKE_TAG not in tags:
-        raise UsageError(f"{candidate.uri}: its tags do not say which lake its data set is in; give --lake")
+        raise UsageError(f"{candidate.uri}: expected a tag with the lake of its data set, found none; give --lake")
     lake = lake or Lake.at(tags[LAKE_TAG])
     if dataset is None and not {DATASET_TAG, VERSION_TAG} <= tags.keys():
         raise UsageError(f"{candidate.uri}: expected the tags {DATASET_TAG} and {VERSION_TAG}, found {sorted(tags)}")
-    wanted = dataset or f"{tags[DATASET_TAG]}@{tags[VERSION_TAG]}"
+    target = dataset or f"{tags[DATASET_TAG]}@{tags[VERSION_TAG]}"
     try:
-        return "@".join(lake.find(wanted)), lake
+        return "@".join(lake.find(target)), lake
     except NotFoundError as problem:
         if dataset is not None:
             raise
-        raise NotFoundError(f"{candidate.uri} is of {wanted}: {problem}; give its lake with --lake") from problem
+        raise NotFoundError(
+            f"{candidate.uri} was trained on {target}: {problem}; give its lake with --lake"
+        ) from problem
 
 
-def _split(lake: Lake, reference: str, wanted: str) -> str:
+def _split(lake: Lake, reference: str, named: str) -> str:
     """Return the split of NAME@VERSION to be judged on."""
-    return wanted or (GATE_SPLIT if GATE_SPLIT in read_manifest(lake, reference)[0].splits else Split.VAL.value)
+    return named or (GATE_SPLIT if GATE_SPLIT in read_manifest(lake, reference)[0].splits else Split.VAL.value)
 
 
 def _text(promotion: Promotion) -> str:

@@ -16,9 +16,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import yaml
 from mlflow.exceptions import MlflowException
-from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
-from mlflow.utils.yaml_utils import read_yaml
 
 from schemas.errors import UsageError
 from schemas.failures import Failure
@@ -27,6 +26,7 @@ from training.data.documents import GivenDocument, RegionBank
 from training.data.ragged import Float32, Ragged
 from training.data.views import TextView
 from training.linking.links import Linker
+from training.linking.options import LinkOptions
 from training.metrics.calibration import FILE_NAME, Calibration, read_calibration
 from training.model import LinkModel
 
@@ -40,26 +40,16 @@ LINK_FIELDS = ("sentence", "image", "similarity", "probability")
 ADDRESS_FILE = "registered_model_meta"  # where MLflow notes which version it downloaded
 
 
-class InputError(UsageError, MlflowException):
-    """A document that cannot be linked as it was given; MLflow's server answers it with status 400."""
-
-    def __init__(self, problem: str) -> None:
-        MlflowException.__init__(self, problem, INVALID_PARAMETER_VALUE)
-
-
 class LinkPredictor:
     """What `mlflow.pyfunc.load_model` wraps.
 
     Args:
-        model: both towers.
-        uri: its address, with its version; it is part of the answer.
-        calibration: gives links their probability; None: they have none.
+        linker: links documents; its model's address, with its version, is part of the answer.
     """
 
-    def __init__(self, model: LinkModel, *, uri: str, calibration: Calibration | None = None) -> None:
-        self.model = model
-        self.uri = uri
-        self.calibration = calibration
+    def __init__(self, linker: Linker) -> None:
+        self.linker = linker
+        self.model = linker.model
 
     def predict(self, documents: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
         """Return a row a document; see `answers`.
@@ -72,12 +62,13 @@ class LinkPredictor:
             params: none are known.
 
         Raises:
-            InputError: vectors are missing, not finite, or of another size than the model's extractors give.
+            MlflowException: vectors are missing, not finite, or of another size than the model's extractors give; an
+                invalid parameter, to which MLflow's server answers with status 400.
         """
         try:
             return pd.DataFrame(self.answers(documents.to_dict("records")), columns=[READ, SIMILARITIES, LINKS, MODEL])  # type: ignore[arg-type,unused-ignore]
         except UsageError as problem:
-            raise InputError(str(problem)) from problem
+            raise MlflowException.invalid_parameter_value(str(problem)) from problem
 
     def answers(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return of each document its similarities, its predicted links, and the model's address.
@@ -89,9 +80,9 @@ class LinkPredictor:
         Raises:
             UsageError: vectors are missing, not finite, or of another size than the model's extractors give.
         """
-        linker = Linker(model=self.model, uri=self.uri, calibration=self.calibration)
         found: list[dict[str, Any]] = []
-        for place, each in enumerate(linker.link_given([self._given(row, place) for place, row in enumerate(rows)])):
+        given = [self._given(row, place) for place, row in enumerate(rows)]
+        for place, each in enumerate(self.linker.link_given(given)):
             if isinstance(each, Failure):
                 raise UsageError(f"row {place}: {each.message}")
             found.append(
@@ -99,7 +90,7 @@ class LinkPredictor:
                     READ: each.sentence_numbers.tolist(),
                     SIMILARITIES: each.similarities.astype(np.float64).tolist(),
                     LINKS: [_fields(link) for link in each.links],
-                    MODEL: self.uri,
+                    MODEL: self.linker.uri,
                 }
             )
         return found
@@ -111,8 +102,8 @@ class LinkPredictor:
         if data.sentence_dimensions is not None:
             vectors = _vectors(row.get(SENTENCE_VECTORS), data.sentence_dimensions, f"row {place}, {SENTENCE_VECTORS}")
             if len(vectors) != len(texts):
-                wanted = f"a {data.sentence_features} vector for each of {len(texts)} sentences"
-                raise UsageError(f"row {place}, {SENTENCE_VECTORS}: expected {wanted}, found {len(vectors)}")
+                expected = f"a {data.sentence_features} vector for each of {len(texts)} sentences"
+                raise UsageError(f"row {place}, {SENTENCE_VECTORS}: expected {expected}, found {len(vectors)}")
         regions, jpegs = None, None
         images = np.zeros((0, 0), np.float32)
         if data.image_dimensions is not None:
@@ -136,7 +127,7 @@ class LinkPredictor:
 
 
 def _fields(link: PredictedLink) -> dict[str, Any]:
-    """Return what is told of a link; relations (name -> probability) of a model that predicts them."""
+    """Return a link's part of an answer; relations (name -> probability) of a model that predicts them."""
     found = {name: getattr(link, name) for name in LINK_FIELDS}
     if link.relations is not None:
         found[RELATIONS] = {relation.name: relation.probability for relation in link.relations}
@@ -145,17 +136,12 @@ def _fields(link: PredictedLink) -> dict[str, Any]:
 
 def inputs(model: LinkModel) -> dict[str, bool]:
     """Return the columns of a model's input, each with whether it must be given."""
-    read = _example(model)
+    read = example(model)
     return {name: name in read for name in ALWAYS_KNOWN} | dict.fromkeys(read, True)
 
 
-def example(model: LinkModel) -> pd.DataFrame:
-    """Return a document the model can link: two sentences, one image."""
-    return pd.DataFrame([_example(model)])
-
-
-def _example(model: LinkModel) -> dict[str, Any]:
-    """Return the columns that a model reads, each with a value."""
+def example(model: LinkModel) -> dict[str, Any]:
+    """Return a document that the model can link, with the columns that it reads: two sentences, one image."""
     data, reads = model.card.data, model.card.config.needs
     sentence, image, region = (
         [0.1] * (dimensions or 0)
@@ -176,14 +162,15 @@ def _example(model: LinkModel) -> dict[str, Any]:
 
 def _load_pyfunc(path: str) -> LinkPredictor:
     folder = Path(path)
-    return LinkPredictor(LinkModel.load(folder), uri=_address(folder), calibration=logged_calibration(folder))
+    options = LinkOptions(calibration=logged_calibration(folder))
+    return LinkPredictor(Linker(model=LinkModel.load(folder), uri=_address(folder), options=options))
 
 
 def logged_calibration(folder: Path) -> Calibration | None:
     """Return the calibration that was logged beside a model's folder, or None where none was.
 
     Raises:
-        IntegrityError: what is there is no calibration.
+        IntegrityError: the file holds no calibration.
     """
     root = _logged_root(folder)
     found = None if root is None else root / FILE_NAME
@@ -195,7 +182,7 @@ def _address(folder: Path) -> str:
     root = _logged_root(folder)
     if root is None or not (root / ADDRESS_FILE).is_file():
         return str(folder)
-    note = read_yaml(str(root), ADDRESS_FILE)
+    note = yaml.safe_load((root / ADDRESS_FILE).read_text(encoding="utf-8"))
     return f"models:/{note['model_name']}/{note['model_version']}"
 
 
@@ -221,7 +208,7 @@ def _vectors(value: Any, dimensions: int, where: str) -> Float32:
 
 
 def _picture(text: str, where: str) -> bytes:
-    """Return a file's bytes: JSON, in which MLflow's server is asked, has no other way to hold them than as text."""
+    """Return a file's bytes: in JSON, which MLflow's server takes, they are text."""
     try:
         return base64.b64decode(text, validate=True)
     except ValueError as problem:
@@ -229,7 +216,7 @@ def _picture(text: str, where: str) -> bytes:
 
 
 def _regions(row: dict[str, Any], dimensions: int, where: str) -> RegionBank:
-    """Return the regions of a document's images; they are given by falling certainty."""
+    """Return the regions of a document's images, which stand by falling certainty."""
     images = _items(row.get(REGION_VECTORS))
     vectors = [_vectors(image, dimensions, f"{where}, {REGION_VECTORS}") for image in images]
     given = row.get(REGION_LABELS)

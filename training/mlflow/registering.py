@@ -1,8 +1,8 @@
-"""What is kept of a registered version and of the run that trained it, and read back for the next evaluation.
+"""The files of a registered version and of the run that trained it.
 
 With the version: both towers as one logged model, its signature, digests, reports, and the model card: what a person
-must know before using it, as Markdown (`model_card.md.j2`). The card says what is known when a model is registered, and
-is written anew with the scores when the model has been evaluated on the data it is for. So is `calibration.json`, from
+must know before using it, as Markdown (`model_card.md.j2`). The card is written when a model is registered, and again
+with the scores when it has been evaluated on the data it is for. So is `calibration.json`, from
 which links have their probabilities. With the run:
 
     evaluation/<data set>-<version>-<split>/evaluation.parquet    every number, `schemas.evaluation`
@@ -19,16 +19,16 @@ from pathlib import Path
 
 import mlflow
 import mlflow.pyfunc
+import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from mlflow.models import ModelSignature
-from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 from mlflow.types.schema import Array, ColSpec, DataType, Map, Object, Property, Schema
 
 from schemas.configs import flatten, resolve
 from schemas.errors import IntegrityError, UsageError
 from training.config import TrainConfig
 from training.data.requirements import described, similarities
-from training.evaluation.baselines import NOSTRUCT, Baseline, Rival
+from training.evaluation.baselines import NOSTRUCT, Baseline
 from training.evaluation.evaluate import EvaluationReport, kind_of, means_of
 from training.metrics.calibration import FILE_NAME, Calibration
 from training.metrics.links import ScoreKind
@@ -42,6 +42,7 @@ from training.mlflow.registry import (
     ModelVersion,
     find_version,
     load_version,
+    logged_model,
     make_name,
     model_name,
     models_of,
@@ -117,7 +118,7 @@ def register(
             loader_module=pyfunc.__name__,
             data_path=str(directory),
             signature=signature_of(model),
-            input_example=pyfunc.example(model),
+            input_example=pd.DataFrame([pyfunc.example(model)]),
             pip_requirements=requirements_of(model.card.config),
         )
     make_name(client, name)
@@ -132,7 +133,7 @@ def register(
 
 def attach(client: mlflow.MlflowClient, version: ModelVersion, path: Path, name: str | None = None) -> None:
     """Keep a file, such as an evaluation report, among a registered version's files, or in the folder `name` there."""
-    get_artifact_repository(artifact_folder(client, version)).log_artifact(str(path), name)
+    client.log_model_artifact(logged_model(client, version).model_id, str(path), name)
 
 
 def write_card(
@@ -149,11 +150,6 @@ def write_card(
         card = Path(scratch) / CARD_FILE
         card.write_text(model_card(model, version, report), encoding="utf-8")
         attach(client, version, card)
-
-
-def artifact_folder(client: mlflow.MlflowClient, version: ModelVersion) -> str:
-    """Return the URI of the folder with a registered version's files."""
-    return str(client.get_model_version_download_uri(version.name, version.version))
 
 
 def signature_of(model: LinkModel) -> ModelSignature:
@@ -207,9 +203,9 @@ def _as_installed(package: str, extra: str = "") -> str:
 def record_evaluation(
     client: mlflow.MlflowClient, loaded: LoadedModel, report: EvaluationReport, calibration: Calibration | None
 ) -> None:
-    """Keep an evaluation with the run of a model, if it has one, and the calibration with the model itself.
+    """Keep an evaluation with the run of a model, if it has one, and scores and calibration with the model itself.
 
-    Metrics and the calibration are kept for the data set version it was trained on alone, the table for any.
+    Scores and the calibration are kept for the data set version it was trained on alone, the table for any.
     """
     if loaded.run_id is None:
         return
@@ -223,7 +219,9 @@ def record_evaluation(
             path.write_text(calibration.to_json(), encoding="utf-8")
             attach(client, found, path)
     if is_own:
-        log_scores(client, loaded.run_id, metric_values(report))
+        model_id = None if found is None else logged_model(client, found).model_id
+        dataset = (report.dataset, report.dataset_version)
+        log_scores(client, loaded.run_id, metric_values(report), model_id=model_id, dataset=dataset)
 
 
 def record_search(client: mlflow.MlflowClient, model: str, report: EvaluationReport) -> str:
@@ -252,22 +250,25 @@ def metric_values(report: EvaluationReport) -> dict[str, float]:
     return {_NOT_IN_A_NAME.sub("_", f"{report.split} {name}"): value for name, value in found.items()}
 
 
-def nostruct_rival(client: mlflow.MlflowClient, loaded: LoadedModel, reference: str) -> Rival:
-    """Return the newest NoStruct model that was trained on NAME@VERSION, or why there is none to set beside a model.
+def load_nostruct(client: mlflow.MlflowClient, loaded: LoadedModel, reference: str) -> tuple[LinkModel, str]:
+    """Return the newest NoStruct model that was trained on NAME@VERSION, and its version in words.
 
     Args:
         client: of the registry.
-        loaded: the model that is judged.
-        reference: what it is judged on.
+        loaded: the model that it is compared with.
+        reference: data set version that both are judged on.
+
+    Raises:
+        UsageError: there is none, or it cannot be loaded.
     """
     if loaded.model.card.config.objective_name == NOSTRUCT:
-        return Rival(model=None, note="it is the model that is judged")
+        raise UsageError("it is the model that is judged")
     dataset, _, version = reference.partition("@")
     name = model_name(dataset, NOSTRUCT)
     found = models_of(client, name, version)
     if not found:
-        return Rival(model=None, note=f"no model {name} of this data set version is registered")
+        raise UsageError(f"no model {name} of this data set version is registered")
     try:
-        return Rival(model=load_version(found[0]).model, note=f"version {found[0].version}")
+        return load_version(found[0]).model, f"version {found[0].version}"
     except (UsageError, IntegrityError) as problem:
-        return Rival(model=None, note=f"{found[0].uri} cannot be loaded: {problem}")
+        raise UsageError(f"{found[0].uri} cannot be loaded: {problem}") from problem

@@ -1,8 +1,8 @@
 """Models in MLflow's registry: names, versions with tags, the aliases, and reading a model back by its address.
 
 `challenger` is the version trained last, `champion` the one that promotion chose, `previous_champion` the one before
-it. Which version may become champion is `gate.py`'s to say, how it does `promotion.py`'s; what is kept of a version is
-`registering.py`'s. An address is a registered version or name, a run, a run's model, or a folder on this machine; a
+it. `gate.py` decides which version may become champion, `promotion.py` makes it champion, and `registering.py` writes
+the files of a version. An address is a registered version or name, a run, a run's model, or a folder on this machine; a
 registered version's files are checked against the digest that the registry recorded.
 """
 
@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 
 import mlflow
+from mlflow.entities import LoggedModel
 from mlflow.entities.model_registry import RegisteredModel
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model
@@ -25,7 +26,9 @@ from mlflow.models import Model
 from schemas.errors import ConfigError, NotFoundError, UsageError
 from schemas.plugins import OBJECTIVES, SUM, canonical_names
 from training.evaluation.baselines import NOSTRUCT
-from training.metrics.calibration import Calibration, read_calibration
+from training.linking.links import Linker
+from training.linking.options import DEFAULT_OPTIONS, LinkOptions
+from training.metrics.calibration import Calibration
 from training.mlflow.moving import SQLITE
 from training.mlflow.pyfunc import logged_calibration
 from training.mlflow.runs import DATASET_TAG, VERSION_TAG, connect, fetch_files, tracking_uri
@@ -36,7 +39,7 @@ CHAMPION, PREVIOUS_CHAMPION, CHALLENGER = "champion", "previous_champion", "chal
 EPOCHS_TAG, BEST_EPOCH_TAG, RUN_TAG = "epochs", "best_epoch", "run_id"
 DATASET_DIGEST_TAG, MODEL_DIGEST_TAG = "dataset_digest", "model_digest"
 DECISION_TAG = "promotion"
-APPROVED_TAG = "approved_by"  # the person who lets a version be promoted where the policy asks for one
+APPROVED_TAG = "approved_by"  # the person who approved a version, where the policy requires approval
 PREFIX = "multilink-"
 LOG_SUFFIX = ".champions"  # of the name under which the changes of a model's champion are kept
 ALREADY_EXISTS = "RESOURCE_ALREADY_EXISTS"
@@ -112,7 +115,7 @@ def find_model(client: mlflow.MlflowClient, name: str) -> RegisteredModel:
     """Return a registered model by its name, or by another spelling of its objective.
 
     Raises:
-        NotFoundError: there is no such model; the message says what there is.
+        NotFoundError: there is no such model; the message names those there are.
     """
     for spelling in (name, canonical_name(name)):
         with suppress(MlflowException):
@@ -126,7 +129,7 @@ def find_version(client: mlflow.MlflowClient, name: str, version: str) -> ModelV
     """Return a version by number or alias.
 
     Raises:
-        NotFoundError: there is no such model or version; the message says what there is.
+        NotFoundError: there is no such model or version; the message names those there are.
     """
     model = find_model(client, name)
     with suppress(MlflowException):
@@ -238,9 +241,28 @@ def make_name(client: mlflow.MlflowClient, name: str) -> None:
 
 
 def _version(stored: mlflow.entities.model_registry.ModelVersion) -> ModelVersion:
-    run_id, tags = stored.run_id or None, dict(stored.tags)
-    made_at_ms = int(stored.creation_timestamp)
-    return ModelVersion(name=stored.name, version=str(stored.version), run_id=run_id, tags=tags, made_at_ms=made_at_ms)
+    return ModelVersion(
+        name=stored.name,
+        version=str(stored.version),
+        run_id=stored.run_id or None,
+        tags=dict(stored.tags),
+        made_at_ms=int(stored.creation_timestamp),
+    )
+
+
+def logged_model(client: mlflow.MlflowClient, version: ModelVersion) -> LoggedModel:
+    """Return MLflow's logged model that a version was registered from: it has the files and the scores.
+
+    Raises:
+        NotFoundError: there is none: the run that trained it was deleted, or it was not registered by this package.
+    """
+    folder = client.get_model_version_download_uri(version.name, version.version)
+    if version.run_id is not None:
+        experiment = client.get_run(version.run_id).info.experiment_id
+        for model in client.search_logged_models([experiment], f"source_run_id = '{version.run_id}'"):
+            if model.artifact_location == folder:
+                return model
+    raise NotFoundError(f"{version.uri}: expected the logged model that it was registered from, found none")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,6 +282,17 @@ class LoadedModel:
     version: ModelVersion | None = None
     run_id: str | None = None
     calibration: Calibration | None = None
+
+    @property
+    def index_name(self) -> str:
+        """Return the name under which the model's indexes lie: of the registry, else of its weights."""
+        if self.version is not None:
+            return f"{self.version.name}-{self.version.version}"
+        return f"model-{self.model.digest()[:12]}"
+
+    def linker(self, options: LinkOptions = DEFAULT_OPTIONS) -> Linker:
+        """Return what links with the model: by its own calibration, where the options have none; raises as `Linker`."""
+        return Linker(model=self.model, uri=self.uri, options=options.calibrated(self.calibration))
 
 
 def open_registry(tracking: str | None, models: Iterable[str] | None = None) -> mlflow.MlflowClient:
@@ -312,6 +345,17 @@ def load(uri: str, client: mlflow.MlflowClient) -> LoadedModel:
         raise NotFoundError(f"--model {uri}: no such folder, and {problem}; expected {_FORMS}") from problem
 
 
+def open_model(address: str | None, tracking: str | None, *, dataset: str = "") -> LoadedModel:
+    """Return the model at an address of a store; without one, the champion of the data set NAME[@VERSION].
+
+    Raises:
+        NotFoundError: as `load` and `champion_of_dataset` say.
+        UsageError: likewise.
+    """
+    client = open_registry(tracking, [address] if address else None)
+    return load(address or champion_of_dataset(client, dataset.partition("@")[0]).uri, client)
+
+
 def load_version(version: ModelVersion) -> LoadedModel:
     """Return a registered version's model.
 
@@ -328,15 +372,6 @@ def load_version(version: ModelVersion) -> LoadedModel:
             run_id=version.run_id,
             calibration=logged_calibration(folder),
         )
-
-
-def calibration_of(loaded: LoadedModel, path: Path | None = None) -> Calibration | None:
-    """Return the calibration of a file where one is given, else the model's own; None where there is none.
-
-    Raises:
-        IntegrityError: the file holds no calibration.
-    """
-    return loaded.calibration if path is None else read_calibration(path)
 
 
 def registered_name(uri: str) -> tuple[str, str] | None:

@@ -1,7 +1,7 @@
 """The MLflow run of a training run: parameters, data set, metrics by epoch, artefacts; one run across restarts.
 
-Everything goes through an explicit `MlflowClient` and run id, in the driver alone: workers never see MLflow. Which
-store it is comes from the caller, `tracking_uri` says by which rule. Models and promotion are other modules's.
+Everything goes through an explicit `MlflowClient` and run id, in the driver alone: workers never use MLflow. The caller
+names the store, by the rule of `tracking_uri`. Models and promotion are in other modules.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from pathlib import Path
 import mlflow
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
-from mlflow.protos.databricks_pb2 import INTERNAL_ERROR, ErrorCode
 from sqlalchemy.exc import SQLAlchemyError
 
 from schemas.configs import flatten, resolve, restore
@@ -29,7 +28,7 @@ from schemas.versions import code_version, fingerprint
 from training.config import TrainConfig
 from training.data.requirements import described, similarities
 from training.formats import current_config
-from training.mlflow.moving import SQLITE, check_place, folder_tags
+from training.mlflow.moving import SQLITE, check_folder, folder_tags
 
 URI_VARIABLE = "MLFLOW_TRACKING_URI"
 ARTIFACTS_VARIABLE = "MULTILINK_ARTIFACTS"
@@ -46,7 +45,7 @@ CONFIG_TAG = "config_fingerprint"
 
 @dataclass(slots=True)
 class TrackedRun:
-    """A run that is being written; each epoch is logged once, whoever reports it again after a restart."""
+    """A run that is being written; each epoch is logged once, also where it is reported again after a restart."""
 
     client: mlflow.MlflowClient
     id: str
@@ -106,10 +105,10 @@ def tracking_uri(
 def artifact_root(uri: str, *, environment: Mapping[str, str]) -> str | None:
     """Return the URI under which a store's new experiments keep artefacts; None: an MLflow server decides.
 
-    `MULTILINK_ARTIFACTS` says it (`s3://bucket/prefix`); without it, a SQLite database keeps them beside itself.
+    `MULTILINK_ARTIFACTS` names it (`s3://bucket/prefix`); without it, a SQLite database keeps them beside itself.
 
     Raises:
-        UsageError: the store is another database, and nothing says where artefacts go.
+        UsageError: the store is another database, and `MULTILINK_ARTIFACTS` is not set.
     """
     if uri.startswith(("http://", "https://", "databricks")):
         return None
@@ -148,7 +147,7 @@ def connect(uri: str) -> mlflow.MlflowClient:
     except ModuleNotFoundError as problem:
         hint = "install multilink[server]"
         raise UsageError(f"tracking store {uri} cannot be opened: no module {problem.name}; {hint}") from problem
-    check_place(client)
+    check_folder(client)
     return client
 
 
@@ -164,7 +163,7 @@ def start_run(
     git_commit: str | None = None,
     parent: str | None = None,
 ) -> TrackedRun:
-    """Start a run in the experiment `multilink-<dataset>`, with everything known of it beforehand.
+    """Start a run in the experiment `multilink-<dataset>`, with everything that is known before it.
 
     Args:
         client: of the store.
@@ -258,10 +257,25 @@ def finishing(run: TrackedRun) -> Iterator[TrackedRun]:
         run.client.set_terminated(run.id, status)
 
 
-def log_scores(client: mlflow.MlflowClient, run_id: str, scores: Mapping[str, float]) -> None:
-    """Log final numbers of a run, such as test scores."""
-    now_ms = int(time.time() * 1000)
-    client.log_batch(run_id, metrics=[Metric(name, float(value), now_ms, 0) for name, value in scores.items()])
+def log_scores(
+    client: mlflow.MlflowClient,
+    run_id: str,
+    scores: Mapping[str, float],
+    *,
+    model_id: str | None = None,
+    dataset: tuple[str, str] = ("", ""),
+) -> None:
+    """Log final numbers of a run, such as test scores, and of the logged model where one is named.
+
+    Args:
+        client: of the store.
+        run_id: of the run.
+        scores: by name.
+        model_id: of the logged model that they are of.
+        dataset: name and version that it was judged on.
+    """
+    now_ms, of = int(time.time() * 1000), (model_id, *dataset) if model_id else ()
+    client.log_batch(run_id, metrics=[Metric(name, float(value), now_ms, 0, *of) for name, value in scores.items()])
 
 
 def read_artifact(client: mlflow.MlflowClient, run_id: str, name: str) -> str | None:
@@ -284,7 +298,7 @@ def fetch_files(download: Callable[[], str]) -> Path:
         try:
             return Path(download())
         except MlflowException as problem:
-            if problem.error_code != ErrorCode.Name(INTERNAL_ERROR):  # such as RESOURCE_DOES_NOT_EXIST
+            if problem.error_code != "INTERNAL_ERROR":  # but such as RESOURCE_DOES_NOT_EXIST
                 raise
     return Path(download())
 
@@ -298,7 +312,7 @@ def experiment_id(client: mlflow.MlflowClient, name: str) -> str:
     """Return the id of the experiment of that name, made where it is not there.
 
     Raises:
-        UsageError: it is to be made, and nothing says where its artefacts go (`artifact_root`).
+        UsageError: it is to be made, and no place for its artefacts is set (`artifact_root`).
     """
     found = client.get_experiment_by_name(name)
     if found is not None:

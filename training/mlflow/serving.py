@@ -3,20 +3,18 @@
     POST /invocations     {"dataframe_records": [{...}, ...]} or {"dataframe_split": {"columns": [...], "data": [...]}},
                           as MLflow's scoring server takes them; the answer is {"predictions": [{...}, ...]}
     GET  /example         a body for it: a document of two sentences and one image
-    GET  /ping, /version  whether it is there; which model it is and which MLflow
+    GET  /ping, /version  an empty object, as a sign of life; the model's address and MLflow's version
 
-One process serves, on loopback unless told otherwise, without authentication: it is meant to stand behind something
-that has it. What it can be made to do is bounded: the size of a body, the time in which a request arrives, and the
-number of open connections; one request is computed at a time. A refusal is one line, `{"error_code", "message"}`.
+One process serves, on loopback by default, without authentication: it is meant to stand behind a proxy that has it.
+Bounded are the size of a body, the time in which a request arrives, and the number of open connections; one request is
+computed at a time. A refusal is one line, `{"error_code", "message"}`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import mlflow
@@ -26,25 +24,18 @@ from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
 from schemas.errors import UsageError
-from training.listening import REQUEST_S, TimedProtocol, bind
-from training.metrics.calibration import Calibration
+from training.linking.links import Linker
+from training.linking.options import DEFAULT_OPTIONS, LinkOptions
+from training.listening import RequestError, TimedProtocol, bind, read_body
 from training.mlflow import pyfunc
 from training.mlflow.pyfunc import LinkPredictor
-from training.mlflow.registry import LoadedModel, calibration_of, load, open_registry
+from training.mlflow.registry import open_model
 
 MAX_BODY_BYTES = 32 << 20
 MAX_CONNECTIONS = 64  # more are answered with status 503
 MAX_MESSAGE = 500
+CODES = {400: "INVALID_PARAMETER_VALUE", 408: "TIMEOUT", 413: "TOO_LARGE", 415: "UNSUPPORTED_MEDIA_TYPE"}
 RECORDS, SPLIT = "dataframe_records", "dataframe_split"
-
-
-class RequestError(UsageError):
-    """A request that is not answered: its HTTP status, a code and one line."""
-
-    def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.code = code
 
 
 def run_serve(
@@ -52,17 +43,16 @@ def run_serve(
     model: str,
     host: str,
     port: int,
-    calibration_path: Path | None = None,
+    options: LinkOptions = DEFAULT_OPTIONS,
     tracking: str | None = None,
 ) -> Iterator[tuple[list[str], dict[str, str]]]:
     """Yield where a model is served, in lines and in values, and then serve it until interrupted.
 
     Raises:
-        UsageError: there is no such model or calibration, or the address cannot be had.
+        UsageError: there is no such model, it cannot link with these options, or the address cannot be had.
     """
-    loaded = load(model, open_registry(tracking, [model]))
-    app = make_app(loaded, calibration_of(loaded, calibration_path))
-    address = bind(host, port)
+    loaded = open_model(model, tracking)
+    app, address = make_app(loaded.linker(options)), bind(host, port)
     ask = f"curl -s {address.url}/invocations -H 'Content-Type: application/json' -d @-"
     lines = [f"{loaded.uri} at {address.url}, until Ctrl-C", f"try: curl -s {address.url}/example | {ask}"]
     yield lines, {"model": loaded.uri, "address": address.url}
@@ -70,32 +60,33 @@ def run_serve(
     uvicorn.Server(config).run(sockets=[address.bound])
 
 
-def make_app(loaded: LoadedModel, calibration: Calibration | None) -> FastAPI:
+def make_app(linker: Linker) -> FastAPI:
     """Return the application that answers for a model."""
-    predictor = LinkPredictor(loaded.model, uri=loaded.uri, calibration=calibration)
-    wanted = [name for name, is_needed in pyfunc.inputs(loaded.model).items() if is_needed]
-    example = json.loads(pyfunc.example(loaded.model).to_json(orient="records"))
+    predictor = LinkPredictor(linker)
+    needed = [name for name, is_needed in pyfunc.inputs(linker.model).items() if is_needed]
     one_at_a_time = threading.Lock()
     app = FastAPI(openapi_url=None)
 
     def predict(body: bytes) -> list[dict[str, Any]]:
         with one_at_a_time:
-            return predictor.answers(parse(body, wanted))
+            return predictor.answers(parse(body, needed))
 
     @app.post("/invocations")
     async def invocations(request: Request) -> JSONResponse:
-        try:
-            found = await run_in_threadpool(predict, await read_body(request))
-        except UsageError as problem:
-            status = problem.status if isinstance(problem, RequestError) else 400
-            code = problem.code if isinstance(problem, RequestError) else "INVALID_PARAMETER_VALUE"
-            line = " ".join(str(problem).split())[:MAX_MESSAGE]
-            return JSONResponse({"error_code": code, "message": line}, status_code=status)
-        return JSONResponse({"predictions": found})
+        if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+            raise RequestError(415, "expected the header Content-Type: application/json")
+        body = await read_body(request.scope, request.receive, most_bytes=MAX_BODY_BYTES)
+        return JSONResponse({"predictions": await run_in_threadpool(predict, body)})
+
+    @app.exception_handler(UsageError)
+    async def refuse(_: Request, problem: UsageError) -> JSONResponse:
+        status = problem.status if isinstance(problem, RequestError) else 400
+        line = " ".join(str(problem).split())[:MAX_MESSAGE]
+        return JSONResponse({"error_code": CODES[status], "message": line}, status_code=status)
 
     @app.get("/example")
-    async def give_example() -> JSONResponse:
-        return JSONResponse({RECORDS: example})
+    async def example_body() -> JSONResponse:
+        return JSONResponse({RECORDS: [pyfunc.example(linker.model)]})
 
     @app.get("/ping")
     async def ping() -> JSONResponse:
@@ -103,34 +94,13 @@ def make_app(loaded: LoadedModel, calibration: Calibration | None) -> FastAPI:
 
     @app.get("/version")
     async def version() -> JSONResponse:
-        return JSONResponse({"model": loaded.uri, "mlflow": mlflow.__version__})
+        return JSONResponse({"model": linker.uri, "mlflow": mlflow.__version__})
 
     return app
 
 
-async def read_body(request: Request) -> bytes:
-    """Return a request's body.
-
-    Raises:
-        RequestError: it is not JSON by its header, too large, or does not arrive in time.
-    """
-    kind = request.headers.get("content-type", "").partition(";")[0].strip()
-    if kind != "application/json":
-        raise RequestError(415, "UNSUPPORTED_MEDIA_TYPE", "expected the header Content-Type: application/json")
-    body = bytearray()
-    try:
-        async with asyncio.timeout(REQUEST_S):
-            async for part in request.stream():
-                body += part
-                if len(body) > MAX_BODY_BYTES:
-                    raise RequestError(413, "TOO_LARGE", f"expected a body of at most {MAX_BODY_BYTES} bytes")
-    except TimeoutError as problem:
-        raise RequestError(408, "TIMEOUT", f"expected the whole body within {REQUEST_S:.0f} s") from problem
-    return bytes(body)
-
-
-def parse(body: bytes, wanted: list[str]) -> list[dict[str, Any]]:
-    """Return the documents of a body, each with the columns that are wanted.
+def parse(body: bytes, needed: list[str]) -> list[dict[str, Any]]:
+    """Return the documents of a body, each with the columns that are needed.
 
     Raises:
         UsageError: the body is not JSON, or not of one of the two forms.
@@ -143,11 +113,11 @@ def parse(body: bytes, wanted: list[str]) -> list[dict[str, Any]]:
         values = {RECORDS: _records(values[SPLIT])}
     if not isinstance(values, dict) or values.keys() != {RECORDS} or not isinstance(values[RECORDS], list):
         raise UsageError(f'expected {{"{RECORDS}": [{{...}}, ...]}} or {{"{SPLIT}": {{"columns": ..., "data": ...}}}}')
-    for place, row in enumerate(values[RECORDS]):
+    for number, row in enumerate(values[RECORDS]):
         if not isinstance(row, dict):
-            raise UsageError(f"row {place}: expected an object with {', '.join(wanted)}")
-        if missing := [name for name in wanted if row.get(name) is None]:
-            raise UsageError(f"row {place}: expected {', '.join(wanted)}, found no {', '.join(missing)}")
+            raise UsageError(f"row {number}: expected an object with {', '.join(needed)}")
+        if missing := [name for name in needed if row.get(name) is None]:
+            raise UsageError(f"row {number}: expected {', '.join(needed)}, found no {', '.join(missing)}")
     rows: list[dict[str, Any]] = values[RECORDS]
     return rows
 

@@ -1,13 +1,13 @@
 """One training run from arguments to a registered challenger: MLflow around Ray Train around the training core.
 
-What is put in order here: find the data set, settle the configuration (a resumed run's is its own), start or continue
-the MLflow run, launch, log, register. Ray is imported late: its import takes seconds, mistakes should be said first.
+In this order: find the data set, settle the configuration (a resumed run's is its own), start or continue
+the MLflow run, launch, log, register. Ray is imported late: its import takes seconds, and mistakes are reported before.
 
 Only the driver knows the registry. It pins an alias in `training.start_from` to the version it stands for before the
-run begins, so that the run's configuration says what it started from, and leaves copies in the run's folder in the
-lake, where every worker finds them (`training.loop.run_folder.fetch_start`). A run's folder is written under a lease,
-so that two processes never train one run. Schedules and sweeps train with `reuse`: what was stopped is continued, what
-another process trains is waited for, and what was done is not done twice.
+run begins, so that the run's configuration names the weights it started from, and leaves copies in the run's folder in
+the lake, where every worker finds them (`training.loop.run_folder.fetch_start`). A run's folder is written under a
+lease, so that two processes never train one run. Schedules and sweeps train with `reuse`: a run that was stopped is
+continued, one that another process trains is waited for, and a finished one is not trained twice.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ TASKS = "tasks"  # of the folder of runs: leases on what is trained, by its fing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainSummary:
-    """What came of a training run.
+    """The model of a training run.
 
     `best_validation_loss` is None without a validation split, and where the model `is_reused`: an earlier run's.
     """
@@ -179,7 +179,8 @@ def run_train(
         say: takes a line of progress.
 
     Raises:
-        UsageError: something asked for does not exist or does not fit together, or another process trains the run.
+        UsageError: a data set, recipe or run does not exist, or settings do not fit together, or another process trains
+            the run.
         BuildError: training could not be finished.
     """
     home = Lake.at(lake)
@@ -188,7 +189,7 @@ def run_train(
     config = pin_start(override(_base_config(recipe, run), overrides), client)
     reference = "@".join(home.find(_reference(dataset, run)))
     manifest, folder = read_manifest(home, reference)
-    identify(manifest, folder, config)  # a wrong feature column is said before anything starts
+    identify(manifest, folder, config)  # a wrong feature column is an error before anything starts
     training = partial(_train, config, manifest, folder, lake=home, workers=workers, parent=parent, say=say)
     if not reuse:
         return training(client, run)
@@ -219,7 +220,7 @@ def _train(
     on_wait: Callable[[str], None] | None = None,
     say: Say,
 ) -> TrainSummary:
-    """Train a new run, or go on with one, while its folder's lease is held."""
+    """Train a new run, or continue one, under the lease of its folder."""
     if run is not None:
         _keep_changes(run, config)
     run = run or start_run(
@@ -247,7 +248,7 @@ def _train(
 
 
 def _summary_of(version: ModelVersion, *, recipe: str, tracking_uri: str) -> TrainSummary:
-    """Return what a registered version says of the run that trained it."""
+    """Return the summary of the run that trained a registered version, by its tags."""
     return TrainSummary(
         run_id=version.run_id or version.tags[RUN_TAG],
         model=version.name,
@@ -316,7 +317,7 @@ def _launch(config: TrainConfig, run: TrackedRun, *, lake: Lake, reference: str,
 
     address = os.environ.get("RAY_ADDRESS") or None
     if workers == 1 and address is None and not is_of_ray(runs_folder(lake).child(run.id)):
-        from training.loop.alone import train_alone as launch
+        from training.loop.run import train_alone as launch
     else:
         from training.ray import train as by_ray
 
@@ -351,7 +352,7 @@ def _register(
 
 def epoch_line(metrics: Mapping[str, float], epochs: int) -> str:
     """Return an epoch's metrics as one line for a person; what could not be computed is left out."""
-    shown = [f"epoch {int(metrics['epoch']):{len(str(epochs))}d}/{epochs}"]
+    parts = [f"epoch {int(metrics['epoch']):{len(str(epochs))}d}/{epochs}"]
     for name, title, form in (
         ("train_loss", "loss", ".4f"),
         ("validation_loss", "validation loss", ".4f"),
@@ -359,8 +360,8 @@ def epoch_line(metrics: Mapping[str, float], epochs: int) -> str:
         ("validation_rank", "rank", ".2f"),
     ):
         if name in metrics:
-            shown.append(f"{title} {metrics[name]:{form}}")
-    return "  ".join(shown)
+            parts.append(f"{title} {metrics[name]:{form}}")
+    return "  ".join(parts)
 
 
 def _git_commit() -> str | None:

@@ -5,8 +5,6 @@ keeps it. The model comes through Ray and MLflow is not asked, so that a worker 
 task whose process died is given to another by Ray; it writes the same file.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence

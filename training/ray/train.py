@@ -6,8 +6,6 @@ checkpoints under `<lake>/runs/<run>`. A run whose folder there already holds a 
 crash of a worker within the same launch, after a kill of the whole driver with the next one.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import logging
@@ -16,7 +14,8 @@ import signal
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -25,14 +24,17 @@ from typing import Any
 import ray
 import ray.train
 import torch
+from ray.exceptions import RayError
+from ray.train import UserCallback
 from ray.train.torch import TorchConfig, TorchTrainer, get_device
+from ray.util.queue import Queue
 
 from schemas.configs import resolve, restore
 from schemas.errors import BuildError, ConfigError, MultilinkError, UsageError
 from schemas.lake import Folder, Lake
 from training.config import Device, TrainConfig
-from training.data.loading import load_training_data
 from training.loop.context import Context, TorchDistributed
+from training.loop.run import train_run
 from training.loop.run_folder import (
     RAYS_LIST,
     START,
@@ -42,13 +44,9 @@ from training.loop.run_folder import (
     fetch_checkpoint,
     fetch_model,
     fetch_start,
-    following,
-    record_epoch,
-    record_progress,
     runs_folder,
-    store_model,
 )
-from training.loop.trainer import TrainResult, train
+from training.loop.trainer import TrainResult
 
 logger = logging.getLogger(__name__)
 CHECKPOINTS_KEPT = 2
@@ -75,8 +73,8 @@ def launch(
     dataset: str,
     workers: int,
     run_id: str,
-    on_report: OnReport | None = None,
-    on_progress: OnProgress | None = None,
+    on_report: OnReport,
+    on_progress: OnProgress,
     address: str | None = None,
 ) -> TrainResult:
     """Train on `workers` workers and return what came of it; `model` is a local folder.
@@ -87,8 +85,9 @@ def launch(
         dataset: NAME@VERSION.
         workers: training processes; but for rounding, their number changes nothing.
         run_id: names the run's folder. A folder that holds a checkpoint is continued.
-        on_report: called with the metrics of each epoch, from another thread, while training goes on.
-        on_progress: called with a line of progress now and then, from the same thread.
+        on_report: called with the metrics of each epoch, from another thread, while training goes on. What it raises is
+            raised when training is over.
+        on_progress: called with a line of progress now and then, likewise.
         address: of a Ray cluster; None starts one on this machine and stops it afterwards.
 
     Raises:
@@ -99,15 +98,14 @@ def launch(
         raise UsageError(f"--workers {workers}: expected at least 1")
     folder = runs_folder(lake).child(run_id)
     _drop_torn_snapshot(folder)
-    with cluster(address, workers), following(folder, on_report, on_progress):
-        result = _fit_surviving(
-            partial(_trainer, config, lake, dataset=dataset, workers=workers, run_id=run_id, is_local=address is None)
-        )
+    with cluster(address, workers), _delivered(on_report, on_progress) as messages:
+        make = partial(_trainer, config, lake, dataset=dataset, workers=workers, run_id=run_id, messages=messages)
+        result = _fit_surviving(partial(make, is_local=address is None))
     return dataclasses.replace(result, model=fetch_model(folder))
 
 
 def _trainer(
-    config: TrainConfig, lake: Lake, *, dataset: str, workers: int, run_id: str, is_local: bool
+    config: TrainConfig, lake: Lake, *, dataset: str, workers: int, run_id: str, messages: Queue, is_local: bool
 ) -> TorchTrainer:
     use_gpu = _use_gpu(config.training.device, workers)
     filesystem, path = runs_folder(lake).opened()
@@ -118,6 +116,7 @@ def _trainer(
         "dataset": dataset,
         "run_id": run_id,
         "use_gpu": use_gpu,
+        "messages": messages,
     }
     return TorchTrainer(
         _train_worker,
@@ -135,6 +134,7 @@ def _trainer(
             failure_config=ray.train.FailureConfig(max_failures=0),
             checkpoint_config=ray.train.CheckpointConfig(num_to_keep=CHECKPOINTS_KEPT),
             logging_config=ray.train.LoggingConfig(log_level="ERROR"),
+            callbacks=[_Epochs(messages)],
         ),
     )
 
@@ -145,29 +145,51 @@ def _train_worker(settings: Mapping[str, Any]) -> TrainResult:
     lake = Lake.at(settings["lake"])
     folder = runs_folder(lake).child(settings["run_id"])
     ours = ray.train.get_context()
-    rank, world_size = ours.get_world_rank(), ours.get_world_size()
     with tempfile.TemporaryDirectory(prefix="multilink-") as scratch:
-        make_context = TorchDistributed if world_size > 1 else Context
+        make_context = TorchDistributed if ours.get_world_size() > 1 else Context
         context = make_context(
             device=get_device() if settings["use_gpu"] else torch.device("cpu"),
-            on_report=partial(_report, folder, rank),
-            find_checkpoint=partial(_latest_checkpoint, folder, Path(scratch) / "resumed"),
-            on_progress=partial(record_progress, folder),
+            on_report=_report,
+            find_checkpoint=partial(_latest_checkpoint, folder, Path(scratch)),
+            on_progress=settings["messages"].put,
             find_model=partial(fetch_start, folder),
         )
-        data = load_training_data(lake, settings["dataset"], config, rank=rank, world_size=world_size)
-        result = train(config, data, context, run_directory=Path(scratch) / "run")
-        if rank == 0:
-            store_model(folder, result.model)
-    return result
+        return train_run(config, context, lake=lake, dataset=settings["dataset"], folder=folder)
 
 
-def _report(folder: Folder, rank: int, metrics: Metrics, checkpoint: Path | None) -> None:
-    """Hand an epoch to Ray (a barrier: every rank comes here), its checkpoint from rank 0 alone."""
-    kept = ray.train.Checkpoint.from_directory(checkpoint) if checkpoint is not None and rank == 0 else None
+def _report(metrics: Metrics, checkpoint: Path | None) -> None:
+    """Hand an epoch to Ray (a barrier: every rank comes here); rank 0 has a checkpoint."""
+    kept = None if checkpoint is None else ray.train.Checkpoint.from_directory(checkpoint)
     ray.train.report(dict(metrics), checkpoint=kept)
-    if rank == 0:
-        record_epoch(folder, metrics)
+
+
+@dataclasses.dataclass
+class _Epochs(UserCallback):
+    """Sends the metrics of each epoch to the driver once its checkpoint is kept."""
+
+    messages: Queue
+
+    def after_report(self, run_context: Any, metrics: list[dict[str, Any]], checkpoint: Any) -> None:
+        self.messages.put(metrics[0])
+
+
+@contextmanager
+def _delivered(on_report: OnReport, on_progress: OnProgress) -> Iterator[Queue]:
+    """Give a queue whose messages, metrics or lines, are handed over by another thread until the body is left."""
+    messages = Queue(actor_options={"num_cpus": 0})
+
+    def deliver() -> None:
+        while (message := messages.get()) is not None:
+            on_progress(message) if isinstance(message, str) else on_report(message)
+
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="epochs") as pool:
+        delivered = pool.submit(deliver)
+        try:
+            yield messages
+        finally:
+            with suppress(RayError):  # of a cluster that is gone
+                messages.put(None)
+        delivered.result()
 
 
 def _latest_checkpoint(folder: Folder, target: Path) -> Path | None:

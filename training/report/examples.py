@@ -20,7 +20,7 @@ from __future__ import annotations
 import base64
 import io
 import re
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -46,23 +46,23 @@ class ExampleDocument:
 
     Attributes:
         id: the document's id.
-        auc: its AUC in percent; None where links are unknown.
         sentences: its sentences in order.
-        images: per image in order a JPEG, or the address of one; None where there is no picture to show.
+        images: per image in order a JPEG, or the address of one; None where there is no picture.
         predicted: (sentence, image, weight) of each link the model would draw, weight being their cosine.
-        probabilities: that each of them is true, 0 to 1; () where they are not known.
-        is_compared: whether `links` are those that a corpus came with, and no truth.
-        is_predicted: whether a model predicted links; else the document is shown as it is, with those it has.
         links: true (sentence, image) links; None: unknown.
+        auc: its AUC in percent; None where links are unknown.
         concepts: labels of the main regions of each image (Li 2022, figure 6); () where none were detected.
+        probabilities: that each predicted link is true, 0 to 1; () where they are not known.
+        is_predicted: whether a model predicted links; else the document is drawn with those of the data set.
+        is_compared: whether `links` are those that a corpus came with, and no truth.
     """
 
     id: str
-    auc: float | None
     sentences: tuple[str, ...]
     images: tuple[bytes | str | None, ...]
-    predicted: tuple[tuple[int, int, float], ...]
-    links: tuple[tuple[int, int], ...] | None
+    predicted: tuple[tuple[int, int, float], ...] = ()
+    links: tuple[tuple[int, int], ...] | None = None
+    auc: float | None = None
     concepts: tuple[tuple[str, ...], ...] = ()
     probabilities: tuple[float, ...] = ()
     is_predicted: bool = True
@@ -80,12 +80,7 @@ class ExampleDocument:
         return frozenset(word.lower() for labels in self.concepts for label in labels for word in label.split())
 
 
-@dataclass(frozen=True, slots=True)
-class ExampleGroup:
-    """Documents shown together under one title, such as "Best"."""
-
-    title: str
-    documents: tuple[ExampleDocument, ...]
+ExampleGroups = Mapping[str, Sequence[ExampleDocument]]  # documents under their titles, such as "Best"
 
 
 def main_concepts(labels: Iterable[str]) -> tuple[str, ...]:
@@ -117,7 +112,7 @@ def choose_examples(auc: Mapping[str, float], *, each: int = 1) -> dict[str, tup
 
 
 class EdgeKind(StrEnum):
-    """What an edge says; the value is its class in the drawing."""
+    """The meaning of an edge; the value is its class in the drawing."""
 
     RIGHT = "right"
     WRONG = "wrong"
@@ -150,7 +145,7 @@ class ExampleGraph:
     """A document laid out for the page.
 
     Attributes:
-        document: what is shown.
+        document: the document.
         sentences: indices of the sentences that have a row.
         images: indices of the images that have a row.
         edges: predicted ones by decreasing weight, then those that were missed; so wide ones are drawn below.
@@ -195,11 +190,11 @@ class ExampleGraph:
 def draw_example(document: ExampleDocument) -> ExampleGraph:
     """Return a document laid out for the page.
 
-    Columns of more than forty rows show only the sentences or images that an edge touches.
+    Columns of more than forty rows have only the sentences or images that an edge touches.
     """
     edges = classify_edges(document)
-    sentences = _shown_rows(len(document.sentences), {edge.sentence for edge in edges})
-    images = _shown_rows(len(document.images), {edge.image for edge in edges})
+    sentences = _drawn_rows(len(document.sentences), {edge.sentence for edge in edges})
+    images = _drawn_rows(len(document.images), {edge.image for edge in edges})
     sentence_px = (3 if len(sentences) <= 20 else 2) * LINE_PX + _ROW_MARGIN_PX
     image_px = 104 if len(images) <= 10 else 76
     height_px = max(len(sentences) * sentence_px, len(images) * image_px)
@@ -267,5 +262,5 @@ def row_centre_px(position: int, rows: int, height_px: int) -> float:
     return (position + 0.5) * height_px / rows
 
 
-def _shown_rows(count: int, touched: set[int]) -> tuple[int, ...]:
+def _drawn_rows(count: int, touched: set[int]) -> tuple[int, ...]:
     return tuple(range(count) if count <= MAX_ROWS else sorted(touched))

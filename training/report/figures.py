@@ -2,7 +2,7 @@
 
 The same numbers give the same bytes: no date, and ids that follow from what is drawn. Matplotlib writes colours into
 each shape; those of `COLOURS` become variables of the style sheet, so that a chart is right on light and dark paper.
-What a figure shows is also said in words, in its title and description.
+The title and description of a figure hold its content in words.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from schemas.evaluation import Score
 from training.data.ragged import Float64
+from training.report.sections import POINTS
 
 WIDTH, HEIGHT = 440, 240
 INTERVAL_WIDTH, INTERVAL_MARGIN = 120.0, 9.0
@@ -95,6 +97,16 @@ class Axis:
     def label(self, value: float) -> str:
         """Return a tick's label, with a true minus sign."""
         return f"{value:.6g}".replace("-", "−")
+
+
+def axes_of(columns: Iterable[Sequence[Score]]) -> list[Axis]:
+    """Return the axis that the intervals of each column share; that of differences holds zero."""
+    return [Axis.over(end for score in column for end in _ends_of(score)) for column in columns]
+
+
+def _ends_of(score: Score) -> Iterator[float]:
+    zero = 0.0 if score.unit == POINTS else None
+    yield from (end for end in (score.value, score.low, score.high, zero) if end is not None)
 
 
 def _chart(x_label: str) -> Axes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -12,9 +13,9 @@ from schemas.links import PREDICTED_LINKS
 from schemas.manifest import Manifest
 from schemas.parts import part_name, split_parts
 from training.linking.relinked import Agreement, Relinked
-from training.report.example_documents import rows_of
-from training.report.examples import ExampleDocument, ExampleGroup
-from training.report.pages import shown_page
+from training.report.example_documents import read_examples
+from training.report.examples import ExampleDocument
+from training.report.pages import documents_page
 from training.report.sections import Row, Table
 
 
@@ -22,55 +23,50 @@ def relinked_page(relinked: Relinked, manifest: Manifest, folder: Folder, *, mod
     """Return the page of a relinking.
 
     Args:
-        relinked: what came of it.
+        relinked: the agreement, and documents that differ.
         manifest: of the data set version.
         folder: of it.
         model: that predicted.
     """
     agreement = relinked.agreement
-    shown = tuple(differing_documents(relinked, manifest, folder))
-    agreed = _percent(agreement.same_sentence, agreement.images)
+    differing = tuple(differing_documents(relinked, manifest, folder))
+    same = _percent(agreement.same_sentence, agreement.images)
     about = (
         f"Links that the corpus came with, and those of {model}. In {agreement.documents:,} documents that have both, "
-        f"{agreement.images:,} images are linked by both, {agreed} of them to the same sentence. Agreement does not "
+        f"{agreement.images:,} images are linked by both, {same} of them to the same sentence. Agreement does not "
         "say who is right. The documents drawn are a random sample of those that differ."
     )
-    groups = [ExampleGroup("Where they differ", shown)] if shown else []
+    groups = {"Where they differ": differing} if differing else {}
     title = f"{manifest.dataset}@{manifest.version}"
-    return shown_page(groups, kicker="Given and predicted links", title=title, about=about, table=_table(agreement))
+    return documents_page(groups, kicker="Given and predicted links", title=title, about=about, table=_table(agreement))
 
 
 def differing_documents(relinked: Relinked, manifest: Manifest, folder: Folder) -> list[ExampleDocument]:
     """Return the documents that differ with their sentences and pictures, in their random order."""
-    found: dict[str, ExampleDocument] = {}
-    by_part: dict[str, dict[str, Mapping[str, Any]]] = {}
-    for _, path, row in relinked.differing:
-        by_part.setdefault(path, {})[row["id"]] = row
-    for path, rows in by_part.items():
-        split, name = PurePosixPath(path).parts[-2:]
-        parts = next(pair for pair in split_parts(manifest, split) if part_name(pair[0]) == name)
-        documents = rows_of(folder, parts[0], ["id", "sentences", "images"], set(rows))
-        hashes = {image["hash"] for document in documents for image in document["images"]}
-        pictures = {row["hash"]: row["jpeg"] for row in rows_of(folder, parts[1], ["hash", "jpeg"], hashes)}
-        for document in documents:
-            found[document["id"]] = _example(document, rows[document["id"]], pictures)
-    return [found[row["id"]] for _, _, row in relinked.differing]
+    rows = {row["id"]: row for _, _, row in relinked.differing}
+    paths = {PurePosixPath(path).parts[-2:] for _, path, _ in relinked.differing}
+    parts = [
+        pair
+        for split in sorted({split for split, _ in paths})
+        for pair in split_parts(manifest, split)
+        if (split, part_name(pair[0])) in paths
+    ]
+    examples = read_examples(folder, parts, rows)
+    return [_example(examples[name], row) for name, row in rows.items()]
 
 
 def agreement_lines(agreement: Agreement) -> list[str]:
-    """Return the agreement in words."""
+    """Return the agreement as aligned text."""
     if not agreement.documents:
         return ["no document came with links: nothing to compare"]
     return _table(agreement).lines()
 
 
-def _example(document: Mapping[str, Any], row: Mapping[str, Any], pictures: Mapping[str, bytes]) -> ExampleDocument:
+def _example(example: ExampleDocument, row: Mapping[str, Any]) -> ExampleDocument:
+    """Return a document with its predicted links and those that it came with."""
     predicted = row[PREDICTED_LINKS]
-    return ExampleDocument(
-        id=document["id"],
-        auc=None,
-        sentences=tuple(sentence["text"] for sentence in document["sentences"]),
-        images=tuple(pictures.get(image["hash"]) for image in document["images"]),
+    return replace(
+        example,
         predicted=tuple((link["sentence"], link["image"], link["similarity"]) for link in predicted),
         probabilities=tuple(link["probability"] for link in predicted if link["probability"] is not None),
         links=tuple((link["sentence"], link["image"]) for link in row[GIVEN_LINKS]),

@@ -1,4 +1,4 @@
-"""What an evaluation's rows say, table by table, for the command line and the report; published results below ours.
+"""The rows of an evaluation as tables, for the command line and the report; published results below ours.
 
 A table is a choice of an evaluation's rows (`schemas.evaluation.Score`): the metrics are its columns, the groups or the
 models its rows. There is one shape and one way to write a number: `Table.lines` prints it, `parts.html.j2` draws it,
@@ -25,7 +25,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
 from schemas.console import aligned
 from schemas.evaluation import Score
@@ -33,12 +32,8 @@ from training.evaluation.baselines import TITLES
 from training.evaluation.evaluate import ABSENT, POSITION, RANDOM, kind_of, means_of
 from training.evaluation.judge import ANALYSIS, BIAS, CALIBRATION, CAPTIONS, REFINED, RELATIONS, RETRIEVAL
 from training.evaluation.position import VALIDATION_LOSS
-from training.metrics.bootstrap import Interval
 from training.metrics.links import LANGUAGE, ScoreKind
 from training.metrics.retrieval import MEDIAN_RANK, RANK_UNIT, RECALL, Direction
-
-if TYPE_CHECKING:
-    from training.report.figures import Axis
 
 COUNT = "n"
 POINTS = "points"
@@ -88,7 +83,10 @@ Cell = Score | str
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A name and its cells, one a column; of a table of models also whose they are, and what else is to be known."""
+    """A name and its cells, one a column; of a table of models also whose they are, and a note.
+
+    The note of a published row is its source.
+    """
 
     name: str
     cells: tuple[Cell, ...]
@@ -96,13 +94,8 @@ class Row:
     note: str = ""
 
     @property
-    def is_told(self) -> bool:
-        """Return whether its note stands below a printed table (that of a published row is its source)."""
-        return bool(self.note) and self.kind is not RowKind.PUBLISHED
-
-    @property
     def title(self) -> str:
-        """Return the name, and of a published row where it stands."""
+        """Return the name, and of a published row its source."""
         lacks_source = self.kind is RowKind.PUBLISHED and self.note not in self.name
         return f"{self.name} ({self.note})" if lacks_source else self.name
 
@@ -116,17 +109,19 @@ class Table:
     is_plotted: bool = False
 
     @property
-    def axes(self) -> list[Axis]:
-        """Return the axis that the intervals of each column share; differences are shown beside zero."""
-        from training.report.figures import Axis
+    def columns(self) -> list[list[Score]]:
+        """Return the numbers of each column."""
+        cells = ([row.cells[column] for row in self.rows] for column in range(len(self.heads) - 1))
+        return [[cell for cell in column if isinstance(cell, Score)] for column in cells]
 
-        found = []
-        for column in range(len(self.heads) - 1):
-            cells = [row.cells[column] for row in self.rows]
-            scores = [cell for cell in cells if isinstance(cell, Score)]
-            ends = [end for score in scores for end in (score.value, score.low, score.high) if end is not None]
-            found.append(Axis.over([*ends, *([0.0] if any(score.unit == POINTS for score in scores) else [])]))
-        return found
+    @property
+    def footnotes(self) -> list[str]:
+        """Return the notes that stand below the printed table; published rows have theirs beside the name."""
+        return [f"{row.name}: {row.note}" for row in self.rows if row.note and row.kind is not RowKind.PUBLISHED]
+
+    def above(self, rows: Iterable[Row]) -> Table:
+        """Return the table with other rows below its own."""
+        return replace(self, rows=(*self.rows, *rows))
 
     def lines(self) -> list[str]:
         """Return the table as aligned text."""
@@ -189,11 +184,6 @@ def score_row(
     return Row(name, tuple(scores.get(metric, "") for metric in columns), kind, note)
 
 
-def difference(metric: str, interval: Interval) -> Score:
-    """Return a difference of two means as a cell."""
-    return interval.score(metric, n=0, unit=POINTS)
-
-
 def is_clear(score: Score) -> bool:
     """Return whether the interval of a difference leaves zero out."""
     return (score.low or 0.0) > 0 or (score.high or 0.0) < 0
@@ -208,8 +198,7 @@ def _number(value: float, score: Score) -> str:
 
 @lru_cache(maxsize=1)
 def _all_published() -> tuple[Published, ...]:
-    text = files(__package__).joinpath("published.csv").read_text(encoding="utf-8")
-    return tuple(csv.DictReader(text.splitlines()))
+    return tuple(csv.DictReader(files(__package__).joinpath("published.csv").read_text(encoding="utf-8").splitlines()))
 
 
 def published(table: str, dataset: str, *, role: str = "", direction: str = "") -> list[Published]:
@@ -221,21 +210,14 @@ def published(table: str, dataset: str, *, role: str = "", direction: str = "") 
     ]
 
 
-def published_row(published: Published, metrics: list[str], *, name: str = "") -> Row:
-    """Return a published row with a cell for each metric, under the model's name or another one."""
-    cells = tuple(_score(published.get(metric, ""), metric) for metric in metrics)
-    return Row(name or published["model"], cells, RowKind.PUBLISHED, _source(published))
-
-
-def _source(published: Published) -> str:
-    """Return where a published row stands, on which split it was measured, and among how many candidates."""
+def published_row(published: Published, metrics: Iterable[str]) -> Row:
+    """Return a published row with a cell for each metric; its note is source, split and number of candidates."""
+    units = {metric: RANK_UNIT if metric == MEDIAN_RANK else "percent" for metric in metrics}
+    values = {metric: published.get(metric, "") for metric in units}
+    cells = (Score(metric, float(text), unit=units[metric]) if text else "" for metric, text in values.items())
     pool = f", among {published['pool']}" if published["pool"] else ""
-    return f"{published['source']}: {published['split']} split{pool}"
-
-
-def _score(text: str, metric: str) -> Score | str:
-    unit = RANK_UNIT if metric == MEDIAN_RANK else "percent"
-    return Score(metric, float(text), unit=unit) if text else ""
+    source = f"{published['source']}: {published['split']} split{pool}"
+    return Row(published["model"], tuple(cells), RowKind.PUBLISHED, source)
 
 
 def absent_baselines(rows: Iterable[Score]) -> dict[str, str]:
@@ -252,13 +234,13 @@ def score_table(rows: Sequence[Score], name: str, *, dataset: str = "") -> Table
     own = means_of(rows, kind)
     if not own:
         return None
-    found = [score_row(name, own, kind.metrics, RowKind.MODEL)]
-    for measure in (*TITLES, RANDOM):
-        means = means_of(rows, measure)
-        if means:
-            note = next(iter(means.values())).note
-            found.append(score_row(TITLES.get(measure, measure), means, kind.metrics, note=note))
-    return models_table([*found, *published_rows(dataset, kind)], kind)
+    beside = {measure: means for measure in (*TITLES, RANDOM) if (means := means_of(rows, measure))}
+    baselines = (
+        score_row(TITLES.get(measure, measure), means, kind.metrics, note=next(iter(means.values())).note)
+        for measure, means in beside.items()
+    )
+    model = score_row(name, own, kind.metrics, RowKind.MODEL)
+    return models_table([model, *baselines, *published_rows(dataset, kind)], kind)
 
 
 def models_table(rows: Iterable[Row], kind: ScoreKind = ScoreKind.LINKS, head: str = "Model") -> Table:
@@ -268,11 +250,9 @@ def models_table(rows: Iterable[Row], kind: ScoreKind = ScoreKind.LINKS, head: s
 
 def published_rows(dataset: str, kind: ScoreKind = ScoreKind.LINKS, *, table: str = "links") -> list[Row]:
     """Return the papers' own results for a data set; of retrieval, an image for a text."""
-    if kind is ScoreKind.PAIRS:
-        found = published("retrieval", dataset, direction=Direction.TEXT_TO_IMAGE)
-    else:
-        found = published(table, dataset)
-    return [published_row(row, list(kind.metrics)) for row in found]
+    is_retrieval = kind is ScoreKind.PAIRS
+    table, direction = ("retrieval", Direction.TEXT_TO_IMAGE) if is_retrieval else (table, "")
+    return [published_row(row, kind.metrics) for row in published(table, dataset, direction=direction)]
 
 
 def sections(rows: Sequence[Score], *, dataset: str = "") -> dict[str, Table]:
@@ -290,17 +270,20 @@ def sections(rows: Sequence[Score], *, dataset: str = "") -> dict[str, Table]:
             "Weight",
         ),
         "groups": pivot(
-            (row for row in rows if row.measure == ScoreKind.LINKS and "=" in row.group),
+            (row for row in _of(rows, ScoreKind.LINKS) if "=" in row.group),
             LINK_COLUMNS | {COUNT: "Documents"},
             "Group",
         ),
         "retrieval": _with_published(
             pivot(
-                (row for row in retrieval if "=" not in row.group), RETRIEVAL_COLUMNS, "Direction and pool", name=_name
+                (row for row in retrieval if "=" not in row.group),
+                RETRIEVAL_COLUMNS,
+                "Direction and pool",
+                name=lambda row: f"{row.group}, refined by relations" if row.measure == REFINED else row.group,
             ),
             dataset,
         ),
-        "retrieval_groups": _with_published_sources(
+        "retrieval_groups": _with_published_groups(
             pivot((row for row in retrieval if "=" in row.group), RETRIEVAL_COLUMNS, "Group, direction and pool"),
             dataset,
         ),
@@ -311,7 +294,12 @@ def sections(rows: Sequence[Score], *, dataset: str = "") -> dict[str, Table]:
         ),
         "regressions": pivot(_of(rows, ANALYSIS), REGRESSION_COLUMNS, "Explained by"),
         "bias": pivot(_of(rows, BIAS), BIAS_COLUMNS, "L2 distance of a linked image's vector"),
-        "thresholds": pivot(_of(rows, CALIBRATION), THRESHOLD_COLUMNS, "Wanted precision", name=_precision),
+        "thresholds": pivot(
+            _of(rows, CALIBRATION),
+            THRESHOLD_COLUMNS,
+            "Wanted precision",
+            name=lambda row: row.group.removeprefix("precision "),
+        ),
         "captions": pivot(
             (replace(row, metric="score", group=row.metric) for row in _of(rows, CAPTIONS) if row.metric != ABSENT),
             {"score": "Score x 100"},
@@ -325,23 +313,13 @@ def _of(rows: Iterable[Score], measure: str) -> list[Score]:
     return [row for row in rows if row.measure == measure]
 
 
-def _name(row: Score) -> str:
-    return f"{row.group}, refined by relations" if row.measure == REFINED else row.group
-
-
-def _precision(row: Score) -> str:
-    return row.group.removeprefix("precision ")
-
-
 def _with_published(table: Table | None, dataset: str) -> Table | None:
     """Return retrieval with the papers' rows below ours."""
-    if table is None:
-        return None
-    below = [_published(row, f"{row['direction']}: ") for row in published("retrieval", dataset)]
-    return replace(table, rows=(*table.rows, *below))
+    known = published("retrieval", dataset)
+    return table and table.above(_published_retrieval(row, f"{row['direction']}: ") for row in known)
 
 
-def _with_published_sources(table: Table | None, dataset: str) -> Table | None:
+def _with_published_groups(table: Table | None, dataset: str) -> Table | None:
     """Return retrieval by group, below each row the published one of the same role or source."""
     if table is None:
         return None
@@ -349,13 +327,14 @@ def _with_published_sources(table: Table | None, dataset: str) -> Table | None:
     for row in table.rows:
         group, direction = row.name.split(", ")[:2]
         kind, _, name = group.partition("=")
-        found = [] if kind == LANGUAGE else published("role", dataset, role=name, direction=direction)
-        rows += [row, *map(_published, found)]
+        known = [] if kind == LANGUAGE else published("role", dataset, role=name, direction=direction)
+        rows += [row, *map(_published_retrieval, known)]
     return replace(table, rows=tuple(rows))
 
 
-def _published(row: dict[str, str], direction: str = "") -> Row:
-    return published_row(row, list(RETRIEVAL_COLUMNS), name=f"{direction}{row['model']} ({_source(row)})")
+def _published_retrieval(published: Published, prefix: str = "") -> Row:
+    row = published_row(published, RETRIEVAL_COLUMNS)
+    return replace(row, name=f"{prefix}{row.name} ({row.note})")
 
 
 def columns_of(rows: Iterable[Score], metrics: Sequence[str]) -> Mapping[str, dict[str, Score]]:

@@ -5,8 +5,6 @@ order of content hash: how many parts a version has changes nothing. What was ma
 libraries before is taken over.
 """
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import sqlite3
@@ -44,10 +42,11 @@ from training.retrieval.words import Words, bm25s
 from training.towers.inputs import image_input, text_input
 
 VECTORS, CELLS, RECORDS, WORDS = "vectors.npy", "cells.faiss", "images.sqlite", "words"
-MODEL, CALIBRATION = "model", "calibration.json"
+MODEL, CALIBRATION, SCRATCH = "model", "calibration.json", "scratch.f32"
 MAX_SHOWN_WITH = 4_000  # characters of the captions of all articles that showed a picture
 ROWS_AT_ONCE = 65_536
-_COLUMNS = ("hash", "source", "format", "width", "height", "licence", "metadata")
+_COPIED = ("source", "format", "width", "height", "licence")
+_COLUMNS = ("hash", *_COPIED, "metadata")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +56,28 @@ class BuiltIndex:
     manifest: IndexManifest
     folder: Folder
     is_reused: bool
+
+    def lines(self) -> list[str]:
+        """Return where it is, how it is searched, and what is known of its pictures."""
+        manifest, cells = self.manifest, self.manifest.cells
+        how = "searched exactly"
+        if cells is not None:
+            how = (
+                f"searched in {cells.probes} of {cells.cells} lists, recall {cells.recall:.3f} of {cells.measured_with}"
+            )
+        described = ", ".join(f"{name} {count}" for name, count in manifest.described.items() if count) or "nothing"
+        return [
+            f"{'reused' if self.is_reused else 'made'}: {self.folder.uri}",
+            f"{manifest.images} images of {manifest.dataset} by {manifest.model}, {how}",
+            f"known of them: {described}",
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the same for a machine."""
+        names = ("model", "dataset", "images", "described")
+        about = {"path": self.folder.uri, "reused": self.is_reused}
+        size = sum(entry.bytes for entry in self.manifest.files)
+        return about | {name: getattr(self.manifest, name) for name in names} | {"bytes": size}
 
 
 def build_index(
@@ -89,39 +110,40 @@ def build_index(
     manifest, source = read_manifest(lake, reference)
     target = lake.index(manifest.dataset, manifest.version, name)
     made_by = _made_by(model, source, calibration, exact_below)
-    if target.exists(MANIFEST):
-        with suppress(IntegrityError):  # of another format
-            earlier = IndexManifest.from_json(target.read(MANIFEST).decode(), where=target.uri)
-            if earlier.made_by == made_by:
-                return BuiltIndex(manifest=earlier, folder=target, is_reused=True)
-        target.delete(MANIFEST)  # it would say what is not so
+    if (earlier := _earlier(target)) is not None and earlier.made_by == made_by:
+        return BuiltIndex(manifest=earlier, folder=target, is_reused=True)
+    target.delete(MANIFEST)  # the files are about to change
     with tempfile.TemporaryDirectory(prefix="multilink-index-") as scratch, one_thread():
         folder = Path(scratch)
-        found = _read(model, manifest, source, folder, say)
-        count = len(found.pictures)
+        archive = _read(model, manifest, source, folder, say)
+        count = len(archive.pictures)
         say(f"{count} images embedded; writing their index")
-        vectors, cells = _write_vectors(found, folder), None
-        if count >= exact_below:
-            cells = _write_cells(model, manifest, source, vectors, folder)
-        described = write_records(folder / RECORDS, found.in_order())
-        Words.of(picture.text for picture in found.in_order()).save(folder / WORDS)
-        model.save(folder / MODEL)
-        if calibration is not None:
-            (folder / CALIBRATION).write_text(calibration.to_json(), encoding="utf-8")
-        found.scratch.unlink()
-        names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+        vectors = _write_vectors(archive, folder)
         index = IndexManifest(
             model=uri,
-            dataset=f"{manifest.dataset}@{manifest.version}",
+            dataset=manifest.reference,
             made_by=made_by,
             images=count,
             dimensions=vectors.shape[1],
-            cells=cells,
-            described=described,
-            files=tuple(_copy(folder / name, target, name) for name in names),
+            cells=_write_cells(model, manifest, source, vectors, folder) if count >= exact_below else None,
+            described=write_records(folder / RECORDS, archive.in_order()),
+            files=(),
         )
+        Words.of(picture.text for picture in archive.in_order()).save(folder / WORDS)
+        model.save(folder / MODEL)
+        if calibration is not None:
+            (folder / CALIBRATION).write_text(calibration.to_json(), encoding="utf-8")
+        names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+        index = replace(index, files=tuple(_copy(folder / name, target, name) for name in names if name != SCRATCH))
     target.write(MANIFEST, index.to_json().encode())
     return BuiltIndex(manifest=index, folder=target, is_reused=False)
+
+
+def _earlier(target: Folder) -> IndexManifest | None:
+    """Return the manifest of an index that is there, in the format of today."""
+    with suppress(IntegrityError, FileNotFoundError):
+        return IndexManifest.from_json(target.read(MANIFEST).decode(), where=target.uri)
+    return None
 
 
 def _made_by(model: LinkModel, source: Folder, calibration: Calibration | None, exact_below: int) -> str:
@@ -139,8 +161,8 @@ def _made_by(model: LinkModel, source: Folder, calibration: Calibration | None, 
 
 
 @dataclass(slots=True)
-class _Found:
-    """What was read, by content hash.
+class _Archive:
+    """The pictures of a version, by content hash.
 
     Attributes:
         scratch: file of N x d numbers, in the order in which pictures came.
@@ -163,10 +185,10 @@ class _Found:
             yield replace(self.pictures[key], shown_with=shown_with or None)
 
 
-def _read(model: LinkModel, manifest: Manifest, source: Folder, folder: Path, say: Say) -> _Found:
+def _read(model: LinkModel, manifest: Manifest, source: Folder, folder: Path, say: Say) -> _Archive:
     """Read all pictures, part by part; their vectors go to a scratch file in the order they come in."""
     clusters = _clusters(manifest, source)
-    found = _Found(folder / "scratch.f32", model.card.config.dimensions)
+    found = _Archive(folder / SCRATCH, model.card.config.dimensions)
     read = columns_of(model.card.config, model.card.data)
     columns = Columns(images=read.images, sentences=None, regions=read.regions, jpegs=read.jpegs)
     parts = [(split, n) for split in manifest.splits for n in range(len(manifest.parts("images", split)))]
@@ -184,38 +206,31 @@ def _read(model: LinkModel, manifest: Manifest, source: Folder, folder: Path, sa
             for row, key in enumerate(documents.image_hashes):
                 if key not in found.rows:
                     found.rows[key] = len(found.rows)
-                    found.pictures[key] = _picture(*known[key], entry.path, clusters.get(key))
+                    position, stored = known[key]
+                    found.pictures[key] = Picture(
+                        image=key,
+                        part=entry.path,
+                        part_row=position,
+                        cluster=clusters.get(key),
+                        metadata=Metadata.of(stored.get("metadata")) or Metadata(),
+                        **{name: stored[name] for name in _COPIED},
+                    )
                     stream.write(vectors[row].tobytes())
             say(f"{split}, {part_name(entry)}: {len(found.rows)} images so far")
     if not found.rows:
-        raise UsageError(f"{manifest.dataset}@{manifest.version}: expected images to index, found none")
+        raise UsageError(f"{manifest.reference}: expected images to index, found none")
     return found
-
-
-def _picture(position: int, row: dict[str, Any], part: str, cluster: str | None) -> Picture:
-    return Picture(
-        image=row["hash"],
-        part=part,
-        part_row=position,
-        source=row["source"],
-        format=row["format"],
-        width=row["width"],
-        height=row["height"],
-        cluster=cluster,
-        licence=row["licence"],
-        metadata=Metadata.of(row.get("metadata")) or Metadata(),
-    )
 
 
 def _captions(documents: DocumentSet) -> Iterator[tuple[str, str]]:
     """Yield the caption that an article of one picture has for it."""
     for number in range(len(documents)):
         rows, places = documents.sentences.rows(number), documents.images.rows(number)
-        shown = documents.image_rows[places]
+        images = documents.image_rows[places]
         pairs = zip(documents.texts[rows], (documents.roles or ())[rows], strict=True)
         captions = [text for text, role in pairs if role == Role.CAPTION]
-        if len(shown) == 1 and captions:
-            yield documents.image_hashes[int(shown[0])], " ".join(captions)
+        if len(images) == 1 and captions:
+            yield documents.image_hashes[int(images[0])], " ".join(captions)
 
 
 def _clusters(manifest: Manifest, source: Folder) -> dict[str, str]:
@@ -227,7 +242,7 @@ def _clusters(manifest: Manifest, source: Folder) -> dict[str, str]:
     return found
 
 
-def _write_vectors(found: _Found, folder: Path) -> Float32:
+def _write_vectors(found: _Archive, folder: Path) -> Float32:
     """Write the vectors in order of content hash; return them, mapped from the file."""
     shape = len(found.rows), found.dimensions
     unordered = np.memmap(found.scratch, np.float32, "r", shape=shape)

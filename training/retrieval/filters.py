@@ -8,8 +8,6 @@
 Values reach SQLite as parameters and quoted phrases alone: nothing that is written in a condition is SQL.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,9 +17,12 @@ from schemas.errors import UsageError
 COMPARED = ("date", "width", "height")
 EQUAL = ("credit", "licence", "format", "orientation")
 WORDS = ("title", "caption", "credit", "place", "keywords")
-SHOWN_WITH = (
-    "shown_with"  # captions of articles that showed a picture: full text, but nothing said of the picture itself
-)
+SHOWN_WITH = "shown_with"  # captions of articles that showed a picture: full text, but no description of it
+_OPERATORS = {
+    **dict.fromkeys(COMPARED, "< <= = != >= >"),
+    **dict.fromkeys(EQUAL, "= !="),
+    **{name: "= != ~" if name in EQUAL else "~" for name in WORDS},
+}
 _SQL = {"=": "IS", "!=": "IS NOT", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _CONDITION = re.compile(r"\s*([a-z_]+)\s*(<=|>=|!=|=|<|>|~)\s*(.*?)\s*", re.S)
 
@@ -38,7 +39,7 @@ NO_FILTERS = Filters()
 
 
 def parse_filters(where: Sequence[str] = (), entities: Sequence[str] = ()) -> Filters:
-    """Return the filters that conditions and entities ask for.
+    """Return the filters of some conditions and entities.
 
     Raises:
         UsageError: a condition has no known field, no operator of that field, or no value.
@@ -54,24 +55,20 @@ def phrase(text: str) -> str:
 
 def _condition(text: str) -> tuple[str, str | int]:
     parsed = _CONDITION.fullmatch(text)
-    fields = ", ".join(dict.fromkeys((*COMPARED, *EQUAL, *WORDS)))
+    fields = ", ".join(_OPERATORS)
     if parsed is None or not parsed[3]:
         raise UsageError(f"--where {text!r}: expected FIELD OP VALUE, such as date>=2019-05-01; fields: {fields}")
     name, operator, value = parsed.groups()
-    if operator == "~" and name in WORDS:
-        return _contains(value, column=name)
-    if operator in _SQL and name in COMPARED:
-        if name == "date":
-            return f"date {_SQL[operator]} ?", value
-        if not value.isdecimal():
-            raise UsageError(f"--where {text!r}: expected a number of pixels")
-        return f"{name} {_SQL[operator]} ?", int(value)
-    if operator in ("=", "!=") and name in EQUAL:
-        return f"{name} {_SQL[operator]} ?", value
-    if name not in (*COMPARED, *EQUAL, *WORDS):
+    if name not in _OPERATORS:
         raise UsageError(f"--where {text!r}: no field {name!r}; fields: {fields}")
-    able = ["< <= = != >= >"] * (name in COMPARED) + ["= !="] * (name in EQUAL) + ["~"] * (name in WORDS)
-    raise UsageError(f"--where {text!r}: {name} can be asked for with {' '.join(able)}")
+    if operator not in _OPERATORS[name].split():
+        raise UsageError(f"--where {text!r}: expected {name} with one of {_OPERATORS[name]}")
+    if operator == "~":
+        return _contains(value, column=name)
+    is_number = name in ("width", "height")
+    if is_number and not value.isdecimal():
+        raise UsageError(f"--where {text!r}: expected a number of pixels")
+    return f"{name} {_SQL[operator]} ?", int(value) if is_number else value
 
 
 def _contains(value: str, *, column: str | None = None, option: str = "--where") -> tuple[str, str]:

@@ -1,12 +1,11 @@
 """An index, opened: its pictures, their vectors, and the model that made them, which also reads the queries."""
 
-from __future__ import annotations
-
-import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
+
+from pyarrow import fs as pafs
 
 from schemas.errors import IntegrityError, NotFoundError
 from schemas.indexes import IndexManifest
@@ -28,7 +27,7 @@ class Index:
         model: reads the queries.
         calibration: gives similarities their probability; None: they have none.
         records: the pictures.
-        words: what is said of them.
+        words: of their texts.
         vectors: theirs, row by row.
         copy: folder of the local copy of an index on an object store; None: it is read where it lies.
     """
@@ -56,14 +55,16 @@ def open_index(uri: str) -> Index:
     """
     folder = Folder(uri if "://" in uri else str(Path(uri).absolute()))
     if not folder.exists(MANIFEST):
-        raise NotFoundError(f"--index {uri}: expected the folder of an index, found no {MANIFEST}; `multilink index`")
+        raise NotFoundError(
+            f"--index {uri}: expected the folder of an index, found no {MANIFEST}; `multilink index` makes one"
+        )
     manifest = IndexManifest.from_json(folder.read(MANIFEST).decode(), where=uri)
     infos = folder.infos()
     for entry in manifest.files:
         if entry.path not in infos or infos[entry.path].size != entry.bytes:
             raise IntegrityError(f"{uri}/{entry.path}: missing or cut short; remove the folder and make the index anew")
     copy = None if folder.local is not None else tempfile.TemporaryDirectory(prefix="multilink-index-")
-    local = _download(folder, manifest, Path(copy.name)) if copy else cast(Path, folder.local)
+    local = _download(folder, Path(copy.name)) if copy else cast(Path, folder.local)
     has_calibration = (local / CALIBRATION).is_file()
     cells = None if manifest.cells is None else local / CELLS
     return Index(
@@ -77,10 +78,7 @@ def open_index(uri: str) -> Index:
     )
 
 
-def _download(folder: Folder, manifest: IndexManifest, target: Path) -> Path:
-    for entry in manifest.files:
-        path = target / entry.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with folder.open(entry.path) as source, path.open("wb") as stream:
-            shutil.copyfileobj(source, stream, 1 << 20)
+def _download(folder: Folder, target: Path) -> Path:
+    filesystem, path = folder.opened()
+    pafs.copy_files(path, str(target), source_filesystem=filesystem)
     return target

@@ -1,12 +1,11 @@
-"""Two rankings shown as one, so that what people choose tells which is better, and what their choices say.
+"""Two rankings merged into one list, so that people's choices from it show which is better.
 
 Team-draft interleaving (Radlinski, Kurup and Joachims 2008, "How does clickthrough data reflect retrieval quality?",
-algorithm 2): the two rankings take turns in rounds, a coin says who is first in each, and each gives its best picture
-that is not there yet. Who sees the list cannot tell whose a picture is. An article is won by the ranking that gave more
-of the pictures chosen for it; articles are independent, pictures of one article are not, so articles are counted.
+algorithm 2): the two rankings take turns in rounds, a coin decides which is first in each, and each gives its best
+picture that is not there yet. The list does not show which ranking a picture is from. An article is won by the ranking
+that gave more of the pictures chosen for it; articles are independent, pictures of one article are not, so articles are
+counted.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

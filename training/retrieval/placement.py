@@ -4,26 +4,23 @@ Every sentence is compared with every picture, and the maximum-weight matching i
 at most one sentence, and each sentence one picture. A picture without one is for a person to place.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from schemas.documents import UNDETERMINED, Role
-from schemas.errors import NotFoundError, UsageError
+from schemas.errors import UsageError
 from training.retrieval.index import Index
 from training.retrieval.queries import Query, QueryReader, Reader, read_words
-from training.retrieval.search import vectors_of
 from training.similarity.assignment import predicted_pairs
 
 MAX_SENTENCES, MAX_PLACED = 2_000, 100
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Placed:
-    """Where a picture goes.
+    """The place of a picture.
 
     Attributes:
         image: content hash.
@@ -64,24 +61,13 @@ def place(
         raise UsageError(f"expected at most {MAX_SENTENCES} sentences and {MAX_PLACED} pictures, {found}")
     if not sentences or not images:
         return [Placed(image=image) for image in images]
-    rows = index.records.rows_of(images)
-    for image, row in zip(images, rows, strict=True):
-        if row is None:
-            raise NotFoundError(f"image {image[:16]}: not in this index")
-    asked = [Query(texts={str(Role.BODY): text}, language=language) for text in sentences]
-    vectors = QueryReader(index.model, reader).vectors(asked)
-    matrix = vectors @ vectors_of(index, np.array(rows, np.int64)).T
-    chosen = {int(column): int(row) for row, column in zip(*predicted_pairs(matrix), strict=True)}
-    return [
-        _placed(index, image, chosen[column], float(matrix[chosen[column], column]))
-        if column in chosen
-        else Placed(image=image)
-        for column, image in enumerate(images)
-    ]
-
-
-def _placed(index: Index, image: str, sentence: int, similarity: float) -> Placed:
-    probability = None
-    if index.calibration is not None:
-        probability = float(index.calibration.probability(np.array([similarity]))[0])
-    return Placed(image=image, sentence=sentence, similarity=similarity, probability=probability)
+    rows = index.records.rows_named(images)
+    queries = [Query(texts={str(Role.BODY): text}, language=language) for text in sentences]
+    vectors = QueryReader(index.model, reader).vectors(queries)
+    matrix = vectors @ index.vectors.rows[rows].T
+    placed = [Placed(image=image) for image in images]
+    for row, column in zip(*predicted_pairs(matrix), strict=True):
+        calibration, similarity = index.calibration, float(matrix[row, column])
+        probability = None if calibration is None else float(calibration.probability(np.array([similarity]))[0])
+        placed[column] = Placed(images[column], int(row), similarity, probability)
+    return placed

@@ -5,10 +5,8 @@
     body: any of them                                   it all given texts as one
 
 What a model reads beside words (vectors of a sentence encoder, a picture's features) comes from a `Reader`: the
-pipeline's own extractors, which this package does not know. Without one only models that read words can be asked.
+pipeline's own extractors, which this package does not know. Without one only models that read words can be used.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -39,8 +37,8 @@ class Query:
         language: of the texts.
         left_out: words that are not read.
         picture: path or address of a picture.
-        like: content hashes of pictures in the index whose likes are wanted.
-        unlike: of those whose likes are not.
+        like: content hashes of pictures in the index that results shall resemble.
+        unlike: of those that they shall not resemble.
     """
 
     texts: Mapping[str, str] = field(default_factory=dict)
@@ -146,7 +144,9 @@ class QueryReader:
         if view.is_fused:
             read = {role: text for role, text in given.items() if role in view.roles}
             if not read:
-                raise UsageError(f"the model reads {', '.join(view.roles)}; found {', '.join(given)} alone")
+                raise UsageError(
+                    f"the model reads {', '.join(view.roles)}: expected one of them, found {', '.join(given)} alone"
+                )
         elif view.roles:
             own = {role: text for role, text in given.items() if role in view.roles}
             read = {view.roles[0]: " ".join((own or given).values())}
@@ -204,22 +204,19 @@ class QueryReader:
     def influence(self, query: Query, images: Float32) -> dict[str, list[float]]:
         """Return by role what each word of its text adds: how far the mean cosine with images falls without it.
 
-        For towers without attention, where it is the one way to say what counts. A text is read as often as it has
-        words.
+        So it is known which words count also for towers without attention. A text is read as often as it has words.
 
         Args:
             query: with texts.
             images: K x d unit vectors, such as those of the first results.
         """
         words = [(role, number) for role, text in query.given.items() for number in range(len(token_spans(text)))]
-        asked = [replace(query, texts=query.given, left_out=frozenset([word])) for word in words]
-        kept = [number for number, each in enumerate(asked) if each.given]
-        means = self.vectors([query, *(asked[number] for number in kept)]) @ images.mean(axis=0)
-        falls = dict(zip(kept, (means[0] - means[1:]).tolist(), strict=True))
-        found: dict[str, list[float]] = {}
-        for number, (role, _) in enumerate(words):
-            found.setdefault(role, []).append(falls.get(number, float(means[0])))
-        return found
+        without = {word: replace(query, texts=query.given, left_out=frozenset([word])) for word in words}
+        readable = {word: each for word, each in without.items() if each.given}
+        means = self.vectors([query, *readable.values()]) @ images.mean(axis=0)
+        falls = dict.fromkeys(words, float(means[0]))
+        falls |= dict(zip(readable, (means[0] - means[1:]).tolist(), strict=True))
+        return {role: [fall for (own, _), fall in falls.items() if own == role] for role, _ in words}
 
 
 def _without(text: str, numbers: set[int]) -> str:

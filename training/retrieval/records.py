@@ -21,6 +21,7 @@ from urllib.parse import quote
 
 import numpy as np
 
+from schemas.errors import NotFoundError
 from schemas.metadata import Metadata
 from training.data.ragged import Int32, Int64
 from training.retrieval.filters import NO_FILTERS, SHOWN_WITH, WORDS, Filters
@@ -28,7 +29,6 @@ from training.retrieval.filters import NO_FILTERS, SHOWN_WITH, WORDS, Filters
 FACETS = {"date": "substr(date, 1, 4)", "credit": "credit", "licence": "licence", "orientation": "orientation"}
 FACET_VALUES = 20
 MAX_VALUES = 100_000
-ROWS_AT_ONCE = 500  # asked for in one statement
 _COLUMNS = (
     "row INTEGER PRIMARY KEY",
     "image TEXT NOT NULL",
@@ -67,7 +67,7 @@ class Picture:
         height: of the original, px.
         cluster: of near-duplicates: the smallest hash among them; None: it has none.
         licence: as its source states it, else the rights in its metadata.
-        metadata: what its file or its source says of it.
+        metadata: by its file or its source.
         shown_with: captions of the articles that showed it.
     """
 
@@ -91,15 +91,20 @@ class Picture:
         return "square" if self.width == self.height else "landscape" if self.width > self.height else "portrait"
 
     @property
-    def said(self) -> str:
-        """Return what is said of it: title, caption, credit, place and keywords."""
+    def description(self) -> str:
+        """Return its title, caption, credit, place and keywords as one text."""
         values = (getattr(self.metadata, name) for name in WORDS)
         return " ".join(value if isinstance(value, str) else " ".join(value) for value in values if value)
 
     @property
+    def label(self) -> str:
+        """Return its title, else its caption, else where it came from."""
+        return self.metadata.title or self.metadata.caption or self.source or ""
+
+    @property
     def text(self) -> str:
-        """Return what is said of it, and the captions of the articles that showed it."""
-        return " ".join(filter(None, (self.said, self.shown_with)))
+        """Return its description, and the captions of the articles that showed it."""
+        return " ".join(filter(None, (self.description, self.shown_with)))
 
 
 def write_records(path: Path, pictures: Iterable[Picture]) -> dict[str, int]:
@@ -135,11 +140,11 @@ def write_records(path: Path, pictures: Iterable[Picture]) -> dict[str, int]:
 
 
 def _values(number: int, picture: Picture) -> tuple[Any, ...]:
-    said = {item.name: getattr(picture.metadata, item.name) for item in fields(Metadata)}
+    metadata = {item.name: getattr(picture.metadata, item.name) for item in fields(Metadata)}
     own = {name: getattr(picture, name) for name in _NAMES if hasattr(picture, name)}
-    keywords = json.dumps(said["keywords"], ensure_ascii=False)
+    keywords = json.dumps(metadata["keywords"], ensure_ascii=False)
     licence = picture.licence or picture.metadata.rights
-    found = said | own | {"row": number, "keywords": keywords, "licence": licence}
+    found = metadata | own | {"row": number, "keywords": keywords, "licence": licence}
     return tuple(found[name] for name in _NAMES)
 
 
@@ -172,19 +177,28 @@ class Records:
 
     def pictures(self, rows: Sequence[int]) -> list[Picture]:
         """Return the pictures of rows, in the given order."""
-        found: dict[int, Picture] = {}
-        for start in range(0, len(rows), ROWS_AT_ONCE):
-            some = [int(row) for row in rows[start : start + ROWS_AT_ONCE]]
-            marks = ", ".join("?" * len(some))
-            for values in self._all(f"SELECT * FROM images WHERE row IN ({marks})", some):
-                found[values[0]] = _picture(dict(zip(_NAMES, values, strict=True)))
-        return [found[int(row)] for row in rows]
+        stored = self._all(
+            "SELECT * FROM images WHERE row IN (SELECT value FROM json_each(?))", [json.dumps(list(rows))]
+        )
+        found = {values[0]: _picture(dict(zip(_NAMES, values, strict=True))) for values in stored}
+        return [found[row] for row in rows]
 
     def rows_of(self, images: Sequence[str]) -> list[int | None]:
         """Return the row of each content hash, None where it is not in the index."""
-        marks = ", ".join("?" * len(images))
-        found = dict(self._all(f"SELECT image, row FROM images WHERE image IN ({marks})", images))
+        named = "SELECT image, row FROM images WHERE image IN (SELECT value FROM json_each(?))"
+        found = dict(self._all(named, [json.dumps(list(images))]))
         return [found.get(image) for image in images]
+
+    def rows_named(self, images: Sequence[str]) -> Int64:
+        """Return the row of each content hash.
+
+        Raises:
+            NotFoundError: one is not in the index.
+        """
+        rows = self.rows_of(images)
+        if None in rows:
+            raise NotFoundError(f"image {images[rows.index(None)][:16]}: not in this index")
+        return np.array(rows, np.int64)
 
     def facets(self, filters: Filters = NO_FILTERS) -> dict[str, list[tuple[str, int]]]:
         """Return the commonest values of each facet among the pictures that filters leave, with their numbers."""
@@ -237,5 +251,5 @@ def _code(value: str, values: list[str], numbers: dict[str, int]) -> int:
 
 def _picture(row: Mapping[str, Any]) -> Picture:
     own = {item.name: row[item.name] for item in fields(Picture) if item.name in row}
-    said = {name: row[name] for name in ("title", "caption", "credit", "date", "place")}
-    return Picture(**own, metadata=Metadata(**said, keywords=tuple(json.loads(row["keywords"]))))
+    texts = {name: row[name] for name in ("title", "caption", "credit", "date", "place")}
+    return Picture(**own, metadata=Metadata(**texts, keywords=tuple(json.loads(row["keywords"]))))

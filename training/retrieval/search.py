@@ -5,32 +5,33 @@
 
 A query's vector is that of its text. A picture given as a query, pictures that are liked and those that are not move it
 as Rocchio did (Manning et al. 2008, 9.1.1): 1 x the text, 0.75 x the mean of the liked, -0.15 x that of the others. The
-probability of a picture is the calibration's for a predicted link of that similarity: that the picture would be
-linked rightly in a document, which is more than an editor asks of one in an archive.
+probability of a picture is the calibration's for a predicted link of that similarity: that such a link inside a
+document is true. The best picture of a large archive is right less often than that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 import numpy as np
 
-from schemas.errors import NotFoundError, UsageError
-from training.data.ragged import Float32, Float64, Int64
+from schemas.console import aligned
+from schemas.errors import UsageError
+from training.data.ragged import Float32, Float64
+from training.linking.options import DEFAULT_OPTIONS, LinkOptions
+from training.metrics.calibration import Calibration
 from training.metrics.relations import RefineConfig, RelationPredictor
 from training.retrieval.filters import NO_FILTERS, Filters
 from training.retrieval.index import Index
 from training.retrieval.queries import Query, QueryReader, Reader, SourceText, read_words
 from training.retrieval.records import Picture
-from training.retrieval.vectors import RERANKED, Nearest
+from training.retrieval.vectors import RERANKED, Ranked
 
 LIKED, UNLIKED = 0.75, 0.15
 RRF = 60  # Cormack et al. 2009: "k = 60 was near-optimal"
-EXPECTED_OF = 10  # first pictures whose relations say what is to be expected
+EXPECTED_OF = 10  # first pictures, whose relations are averaged
 MAX_TOP = RERANKED
+SHOWN_TEXT = 60  # characters of a picture's title or caption in the table
 
 
 class RankBy(StrEnum):
@@ -52,7 +53,7 @@ class RankedImage:
         probability: that a link of this similarity is true; None without a calibration.
         score: what it is ranked by: the similarity, refined or not, BM25, or the sum of reciprocal ranks.
         visual_rank: by similarity, among the first RERANKED; None: beyond.
-        lexical_rank: by words; None: it shares no telling word, or is beyond.
+        lexical_rank: by words; None: it shares no selective word, or is beyond.
         relations: those that a coherence model predicts of the text and the picture, with their probabilities.
     """
 
@@ -68,7 +69,7 @@ class RankedImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """What came of a query.
+    """The pictures for a query.
 
     Attributes:
         images: ranked.
@@ -85,9 +86,29 @@ class SearchResult:
     expected: tuple[tuple[str, float], ...] = ()
     is_refined: bool = False
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON-ready values."""
-        return asdict(self)
+    def lines(self) -> list[str]:
+        """Return the ranking as a table, and what the model read and expects."""
+        head = ("rank", "cosine", "probability", "words", "date", "image", "shown")
+        rows = [
+            (
+                str(each.rank),
+                f"{each.similarity:.3f}",
+                "" if each.probability is None else f"{each.probability:.2f}",
+                str(each.lexical_rank or ""),
+                each.picture.metadata.date or "",
+                each.picture.image[:16],
+                each.picture.label[:SHOWN_TEXT],
+            )
+            for each in self.images
+        ]
+        weights = [f"{source.role} {source.weight:.2f}" for source in self.sources if source.weight is not None]
+        expected = [f"{name} {probability:.2f}" for name, probability in self.expected]
+        return [
+            f"{len(self.images)} of {self.searched} images",
+            *(aligned([head, *rows]) if rows else []),
+            *([f"weights: {', '.join(weights)}"] if weights else []),
+            *([f"expect: {', '.join(expected)}{', refined by them' * self.is_refined}"] if expected else []),
+        ]
 
 
 def search(
@@ -97,7 +118,7 @@ def search(
     filters: Filters = NO_FILTERS,
     top: int = 20,
     rank_by: RankBy = RankBy.VISUAL,
-    refine: RefineConfig | None = None,
+    options: LinkOptions = DEFAULT_OPTIONS,
     reader: Reader = read_words,
 ) -> SearchResult:
     """Return the first `top` pictures for a query.
@@ -108,13 +129,16 @@ def search(
         filters: which pictures take part at all.
         top: 1 to MAX_TOP.
         rank_by: similarity, words, or both.
-        refine: by which refined similarities pictures are ranked (Alikhani 2022), of models with relations.
+        options: of links. Their refinement ranks pictures (Alikhani 2022), of models with relations; their calibration
+            gives probabilities in place of the index's own.
         reader: gives what the model reads beside words.
 
     Raises:
         UsageError: the query has nothing the model reads, or a setting is out of range.
         NotFoundError: a picture that is liked or not is not in the index.
     """
+    if options.precision is not None:
+        raise UsageError(f"--precision {options.precision:g}: of links; a search ranks pictures, and leaves none out")
     if not 1 <= top <= MAX_TOP:
         raise UsageError(f"--top {top}: expected 1 to {MAX_TOP}")
     if rank_by is not RankBy.VISUAL and not query.text:
@@ -124,23 +148,19 @@ def search(
     vector = query_vector(index, query, queries, text)
     selected = index.records.select(filters)
     visual = index.vectors.nearest(vector, RERANKED, selected)
-    is_refined = False
-    scores: Float64 = visual.similarities.astype(np.float64)
-    if refine is not None and len(visual.rows):
-        scores = _refined(index, refine, visual, vector)
-        is_refined = bool((scores != visual.similarities).any())
-        order = np.argsort(-scores, kind="stable")
-        visual, scores = Nearest(visual.rows[order], visual.similarities[order]), scores[order]
+    refine, calibration = options.refine, options.calibration or index.calibration
+    refined = visual if refine is None or not len(visual.rows) else _refined(index, refine, visual, vector)
     lexical = index.words.rank(query.text, RERANKED, selected)
-    rows, scores = _ranked(rank_by, visual.rows, scores, lexical.rows, lexical.scores)
-    ranking = _Ranking(rows[:top], scores[:top], _ranks(visual.rows), _ranks(lexical.rows))
-    images = _images(index, vector, text, ranking)
+    rankings = {RankBy.VISUAL: refined, RankBy.LEXICAL: lexical, RankBy.FUSED: fused(refined, lexical)}
+    images = _images(
+        index, vector, text, rankings[rank_by], top, visual=refined, lexical=lexical, calibration=calibration
+    )
     return SearchResult(
         images=tuple(images),
         sources=tuple(sources),
         searched=index.records.count if selected is None else len(selected),
         expected=_expected(images),
-        is_refined=is_refined,
+        is_refined=refined is not visual,
     )
 
 
@@ -163,99 +183,74 @@ def query_vector(index: Index, query: Query, queries: QueryReader, text: Float32
     total: Float32 = np.sum(parts, axis=0, dtype=np.float32)
     length = float(np.linalg.norm(total))
     if not np.isfinite(length) or length == 0:
-        raise UsageError("the parts of the query cancel out")
+        raise UsageError("the parts of the query cancel each other out; leave one of them out")
     is_unit = len(parts) == 1 and text is not None
     return total if is_unit else np.asarray(total / length, np.float32)
 
 
 def _named(index: Index, images: Sequence[str]) -> Float32:
-    rows = index.records.rows_of(images)
-    for image, row in zip(images, rows, strict=True):
-        if row is None:
-            raise NotFoundError(f"image {image[:16]}: not in this index")
-    return index.vectors.take(np.sort(np.array(rows, np.int64)))
+    return index.vectors.rows[index.records.rows_named(images)]
 
 
-def _refined(index: Index, refine: RefineConfig, visual: Nearest, vector: Float32) -> Float64:
-    """Return the refined similarities of the nearest pictures."""
-    refinement = refine.of(RelationPredictor.of(index.model), index.model.card.data.dataset)
-    images = vectors_of(index, visual.rows)
-    refined: Float64 = refinement(visual.similarities[None], vector[None], images)[0]
-    return refined
+def _refined(index: Index, refine: RefineConfig, visual: Ranked, vector: Float32) -> Ranked:
+    """Return the nearest pictures by their refined similarities; as they are where nothing is refined."""
+    refinement = refine.of(index.model)
+    scores: Float64 = refinement(visual.scores[None], vector[None], index.vectors.rows[visual.rows])[0]
+    if (scores == visual.scores).all():
+        return visual
+    order = np.argsort(-scores, kind="stable")
+    return Ranked(visual.rows[order], scores[order])
 
 
-def vectors_of(index: Index, rows: Int64) -> Float32:
-    """Return the vectors of rows in any order."""
-    order = np.argsort(rows)
-    return index.vectors.take(rows[order])[np.argsort(order)]
-
-
-def fused_scores(rankings: Sequence[Int64]) -> tuple[Int64, Float64]:
-    """Return the rows of several rankings, the best first, and their sums of 1 / (RRF + rank) (Cormack et al. 2009)."""
-    rows = np.unique(np.concatenate([*rankings, np.zeros(0, np.int64)]))
+def fused(*rankings: Ranked) -> Ranked:
+    """Return the rows of several rankings by their sums of 1 / (RRF + rank) (Cormack et al. 2009)."""
+    rows = np.unique(np.concatenate([each.rows for each in rankings]))
     sums = np.zeros(len(rows))
-    for ranking in rankings:
-        sums[np.searchsorted(rows, ranking)] += 1 / (RRF + 1.0 + np.arange(len(ranking)))
+    for each in rankings:
+        sums[np.searchsorted(rows, each.rows)] += 1 / (RRF + 1.0 + np.arange(len(each.rows)))
     order = np.argsort(-sums, kind="stable")
-    return rows[order], sums[order]
+    return Ranked(rows[order], sums[order])
 
 
-def _ranked(
-    rank_by: RankBy, visual: Int64, similarities: Float64, lexical: Int64, scores: Float64
-) -> tuple[Int64, Float64]:
-    if rank_by is RankBy.VISUAL:
-        return visual, similarities
-    return (lexical, scores) if rank_by is RankBy.LEXICAL else fused_scores([visual, lexical])
+def _ranks(ranking: Ranked) -> dict[int, int]:
+    return {int(row): rank for rank, row in enumerate(ranking.rows, start=1)}
 
 
-def _ranks(rows: Int64) -> dict[int, int]:
-    return {int(row): rank for rank, row in enumerate(rows, start=1)}
-
-
-@dataclass(frozen=True, slots=True)
-class _Ranking:
-    rows: Int64
-    scores: Float64
-    visual: dict[int, int]
-    lexical: dict[int, int]
-
-
-def _images(index: Index, vector: Float32, text: Float32 | None, ranking: _Ranking) -> list[RankedImage]:
-    """Return what is known of the pictures of a ranking."""
-    vectors = vectors_of(index, ranking.rows)
+def _images(
+    index: Index,
+    vector: Float32,
+    text: Float32 | None,
+    ranking: Ranked,
+    top: int,
+    *,
+    visual: Ranked,
+    lexical: Ranked,
+    calibration: Calibration | None,
+) -> list[RankedImage]:
+    """Return the first `top` pictures of a ranking, with their ranks by similarity and by words."""
+    rows, visual_ranks, lexical_ranks = ranking.rows[:top], _ranks(visual), _ranks(lexical)
+    vectors = index.vectors.rows[rows]
     similarities = vectors @ vector
-    probabilities: Sequence[float | None] = [None] * len(similarities)
-    if index.calibration is not None:
-        probabilities = index.calibration.probability(similarities).tolist()
-    found = [
-        RankedImage(
-            rank=rank,
-            picture=picture,
-            similarity=float(similarity),
-            score=float(score),
-            probability=probability,
-            visual_rank=ranking.visual.get(int(row)),
-            lexical_rank=ranking.lexical.get(int(row)),
-        )
-        for rank, (row, picture, similarity, score, probability) in enumerate(
-            zip(
-                ranking.rows,
-                index.records.pictures(ranking.rows.tolist()),
-                similarities,
-                ranking.scores,
-                probabilities,
-                strict=True,
-            ),
-            start=1,
-        )
-    ]
-    if index.model.relations is None or text is None or not found:
-        return found
-    predictor = RelationPredictor.of(index.model)
-    predicted = predictor.crossed(text[None], vectors)[0].tolist()
+    probabilities: Sequence[float | None] = [None] * len(rows)
+    if calibration is not None:
+        probabilities = calibration.probability(similarities).tolist()
+    relations: Sequence[tuple[tuple[str, float], ...] | None] = [None] * len(rows)
+    if index.model.relations is not None and text is not None and len(rows):
+        predictor = RelationPredictor.of(index.model)
+        predicted = predictor.crossed(text[None], vectors)[0].tolist()
+        relations = [tuple(zip(predictor.names, each, strict=True)) for each in predicted]
     return [
-        replace(each, relations=tuple(zip(predictor.names, row, strict=True)))
-        for each, row in zip(found, predicted, strict=True)
+        RankedImage(
+            rank=number + 1,
+            picture=picture,
+            similarity=float(similarities[number]),
+            score=float(ranking.scores[number]),
+            probability=probabilities[number],
+            visual_rank=visual_ranks.get(int(rows[number])),
+            lexical_rank=lexical_ranks.get(int(rows[number])),
+            relations=relations[number],
+        )
+        for number, picture in enumerate(index.records.pictures(rows.tolist()))
     ]
 
 

@@ -6,7 +6,7 @@
     EXACT_ROWS or fewer by a filter   every similarity of those rows
 
 A filter acts before ranking: rows that it leaves out take no place among the candidates. How many lists are looked at
-is measured when the index is made, with queries of the kind that will be asked: texts lie elsewhere than pictures, so
+is measured when the index is made, with queries of the kind that will come: texts lie elsewhere than pictures, so
 that lists chosen for pictures can miss what texts look for. Lists and full vectors stay in files that are
 mapped into memory.
 """
@@ -23,7 +23,7 @@ import numpy as np
 
 from schemas.errors import ConfigError
 from schemas.indexes import CellsNote
-from training.data.ragged import Bool, Float32, Int64
+from training.data.ragged import Float32, Floats, Int64
 from training.data.streams import stream
 
 EXACT_BELOW = 100_000  # images
@@ -37,11 +37,11 @@ FIRST_PROBES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Nearest:
-    """Rows and their cosines, the most similar first; of equal ones the smaller row first."""
+class Ranked:
+    """Rows and their scores (cosines, or BM25), the best first; of equal ones the smaller row first."""
 
     rows: Int64
-    similarities: Float32
+    scores: Floats
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Vectors:
             return cls(rows)
         return cls(rows, faiss().read_index(str(cells), faiss().IO_FLAG_MMAP_IFC), probes)
 
-    def nearest(self, query: Float32, count: int, selected: Int64 | None = None) -> Nearest:
+    def nearest(self, query: Float32, count: int, selected: Int64 | None = None) -> Ranked:
         """Return the `count` images that are most similar to a query, fewer where there are no more.
 
         Args:
@@ -74,42 +74,36 @@ class Vectors:
             count: at most RERANKED where the search is not exact.
             selected: ascending rows that are searched; None: all.
         """
-        total = len(self.rows) if selected is None else len(selected)
-        if selected is not None and total <= EXACT_ROWS:
-            return first_of(selected, self.take(selected) @ query, count)
+        if selected is not None and len(selected) <= EXACT_ROWS:
+            return first_of(selected, self.rows[selected] @ query, count)
         if self.cells is None:
-            similarities = self.rows @ query
-            rows = np.arange(total) if selected is None else selected
-            return first_of(rows, similarities if selected is None else similarities[selected], count)
+            rows = np.arange(len(self.rows)) if selected is None else selected
+            return first_of(rows, (self.rows @ query)[rows], count)
         candidates = self._candidates(query, max(count, RERANKED), selected)
-        return first_of(candidates, self.take(candidates) @ query, count)
-
-    def take(self, rows: Int64) -> Float32:
-        """Return the vectors of ascending rows."""
-        found: Float32 = self.rows[rows]
-        return found
+        return first_of(candidates, self.rows[candidates] @ query, count)
 
     def _candidates(self, query: Float32, count: int, selected: Int64 | None) -> Int64:
         """Return the ascending rows that the lists give; a filter of a share p has 1 / p as many lists looked at."""
         library = faiss()
         given: dict[str, Any] = {"nprobe": self.probes}
         if selected is not None:
-            bits = np.packbits(mask_of(selected, len(self.rows)), bitorder="little")
-            share = len(selected) / len(self.rows)
-            given = {"nprobe": min(self.cells.nlist, int(np.ceil(self.probes / share)))}
-            given["sel"] = library.IDSelectorBitmap(len(self.rows), library.swig_ptr(bits))
+            mask = np.zeros(len(self.rows), dtype=bool)
+            mask[selected] = True
+            bits = np.packbits(mask, bitorder="little")
+            lists = min(self.cells.nlist, int(np.ceil(self.probes / (len(selected) / len(self.rows)))))
+            given = {"nprobe": lists, "sel": library.IDSelectorBitmap(len(self.rows), library.swig_ptr(bits))}
         _, found = self.cells.search(query[None], count, params=library.SearchParametersIVF(**given))
         return np.sort(found[0][found[0] >= 0]).astype(np.int64)
 
 
-def first_of(rows: Int64, similarities: Float32, count: int) -> Nearest:
-    """Return the `count` most similar of ascending rows, in order."""
+def first_of(rows: Int64, scores: Floats, count: int) -> Ranked:
+    """Return the `count` best of ascending rows, in order."""
     kept = np.arange(len(rows))
     if count < len(rows):
-        bound = np.partition(similarities, len(rows) - count)[len(rows) - count]
-        kept = np.flatnonzero(similarities >= bound)
-    order = kept[np.argsort(-similarities[kept], kind="stable")][:count]
-    return Nearest(rows[order].astype(np.int64), similarities[order])
+        bound = np.partition(scores, len(rows) - count)[len(rows) - count]
+        kept = np.flatnonzero(scores >= bound)
+    order = kept[np.argsort(-scores[kept], kind="stable")][:count]
+    return Ranked(rows[order].astype(np.int64), scores[order])
 
 
 def make_cells(rows: Float32, queries: Float32, measured_with: Literal["texts", "pictures"]) -> tuple[Any, CellsNote]:
@@ -130,7 +124,7 @@ def make_cells(rows: Float32, queries: Float32, measured_with: Literal["texts", 
         made.train(np.ascontiguousarray(rows[np.sort(sample)]))
         for start in range(0, count, ROWS_AT_ONCE):
             made.add(np.ascontiguousarray(rows[start : start + ROWS_AT_ONCE]))
-        truth = _truefirst_of(rows, queries)
+        truth = _nearest_by_all(rows, queries)
         probes, recall = FIRST_PROBES, 0.0
         while True:
             found = made.search(queries, RERANKED, params=library.SearchParametersIVF(nprobe=probes))[1]
@@ -144,7 +138,7 @@ def make_cells(rows: Float32, queries: Float32, measured_with: Literal["texts", 
     return made, note
 
 
-def _truefirst_of(rows: Float32, queries: Float32) -> Int64:
+def _nearest_by_all(rows: Float32, queries: Float32) -> Int64:
     """Return Q x RECALL_OF: the rows that are truly most similar."""
     best = np.full((len(queries), 0), 0, np.float32)
     numbers = np.zeros((len(queries), 0), np.int64)
@@ -155,13 +149,6 @@ def _truefirst_of(rows: Float32, queries: Float32) -> Int64:
         kept = np.argpartition(-best, min(RECALL_OF, best.shape[1] - 1), axis=1)[:, :RECALL_OF]
         best, numbers = np.take_along_axis(best, kept, axis=1), np.take_along_axis(numbers, kept, axis=1)
     return numbers
-
-
-def mask_of(rows: Int64, count: int) -> Bool:
-    """Return which of `count` rows are among some."""
-    found = np.zeros(count, dtype=bool)
-    found[rows] = True
-    return found
 
 
 def faiss() -> Any:

@@ -11,31 +11,19 @@ import logging
 import re
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from schemas.errors import ConfigError
-from training.data.ragged import Float64, Int64
-from training.retrieval.vectors import first_of
+from training.data.ragged import Int64
+from training.retrieval.vectors import Ranked, first_of
 
 LEXICAL_WORDS = 64  # of a text, the rarest
-COMMON_SHARE = 0.2  # a word in more pictures tells none from others: its weight in BM25 is next to nothing
+COMMON_SHARE = 0.2  # a word in more pictures is not selective: its weight in BM25 is next to nothing
 K1, B = 1.2, 0.75
 _WORD = re.compile(r"\w+")
-
-
-@dataclass(frozen=True, slots=True)
-class Matches:
-    """Rows that share words with a text, the best first, and their scores by BM25, the higher the better."""
-
-    rows: Int64
-    scores: Float64
-
-
-NO_MATCHES = Matches(np.zeros(0, np.int64), np.zeros(0, np.float64))
 
 
 class Words:
@@ -63,31 +51,30 @@ class Words:
         """Write the words; the same texts give the same bytes."""
         self._scorer.save(folder)
 
-    def rank(self, text: str, count: int, rows: Int64 | None = None) -> Matches:
-        """Return the pictures whose words a text shares; none where it shares no telling word.
+    def rank(self, text: str, count: int, rows: Int64 | None = None) -> Ranked:
+        """Return the pictures whose words a text shares, by BM25; none where it shares no selective word.
 
         Args:
             text: of any length; its LEXICAL_WORDS rarest words count.
             count: at most so many.
             rows: ascending ones that are searched; None: all.
         """
-        words = self._telling(text)
+        words = self._selective(text)
         if not words:
-            return NO_MATCHES
+            return Ranked(np.zeros(0, np.int64), np.zeros(0, np.float32))
         scores = self._scorer.get_scores_from_ids(words)
         searched = np.flatnonzero(scores) if rows is None else rows[scores[rows] > 0]
-        found = first_of(searched, scores[searched], count)
-        return Matches(found.rows, found.similarities.astype(np.float64))
+        return first_of(searched, scores[searched], count)
 
-    def _telling(self, text: str) -> list[int]:
+    def _selective(self, text: str) -> list[int]:
         """Return the numbers of the rarest different words of a text, without those that very many pictures have."""
         known: dict[str, int] = self._scorer.vocab_dict
         words = np.array([known[word] for word in dict.fromkeys(words_of(text)) if word in known], np.int64)
         starts = self._scorer.scores["indptr"]
         pictures = starts[words + 1] - starts[words]
-        telling = words[pictures <= max(1, COMMON_SHARE * self.count)]
-        rarest = np.argsort(starts[telling + 1] - starts[telling], kind="stable")[:LEXICAL_WORDS]
-        return [int(number) for number in telling[rarest]]
+        selective = words[pictures <= max(1, COMMON_SHARE * self.count)]
+        rarest = np.argsort(starts[selective + 1] - starts[selective], kind="stable")[:LEXICAL_WORDS]
+        return [int(number) for number in selective[rarest]]
 
 
 def words_of(text: str) -> list[str]:
@@ -111,5 +98,5 @@ def bm25s() -> Any:
         import bm25s as library
     except ModuleNotFoundError as problem:
         raise ConfigError("ranking by words needs bm25s: pip install 'multilink[retrieval]'") from problem
-    logging.getLogger(library.__name__).setLevel(logging.WARNING)  # it tells every step it takes
+    logging.getLogger(library.__name__).setLevel(logging.WARNING)  # it logs every step
     return library

@@ -19,8 +19,6 @@ A word's vector is the mean of its own row and its n-grams' rows; a word that is
 alone.
 """
 
-from __future__ import annotations
-
 import mmap
 import struct
 from collections.abc import Mapping

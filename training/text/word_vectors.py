@@ -5,8 +5,6 @@ without a first line that holds count and size; fastText's `.bin`; and the packa
 memory-mapped, text is read as a stream: only the vocabulary's words are kept.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import mmap
 from collections.abc import Container, Iterable, Iterator, Sequence

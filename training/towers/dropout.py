@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from training.data.keys import STEP, finalised
 from training.data.ragged import Int64, to_device
 
 
@@ -104,11 +105,8 @@ def salt_dropouts(model: nn.Module) -> None:
 
 def _hash_numbers(numbers: Int64, seed: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int32]]:
     """Return N int32 hashes of row numbers: the finaliser of SplitMix64 over number and seed."""
-    mixed = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed ^= mixed >> np.uint64(31)
-    return (mixed >> np.uint64(32)).astype(np.uint32).view(np.int32)
+    hashes = finalised(numbers.astype(np.uint64) * STEP + np.uint64(seed))
+    return (hashes >> np.uint64(32)).astype(np.uint32).view(np.int32)
 
 
 def _mix(values: Tensor) -> Tensor:

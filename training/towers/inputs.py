@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from schemas.errors import ConfigError, UsageError
 from training.config import ImageSettings, TextSettings
-from training.data.documents import DocumentSet, HeldSplit, RegionBank
+from training.data.documents import DocumentSet, RegionBank
 from training.data.ragged import Floats, Int64, to_device
 from training.text.vocabulary import Vocabulary
 
@@ -195,11 +195,12 @@ class Tower(nn.Module):
         """
         raise NotImplementedError
 
-    def initialise(self, split: HeldSplit, workers: Workers, seed: int) -> None:
+    def initialise(self, documents: Iterable[DocumentSet], workers: Workers, seed: int) -> None:
         """Set the weights that do not start at random, the same on every worker.
 
         Args:
-            split: this worker's part of the training split.
+            documents: this worker's share of the training documents that statistics are taken from, in parts; the
+                parts of all workers, by rank, are the same whatever their number.
             workers: all of them.
             seed: of the run.
 

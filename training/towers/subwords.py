@@ -5,7 +5,7 @@ A word's vector is the mean of its own and its n-grams'; it is computed once for
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from schemas.configs import PositiveInt, require
 from schemas.errors import ConfigError
-from training.data.documents import HeldSplit
+from training.data.documents import DocumentSet
 from training.data.ragged import Int64, Ragged, to_device
 from training.text.fasttext import FastText, Subwords, is_fasttext, open_fasttext
 from training.text.vocabulary import UNKNOWN_NUMBER, Vocabulary, in_language, tokenize
@@ -143,7 +143,7 @@ class SubwordEmbedding(nn.Module):
         languages, max_words = languages_of(given, self.config), max_words or self.max_words
         return SubwordRows.of(given.texts, self.vocabulary, self.subwords, max_words=max_words, languages=languages)
 
-    def initialise(self, split: HeldSplit, workers: Workers, seed: int) -> None:
+    def initialise(self, documents: Iterable[DocumentSet], workers: Workers, seed: int) -> None:
         """Set words and n-grams; of a fastText model, a word's own row, not its mean with its n-grams."""
         config = self.config
         source, size = config.word_vectors, config.word_dimensions
@@ -155,7 +155,7 @@ class SubwordEmbedding(nn.Module):
             words = initial_vectors(self.vocabulary, dimensions=size, seed=seed, known=known)
             ngrams = np.array(model.ngram_rows)
         else:
-            words = starting_vectors(config, self.vocabulary, split, workers, seed)
+            words = starting_vectors(config, self.vocabulary, documents, workers, seed)
             ngrams = uniform_vectors(len(self.table.weight) - len(words), size, seed, "n-gram vectors")
         with torch.no_grad():
             self.table.weight.copy_(torch.from_numpy(np.concatenate([words, ngrams])))
@@ -192,8 +192,8 @@ class SubwordTower(Tower):
         """Return the sentences' words with their n-grams."""
         return self.embedding.prepare(given)
 
-    def initialise(self, split: HeldSplit, workers: Workers, seed: int) -> None:
-        self.embedding.initialise(split, workers, seed)
+    def initialise(self, documents: Iterable[DocumentSet], workers: Workers, seed: int) -> None:
+        self.embedding.initialise(documents, workers, seed)
 
 
 def _table_rows(token: str, key: str, vocabulary: Vocabulary, subwords: Subwords | None) -> list[int]:

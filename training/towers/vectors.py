@@ -7,11 +7,13 @@ time, which makes them the same for any partition of the documents.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from training.data.documents import HeldSplit
+from training.data.documents import DocumentSet
 from training.data.ragged import Float64, Floats, Int64
 from training.towers.batch_norm import BatchNorm
 from training.towers.dropout import RowDropout
@@ -60,10 +62,12 @@ class VectorTower(Tower):
             x_NV = self.norm(x_NV, training_pass)
         return unit(self.affine(self.dropout(x_NV)))
 
-    def _set_moments(self, own: Float64, workers: Workers) -> None:
+    def _set_moments(self, parts: Iterable[Float64], workers: Workers) -> None:
+        """Standardise by the moments of all workers' parts, summed in one order whatever the number of workers."""
         if self.standardise is not None:
-            row = torch.from_numpy(own)[None].to(workers.device)
-            self.standardise.set_moments(torch.cat(workers.gather(row)).sum(dim=0).cpu().numpy())
+            own = np.array(list(parts)).reshape(-1, 1 + 2 * self.features)
+            rows = torch.cat(workers.gather(torch.from_numpy(own).to(workers.device)))
+            self.standardise.set_moments(rows.sum(dim=0).cpu().numpy())
 
 
 class ImageVectorTower(VectorTower):
@@ -82,10 +86,13 @@ class ImageVectorTower(VectorTower):
     def prepare(self, given: ImageInput) -> Rows:
         return VectorRows.checked(given.vectors, self.features)
 
-    def initialise(self, split: HeldSplit, workers: Workers, seed: int) -> None:
-        documents = split.documents
-        occurrences = np.bincount(documents.image_rows, minlength=len(documents.image_bank))
-        self._set_moments(moments(documents.image_bank, occurrences), workers)
+    def initialise(self, documents: Iterable[DocumentSet], workers: Workers, seed: int) -> None:
+        self._set_moments(map(_moments_of_places, documents), workers)
+
+
+def _moments_of_places(documents: DocumentSet) -> Float64:
+    occurrences = np.bincount(documents.image_rows, minlength=len(documents.image_bank))
+    return moments(documents.image_bank, occurrences)
 
 
 def moments(vectors: Floats, occurrences: Int64 | None = None) -> Float64:

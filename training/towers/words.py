@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from schemas.configs import NonNegativeInt, PositiveInt, require
 from schemas.errors import UsageError
 from training.config import TRAINED, Needs, TowerSettings
-from training.data.documents import HeldSplit
+from training.data.documents import DocumentSet
 from training.data.ragged import Float32, Int64, Ragged, to_device
 from training.text.vocabulary import Vocabulary, tokenize
 from training.text.word_vectors import WordVector, initial_vectors, read_aligned, read_vectors, train_word2vec
@@ -146,8 +146,8 @@ class WordTower(Tower):
         languages = languages_of(given, self.config)
         return WordRows(*self.vocabulary.encode(given.texts, max_words=self.max_words, languages=languages))
 
-    def initialise(self, split: HeldSplit, workers: Workers, seed: int) -> None:
-        vectors = starting_vectors(self.config, self.vocabulary, split, workers, seed)
+    def initialise(self, documents: Iterable[DocumentSet], workers: Workers, seed: int) -> None:
+        vectors = starting_vectors(self.config, self.vocabulary, documents, workers, seed)
         with torch.no_grad():
             self.embedding.weight.copy_(torch.from_numpy(vectors))
 
@@ -184,27 +184,20 @@ def languages_of(given: TextInput, config: WordsSettings) -> tuple[str, ...] | N
 
 
 def starting_vectors(
-    config: WordsSettings, vocabulary: Vocabulary, split: HeldSplit, workers: Workers, seed: int
+    config: WordsSettings, vocabulary: Vocabulary, documents: Iterable[DocumentSet], workers: Workers, seed: int
 ) -> Float32:
     """Return V x w starting vectors, as `text.word_vectors` or `text.aligned_vectors` names them."""
     known: Iterable[WordVector] = ()
     if config.aligned_vectors:
         known = read_aligned(config.aligned_vectors, vocabulary.numbers, dimensions=config.word_dimensions)
     elif config.word_vectors == TRAINED:
-        known = train_word2vec(_whole_split(split, workers), dimensions=config.word_dimensions, seed=seed)
+        known = train_word2vec(_all_texts(documents, workers), dimensions=config.word_dimensions, seed=seed)
     elif config.word_vectors:
         known = read_vectors(config.word_vectors, vocabulary.numbers, dimensions=config.word_dimensions)
     return initial_vectors(vocabulary, dimensions=config.word_dimensions, seed=seed, known=known)
 
 
-def _whole_split(split: HeldSplit, workers: Workers) -> list[str]:
-    """Return all workers' sentences, in the order of the split's index."""
-    own = [
-        [place, list(split.documents.texts[split.documents.sentences.rows(row)])]
-        for place, row in enumerate(split.local.tolist())
-        if row >= 0
-    ]
-    documents: dict[int, Sequence[str]] = {}
-    for part in gather_json(own, workers):
-        documents.update((place, texts) for place, texts in part)
-    return [text for place in sorted(documents) for text in documents[place]]
+def _all_texts(documents: Iterable[DocumentSet], workers: Workers) -> list[str]:
+    """Return all workers' sentences, in the order of the workers."""
+    own = [text for part in documents for text in part.texts]
+    return [text for part in gather_json(own, workers) for text in part]

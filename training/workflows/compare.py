@@ -1,7 +1,5 @@
 """Several models on the same documents, side by side; and on data sets that they were not trained on."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from schemas.console import Say
@@ -10,8 +8,8 @@ from schemas.errors import UsageError
 from schemas.lake import Lake
 from training.data.views import TextView
 from training.evaluation.baselines import Baseline, evaluate_baseline
-from training.evaluation.evaluate import STANDARD_CONFIG, evaluate_model
-from training.evaluation.studies import Contestant, ModelComparison, TransferCell, compare_models, transfer_cells
+from training.evaluation.evaluate import STANDARD_CONFIG, Evaluation, evaluate_model
+from training.evaluation.studies import ModelComparison, TransferCell, compare_models, transfer_cells
 from training.mlflow.registry import LoadedModel, load, open_registry
 
 
@@ -45,16 +43,16 @@ def run_compare(
     first = loaded[0].model.card
     reference = "@".join(home.find(dataset or first.data.reference))
     names = iter(model_names(loaded))
-    contestants = []
+    evaluations: dict[str, Evaluation] = {}
     for entry in entries:
         say(f"scoring {entry.uri if isinstance(entry, LoadedModel) else entry} on {reference}, split {split}")
         if isinstance(entry, LoadedModel):
-            contestants.append(Contestant(next(names), evaluate_model(entry.model, home, reference, split)))
+            evaluations[next(names)] = evaluate_model(entry.model, home, reference, split)
         else:
             view, config = TextView.of(first.config), STANDARD_CONFIG
             found = evaluate_baseline(Baseline(entry), home, reference, split, config=config, view=view)
-            contestants.append(Contestant(entry, found.evaluation))
-    return compare_models(contestants, dataset=reference, split=str(split))
+            evaluations[entry] = found.evaluation
+    return compare_models(evaluations, dataset=reference, split=str(split))
 
 
 def model_names(loaded: Sequence[LoadedModel]) -> list[str]:

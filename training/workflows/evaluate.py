@@ -1,9 +1,8 @@
 """A model, a baseline or a file of scores is scored on a split, and a registered model's run gets the numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from training.evaluation.evaluate import (
 )
 from training.evaluation.judge import Judged, judge_model
 from training.evaluation.score_files import evaluate_scores
-from training.mlflow.registering import nostruct_rival, record_evaluation
+from training.mlflow.registering import load_nostruct, record_evaluation
 from training.mlflow.registry import LoadedModel, load, open_registry
 from training.report.sections import score_table, sections
 
@@ -47,8 +46,8 @@ class EvaluateSummary:
         loaded: the model itself, where there is one.
         judged: what else was measured, where there is a model.
         report: the rows as a table, where there is a model.
-        notes: what else a person is told.
-        values: what else a machine is told.
+        notes: further lines for a person.
+        values: further values for a machine.
     """
 
     evaluation: Evaluation
@@ -71,10 +70,10 @@ class EvaluateSummary:
         dataset, count = (self.dataset or "").partition("@")[0], documents_of(self.rows)
         table = score_table(self.rows, "model", dataset=dataset)
         left_out = ", ".join(f"{lost} {reason}" for reason, lost in left_out_of(self.rows).items())
-        told = [] if table is None else [f"{row.name}: {row.note}" for row in table.rows if row.is_told]
-        lines = [*([] if table is None else table.lines()), *told, f"{count} documents; left out: {left_out or 'none'}"]
+        lines = [] if table is None else [*table.lines(), *table.footnotes]
+        lines.append(f"{count} documents; left out: {left_out or 'none'}")
         if count < FEW_DOCUMENTS:
-            lines.append(f"the intervals are of fewer than {FEW_DOCUMENTS} documents: they are too narrow to go by")
+            lines.append(f"fewer than {FEW_DOCUMENTS} documents: the intervals are too narrow to rely on")
         if self.judged is not None:
             lines += [line for each in sections(self.rows, dataset=dataset).values() for line in ("", *each.lines())]
         return [*lines, *self.notes]
@@ -117,24 +116,27 @@ def run_evaluate(
         tracking: MLflow's address.
         config: what the baselines read, and how retrieval is measured.
         with_captions: whether caption metrics are computed.
-        with_baselines: whether others than random are scored beside it.
+        with_baselines: whether baselines other than random are scored, too.
         say: takes a line of progress.
 
     Raises:
         UsageError: the model, data set or split is not there, or they do not fit together.
     """
-    home = Lake.at(lake)
-    client = open_registry(tracking, [model])
-    reference = "@".join(home.find(dataset))
-    loaded = load(model, client)
+    home, client = Lake.at(lake), open_registry(tracking, [model])
+    reference, loaded = "@".join(home.find(dataset)), load(model, client)
     say(f"scoring {loaded.uri} on {reference}, split {split}")
     judged = judge_model(loaded.model, home, reference, split, config=config, with_captions=with_captions)
     beside: tuple[Score, ...] = ()
     if with_baselines:
-        say("scoring the baselines beside it")
-        rival = nostruct_rival(client, loaded, reference)
+        say("scoring the baselines on the same documents")
         beside = score_beside(
-            loaded.model, judged.evaluation, home, reference, split=str(split), config=config, rival=rival
+            loaded.model,
+            judged.evaluation,
+            home,
+            reference,
+            split=str(split),
+            config=config,
+            load_nostruct=partial(load_nostruct, client, loaded, reference),
         )
     name, _, version = reference.partition("@")
     report = EvaluationReport(

@@ -1,7 +1,5 @@
 """What a model links in documents whose links need not be known."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +8,9 @@ from schemas.documents import Split
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from training.loop.validation import split_loss
-from training.mlflow.registry import load, open_registry
-from training.report.example_documents import Widest, widest_documents
+from training.mlflow.registry import open_model
+from training.report.example_documents import SpreadDocument, most_spread
+from training.report.pages import examples_page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,19 +22,24 @@ class ExamplesSummary:
         dataset: NAME@VERSION.
         split: of it.
         loss: of the model's objective on the split's documents; None where the objective reads links.
-        documents: the widest first.
+        documents: the most different first.
     """
 
     model: str
     dataset: str
     split: str
     loss: float | None
-    documents: tuple[Widest, ...]
+    documents: tuple[SpreadDocument, ...]
 
     def lines(self) -> list[str]:
         loss = "" if self.loss is None else f": loss {self.loss:.4f}"
-        spreads = (f"{each.shown.id}  {each.image_spread:.3f}  {each.text_spread:.3f}" for each in self.documents)
+        spreads = (f"{each.example.id}  {each.image_spread:.3f}  {each.text_spread:.3f}" for each in self.documents)
         return [f"{self.model} on {self.dataset}, {self.split}{loss}", "document, spread of images, of texts", *spreads]
+
+    def page(self) -> str:
+        """Return the documents as an HTML page."""
+        about = {"model": self.model, "dataset": self.dataset, "split": self.split}
+        return examples_page([each.example for each in self.documents], loss=self.loss, **about)
 
     def to_json(self) -> dict[str, Any]:
         about = {"model": self.model, "dataset": self.dataset, "split": self.split, "loss": self.loss}
@@ -66,9 +70,8 @@ def run_examples(
     Raises:
         UsageError: the model, data set or split is not there, or they do not fit together.
     """
-    home, client = Lake.at(lake), open_registry(tracking, [model])
-    reference = "@".join(home.find(dataset))
-    loaded = load(model, client)
+    home = Lake.at(lake)
+    reference, loaded = "@".join(home.find(dataset)), open_model(model, tracking)
     say(f"linking {reference}, split {split}, with {loaded.uri}")
     manifest, folder = read_manifest(home, reference)
     return ExamplesSummary(
@@ -76,5 +79,5 @@ def run_examples(
         dataset=reference,
         split=str(split),
         loss=split_loss(loaded.model, manifest, folder, Split(split)),
-        documents=tuple(widest_documents(loaded.model, manifest, folder, split, count=count)),
+        documents=tuple(most_spread(loaded.model, manifest, folder, split, count=count)),
     )

@@ -1,9 +1,7 @@
-"""What the command link does, for documents of a user's own and for a data set version: arguments to a summary.
+"""Links that a model predicts: of documents of a user's own, and of a data set version.
 
-How documents of a user's own get their vectors is `orchestration.link`'s to say.
+How documents of a user's own get their vectors is known in `orchestration/inference/`.
 """
-
-from __future__ import annotations
 
 import os
 import time
@@ -11,22 +9,24 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+import pyarrow.parquet as pq
 
 from schemas.console import Passing, Say
 from schemas.errors import UsageError
-from schemas.failures import Failure
+from schemas.failures import FAILURE_SCHEMA, Failure
 from schemas.lake import Folder, Lake
 from schemas.links import PredictedLink
 from schemas.manifest import read_manifest
+from schemas.tables import row_of, to_table
 from training.data.documents import GivenDocument
-from training.linking.links import LinkedDocument, Linker, check_refined, threshold_of, write_links
+from training.linking.links import LinkedDocument, write_links
+from training.linking.options import DEFAULT_OPTIONS, LinkOptions
 from training.linking.relinked import Agreement, compare
 from training.linking.shards import RELINKED
 from training.linking.versions import LinkedVersion, LinkShards, link_here, link_version, prepare_linking
-from training.metrics.calibration import Calibration
-from training.metrics.relations import RefineConfig
-from training.mlflow.registry import LoadedModel, calibration_of, champion_of_dataset, load, open_registry
+from training.mlflow.registry import LoadedModel, open_model
 from training.report.examples import ExampleDocument
 from training.report.pages import own_documents_page, write_page
 from training.report.relinking import relinked_page
@@ -39,7 +39,15 @@ DIFFERING = 40  # documents on the page of a relinking
 class LinkSummary:
     """How many documents of a file were linked, by how many links, where they are, and which could not be linked.
 
-    `seconds` is everything from the first document read to the last link written.
+    Attributes:
+        model: its address.
+        output: file of the links.
+        page: where the first documents are drawn; None: nowhere.
+        documents: that were linked.
+        links: of them.
+        failures: of documents and images, as they were read and as they were linked.
+        failures_path: file of them; there is none without failures.
+        seconds: from the first document read to the last link written.
     """
 
     model: str
@@ -48,6 +56,7 @@ class LinkSummary:
     documents: int
     links: int
     failures: tuple[Failure, ...]
+    failures_path: str
     seconds: float
 
     def to_json(self) -> dict[str, Any]:
@@ -61,78 +70,84 @@ class LinkSummary:
 def run_link(
     *,
     loaded: LoadedModel,
-    documents: Iterable[GivenDocument],
-    output: str,
-    calibration: Calibration | None = None,
-    precision: float | None = None,
-    refine: RefineConfig | None = None,
+    documents: Iterable[GivenDocument | Failure],
+    output: Path,
+    options: LinkOptions = DEFAULT_OPTIONS,
     page: Path | None = None,
     say: Say,
 ) -> LinkSummary:
-    """Write the links a model predicts in documents to a Parquet file (columns: `schemas.links`).
+    """Write the links that a model predicts in documents to a Parquet file (columns: `schemas.links`).
 
-    With a calibration links have a probability; with a precision, those below its threshold are left out. With a
-    refinement, links are chosen by similarities that predicted relations refine. With a folder for a page, the first
-    documents are drawn there; their pictures are `jpegs`.
+    Documents and images that cannot be used become rows of the file `NAME.failures.parquet` beside it.
+
+    Args:
+        loaded: the model.
+        documents: with what it reads, or why they could not be read.
+        output: the file of links.
+        options: how links are chosen, and what they carry.
+        page: folder of a page that draws the first documents; their pictures are `jpegs`. None: none is drawn.
+        say: takes a line of progress.
+
+    Raises:
+        UsageError: the model cannot link with these options.
     """
-    linked, failures, began = 0, list[Failure](), time.monotonic()
-    waiting, drawn = dict[str, GivenDocument](), list[ExampleDocument]()
-    linker = Linker(model=loaded.model, uri=loaded.uri, calibration=calibration, precision=precision, refine=refine)
-    threshold_of(calibration, precision, loaded.uri)
-    check_refined(loaded.model, refine)
-
-    def noted() -> Iterator[GivenDocument]:
-        for document in documents:
-            waiting[document.id] = document
-            yield document
+    linker, began, linked = loaded.linker(options), time.monotonic(), 0
+    failures, drawn = list[Failure](), list[ExampleDocument]()
 
     def links() -> Iterator[PredictedLink]:
         nonlocal linked
-        for found in linker.link_given(noted()):
+        for found in linker.link_given(documents):
             if isinstance(found, Failure):
                 failures.append(found)
-                waiting.pop(found.record_id)
                 continue
             linked += 1
             say(Passing(f"{linked} documents linked, {linked / (time.monotonic() - began):.1f} documents/s"))
-            document = waiting.pop(found.id)
             if page is not None and len(drawn) < DRAWN:
-                drawn.append(_drawn(document, found))
-            yield from _named(document, found)
+                drawn.append(_drawn(found))
+            yield from _named(found)
 
-    count = write_links(links(), Path(output))
+    count = write_links(links(), output)
     say(f"{count} links in {linked} documents")
     drawn_at = None
     if page is not None and drawn:
         drawn_at = str(write_page(page, own_documents_page(drawn, model=loaded.uri, count=linked)))
     return LinkSummary(
         model=loaded.uri,
-        output=output,
+        output=str(output),
         page=drawn_at,
         documents=linked,
         links=count,
         failures=tuple(failures),
+        failures_path=_write_failures(failures, output.with_suffix(".failures.parquet")),
         seconds=time.monotonic() - began,
     )
 
 
-def _named(document: GivenDocument, found: LinkedDocument) -> Iterator[PredictedLink]:
-    """Yield a document's links with the texts and images that they are of."""
+def _write_failures(failures: Sequence[Failure], path: Path) -> str:
+    """Write failures to a file, if there are any, and return its path."""
+    path.unlink(missing_ok=True)
+    if failures:
+        pq.write_table(to_table(map(row_of, failures), FAILURE_SCHEMA), path)
+    return str(path)
+
+
+def _named(found: LinkedDocument) -> Iterator[PredictedLink]:
+    """Yield the links of a user's document with the texts and images that they are of."""
+    document = cast(GivenDocument, found.given)
     for link in found.links:
         source = None if document.sources is None else document.sources[link.image]
         yield replace(link, text=document.texts[link.sentence], source=source)
 
 
-def _drawn(document: GivenDocument, found: LinkedDocument) -> ExampleDocument:
-    """Return a document as the page shows it."""
+def _drawn(found: LinkedDocument) -> ExampleDocument:
+    """Return a user's document as the page draws it."""
+    document = cast(GivenDocument, found.given)
     return ExampleDocument(
-        id=document.id,
-        auc=None,
+        id=found.id,
         sentences=tuple(document.texts),
         images=tuple(document.jpegs or [None] * len(document.image_vectors)),
         predicted=tuple((link.sentence, link.image, link.similarity) for link in found.links),
         probabilities=tuple(link.probability for link in found.links if link.probability is not None),
-        links=None,
     )
 
 
@@ -144,9 +159,7 @@ def run_link_version(
     output: str,
     splits: Sequence[str] = (),
     workers: int = 1,
-    precision: float | None = None,
-    refine: RefineConfig | None = None,
-    calibration_path: Path | None = None,
+    options: LinkOptions = DEFAULT_OPTIONS,
     tracking: str | None = None,
     with_documents: bool = False,
     say: Say,
@@ -160,32 +173,25 @@ def run_link_version(
         output: path or URI of the folder.
         splits: to be linked; none: all.
         workers: shards linked at once. With more than one, or with RAY_ADDRESS in the environment, by Ray.
-        precision: share of links that is to be true; the others are left out.
-        refine: by which refined similarities links are chosen; None: by the cosines.
-        calibration_path: file of the model's calibration; its run's by default.
+        options: how links are chosen, and what they carry.
         tracking: URI of the MLflow store.
         with_documents: whether documents are written, too, with the links they came with beside the predicted ones.
         say: takes a line of progress.
 
     Raises:
-        UsageError: something asked for does not exist or does not fit together.
+        UsageError: the model, the data set or a split does not exist, or they do not fit together.
         BuildError: the linking could not be finished.
     """
     if workers < 1:
         raise UsageError(f"--workers {workers}: expected at least 1")
     home = Lake.at(lake)
-    client = open_registry(tracking, [model] if model else None)
     reference = "@".join(home.find(dataset))
-    loaded = load(model or champion_of_dataset(client, reference.partition("@")[0]).uri, client)
+    loaded = open_model(model, tracking, dataset=reference)
     linking = prepare_linking(
-        loaded.model,
+        loaded.linker(options),
         home,
         reference,
-        uri=loaded.uri,
         output=Folder(output if "://" in output else str(Path(output).absolute())),
-        calibration=calibration_of(loaded, calibration_path),
-        precision=precision,
-        refine=refine,
         with_documents=with_documents,
     )
     say(f"linking {reference} with {loaded.uri}, workers: {workers}")
@@ -202,14 +208,14 @@ def compare_links(linked: LinkedVersion, lake: str, page: Path | None) -> Agreem
     """
     manifest, folder = read_manifest(Lake.at(lake), linked.manifest.dataset)
     paths = [entry.path for entry in linked.manifest.files if entry.path.startswith(f"{RELINKED}/")]
-    relinked = compare(linked.output, paths, shown=DIFFERING if page else 0)
+    relinked = compare(linked.output, paths, examples=DIFFERING if page else 0)
     if page is not None:
         write_page(page, relinked_page(relinked, manifest, folder, model=linked.manifest.model))
     return relinked.agreement
 
 
 def _linker(workers: int) -> LinkShards:
-    """Return who links: this process alone, or Ray's workers here or on the cluster of RAY_ADDRESS."""
+    """Return what links shards: this process, or Ray's workers, here or on the cluster of RAY_ADDRESS."""
     address = os.environ.get("RAY_ADDRESS") or None
     if workers == 1 and address is None:
         return link_here

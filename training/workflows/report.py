@@ -1,6 +1,4 @@
-"""The report of an evaluation: it is made from what is in the registry and the lake alone, so later as well."""
-
-from __future__ import annotations
+"""The report of an evaluation: it is made of what is in the registry and the lake, so it can be made later, too."""
 
 import tempfile
 from pathlib import Path
@@ -10,26 +8,27 @@ from schemas.documents import Split
 from schemas.errors import UsageError
 from schemas.lake import Lake
 from schemas.manifest import Manifest, read_manifest
-from training.evaluation.judge import read_pictures
+from schemas.parts import split_parts
 from training.mlflow.registering import attach, write_card
 from training.mlflow.registry import open_registry
 from training.mlflow.runs import training_curve
 from training.mlflow.tracked_training import TrainSummary
-from training.report.example_documents import example_groups
-from training.report.pages import ReportContent, report_page, write_page
+from training.report.evaluation import report_page
+from training.report.example_documents import example_groups, read_pictures
+from training.report.pages import write_page
 from training.workflows.evaluate import EvaluateSummary, run_evaluate
 
 REPORT_ARTIFACT = "report"
 JUDGED_SPLITS = (Split.TEST, Split.VAL)
 
 
-def run_report(summary: EvaluateSummary, *, lake: str, directory: Path, tracking: str | None = None) -> Path:
+def run_report(summary: EvaluateSummary, directory: Path, *, lake: str, tracking: str | None = None) -> Path:
     """Write the HTML report of an evaluated model, keep it with the model and its run, and return its path.
 
     Args:
         summary: of a model's evaluation (not of a scores file or a baseline: there is no model to describe).
-        lake: holds the data set.
         directory: for the page and the table.
+        lake: holds the data set.
         tracking: MLflow's address.
 
     Raises:
@@ -37,22 +36,22 @@ def run_report(summary: EvaluateSummary, *, lake: str, directory: Path, tracking
     """
     loaded, judged, report = summary.loaded, summary.judged, summary.report
     if loaded is None or judged is None or report is None:
-        raise UsageError("--report: expected a model and a data set; a scores file has neither")
+        raise UsageError("--report: expected --model and --dataset; a file of scores has no model to report on")
     client, version, card = open_registry(tracking, [loaded.uri]), loaded.version, loaded.model.card
     manifest, folder = read_manifest(Lake.at(lake), f"{report.dataset}@{report.dataset_version}")
-    shown = [key for pair in judged.confused for key in (pair.image, pair.chosen)]
-    content = ReportContent(
-        table=report,
-        config=card.config,
+    images = [key for pair in judged.confused for key in (pair.image, pair.chosen)]
+    page = report_page(
+        report,
+        card.config,
         kept_epoch=card.epoch,
         history=() if loaded.run_id is None else training_curve(client, loaded.run_id),
         examples=example_groups(judged.evaluation, manifest, folder, report.split, regions=card.data.region_features),
         statistics=manifest.splits,
         calibration=judged.calibration,
         confused=judged.confused,
-        pictures=read_pictures(manifest, folder, report.split, shown),
+        pictures=read_pictures(folder, split_parts(manifest, report.split) if images else (), images),
     )
-    path = write_page(directory, report_page(content))
+    path = write_page(directory, page)
     for written in (path, report.write(directory)):
         if loaded.run_id is not None:
             client.log_artifact(loaded.run_id, str(written), REPORT_ARTIFACT)
@@ -88,7 +87,7 @@ def run_training_report(
         say(f"no report: {problem}")
         return None
     with tempfile.TemporaryDirectory(prefix="multilink-report-") as scratch:
-        run_report(summary, lake=lake, directory=Path(scratch), tracking=tracking)
+        run_report(summary, Path(scratch), lake=lake, tracking=tracking)
     say(f"report and scores are with {trained.model_uri} and run {trained.run_id}")
     return summary
 

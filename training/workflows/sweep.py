@@ -5,9 +5,8 @@ version is taken over, what was interrupted goes on, and what another process tr
 killed is simply started again, and two may run side by side. The runs are children of one run, which keeps the table.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
+from functools import partial
 
 from schemas.configs import override, resolve
 from schemas.console import Say
@@ -17,14 +16,13 @@ from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from schemas.versions import fingerprint
 from training.data.loading import identify
-from training.evaluation.evaluate import kind_of
 from training.evaluation.studies import Sweep, SweepCell, combinations
 from training.mlflow.runs import open_tracking, parent_run, set_parent
-from training.mlflow.tracked_training import run_train
+from training.mlflow.tracked_training import TrainSummary, run_train
 from training.recipes import DEFAULT_RECIPE
 from training.recipes import recipe as named_recipe
-from training.report.pages import sweep_page
-from training.workflows.evaluate import run_evaluate
+from training.report.studies import sweep_page
+from training.workflows.evaluate import EvaluateSummary, run_evaluate
 
 PAPER = ("training.negative_documents=10,20,30", "objective.negatives=hardest,mean")
 
@@ -66,33 +64,29 @@ def run_sweep(
         identify(manifest, folder, config)
     key = fingerprint([reference, *map(resolve, configs.values())])
     parent = parent_run(client, manifest.dataset, key, f"sweep of {name}: {' '.join(vary)}")
+    train = partial(
+        run_train, lake=lake, dataset=reference, recipe=name, workers=workers, reuse=True, parent=parent,
+        tracking=tracking, say=say,
+    )  # fmt: skip
+    evaluate = partial(
+        run_evaluate, dataset=reference, lake=lake, split=split, tracking=tracking, with_baselines=False, say=say
+    )
     cells = []
     for number, settings in enumerate(configs, start=1):
         say(f"{number} of {len(configs)}: {', '.join(settings)}")
         try:
-            found = run_train(
-                lake=lake,
-                dataset=reference,
-                recipe=name,
-                overrides=[*overrides, *settings],
-                workers=workers,
-                reuse=True,
-                parent=parent,
-                tracking=tracking,
-                say=say,
-            )
+            found = train(overrides=[*overrides, *settings])
             set_parent(client, found.run_id, parent)
         except BuildError as problem:
             say(f"no model: {problem}")
             cells.append(SweepCell(settings=settings, problem=str(problem)))
-            continue
-        model = found.model_uri
-        judged = run_evaluate(
-            model=model, dataset=reference, lake=lake, split=split, tracking=tracking, with_baselines=False, say=say
-        )
-        means, kind = judged.means(), kind_of(judged.rows)
-        cells.append(SweepCell(settings=settings, model=model, run=found.run_id, means=means, kind=kind))
+        else:
+            cells.append(_judged(settings, found, evaluate(model=found.model_uri)))
     sweep = Sweep(recipe=name, dataset=reference, split=str(split), run=parent, cells=tuple(cells))
     client.log_text(parent, sweep_page(sweep), f"sweep-{split}.html")
     client.set_terminated(parent)
     return sweep
+
+
+def _judged(settings: tuple[str, ...], trained: TrainSummary, judged: EvaluateSummary) -> SweepCell:
+    return SweepCell(settings=settings, model=trained.model_uri, run=trained.run_id, means=judged.means())

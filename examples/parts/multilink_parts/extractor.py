@@ -18,9 +18,6 @@ from pipelines.settings import FeaturesConfig
 
 LEVELS = 4  # of each channel
 DIMENSIONS = LEVELS**3
-ENTRY = Entry(
-    factory="multilink_parts.extractor:ColourHistogram", network="colour-histogram", dimensions=DIMENSIONS, licence="-"
-)
 
 
 class ColourHistogram:
@@ -41,3 +38,6 @@ class ColourHistogram:
             boxes = np.asarray(opened.convert("RGB"), np.int64) * LEVELS // 256
         numbers = boxes @ np.array([LEVELS**2, LEVELS, 1])
         return (np.bincount(numbers.ravel(), minlength=DIMENSIONS) / numbers.size).astype(np.float32)
+
+
+ENTRY = Entry(factory=ColourHistogram, network="colour-histogram", dimensions=DIMENSIONS, licence="-")

@@ -1,11 +1,9 @@
 from orchestration.commands import options
-from schemas.lake import Lake
 
 
 def command(lake: options.LakePath) -> options.Summaries:
     """List the data sets of a lake with their versions; `*` marks the latest."""
-    home = Lake.at(lake)
-    home.check_exists()
+    home = options.known_lake(lake)
     found = {name: {"latest": home.latest(name), "versions": home.versions(name)} for name in home.dataset_names()}
     lines = [
         f"{name}@{version}{' *' if version == row['latest'] else ''}"

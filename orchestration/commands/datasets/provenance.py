@@ -13,10 +13,10 @@ def command(
     lake: options.LakePath,
     tracking: options.Tracking = None,
 ) -> options.Summaries:
-    """Tell everything known of a document: addresses, answers, rights, what it was made with and went into."""
+    """Show all that is known about a document: addresses, responses, rights, extractors, links, indexes, models."""
     from pipelines.forgetting.provenance import provenance, provenance_lines
 
     known = provenance(Lake.at(lake), reference, document)
-    for held in known["versions"]:
-        held["models"] = models_of(tracking, known["dataset"], held["version"])
+    for each in known["versions"]:
+        each["models"] = models_of(tracking, known["dataset"], each["version"])
     yield provenance_lines(known), known

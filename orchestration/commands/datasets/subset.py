@@ -4,15 +4,14 @@ from typing import Annotated
 import typer
 
 from orchestration.commands import options
-from schemas.console import Console
 from schemas.lake import Lake
-from schemas.manifest import read_manifest
 
 
 def command(
-    reference: options.Reference,
-    lake: options.LakePath,
-    share: Annotated[float, typer.Option(help="Of the documents, by their ids: 0.1 is within 0.2.")] = 1.0,
+    version: options.Version,
+    share: Annotated[
+        float, typer.Option(help="Share of the documents, chosen by their ids: those of 0.1 are among those of 0.2.")
+    ] = 1.0,
     where: Annotated[
         str, typer.Option(help="Condition, such as 'language == \"en\" and sentences >= 5 and links is not None'.")
     ] = "",
@@ -22,16 +21,16 @@ def command(
     links: Annotated[
         str, typer.Option(metavar="DIR", help="Folder or URI that `link --dataset` wrote links of the version to.")
     ] = "",
+    *,
+    say: options.Progress,
 ) -> options.Summaries:
-    """Make a version of a part of another version's documents, with their images, features and splits."""
+    """Write a version of a part of another version's documents, with their images, features and splits."""
     from pipelines.exports.coherence import read_coherence
     from pipelines.exports.subset import Selection, subset_lines, write_subset
 
-    home = Lake.at(lake)
-    manifest, folder = read_manifest(home, reference)
-    name = f"{manifest.dataset}@{manifest.version}"
-    coherence = read_coherence(Lake.at(links).root, name) if links else None
+    home, manifest, folder = version()
+    coherence = read_coherence(Lake.at(links).root, manifest.reference) if links else None
     selection = Selection(share=share, where=where, min_coherence=min_coherence, coherence=coherence)
-    subset = write_subset(home, manifest, folder, selection, say=Console().say)
+    subset = write_subset(home, manifest, folder, selection, say=say)
     values = asdict(subset) | {"path": home.dataset(subset.dataset, subset.version).uri}
     yield subset_lines(subset, manifest), values

@@ -9,8 +9,7 @@ import typer
 from orchestration.commands import options
 from orchestration.commands.datasets.sample import as_example
 from schemas.errors import UsageError
-from schemas.lake import Folder, Lake
-from schemas.manifest import read_manifest
+from schemas.lake import Folder
 
 if TYPE_CHECKING:
     from pipelines.exports.what_if import Dropped
@@ -18,34 +17,33 @@ if TYPE_CHECKING:
 
 
 def command(
-    reference: options.Reference,
-    lake: options.LakePath,
+    version: options.Version,
     settings: options.Settings = None,
-    examples: Annotated[int, typer.Option(min=1, max=100, help="Documents drawn of each reason, at most.")] = 6,
-    output: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("what-if.html"),
+    examples: Annotated[
+        int, typer.Option(min=1, max=100, help="Number of documents to draw for each reason, at most.")
+    ] = 6,
+    output: options.HtmlFile = Path("what-if.html"),
 ) -> options.Summaries:
     """Show what other thresholds (`quality.*`, `documents.*`) would drop of a version, with pictures."""
     from pipelines.exports.what_if import Thresholds, what_if
-    from training.report.examples import ExampleGroup
-    from training.report.pages import shown_page
+    from training.report.pages import documents_page
     from training.report.sections import Row, Table
 
     if not settings:
-        raise UsageError("what-if: expected --set, such as --set quality.min_sharpness=100")
-    manifest, folder = read_manifest(Lake.at(lake), reference)
+        raise UsageError("what-if: expected --set KEY=VALUE, such as --set quality.min_sharpness=100")
+    _, manifest, folder = version()
     found = what_if(manifest, folder, Thresholds.of(manifest, settings), examples=examples)
-    groups = [
-        ExampleGroup(f"{what.capitalize()}: {reason}", tuple(_drawn(each, what, reason) for each in some))
+    groups = {
+        f"{what.capitalize()}: {reason}": [_drawn(each, what, reason) for each in some]
         for (what, reason), some in found.examples.items()
-    ]
-    name = f"{manifest.dataset}@{manifest.version}"
+    }
     about = f"What {', '.join(settings)} would drop; at most {examples} documents of each reason are drawn."
     rows = tuple(Row(split, tuple(cells)) for split, *cells in found.rows())
     table = Table(("Split", "There are", "Would go", "Why"), rows)
-    page = shown_page(groups, kicker="What if", title=name, about=about, table=table)
+    page = documents_page(groups, kicker="What if", title=manifest.reference, about=about, table=table)
     Folder(str(output.parent)).write(output.name, page.encode())
-    values = {"dataset": name, "page": str(output), **found.to_json()}
-    yield [*table.lines(), f"{name}: {output}"], values
+    values = {"dataset": manifest.reference, "page": str(output), **found.to_json()}
+    yield [*table.lines(), f"{manifest.reference}: {output}"], values
 
 
 def _drawn(dropped: Dropped, what: str, reason: str) -> ExampleDocument:

@@ -5,23 +5,25 @@ import typer
 
 from orchestration.commands import options
 from schemas.configs import override
-from schemas.console import Console, left_of
+from schemas.console import left_of
 
 
 def command(
     names: Annotated[list[str] | None, typer.Argument(help="Extractors; those of the settings by default.")] = None,
-    images: Annotated[int, typer.Option(help="Made-up pictures, and sentences, to measure with.")] = 32,
+    images: Annotated[int, typer.Option(help="Number of generated pictures or sentences to measure with.")] = 32,
     settings: options.Settings = None,
+    *,
+    say: options.Progress,
 ) -> options.Summaries:
     """Measure extractors on this machine: images or sentences a second, and what each value takes in a data set.
 
-    An extractor that needs weights is given them by `--set features.weights=NAME=FILE`.
+    `--set features.weights=NAME=FILE` names the weights of an extractor that needs some.
     """
     from pipelines.config import recipe
     from pipelines.features.catalogue import measured, measurements
 
     config = override(recipe("documents"), settings or [])
-    say, rows = Console().say, []
+    rows = []
     chosen, began = names or (*config.features.images, *config.features.sentences), time.monotonic()
     for done, name in enumerate(chosen):
         left = left_of(done, len(chosen), time.monotonic() - began)

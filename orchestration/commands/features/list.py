@@ -5,7 +5,7 @@ from schemas.configs import override
 def command(settings: options.Settings = None) -> options.Summaries:
     """List the extractors with what they give, where their weights come from, and what is missing to use them.
 
-    With `--set features.weights=NAME=FILE` it tells whether that file will do.
+    With `--set features.weights=NAME=FILE` it checks whether that file can be used.
     """
     from pipelines.config import recipe
     from pipelines.features.catalogue import listed_extractors, listing

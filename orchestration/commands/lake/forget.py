@@ -1,12 +1,9 @@
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from orchestration.commands import options
 from orchestration.commands.lake.takedown import ListPath, Named, holding_lines, holding_rows, takedowns
-from schemas.console import Console
-from schemas.lake import Lake
 
 
 def command(
@@ -14,38 +11,39 @@ def command(
     named: Named = None,
     listed: ListPath = "",
     is_sure: Annotated[
-        bool, typer.Option("--yes", help="Remove it, for good; otherwise only say what would go.")
+        bool, typer.Option("--yes", help="Remove it permanently; without this option, list what would be removed.")
     ] = False,
     tracking: options.Tracking = None,
+    *,
+    say: options.Progress,
 ) -> options.Summaries:
-    """Remove what is named from a lake: captures, copies, features, indexes, links, and rows of versions.
+    """Remove documents, pages or images from a lake: captures, copies, features, indexes, links, rows of versions.
 
-    A version that held it is replaced by one without it. Models are not touched; those that were trained on it are
-    named. Put the same entries on the takedown list of later builds, or they bring it back.
+    A version that holds them is replaced by one without them. Models are not changed; those that were trained on them
+    are listed. Put the same entries on the takedown list of later builds, or these fetch them again.
     """
     from pipelines.forgetting.forget import forget
 
-    home = Lake.at(lake)
-    home.check_exists()
-    done = forget(home, takedowns(named, listed), dry_run=not is_sure, say=Console().say)
+    home = options.known_lake(lake)
+    done = forget(home, takedowns(named, listed), dry_run=not is_sure, say=say)
     rows = holding_rows(done.found.holdings, tracking)
     values = {
         "dry_run": not is_sure,
         "versions": rows,
         "images": sorted(done.found.images),
         "shared_images": sorted(done.found.shared),
-        "captures": [asdict(each) for each in done.captures],
+        "captures": done.captures,
         "files": list(done.files),
         "packs": list(done.packs),
         "replaced": dict(done.replaced),
     }
-    went = "went" if is_sure else "would go"
+    verb = "were removed" if is_sure else "would be removed"
     lines = [
         *holding_lines(rows, done.found.shared),
-        *(f"raw/{each.source}: {each.records} captures and {each.rows} notes {went}" for each in done.captures),
-        *(f"captured file {url} {went}" for url in done.files),
-        *(f"{path}: rows {went}" for path in done.packs),
+        *(f"raw/{each.source}: {each.records} captures and {each.rows} notes {verb}" for each in done.captures),
+        *(f"captured file {url}: {verb}" for url in done.files),
+        *(f"{path}: rows {verb}" for path in done.packs),
         *(f"{old} was replaced by {new or 'nothing: no document was left'}" for old, new in done.replaced if is_sure),
-        "it is gone" if is_sure else "nothing was changed; --yes removes it",
+        "all of it is removed" if is_sure else "nothing was changed; --yes removes it",
     ]
     yield lines, values

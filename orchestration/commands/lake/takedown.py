@@ -7,7 +7,6 @@ import typer
 
 from orchestration.commands import options
 from schemas.errors import UsageError
-from schemas.lake import Lake
 
 Named = Annotated[
     list[str] | None,
@@ -19,11 +18,10 @@ ListPath = Annotated[str, typer.Option("--list", help="Path or URI of a takedown
 def command(
     lake: options.LakePath, named: Named = None, listed: ListPath = "", tracking: options.Tracking = None
 ) -> options.Summaries:
-    """Name every version, index, folder of links and model that holds a document, a page or an image."""
+    """List every version, index, folder of links and model that holds a document, a page or an image."""
     from pipelines.forgetting.holdings import find_holdings
 
-    home = Lake.at(lake)
-    home.check_exists()
+    home = options.known_lake(lake)
     found = find_holdings(home, takedowns(named, listed))
     rows = holding_rows(found.holdings, tracking)
     values = {"versions": rows, "images": sorted(found.images), "shared_images": sorted(found.shared)}
@@ -39,7 +37,7 @@ def takedowns(named: Iterable[str] | None, listed: str) -> Any:
     of_list = read_takedowns(listed) if listed else Takedowns()
     entries = tuple(sorted({*given.entries, *of_list.entries}))
     if not entries:
-        raise UsageError("expected an id, a URL or a hash, or --list FILE")
+        raise UsageError("expected an id, a URL or a hash, or --list FILE; found none")
     return Takedowns(entries)
 
 
@@ -71,5 +69,5 @@ def holding_lines(rows: Iterable[dict[str, Any]], shared: Iterable[str]) -> Iter
         for kind in ("links", "indexes", "models"):
             yield from (f"  {kind}: {each}" for each in row[kind])
     if none:
-        yield "no version holds it"
+        yield "no version holds any of it"
     yield from (f"image {each} stays: other documents show it" for each in sorted(shared))

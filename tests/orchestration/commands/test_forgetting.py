@@ -98,7 +98,7 @@ def test_forget_says_what_would_go_and_with_yes_it_goes(lake: Lake, tmp_path: Pa
     assert "nothing was changed" in run(lake, "lake", "forget", "p3")
     listed = tmp_path / "list.txt"
     listed.write_text("id:p3  # asked for by its author\n", encoding="utf-8")
-    assert "it is gone" in run(lake, "lake", "forget", "--list", str(listed), "--yes")
+    assert "all of it is removed" in run(lake, "lake", "forget", "--list", str(listed), "--yes")
     shown = json.loads(run(lake, "datasets", "list", "--json").splitlines()[-1])
     (version,) = shown["documents"]["versions"]
     assert shown["documents"]["latest"] == version

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
 import socket
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
+from typer.main import get_command
 from typer.testing import CliRunner
 
+from orchestration.cli import app
 from orchestration.commands import options
 from schemas.errors import UsageError
+from training.linking.options import LinkOptions
+from training.metrics.calibration import Calibration, Method
+from training.metrics.relations import RefineConfig
 
 
 def run(uri: str) -> object:
@@ -60,3 +67,23 @@ def test_a_database_is_there_or_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mlflow.db").touch()
     assert run(uri) == uri
     assert run("postgresql://host/mlflow") == "postgresql://host/mlflow"
+
+
+@pytest.mark.parametrize("name", ["link", "relink", "serve"])
+def test_every_command_that_links_has_all_options_of_links(name: str) -> None:
+    tree: Any = get_command(app)
+    own = {each.name for each in tree.get_command(None, name).params}
+    assert own >= set(inspect.signature(options.link_options).parameters)
+
+
+def test_the_options_of_links(tmp_path: Path) -> None:
+    calibration = Calibration(dataset="d@1", split="val", documents=1, links=2, true_links=1, method=Method.PLATT)
+    (tmp_path / "calibration.json").write_text(calibration.to_json())
+    found = options.link_options(
+        precision=0.9, calibration=tmp_path / "calibration.json", refine_below=0.2, refine_weight=0.5
+    )
+    refine = RefineConfig(below=0.2, weight=0.5)
+    assert found == LinkOptions(precision=0.9, calibration=calibration, refine=refine)
+    assert options.link_options() == LinkOptions()
+    with pytest.raises(UsageError, match="--refine-weight: expected --refine-below beside it"):
+        options.link_options(refine_weight=0.5)

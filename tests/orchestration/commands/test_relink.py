@@ -100,9 +100,9 @@ def test_a_corpus_is_relinked_by_one_command(tmp_path: Path) -> None:
     [
         (["--dataset", "x", "--input", "y"], "either --input PATH with --format, or --dataset NAME"),
         ([], "either --input PATH with --format, or --dataset NAME"),
-        (["--input", "y", "--format", "mmc4"], "takes --model and --format"),
-        (["--input", "y", "--model", "m"], "takes --model and --format"),
-        (["--dataset", "x", "--format", "mmc4"], "of --input alone"),
+        (["--input", "y", "--format", "mmc4"], "expected --model and --format"),
+        (["--input", "y", "--model", "m"], "expected --model and --format"),
+        (["--dataset", "x", "--format", "mmc4"], "expected --input beside them"),
     ],
 )
 def test_mistakes_are_told(arguments: list[str], told: str) -> None:

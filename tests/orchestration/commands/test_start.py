@@ -95,8 +95,9 @@ def test_a_mistake_is_told_before_a_library_is_imported(tmp_path: Path, line: st
 @pytest.mark.parametrize("group", TREE)
 def test_what_the_help_says_of_a_command_is_what_the_command_says(group: str) -> None:
     tree: Any = get_command(app)
-    for name, command in (tree.commands[group] if group else tree).commands.items():
-        assert help_line(f"{group} {name}") == command.help.partition("\n")[0]
+    parent = tree.get_command(None, group) if group else tree
+    for name in parent.list_commands(None):
+        assert help_line(f"{group} {name}") == parent.get_command(None, name).help.partition("\n")[0]
         assert help_line(f"{group} {name}")
 
 

@@ -18,6 +18,7 @@ from orchestration.pages.limits import HEADERS, Limits
 from orchestration.pages.settings import PagesSettings
 from orchestration.pages.store import Store
 from schemas.errors import UsageError
+from training import listening
 
 TOKEN = "a-token-of-24-characters"
 
@@ -127,7 +128,7 @@ def test_a_body_is_bounded(server: Server, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_body_that_does_not_come_is_given_up(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "REQUEST_S", 0.3)
+    monkeypatch.setattr(listening, "REQUEST_S", 0.3)
     port = int(server.url.rpartition(":")[2])
     with socket.create_connection(("127.0.0.1", port), timeout=60) as late:
         late.sendall(b"POST /articles HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\ncsrf=")

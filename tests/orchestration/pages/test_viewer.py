@@ -38,6 +38,8 @@ from schemas.tables import row_of, to_table
 from training.config import LoopConfig, Select, TrainConfig
 from training.data.loading import load_training_data
 from training.evaluation.evaluate import evaluate_model
+from training.linking.links import Linker
+from training.linking.options import LinkOptions
 from training.linking.versions import link_here, link_version, prepare_linking
 from training.listening import TimedProtocol, bind
 from training.loop.context import Context
@@ -160,10 +162,9 @@ def site(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]
     }
     for seed, name in enumerate(MODELS):
         output = lake.links("synthetic", "v1", *name.rsplit("-", 1))
-        calibration = CALIBRATION if seed == 0 else None
-        linking = prepare_linking(
-            models[name], lake, "synthetic", uri=f"models:/{name}/1", output=output, calibration=calibration
-        )
+        options = LinkOptions(calibration=CALIBRATION if seed == 0 else None)
+        linker = Linker(model=models[name], uri=f"models:/{name}/1", options=options)
+        linking = prepare_linking(linker, lake, "synthetic", output=output)
         link_version(models[name], linking, link_shards=link_here, say=lambda _: None)
     store = f"sqlite:///{tmp_path_factory.mktemp('store')}/pages.sqlite"
     app, address = create_app(PagesSettings(lake=lake.root.uri, store=store)), bind("127.0.0.1", 0)

@@ -12,7 +12,7 @@ from types import ModuleType
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.card.changes import NOT_IN_SOURCE, Changes, Moved, as_markdown, changes_between, version_before
+from pipelines.card.changes import NOT_IN_SOURCE, Changes, DocumentChange, as_markdown, changes_between, version_before
 from schemas.documents import Split
 from schemas.errors import IntegrityError
 from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage
@@ -55,40 +55,40 @@ def lake(lakes: ModuleType, tmp_path: object) -> Lake:
 
 def test_documents_come_and_go_for_the_reasons_of_failure_rows(lake: Lake) -> None:
     found = changes_between(lake, "synthetic", "v1", "v2")
-    assert [(each.document, each.after, each.reason, each.message) for each in found.came] == [
+    assert [(each.document, each.after, each.reason, each.message) for each in found.added] == [
         ("train-007", "train", "too-few-images", "expected 2 images, found 1"),
         ("train-010", "train", NOT_IN_SOURCE, ""),
     ]
-    assert [(each.document, each.before, each.reason, each.message) for each in found.went] == [
+    assert [(each.document, each.before, each.reason, each.message) for each in found.removed] == [
         ("train-000", "train", "deleted-record", "taken `down` <b>"),
         ("train-001", "train", "not-found", "404"),
         ("train-006", "train", NOT_IN_SOURCE, ""),
     ]
-    assert found.moved == (Moved(document="train-008", before="test", after="train"),)
+    assert found.resplit == (DocumentChange(document="train-008", before="test", after="train"),)
     assert "splits.test.documents: 2 -> 1" in found.settings
     assert not [line for line in found.settings if line.startswith("files.")]
 
 
 def test_backwards_it_is_the_other_way_round(lake: Lake) -> None:
     there, back = (changes_between(lake, "synthetic", *pair) for pair in (("v1", "v2"), ("v2", "v1")))
-    assert [each.document for each in back.came] == [each.document for each in there.went]
-    assert {each.document: each.reason for each in back.went}["train-007"] == "too-few-images"
+    assert [each.document for each in back.added] == [each.document for each in there.removed]
+    assert {each.document: each.reason for each in back.removed}["train-007"] == "too-few-images"
 
 
 def test_markdown_shows_what_others_wrote_as_code_and_nothing_else(lake: Lake) -> None:
     text = as_markdown(changes_between(lake, "synthetic", "v1", "v2"))
     assert text.startswith("Since v1:\n")
-    assert "**2 documents came**: too-few-images 1, not in the source 1" in text
+    assert "**2 documents added**: too-few-images 1, not in the source 1" in text
     assert "- `train-000` (train): deleted-record: `taken 'down' <b>`" in text
     assert "- `train-008`: test → train" in text
     assert as_markdown(changes_between(lake, "synthetic", "v1", "v1")) == "No difference to v1."
 
 
 def test_markdown_is_bounded() -> None:
-    came = tuple(Moved(document=f"d{n}", before=None, after="train", reason="x") for n in range(100))
-    found = Changes(dataset="d", before="1", after="2", came=came, went=(), moved=(), settings=())
+    added = tuple(DocumentChange(document=f"d{n}", before=None, after="train", reason="x") for n in range(100))
+    found = Changes(dataset="d", before="1", after="2", added=added, removed=(), resplit=(), settings=())
     text = as_markdown(found)
-    assert "**100 documents came**: x 100" in text and "- … and 70 more" in text
+    assert "**100 documents added**: x 100" in text and "- … and 70 more" in text
     assert len(text.splitlines()) < 40
 
 

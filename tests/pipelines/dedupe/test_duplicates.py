@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import tracemalloc
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import combinations, groupby
 
 import apache_beam as beam
@@ -28,10 +29,11 @@ from pipelines.dedupe.duplicates import (
     keyed_codes,
     mark_dropped,
     merge_clusters,
+    near_codes,
     pack_images,
 )
 from pipelines.dedupe.hamming import near_pairs
-from pipelines.dedupe.transforms import FindDuplicates
+from pipelines.dedupe.transforms import ROWS_PER_PARTITION, FindDuplicates, by_hash
 from pipelines.documents.settle import SettledDocument
 from pipelines.images.packed import PackedImage
 from pipelines.launch import run_pipeline
@@ -70,7 +72,7 @@ def plain(given: Iterable[SettledDocument], *, radius: int, policy: Policy = Pol
     duplicates = []
     for occurrences in packed:
         keyed = keyed_codes(occurrences, radius=radius, count=len(occurrences))
-        near = [find_neighbours(codes, radius) for codes in keyed]
+        near = [find_neighbours(codes, partial(near_codes, radius=radius)) for codes in keyed]
         neighbours = Neighbours.concatenate(neighbours for neighbours, _ in near)
         clusters = merge_clusters(clusters for _, clusters in near)
         duplicates.append(find_duplicates(occurrences, neighbours, clusters))
@@ -155,12 +157,20 @@ def made_up(*, bits: int, seed: int = 0, count: int = 40) -> list[SettledDocumen
 
 
 def run(
-    given: Sequence[SettledDocument], expected: Sequence[Duplicate], *, workers: int = 1, **options: object
+    given: Sequence[SettledDocument],
+    expected: Sequence[Duplicate],
+    *,
+    radius: int,
+    policy: Policy,
+    workers: int = 1,
+    rows: int = ROWS_PER_PARTITION,
+    **options: int,
 ) -> None:
     """Run the stage and compare its rows and its dropped documents."""
+    search = by_hash(radius, rows=rows, **options)
 
     def assemble(root: beam.Pipeline) -> None:
-        found = root | beam.Create(given) | FindDuplicates(**options)  # type: ignore[arg-type]
+        found = root | beam.Create(given) | FindDuplicates(search, policy, rows)
         assert_that(found.duplicates, equal_to(expected), label="duplicates")
         assert_that(found.dropped, equal_to(sorted(dropped(expected))), label="dropped")
 
@@ -320,7 +330,7 @@ def test_only_crowded_buckets_are_cut() -> None:
 
 def test_the_nearest_is_the_smallest_hash_among_the_closest() -> None:
     codes = Codes(from_hex([PLAIN, NEAR, f"{0x2FF:016x}"]), from_hex(list(map(hashed, "cba"))), np.zeros(3, np.int64))
-    neighbours, clusters = find_neighbours(codes, 3)
+    neighbours, clusters = find_neighbours(codes, partial(near_codes, radius=3))
     assert dict(zip(neighbours.codes, neighbours.images, strict=True)) == {
         codes.codes[0]: codes.images[2],
         codes.codes[1]: codes.images[0],
@@ -379,5 +389,6 @@ def test_many_codes_are_searched_by_the_same_rule() -> None:
     occurrences = Occurrences(codes, images, np.zeros(3000, np.int64), np.full(3000, "d", object))
     pairs, _ = near_pairs(words_of(codes), 3)
     for count in (3000, 10**9):
-        near = [find_neighbours(each, 3)[0] for each in keyed_codes(occurrences, radius=3, count=count)]
+        keyed = keyed_codes(occurrences, radius=3, count=count)
+        near = [find_neighbours(each, partial(near_codes, radius=3))[0] for each in keyed]
         assert set(Neighbours.concatenate(near).codes.tolist()) == set(codes[np.unique(pairs)].tolist())

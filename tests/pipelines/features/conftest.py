@@ -5,16 +5,19 @@ from __future__ import annotations
 import io
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from types import ModuleType
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from pipelines.features.catalogue import ENTRIES, Entry
+from pipelines.features import catalogue
+from pipelines.features.catalogue import Entry
 from pipelines.features.values import DOCUMENTS, IMAGES, Classes, Regions, Rejected, Row, feature_column
 from pipelines.settings import FeaturesConfig
+from schemas import plugins
 from schemas.features import FeatureKind
 
 CELLS = 2  # a side
@@ -82,17 +85,28 @@ class Lengths(_Counted):
 @pytest.fixture
 def counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Register the extractors `colours`, `cells`, `hues` and `lengths`, and return how much each was asked for."""
-    module = ModuleType("pipelines.features.of_tests")
-    monkeypatch.setitem(sys.modules, module.__name__, module)
     for kind in (Colours, Cells, Hues, Lengths):
-        setattr(module, kind.__name__, kind)
-        name = kind.__name__.lower()
-        entry = Entry(
-            factory=f"pipelines.features.of_tests:{kind.__name__}",
-            network=name,
-            kind=kind.kind,
-            dimensions=kind.dimensions,
+        name, table = kind.__name__.lower(), DOCUMENTS if kind is Lengths else IMAGES
+        register(
+            monkeypatch, Entry(factory=kind, network=name, kind=kind.kind, dimensions=kind.dimensions, table=table)
         )
-        monkeypatch.setitem(ENTRIES[DOCUMENTS if kind is Lengths else IMAGES], name, entry)
     COUNTS.clear()
     return COUNTS
+
+
+def register(monkeypatch: pytest.MonkeyPatch, entry: Entry) -> None:
+    """Register an extractor as a module of the project does."""
+    known, module = catalogue.own_parts, ModuleType(f"of_tests_{entry.network}")
+    module.ENTRIES = {entry.network: entry}  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+
+    def with_entry(group: plugins.Group) -> dict[str, str]:
+        return {**known(group), entry.network: module.__name__} if group is plugins.EXTRACTORS else known(group)
+
+    monkeypatch.setattr(catalogue, "own_parts", with_entry)
+    monkeypatch.setattr(catalogue, "part_names", lambda group: [*with_entry(group), *plugins.plugins(group)])
+
+
+@pytest.fixture
+def registered(monkeypatch: pytest.MonkeyPatch) -> Callable[[Entry], None]:
+    return partial(register, monkeypatch)

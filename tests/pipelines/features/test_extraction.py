@@ -6,6 +6,7 @@ import hashlib
 import io
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from PIL import Image
 
 from pipelines.config import recipe
+from pipelines.features import extraction, pixels
 from pipelines.features.extraction import FeaturePlan, FeatureRefs, Features, extracted, extractors_of, plan_features
 from pipelines.features.values import DOCUMENTS, IMAGES, Rejected, Row, feature_array, texts_key
 from pipelines.images.inspect import encode_jpeg
@@ -80,7 +82,7 @@ def test_other_settings_have_packs_of_their_own(tmp_path: Path, counts: Counter[
 
 
 def test_speed_and_storage_compute_nothing_anew(tmp_path: Path, counts: Counter[str]) -> None:
-    for setting in ("features.threads=3", "features.batch_images=64", "features.device=cpu", "features.storage=int8"):
+    for setting in ("features.threads=3", "features.device=cpu", "features.storage=int8"):
         fill(planned(tmp_path, setting), "red")
     assert counts == {"colours": 1, "cells": 1}
 
@@ -162,7 +164,9 @@ def test_a_worker_that_differs_from_the_plan_says_so(tmp_path: Path, counts: Cou
         lake=plan.lake,
         copies=plan.copies,
     )
-    with pytest.raises(BuildError, match="extractor cells: this worker's weights, libraries, device or precision"):
+    with pytest.raises(
+        BuildError, match="extractor cells: this worker's weights, libraries, device or kind of processor"
+    ):
         extractors_of(other, IMAGES)
 
 
@@ -185,12 +189,33 @@ def test_settings_are_checked(tmp_path: Path, counts: Counter[str]) -> None:
         ("features.images=../up", "expected names of letters"),
         ("features.max_regions=101", r"must be in \[1, 100\]"),
         ("features.min_regions=37", "must be at most features.max_regions"),
-        ("features.batch_images=0", "must be positive"),
+        ("features.threads=-1", "must not be negative"),
         ("features.storage=float8", "expected one of float16, float32, int8"),
         ("features.weights=densenet169", "expected NAME=URI"),
-        ("features.images=unknown", "expected one of .*cells, colours"),
+        ("features.images=unknown", "expected one of colour-shape, .*colours, cells"),
     ):
         with pytest.raises(ConfigError, match=words):
             planned(tmp_path, setting)
-    assert planned(tmp_path, "features.threads=3").config.threads == 3
-    assert planned(tmp_path).config.threads >= 1
+
+
+def test_threads_are_the_cores_of_the_worker_not_of_the_planner(
+    tmp_path: Path, counts: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan is made on a machine of many cores, and carried out by processes that share one of a few."""
+    made: list[int] = []
+    monkeypatch.setattr(extraction, "extractors", lambda _, __, config, ___: made.append(config.threads) or [])
+    for cores, workers, settings, threads in ((64, 1, (), 64), (6, 2, (), 3), (1, 2, (), 1), (64, 2, ("5",), 5)):
+        plan = planned(tmp_path, "features.images=", *(f"features.threads={number}" for number in settings))
+        monkeypatch.setattr(extraction, "cores", lambda cores=cores: cores)
+        extractors_of.__wrapped__(replace(plan, sentences=(), workers=workers), IMAGES)
+        assert made.pop() == threads
+
+
+def test_cores_are_those_that_a_container_may_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pixels.os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    for text, cores in (("max 100000", 8), ("250000 100000", 2), ("50000 100000", 1), ("6400000 100000", 8)):
+        monkeypatch.setattr(pixels, "_QUOTA", tmp_path / "cpu.max")
+        (tmp_path / "cpu.max").write_text(f"{text}\n")
+        assert pixels.cores() == cores
+    (tmp_path / "cpu.max").unlink()
+    assert pixels.cores() == 8

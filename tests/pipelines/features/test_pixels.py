@@ -65,11 +65,10 @@ def test_the_square_lies_where_it_says(fit: str) -> None:
 class Sums(PictureExtractor):
     """The sum of a picture's pixels, in batches."""
 
-    columns = ("sums",)
+    columns, batch = ("sums",), 3
 
     def __init__(self) -> None:
-        super().__init__(FeaturesConfig(batch_images=3), Preprocessing(**NO_SCALE))
-        self.takes_batches = True
+        super().__init__(FeaturesConfig(), Preprocessing(**NO_SCALE))
         self.seen: list[np.ndarray] = []
 
     def rows(self, squares: Sequence[Square], pixels: np.ndarray) -> list[Any]:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.features.weights import WeightFile, parse_weights, weight_cache, weight_of
+from pipelines.features.weights import WeightFile, machine_cache, parse_weights, weight_of
 from pipelines.settings import HttpConfig
 from schemas.errors import BuildError, ConfigError, IntegrityError, NotFoundError
+from schemas.lake import Folder
 
 CONTENT = b"weights" * 1000
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
@@ -67,7 +68,8 @@ def test_assignments_are_read() -> None:
         (["=file"], "NAME=URI needs a name"),
         (["resnet50="], "NAME=URI needs an address"),
         (["a=x", "a=y"], "a name may be given once"),
-        (["a=http://host/net"], r"http\(s\) needs #sha256=HEX"),
+        (["a=http://host/net"], "http needs #sha256=HEX"),
+        (["a=s3://models/net"], "s3 needs #sha256=HEX"),
         (["a=x#sha256=12"], "sha256 must be 64 lower-case hex digits"),
     ],
 )
@@ -142,6 +144,19 @@ def test_an_address_inside_the_network_is_refused(server: Server, cache: Path) -
 
 def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MULTILINK_CACHE", "/big/disk")
-    assert weight_cache() == Path("/big/disk/weights")
+    assert machine_cache("weights").uri == "/big/disk/weights"
     monkeypatch.delenv("MULTILINK_CACHE")
-    assert weight_cache() == Path.home() / ".cache/multilink/weights"
+    assert machine_cache("networks").uri == str(Path.home() / ".cache/multilink/networks")
+
+
+def test_weights_on_an_object_store_are_fetched_once(object_store: str, cache: Path) -> None:
+    folder = Folder(f"s3://lake/models?{object_store}")
+    folder.write("net.pth", CONTENT)
+    (weight,) = parse_weights([f"a={folder.child('net.pth').uri}#sha256={DIGEST}"]).values()
+    path = weight.local().path
+    assert path.read_bytes() == CONTENT and path.is_relative_to(cache)
+    folder.delete("net.pth")
+    assert weight.local() == (path, DIGEST)
+    path.unlink()
+    with pytest.raises(BuildError, match=r"a: s3://lake/models/net\.pth\?.* could not be fetched"):
+        weight.local()

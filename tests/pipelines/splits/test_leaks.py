@@ -12,7 +12,7 @@ from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.dedupe.transforms import FindDuplicates
+from pipelines.dedupe.transforms import FindDuplicates, by_hash
 from pipelines.documents.settle import SettledDocument
 from pipelines.images.packed import PackedImage
 from pipelines.launch import run_pipeline
@@ -333,7 +333,7 @@ def test_the_stage_finds_and_counts_the_same(rows: int, workers: int) -> None:
 
     def assemble(root: beam.Pipeline) -> None:
         given = root | beam.Create(documents)
-        duplicates = given | "dedupe" >> FindDuplicates(3, Policy.KEEP_ALL, rows=rows)
+        duplicates = given | "dedupe" >> FindDuplicates(by_hash(3, rows=rows), Policy.KEEP_ALL, rows)
         leaks = given | "leaks" >> FindLeaks(3, duplicates.duplicates, rows)
         assert_that(leaks, equal_to(expected), label="leaks")
         assert_that(leaks | "count" >> CountLeaks(), equal_to(count(expected)), label="counts")
@@ -346,7 +346,7 @@ def test_documents_that_were_dropped_leak_nothing() -> None:
     kept = documents[::3]
 
     def assemble(root: beam.Pipeline) -> None:
-        duplicates = root | "all" >> beam.Create(documents) | "dedupe" >> FindDuplicates(3, Policy.KEEP_ALL)
+        duplicates = root | "all" >> beam.Create(documents) | "dedupe" >> FindDuplicates(by_hash(3), Policy.KEEP_ALL)
         leaks = root | "kept" >> beam.Create(kept) | "leaks" >> FindLeaks(3, duplicates.duplicates)
         assert_that(leaks, equal_to(brute_force(kept, radius=3)))
 
@@ -356,7 +356,7 @@ def test_documents_that_were_dropped_leak_nothing() -> None:
 def test_no_leaks_are_no_rows_and_no_counts() -> None:
     def assemble(root: beam.Pipeline) -> None:
         given = root | beam.Create([shows("a", TRAIN, "x"), shows("b", TRAIN, "x"), shows("c", TEST)])
-        duplicates = given | "dedupe" >> FindDuplicates(3, Policy.KEEP_ALL)
+        duplicates = given | "dedupe" >> FindDuplicates(by_hash(3), Policy.KEEP_ALL)
         leaks = given | "leaks" >> FindLeaks(3, duplicates.duplicates)
         assert_that(leaks, equal_to([]), label="leaks")
         assert_that(leaks | "count" >> CountLeaks(), equal_to([]), label="counts")

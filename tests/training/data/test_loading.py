@@ -16,9 +16,13 @@ from schemas.features import FeatureColumn, FeatureKind
 from schemas.lake import Lake
 from schemas.manifest import Manifest, read_manifest
 from training.config import DataConfig, TrainConfig
-from training.data.lake import Columns, read_index, read_split
+from training.data import split
+from training.data.index import read_index
+from training.data.lake import Columns, read_split
 from training.data.loading import load_training_data
+from training.data.mapped import CACHE
 from training.data.ragged import Ragged
+from training.data.split import sample
 from training.towers.text.sentence import SentenceSettings
 
 CONFIG = TrainConfig(text=SentenceSettings())
@@ -59,29 +63,44 @@ def test_a_split_is_what_was_written(lakes: ModuleType, made: dict, lake: Lake) 
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 4, 11])
-def test_workers_hold_each_document_once_and_agree_on_the_index(lake: Lake, world_size: int) -> None:
-    shares = [
-        load_training_data(lake, "synthetic", CONFIG, rank=rank, world_size=world_size) for rank in range(world_size)
-    ]
-    index = shares[0].training.index
-    assert all(share.training.index.ids == index.ids for share in shares)
-    held = [share.training.index.ids[p] for share in shares for p in np.flatnonzero(share.training.local >= 0)]
-    assert sorted(held) == sorted(index.ids)
-    sizes = [len(share.training.documents) for share in shares]
-    assert max(sizes) - min(sizes) <= 1
-    for share in shares:
-        split = share.training
-        shown = {split.documents.image_hashes[row] for row in split.documents.image_rows}
-        assert shown == set(split.documents.image_hashes)
-        for position in np.flatnonzero(split.local >= 0):
-            row = split.local[position]
-            assert split.documents.ids[row] == index.ids[position]
-            assert split.documents.sentences.counts[row] == index.sentences.counts[position]
-            assert split.documents.images.counts[row] == index.images.counts[position]
-            assert split.documents.image_sets[row] == index.image_sets[position]
+def test_the_sample_of_any_number_of_workers_is_that_of_one(
+    lakes: ModuleType, lake: Lake, monkeypatch: pytest.MonkeyPatch, world_size: int
+) -> None:
+    training = load_training_data(lake, "synthetic", CONFIG).training
+    for most in (10**6, 5):
+        monkeypatch.setattr(split, "SAMPLED_DOCUMENTS", most)
+        one = sample(training, seed=1, rank=0, world_size=1)
+        parts = [sample(training, seed=1, rank=rank, world_size=world_size) for rank in range(world_size)]
+        found = [key for part in parts for documents in part for key in documents.ids]
+        assert found == [key for documents in one for key in documents.ids]
+        assert (len(found) == len(training.index)) == (most > 5) and len(found) >= min(most, len(training.index))
 
 
-def test_training_links_are_not_read(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documents_come_in_the_order_asked_for(lakes: ModuleType, lake: Lake) -> None:
+    training = load_training_data(lake, "synthetic", CONFIG).training
+    whole, index = lakes.whole(training), training.index
+    assert np.array_equal(whole.sentences.counts, index.sentences.counts)
+    assert np.array_equal(whole.images.counts, index.images.counts)
+    assert np.array_equal(whole.image_sets, index.image_sets)
+    positions = np.random.default_rng(0).permutation(len(index))[:7]
+    found = training.documents(positions)
+    assert found.ids == tuple(whole.ids[position] for position in positions)
+    for row, position in enumerate(positions):
+        assert found.texts[found.sentences.rows(row)] == whole.texts[whole.sentences.rows(position)]
+    assert set(found.image_rows.tolist()) == set(range(len(found.image_hashes)))
+
+
+def test_a_host_reads_a_part_once(lakes: ModuleType, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lakes.whole(load_training_data(lake, "synthetic", CONFIG).training)
+    monkeypatch.setattr(pq.ParquetFile, "read", lambda *_, **__: pytest.fail("a part was read again"))
+    again = load_training_data(lake, "synthetic", CONFIG).training
+    assert len(lakes.whole(again)) == len(again.index)
+
+
+def test_training_links_are_not_read(
+    lakes: ModuleType, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CACHE, str(tmp_path))
     projected: list[tuple[str, list[str]]] = []
     read = pq.ParquetFile.read
 
@@ -92,8 +111,9 @@ def test_training_links_are_not_read(lake: Lake, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(pq.ParquetFile, "read", spy)
     data = load_training_data(lake, "synthetic", CONFIG)
-    assert data.training.documents.links is None
-    assert data.validation is not None and data.validation.documents.links is not None
+    assert data.validation is not None
+    training, validation = lakes.whole(data.training), lakes.whole(data.validation)
+    assert training.links is None and validation.links is not None
     assert {split for split, _ in projected} == {"train", "val", "images"}
     assert not [columns for split, columns in projected if split == "train" and "link" in " ".join(columns)]
     assert not [columns for _, columns in projected if "after_sentence" in columns]
@@ -137,7 +157,7 @@ def test_parts_older_than_a_column_are_read_as_if_it_were_null(lake: Lake) -> No
     found = read_split(*opened(older), Split.TRAIN, Columns(places=True, links=True))
     assert found.after_sentence is not None and set(found.after_sentence.tolist()) == {-1}
     assert len(found.after_sentence) == found.images.total
-    assert load_training_data(older, "synthetic", CONFIG).training.documents.ids
+    assert len(load_training_data(older, "synthetic", CONFIG).training.index)
 
 
 def test_an_image_that_stands_outside_its_document_is_refused(lake: Lake) -> None:
@@ -171,7 +191,7 @@ def test_shared_images_are_in_the_bank_once_and_share_a_key(lakes: ModuleType, m
     assert len(found.image_bank) == len(first.images) + len(second.images)
     keys = dict(zip(found.ids, found.image_sets, strict=True))
     assert keys[first.id] == keys["twin"] != keys[second.id]
-    assert read_index(*opened(lake), Split.TRAIN).image_sets == found.image_sets
+    assert np.array_equal(read_index(*opened(lake), Split.TRAIN).image_sets, found.image_sets)
 
 
 def test_choosing_an_extractor(lake: Lake) -> None:
@@ -220,7 +240,7 @@ def test_vectors_that_are_not_finite_are_refused(lakes: ModuleType, made: dict, 
     broken = {**given.sentence_vectors, first.id: given.sentence_vectors[first.id] * np.inf}
     lake = lakes.write_lake(str(tmp_path), {Split.TRAIN: replace(given, sentence_vectors=broken)})
     with pytest.raises(IntegrityError, match=f"{len(first.sentences)} vectors are not finite, the first is number 0"):
-        load_training_data(lake, "synthetic", CONFIG)
+        lakes.whole(load_training_data(lake, "synthetic", CONFIG).training)
 
 
 def test_ragged_rows() -> None:
@@ -242,7 +262,7 @@ def test_a_part_with_one_flipped_byte_is_refused(lakes: ModuleType, made: dict, 
     data[len(data) // 3] ^= 1
     part.write_bytes(data)
     with pytest.raises(IntegrityError, match=r"part-.*parquet: damaged: SHA-256"):
-        load_training_data(lake, "synthetic", CONFIG)
+        lakes.whole(load_training_data(lake, "synthetic", CONFIG).training)
     part.unlink()
     with pytest.raises(IntegrityError, match=r"part-.*parquet: missing"):
-        load_training_data(lake, "synthetic", CONFIG)
+        lakes.whole(load_training_data(lake, "synthetic", CONFIG).training)

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from schemas.documents import Document, ImageRef, Link, Provenance, Role, Sentence, Split
 from schemas.manifest import read_manifest
 from training.data.documents import DocumentSet
-from training.data.lake import Columns, read_index, read_split
+from training.data.index import read_index
+from training.data.lake import Columns, read_split
 from training.data.ragged import Ragged
 from training.data.sampling import sample_rows
 from training.data.views import ALL_SENTENCES, TextView, viewed
@@ -31,7 +32,6 @@ def documents() -> DocumentSet:
         images=Ragged.of([1, 1, 1]),
         image_hashes=("x", "y", "z"),
         image_bank=np.zeros((3, 1), np.float16),
-        image_sets=("s", "t", "u"),
         links=(np.array([[2, 0], [3, 0]]), None, np.zeros((0, 2), np.int64)),
     )
 
@@ -98,7 +98,6 @@ def test_samples_are_rows_of_their_own_document(sizes: list[tuple[int, int]], mo
         images=Ragged.of(m),
         image_hashes=(),
         image_bank=np.zeros((0, 0), np.float16),
-        image_sets=(),
     )
     rows = np.arange(len(sizes))[::-1].copy()
     found = sample_rows(made, rows, max_rows=most, seed=0, epoch=1, step=2)

@@ -5,10 +5,10 @@ import pytest
 
 from schemas.errors import UsageError
 from training.evaluation.evaluate import evaluate_matrices
-from training.evaluation.studies import Contestant, compare_models
+from training.evaluation.studies import compare_models
 from training.metrics.bootstrap import compare
 from training.metrics.spread import spearman
-from training.report.pages import comparison_lines, comparison_page
+from training.report.studies import comparison_lines, comparison_page
 
 WHERE = {"dataset": "diy@v1", "split": "test"}
 
@@ -21,14 +21,14 @@ def contestant(name, noise, documents=range(40)):
         matrices.append(np.eye(4) + noise * numbers.normal(size=(4, 4)))
         links.append(np.stack([np.arange(4)] * 2, axis=1))
     ids = [f"d{document}" for document in documents]
-    return Contestant(name, evaluate_matrices(ids, matrices, links, where="here"))
+    return {name: evaluate_matrices(ids, matrices, links, where="here")}
 
 
 def test_differences_are_to_the_first_and_paired():
-    first, second = contestant("good", 0.3), contestant("worse", 2.0)
-    found = compare_models([first, second], **WHERE)
-    auc = [np.array(list(model.evaluation.document_auc.values())) for model in (first, second)]
-    assert found.models[0].differences == {} and found.models[0].means == first.evaluation.mean
+    evaluations = contestant("good", 0.3) | contestant("worse", 2.0)
+    found = compare_models(evaluations, **WHERE)
+    auc = [np.array(list(each.document_auc.values())) for each in evaluations.values()]
+    assert found.models[0].differences == {} and found.models[0].means == evaluations["good"].mean
     assert found.models[1].differences["auc"] == compare(auc[1], auc[0])
     assert found.models[1].differences["auc"].difference.high < 0
     assert found.agreement[0][1] == pytest.approx(found.agreement[1][0])
@@ -37,20 +37,20 @@ def test_differences_are_to_the_first_and_paired():
 
 
 def test_only_common_documents_are_compared():
-    found = compare_models([contestant("a", 1.0, range(30)), contestant("b", 2.0, range(10, 40))], **WHERE)
+    found = compare_models(contestant("a", 1.0, range(30)) | contestant("b", 2.0, range(10, 40)), **WHERE)
     assert found.documents == tuple(f"d{place}" for place in range(10, 30)) and found.left_out == 20
     assert "20 documents; 20 were not scored with every model" in comparison_lines(found)[-1]
 
 
 def test_what_cannot_be_compared():
     with pytest.raises(UsageError, match="at least two"):
-        compare_models([contestant("a", 1.0)], **WHERE)
+        compare_models(contestant("a", 1.0), **WHERE)
     with pytest.raises(UsageError, match="no document"):
-        compare_models([contestant("a", 1.0, range(3)), contestant("b", 1.0, range(3, 6))], **WHERE)
+        compare_models(contestant("a", 1.0, range(3)) | contestant("b", 1.0, range(3, 6)), **WHERE)
 
 
 def test_the_page_says_what_the_text_says():
-    found = compare_models([contestant("a <b>", 1.0), contestant("b", 2.0)], **WHERE)
+    found = compare_models(contestant("a <b>", 1.0) | contestant("b", 2.0), **WHERE)
     page = comparison_page(found)
     assert "a &lt;b&gt;" in page and "a <b>" not in page
     assert "http:" not in page and "https:" not in page and "<script" not in page

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import replace
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from types import ModuleType
 
@@ -16,9 +16,10 @@ from schemas.errors import UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from training.config import LoopConfig, TrainConfig, objective
-from training.data.batches import validation_batches
+from training.data.batches import validation_bounds
 from training.data.documents import UNKNOWN_PLACE, DocumentSet
-from training.data.lake import Columns, read_index, read_split
+from training.data.index import read_index
+from training.data.lake import Columns, read_split
 from training.data.loading import identify
 from training.data.ragged import Ragged
 from training.evaluation.baselines import Baseline, evaluate_baseline
@@ -60,7 +61,6 @@ def layout(
         image_rows=np.arange(len(places)),
         image_hashes=tuple(map(str, places)),
         image_bank=np.zeros((len(places), 0), np.float16),
-        image_sets=("s",),
         links=(None if links is None else np.array(links, np.int64).reshape(-1, 2),),
         after_sentence=np.array(places),
     )
@@ -238,7 +238,10 @@ def loss_by_hand(lake: Lake, model: LinkModel, weight: float, side: Side) -> flo
     manifest, folder = read_manifest(lake, "synthetic")
     documents = read_split(manifest, folder, Split.VAL, columns())
     vectors, losses = model.embed(documents), []
-    for batch in validation_batches(read_index(manifest, folder, Split.VAL), negative_documents=4):
+    usable = read_index(manifest, folder, Split.VAL).usable
+    bounds = validation_bounds(len(usable), negative_documents=4).tolist()
+    for first, last in pairwise(bounds):
+        batch = usable[first:last]
         table = np.zeros((len(batch), len(batch)))
         for i, j in product(range(len(batch)), repeat=2):
             cosines = vectors[batch[i]].texts @ vectors[batch[j]].images.T

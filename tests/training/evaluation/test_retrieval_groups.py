@@ -16,9 +16,9 @@ from schemas.manifest import read_manifest
 from training.config import DataConfig, TrainConfig
 from training.data.documents import GivenDocument
 from training.data.loading import identify
-from training.evaluation.evaluate import embedded_pool, read_documents
+from training.evaluation.evaluate import read_documents
 from training.evaluation.judge import judge_model
-from training.metrics.retrieval import Direction, retrieval_scores
+from training.metrics.retrieval import Direction, linked_pool, retrieval_scores
 from training.model import LinkModel, ModelCard
 from training.report.sections import sections
 from training.text.vocabulary import Vocabulary
@@ -83,10 +83,10 @@ def test_a_source_of_a_fused_model_is_read_alone(lake: Lake) -> None:
         )
         alone += model.embed(model.read([given]))
     kept = replace(documents, links=tuple(np.array([[0, 0]] if row[1] else []) for row in documents.sources or ()))
-    expected = retrieval_scores(embedded_pool(kept, alone), directions=[Direction.TEXT_TO_IMAGE], samples=0)
+    expected = retrieval_scores(linked_pool(kept, alone, kept.links), directions=[Direction.TEXT_TO_IMAGE], samples=0)
     named = [replace(row, measure="retrieval", group=f"source=caption, {row.group}") for row in expected]
     assert groups["source=caption"] == named
-    assert retrieval_scores(embedded_pool(kept, embedded), samples=0)[:4] != expected  # what is fused is read
+    assert retrieval_scores(linked_pool(kept, embedded, kept.links), samples=0)[:4] != expected  # what is fused is read
 
 
 def test_roles_that_are_not_fused_are_texts_of_their_own(lake: Lake) -> None:

@@ -41,10 +41,10 @@ def test_documents_that_cannot_be_scored_are_counted(tmp_path: Path) -> None:
     ("line", "message"),
     [
         ('{"id": "b", ', "expected one JSON object"),
-        ("[1]", "expected an object"),
+        ("[1]", "expected one JSON object"),
         ({"id": "b", "scores": [[1]]}, '"links"'),
-        (GOOD | {"id": 3}, '"id" is 3'),
-        (GOOD, "line 1's already"),
+        (GOOD | {"id": 3}, 'text as "id", found 3'),
+        (GOOD, "'a', which line 1 has"),
         (GOOD | {"id": "b", "scores": [[1, 2], [3]]}, "equal length"),
         (GOOD | {"id": "b", "scores": [1, 2]}, "equal length"),
         (GOOD | {"id": "b", "scores": [[1, None], [1, 2]]}, "finite numbers"),
@@ -54,6 +54,9 @@ def test_documents_that_cannot_be_scored_are_counted(tmp_path: Path) -> None:
         (GOOD | {"id": "b", "links": [[-1, 0]]}, "outside"),
         (GOOD | {"id": "b", "links": [[0, 0, 1]]}, "pairs of whole numbers"),
         (GOOD | {"id": "b", "links": [[0.0, True]]}, "pairs of whole numbers"),
+        (GOOD | {"id": "b", "links": {"0": 0}}, "pairs of whole numbers"),
+        (GOOD | {"id": "b", "scores": [["1", "2"]]}, "finite numbers"),
+        (GOOD | {"id": "b", "scores": 3}, "finite numbers"),
     ],
 )
 def test_a_broken_line_is_named(tmp_path: Path, line: object, message: str) -> None:

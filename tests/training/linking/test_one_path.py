@@ -21,9 +21,9 @@ from training.config import DataConfig, TrainConfig
 from training.data.documents import GivenDocument
 from training.data.lake import Columns, read_split
 from training.data.loading import identify, read_for_model
-from training.linking.links import LinkedDocument, Linker, check_refined
+from training.linking.links import LinkedDocument, Linker
+from training.linking.options import LinkOptions
 from training.metrics.relations import RefineConfig
-from training.mlflow.registry import LoadedModel
 from training.mlflow.serving import make_app
 from training.model import LinkModel, ModelCard
 from training.recipes import RECIPES
@@ -142,7 +142,7 @@ def test_the_links_of_a_data_set_of_a_file_and_over_http_are_the_same(name: str,
     in_data_set = list(linker.link_set(read))
     in_file = list(linker.link_given(given(lake, model)))
     wanted = model.card.config.text.sources if "multi-source" in name else model.card.config.data.roles
-    with TestClient(make_app(LoadedModel(model=model, uri="models:/m/1"), None)) as client:
+    with TestClient(make_app(linker)) as client:
         columns = client.get("/example").json()["dataframe_records"][0]
         records = [{key: row[key] for key in columns} for row in map(record, given(lake, model))]
         answer = client.post("/invocations", json={"dataframe_records": records})
@@ -181,9 +181,8 @@ def test_links_have_relations_and_are_chosen_by_refined_similarities(below: floa
         model.relations.affine.weight.mul_(30)
     refine = None if below is None else RefineConfig(below=below, weight=3.0)
     documents, differing = list(given(lake, model)), 0
-    for document, found in zip(
-        documents, Linker(model=model, uri="m", refine=refine).link_given(documents), strict=True
-    ):
+    linker = Linker(model=model, uri="m", options=LinkOptions(refine=refine))
+    for document, found in zip(documents, linker.link_given(documents), strict=True):
         assert isinstance(found, LinkedDocument)
         [vectors] = model.embed(model.read([document]))
         with torch.no_grad():
@@ -207,7 +206,7 @@ def test_links_have_relations_and_are_chosen_by_refined_similarities(below: floa
             expected = crossed[link.sentence][link.image]
             assert [each.probability for each in link.relations] == pytest.approx(expected.tolist(), abs=1e-5)
     assert (differing > 0) is (below == 0.5)
-    with TestClient(make_app(LoadedModel(model=model, uri="m"), None)) as client:
+    with TestClient(make_app(Linker(model=model, uri="m"))) as client:
         example = client.get("/example").json()
         [answer] = client.post("/invocations", json=example).json()["predictions"]
     assert all(set(link["relations"]) == {"story", "visible"} for link in answer["links"])
@@ -216,8 +215,8 @@ def test_links_have_relations_and_are_chosen_by_refined_similarities(below: floa
 def test_a_model_without_relations_refines_nothing(lake: Lake) -> None:
     model = model_of(CONFIGURATIONS["hessel-2019"], lake)
     with pytest.raises(UsageError, match="the model predicts no relations"):
-        check_refined(model, RefineConfig())
-    check_refined(model, None)
+        Linker(model=model, uri="m", options=LinkOptions(refine=RefineConfig()))
+    Linker(model=model, uri="m")
 
 
 def test_a_caption_models_links_name_the_captions_sentence(lake: Lake) -> None:

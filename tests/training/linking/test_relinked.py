@@ -18,6 +18,7 @@ from schemas.links import RELINKED_SCHEMA
 from schemas.tables import check_schema
 from training.config import LoopConfig, Select, TrainConfig
 from training.data.loading import load_training_data
+from training.linking.links import Linker
 from training.linking.versions import LinkedVersion, LinkShards, link_here, link_version, prepare_linking
 from training.loop.context import Context
 from training.loop.trainer import train
@@ -38,6 +39,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from schemas.lake import Folder, Lake
+from training.linking.links import Linker
 from training.linking.versions import link_here, link_version, prepare_linking
 from training.model import LinkModel
 
@@ -46,16 +48,19 @@ lake, folder, output = sys.argv[1:]
 def dying(model, linking, shards):
     for number, found in enumerate(link_here(model, linking, shards), start=1):
         if number == 2:
-            (Path(output) / found.shard.links).unlink()  # as if it had been killed between documents and links
+            (Path(output) / found.shard.path("links")).unlink()  # as if it had been killed between documents and links
             os.kill(os.getpid(), signal.SIGKILL)
         yield found
 
 model = LinkModel.load(Path(folder))
-linking = prepare_linking(
-    model, Lake.at(lake), "synthetic", uri="models:/linker/1", output=Folder(output), with_documents=True
-)
+linker = Linker(model=model, uri="models:/linker/1")
+linking = prepare_linking(linker, Lake.at(lake), "synthetic", output=Folder(output), with_documents=True)
 link_version(model, linking, link_shards=dying, say=print)
 """
+
+
+def linker_of(model: LinkModel) -> Linker:
+    return Linker(model=model, uri="models:/linker/1")
 
 
 def with_given(made: Any) -> Any:
@@ -99,7 +104,7 @@ def folder(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def relink(folder: Path, lake: Lake, output: Path, link_shards: LinkShards = link_here) -> LinkedVersion:
     model = LinkModel.load(folder)
     place = Folder(str(output))
-    linking = prepare_linking(model, lake, "synthetic", uri="models:/linker/1", output=place, with_documents=True)
+    linking = prepare_linking(linker_of(model), lake, "synthetic", output=place, with_documents=True)
     return link_version(model, linking, link_shards=link_shards, say=lambda line: None)
 
 
@@ -185,7 +190,7 @@ def test_a_killed_relinking_goes_on_where_it_was(lake: Lake, folder: Path, tmp_p
 
 def test_links_alone_are_no_relinking(lake: Lake, folder: Path, tmp_path: Path) -> None:
     model = LinkModel.load(folder)
-    linking = prepare_linking(model, lake, "synthetic", uri="models:/linker/1", output=Folder(str(tmp_path)))
+    linking = prepare_linking(linker_of(model), lake, "synthetic", output=Folder(str(tmp_path)))
     link_version(model, linking, link_shards=link_here, say=lambda line: None)
     assert relink(folder, lake, tmp_path).reused == 0
     assert relink(folder, lake, tmp_path).reused == 9

@@ -24,6 +24,8 @@ from schemas.tables import check_schema
 from training.config import LoopConfig, Select, TrainConfig
 from training.data.loading import load_training_data
 from training.evaluation.evaluate import evaluate_model
+from training.linking.links import Linker
+from training.linking.options import DEFAULT_OPTIONS, LinkOptions
 from training.linking.shards import LinkedShard, Linking, Shard
 from training.linking.versions import LinkedVersion, LinkShards, link_here, link_version, prepare_linking
 from training.loop.context import Context
@@ -60,6 +62,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from schemas.lake import Folder, Lake
+from training.linking.links import Linker
 from training.linking.versions import link_here, link_version, prepare_linking
 from training.model import LinkModel
 
@@ -72,7 +75,8 @@ def dying(model, linking, shards):
         yield found
 
 model = LinkModel.load(Path(folder))
-linking = prepare_linking(model, Lake.at(lake), "synthetic", uri="models:/linker/1", output=Folder(output))
+linker = Linker(model=model, uri="models:/linker/1")
+linking = prepare_linking(linker, Lake.at(lake), "synthetic", output=Folder(output))
 link_version(model, linking, link_shards=dying, say=print)
 """
 
@@ -103,14 +107,12 @@ def link(
     *,
     splits: Sequence[str] = (),
     link_shards: LinkShards = link_here,
-    calibration: Calibration | None = None,
-    precision: float | None = None,
+    options: LinkOptions = DEFAULT_OPTIONS,
     uri: str = URI,
     lines: list[str] | None = None,
 ) -> LinkedVersion:
-    linking = prepare_linking(
-        model, lake, "synthetic", uri=uri, output=Folder(str(output)), calibration=calibration, precision=precision
-    )
+    linker = Linker(model=model, uri=uri, options=options)
+    linking = prepare_linking(linker, lake, "synthetic", output=Folder(str(output)))
     said = [] if lines is None else lines
     return link_version(model, linking, splits=splits, link_shards=link_shards, say=said.append)
 
@@ -120,7 +122,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 
 def test_links_are_the_matching_of_evaluations_matrices(lake: Lake, model: LinkModel, tmp_path: Path) -> None:
-    linked = link(model, lake, tmp_path, calibration=CALIBRATION)
+    linked = link(model, lake, tmp_path, options=LinkOptions(calibration=CALIBRATION))
     seen = 0
     for split, count in COUNTS.items():
         evaluation = evaluate_model(model, lake, "synthetic", split)
@@ -150,7 +152,7 @@ def test_links_are_the_matching_of_evaluations_matrices(lake: Lake, model: LinkM
 def test_what_came_of_each_document_is_what_evaluation_and_its_links_say(
     lake: Lake, model: LinkModel, tmp_path: Path
 ) -> None:
-    link(model, lake, tmp_path, splits=["test"], calibration=CALIBRATION)
+    link(model, lake, tmp_path, splits=["test"], options=LinkOptions(calibration=CALIBRATION))
     table = pq.read_table(tmp_path / "documents" / "test")
     check_schema(table.schema, LINKED_SCHEMA, where="documents")
     outcomes = {row["document"]: row for row in table.to_pylist()}
@@ -183,8 +185,8 @@ def test_of_documents_without_ground_truth_nothing_is_wrong(
 
 @pytest.mark.slow
 def test_two_workers_write_the_bytes_of_one(lake: Lake, model: LinkModel, tmp_path: Path) -> None:
-    link(model, lake, tmp_path / "one", calibration=CALIBRATION)
-    link(model, lake, tmp_path / "two", calibration=CALIBRATION, link_shards=RayWorkers(2))
+    link(model, lake, tmp_path / "one", options=LinkOptions(calibration=CALIBRATION))
+    link(model, lake, tmp_path / "two", options=LinkOptions(calibration=CALIBRATION), link_shards=RayWorkers(2))
     assert tree(tmp_path / "two") == tree(tmp_path / "one")
 
 
@@ -236,7 +238,7 @@ def never(model: LinkModel, linking: Linking, shards: Sequence[Shard]) -> Iterat
 
 def test_other_settings_are_linked_anew_and_other_models_refused(lake: Lake, model: LinkModel, tmp_path: Path) -> None:
     link(model, lake, tmp_path)
-    kept = link(model, lake, tmp_path, calibration=CALIBRATION, precision=0.9)
+    kept = link(model, lake, tmp_path, options=LinkOptions(calibration=CALIBRATION, precision=0.9))
     assert kept.reused == 0
     similarities = pq.read_table(tmp_path / "links").column("similarity").to_numpy()
     assert similarities.min() >= 0.5
@@ -267,9 +269,9 @@ def test_mistakes_are_said_before_anything_is_linked(
     with pytest.raises(UsageError, match=r"has not the features the model reads \(resnet50 and text-test\)"):
         link(with_other_features(folder), lake, tmp_path)
     with pytest.raises(UsageError, match=r"--precision 0.9: models:/linker/1 has no calibration"):
-        link(model, lake, tmp_path, precision=0.9)
+        link(model, lake, tmp_path, options=LinkOptions(precision=0.9))
     with pytest.raises(NotFoundError, match="no version 'v2'"):
-        prepare_linking(model, lake, "synthetic@v2", uri=URI, output=Folder(str(tmp_path)))
+        prepare_linking(Linker(model=model, uri=URI), lake, "synthetic@v2", output=Folder(str(tmp_path)))
     assert tree(tmp_path) == {}
 
 

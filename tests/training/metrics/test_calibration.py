@@ -11,7 +11,6 @@ from sklearn.linear_model import LogisticRegression
 
 from schemas.errors import IntegrityError, UsageError
 from training.metrics.calibration import (
-    Calibration,
     Method,
     Observations,
     PrecisionPoint,
@@ -167,5 +166,7 @@ def test_a_calibration_survives_its_file(tmp_path, method):
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 1}', '{"format": 2, "points": [{}]}'])
 def test_what_is_no_calibration_is_refused(tmp_path, text):
-    with pytest.raises(IntegrityError, match=r"x\.json: expected"):
-        Calibration.from_json(text, where="x.json")
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    with pytest.raises(IntegrityError, match=r"expected a calibration of format 2 in .*x\.json"):
+        read_calibration(path)

@@ -1,5 +1,7 @@
 """Average precision against scikit-learn; refinement against the paper's formula worked by hand."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -100,8 +102,11 @@ def test_refinement_is_the_formula_on_difficult_rows_and_predicts_no_others():
     ],
 )
 def test_threshold_and_weight_are_settings(dataset, config, expected):
-    found = config.of(made()[0], dataset)
-    assert (found.weight, found.difficult_below) == expected
+    predictor = made()[0]
+    card = SimpleNamespace(relations=predictor.names, data=SimpleNamespace(dataset=dataset))
+    model = SimpleNamespace(relations=predictor.head, card=card)
+    for found in (config.of(model), config.of(SimpleNamespace(relations=predictor.head, card=card), dataset)):
+        assert (found.weight, found.difficult_below) == expected
 
 
 def test_a_single_candidate_is_never_difficult():

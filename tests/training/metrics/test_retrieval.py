@@ -32,7 +32,7 @@ def test_ranks_are_the_mean_over_all_orders_of_ties(seed):
     for place in range(3):
         rank, share = enumerated(rows[place], partners[place])
         assert found.realistic[place] == pytest.approx(rank)
-        assert found.found[place] == pytest.approx(share)
+        assert found.recall[place] == pytest.approx(share)
 
 
 def test_ranks_without_ties_are_those_of_sorting():
@@ -41,7 +41,7 @@ def test_ranks_without_ties_are_those_of_sorting():
     found = query_ranks(texts, images, np.stack([np.arange(50), np.arange(50)], axis=1))
     order = np.argsort(-(texts @ images.T), axis=1)
     assert found.realistic.tolist() == [1 + int(np.flatnonzero(order[q] == q)[0]) for q in range(50)]
-    assert found.found[:, 1].tolist() == [float(rank <= 5) for rank in found.realistic]
+    assert found.recall[:, 1].tolist() == [float(rank <= 5) for rank in found.realistic]
 
 
 def worked_pool():
@@ -113,4 +113,4 @@ def test_equal_candidates_at_the_end_of_a_matrix_still_tie():
     image /= np.linalg.norm(image)
     found = query_ranks(image[None], np.repeat(image[None], 37, axis=0), np.array([[0, 36]]))
     assert found.realistic.tolist() == [19.0]
-    assert found.found[0] == pytest.approx([1 / 37, 5 / 37, 10 / 37])
+    assert found.recall[0] == pytest.approx([1 / 37, 5 / 37, 10 / 37])

@@ -6,7 +6,7 @@ step it prints what came of it.
 
 import sys
 
-from training.mlflow.promotion import current, succeed
+from training.mlflow.promotion import append_entry, last_entry
 from training.mlflow.runs import connect
 
 
@@ -14,10 +14,10 @@ def main(uri: str, name: str, version: str) -> None:
     client = connect(uri)
     print("ready", flush=True)
     while sys.stdin.readline():
-        reign = current(client, name)
+        entry = last_entry(client, name)
         print("looked", flush=True)
         sys.stdin.readline()
-        is_won = succeed(client, name, reign, (version, *reign.line), decision=f'{{"version": "{version}"}}')
+        is_won = append_entry(client, name, entry, (version, *entry.champions), decision=f'{{"version": "{version}"}}')
         print("won" if is_won else "lost", flush=True)
 
 

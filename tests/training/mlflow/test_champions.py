@@ -1,5 +1,6 @@
 """Who is champion when several want to be, or one dies on the way: a real registry, versions without content."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,8 @@ import pytest
 from mlflow.exceptions import MlflowException
 
 from schemas.errors import BuildError, GateError, NotFoundError
-from training.mlflow.promotion import current, rollback, settle, succeed
-from training.mlflow.registry import model_names
+from training.mlflow.promotion import align_aliases, append_entry, last_entry, rollback
+from training.mlflow.registry import canonical_name, model_names
 
 WRITES = ("create_registered_model", "create_model_version", "set_registered_model_alias")
 
@@ -56,13 +57,13 @@ def _aliases(client: mlflow.MlflowClient) -> dict[str, str]:
 
 
 def _crown(client: mlflow.MlflowClient, version: str) -> bool:
-    reign = settle(client, "linker")
-    return succeed(client, "linker", reign, (version, *reign.line), decision="{}")
+    entry = align_aliases(client, "linker")
+    return append_entry(client, "linker", entry, (version, *entry.champions), decision="{}")
 
 
 def _step_back(client: mlflow.MlflowClient) -> bool:
-    reign = current(client, "linker")
-    return succeed(client, "linker", reign, reign.line[1:], decision="{}")
+    entry = last_entry(client, "linker")
+    return append_entry(client, "linker", entry, entry.champions[1:], decision="{}")
 
 
 def test_each_champion_is_remembered_and_rolled_back_to_one_by_one(linker: mlflow.MlflowClient) -> None:
@@ -81,31 +82,50 @@ def test_each_champion_is_remembered_and_rolled_back_to_one_by_one(linker: mlflo
     assert model_names(linker) == ["linker"]
 
 
+@pytest.mark.parametrize("spelled", ["multilink-diy-cross", "multilink-diy-intra+cross"])
+def test_a_model_is_rolled_back_by_any_spelling_of_its_objective(
+    client: mlflow.MlflowClient, tmp_path: Path, spelled: str
+) -> None:
+    name = canonical_name(spelled)
+    client.create_registered_model(name)
+    for version in ("1", "2"):
+        client.create_model_version(name, source=str(tmp_path))
+        entry = align_aliases(client, spelled)
+        assert append_entry(client, spelled, entry, (version, *entry.champions), decision="{}")
+    restored, replaced = rollback(client, spelled)
+    assert (restored.uri, replaced) == (f"models:/{name}/1", "2")
+    assert client.get_registered_model(name).aliases == {"champion": 1}
+    assert last_entry(client, spelled).champion == "1"
+    with pytest.raises(GateError, match=re.escape(f"model '{name}' has no champion to go back to")):
+        rollback(client, spelled)
+    assert model_names(client) == [name]
+
+
 def test_of_two_that_saw_the_same_champion_the_second_loses(linker: mlflow.MlflowClient) -> None:
     assert _crown(linker, "1")
-    seen = current(linker, "linker")
-    assert succeed(linker, "linker", seen, ("2", *seen.line), decision='{"by": "first"}')
-    assert not succeed(linker, "linker", seen, ("3", *seen.line), decision='{"by": "second"}')
-    reign = current(linker, "linker")
-    assert (reign.champion, reign.previous, reign.decision) == ("2", "1", '{"by": "first"}')
+    seen = last_entry(linker, "linker")
+    assert append_entry(linker, "linker", seen, ("2", *seen.champions), decision='{"by": "first"}')
+    assert not append_entry(linker, "linker", seen, ("3", *seen.champions), decision='{"by": "second"}')
+    entry = last_entry(linker, "linker")
+    assert (entry.champion, entry.previous, entry.decision) == ("2", "1", '{"by": "first"}')
     assert _aliases(linker) == {"champion": "2", "previous_champion": "1"}
     assert _crown(linker, "3")  # whoever looks again may
-    assert current(linker, "linker").line == ("3", "2", "1")
+    assert last_entry(linker, "linker").champions == ("3", "2", "1")
 
 
 def test_the_aliases_of_an_older_registry_are_where_the_line_begins(linker: mlflow.MlflowClient) -> None:
     linker.set_registered_model_alias("linker", "champion", "2")
     linker.set_registered_model_alias("linker", "previous_champion", "1")
-    assert settle(linker, "linker").line == ("2", "1")
+    assert align_aliases(linker, "linker").champions == ("2", "1")
     assert _crown(linker, "3")
-    assert current(linker, "linker").line == ("3", "2", "1")
+    assert last_entry(linker, "linker").champions == ("3", "2", "1")
 
 
 def test_an_alias_moved_by_hand_or_by_a_late_process_is_put_right(linker: mlflow.MlflowClient) -> None:
     assert _crown(linker, "1") and _crown(linker, "2")
     linker.set_registered_model_alias("linker", "champion", "1")
     linker.delete_registered_model_alias("linker", "previous_champion")
-    settle(linker, "linker")
+    align_aliases(linker, "linker")
     assert _aliases(linker) == {"champion": "2", "previous_champion": "1"}
 
 
@@ -113,13 +133,13 @@ def test_a_deleted_version_is_passed_over(linker: mlflow.MlflowClient) -> None:
     for version in ("1", "2", "3"):
         assert _crown(linker, version)
     linker.delete_model_version("linker", "2")
-    settle(linker, "linker")
+    align_aliases(linker, "linker")
     assert _aliases(linker) == {"champion": "3", "previous_champion": "1"}
 
 
 def test_no_such_model(client: mlflow.MlflowClient) -> None:
     with pytest.raises(NotFoundError, match="no model 'linker'"):
-        settle(client, "linker")
+        align_aliases(client, "linker")
 
 
 @pytest.mark.parametrize("is_written", [False, True])
@@ -130,25 +150,25 @@ def test_a_death_at_any_write_leaves_one_champion_and_repeating_completes_it(
     assert _crown(linker, "1")
     dying = DyingClient(linker, write, is_written=is_written)
     with pytest.raises(Killed):
-        succeed(dying, "linker", current(linker, "linker"), ("2", "1"), decision="{}")
+        append_entry(dying, "linker", last_entry(linker, "linker"), ("2", "1"), decision="{}")
     is_last = (write, is_written) == (4, True)
     assert _aliases(linker)["champion"] == ("2" if is_last else "1")
     is_committed = (write, is_written) > (2, False)
-    reign = settle(linker, "linker")
-    assert reign.champion == ("2" if is_committed else "1")
-    assert _aliases(linker)["champion"] == reign.champion
+    entry = align_aliases(linker, "linker")
+    assert entry.champion == ("2" if is_committed else "1")
+    assert _aliases(linker)["champion"] == entry.champion
     if not is_committed:
         assert _crown(linker, "2")
-    assert current(linker, "linker").line == ("2", "1")
+    assert last_entry(linker, "linker").champions == ("2", "1")
     assert _aliases(linker) == {"champion": "2", "previous_champion": "1"}
 
 
 def test_a_registry_that_cannot_be_written_is_told(linker: mlflow.MlflowClient) -> None:
     assert _crown(linker, "1")
-    reign = current(linker, "linker")
+    entry = last_entry(linker, "linker")
     linker.delete_model_version("linker", "2")
     with pytest.raises(BuildError, match="model 'linker': the registry could not be written"):
-        succeed(linker, "linker", reign, ("2", "1"), decision="{}")
+        append_entry(linker, "linker", entry, ("2", "1"), decision="{}")
     assert _aliases(linker) == {"champion": "1"}
 
 
@@ -156,7 +176,7 @@ def test_of_two_processes_one_wins_each_time(linker: mlflow.MlflowClient, contes
     outcomes = contest(linker.tracking_uri, "linker", ["1", "2"], rounds=3)
     assert [sorted(outcome.values()) for outcome in outcomes] == [["lost", "won"]] * 3
     winners = [next(version for version, result in outcome.items() if result == "won") for outcome in outcomes]
-    assert current(linker, "linker").line == tuple(reversed(winners))
+    assert last_entry(linker, "linker").champions == tuple(reversed(winners))
     assert _aliases(linker)["champion"] == winners[-1]
 
 
@@ -190,8 +210,8 @@ def test_an_entry_written_twice_counts_once(linker: mlflow.MlflowClient, monkeyp
     monkeypatch.setattr(linker, "create_model_version", written_but_unanswered)
     assert _crown(linker, "1")
     assert len(linker.search_model_versions("name = 'linker.champions'")) == 2
-    assert current(linker, "linker").line == ("1",)
-    assert _crown(linker, "2") and current(linker, "linker").line == ("2", "1")
+    assert last_entry(linker, "linker").champions == ("1",)
+    assert _crown(linker, "2") and last_entry(linker, "linker").champions == ("2", "1")
 
 
 def test_a_model_that_was_deleted_and_made_anew_begins_without_a_champion(
@@ -203,9 +223,9 @@ def test_a_model_that_was_deleted_and_made_anew_begins_without_a_champion(
     linker.create_registered_model("linker")
     for _ in range(3):  # numbered from 1 again; nobody has judged any
         linker.create_model_version("linker", source=str(tmp_path))
-    assert settle(linker, "linker").line == () and _aliases(linker) == {}
+    assert align_aliases(linker, "linker").champions == () and _aliases(linker) == {}
     with pytest.raises(GateError, match="no champion to go back to"):
         rollback(linker, "linker")
     assert _crown(linker, "2")
-    assert current(linker, "linker").line == ("2",) and _aliases(linker) == {"champion": "2"}
-    assert _crown(linker, "3") and current(linker, "linker").line == ("3", "2")
+    assert last_entry(linker, "linker").champions == ("2",) and _aliases(linker) == {"champion": "2"}
+    assert _crown(linker, "3") and last_entry(linker, "linker").champions == ("3", "2")

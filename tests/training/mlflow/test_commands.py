@@ -122,7 +122,7 @@ def test_link_writes_the_best_assignment_of_each_document(
         )
         for place, (n, m) in enumerate([(4, 2), (0, 3), (3, 3)])
     ]
-    summary = run_link(loaded=loaded, documents=documents, output=str(tmp_path / "links.parquet"), say=print)
+    summary = run_link(loaded=loaded, documents=documents, output=tmp_path / "links.parquet", say=print)
     rows = pq.read_table(tmp_path / "links.parquet").to_pylist()
     assert summary.documents == 3 and summary.links == len(rows) > 0
     assert {row["document"] for row in rows} <= {"d0", "d2"}

@@ -7,11 +7,11 @@ import pytest
 from schemas.errors import IntegrityError, NotFoundError, UsageError
 from schemas.lake import Lake
 from training.mlflow import copying
-from training.mlflow.copying import copy_version, shown_uri
+from training.mlflow.copying import copy_version, without_password
 from training.mlflow.promotion import promote
 from training.mlflow.registering import attach
-from training.mlflow.registry import DECISION_TAG, find_version, load, standing
-from training.mlflow.runs import connect
+from training.mlflow.registry import DECISION_TAG, find_version, load, logged_model, standing
+from training.mlflow.runs import connect, log_scores
 from training.model import LinkModel
 from training.model_files import folder_digest
 
@@ -53,6 +53,8 @@ def test_a_copy_has_all_that_the_original_has(
     (report / "index.html").write_text("<p>87 AUC</p>")
     client.log_artifacts(original.run_id, str(report), "report")
     attach(client, original, report / "index.html", "report")
+    model_id = logged_model(client, original).model_id
+    log_scores(client, original.run_id, {"test_auc": 87.0}, model_id=model_id, dataset=("synthetic", "v1"))
     promote(client, "linker", "1", say=print)
 
     done = copy_version(client.tracking_uri, "linker", "champion", to=production, say=print)
@@ -74,6 +76,9 @@ def test_a_copy_has_all_that_the_original_has(
     history = target.get_metric_history(arrived.run_id, "train_loss")
     assert [(point.step, point.value) for point in history] == [(0, 0.5), (1, 0.25)]
     assert {item.path for item in target.list_artifacts(arrived.run_id)} >= {"report", "promotion"}
+    (score,) = logged_model(target, arrived).metrics
+    assert (score.key, score.value, score.run_id, score.dataset_name) == ("test_auc", 87.0, arrived.run_id, "synthetic")
+    assert run.data.metrics["test_auc"] == 87.0
     weights = load("models:/linker/1", target).model.state_dict()
     for name, expected in LinkModel.load(trained).state_dict().items():
         assert weights[name].equal(expected)
@@ -120,6 +125,6 @@ def test_mistakes_are_named(
 
 
 def test_a_password_is_not_shown() -> None:
-    assert shown_uri("postgresql://mlflow:secret@db:5432/mlflow") == "postgresql://mlflow:***@db:5432/mlflow"
-    assert shown_uri("http://mlflow:5000") == "http://mlflow:5000"
-    assert shown_uri("sqlite:////tmp/mlflow.db") == "sqlite:////tmp/mlflow.db"
+    assert without_password("postgresql://mlflow:secret@db:5432/mlflow") == "postgresql://mlflow:***@db:5432/mlflow"
+    assert without_password("http://mlflow:5000") == "http://mlflow:5000"
+    assert without_password("sqlite:////tmp/mlflow.db") == "sqlite:////tmp/mlflow.db"

@@ -91,10 +91,10 @@ def test_examples_of_an_evaluation_show_the_concepts_of_their_images(
     regions = documents.regions
     assert regions is not None
     groups = example_groups(evaluation, manifest, folder, Split.TEST, regions="boxes-test")
-    assert sum(len(group.documents) for group in groups) > 2
-    for shown in (each for group in groups for each in group.documents):
+    assert sum(map(len, groups.values())) > 2
+    for shown in (each for group in groups.values() for each in group):
         row = documents.ids.index(shown.id)
         for image, found in zip(documents.image_rows[documents.images.rows(row)], shown.concepts, strict=True):
             assert found == tuple(dict.fromkeys(regions.labels[regions.images.rows(image)]))[:3] != ()
     without = example_groups(evaluation, manifest, folder, Split.TEST)
-    assert not any(each.concepts for group in without for each in group.documents)
+    assert not any(each.concepts for group in without.values() for each in group)

@@ -19,9 +19,9 @@ import pytest
 from schemas.lake import Lake
 from training.data.documents import GivenDocument
 from training.mlflow.copying import copy_version
-from training.mlflow.promotion import current, promote, rollback
-from training.mlflow.registering import artifact_folder, register
-from training.mlflow.registry import DECISION_TAG, find_version, load
+from training.mlflow.promotion import last_entry, promote, rollback
+from training.mlflow.registering import register
+from training.mlflow.registry import DECISION_TAG, find_version, load, logged_model
 from training.mlflow.runs import connect, experiment_id
 from training.model import LinkModel
 from training.workflows.evaluate import run_evaluate
@@ -109,7 +109,7 @@ def test_a_server_that_dies_in_the_middle_changes_nothing(
 
     promoted = promote(client, "linker", "2", say=die_and_rise)
     assert promoted.decision.is_promoted and promoted.champion == "1"
-    assert len(lines) == 2 and current(client, "linker").line == ("2", "1")
+    assert len(lines) == 2 and last_entry(client, "linker").champions == ("2", "1")
     assert DECISION_TAG in find_version(client, "linker", "2").tags
 
     summary = run_evaluate(
@@ -117,7 +117,9 @@ def test_a_server_that_dies_in_the_middle_changes_nothing(
     )
     run_report(summary, lake=lake, directory=tmp_path / "report", tracking=server.uri)
     loaded = load("models:/linker@champion", client)
-    assert loaded.version is not None and artifact_folder(client, loaded.version).startswith("mlflow-artifacts:")
+    assert loaded.version is not None and logged_model(client, loaded.version).artifact_location.startswith(
+        "mlflow-artifacts:"
+    )
     assert {item.path for item in client.list_artifacts(str(loaded.run_id), "report")} == {
         "report/index.html",
         "report/evaluation.parquet",
@@ -131,13 +133,7 @@ def test_a_server_that_dies_in_the_middle_changes_nothing(
     for name, weights in LinkModel.load(trained).state_dict().items():
         assert again.model.state_dict()[name].equal(weights)
     document = GivenDocument(id="d", texts=["a", "b"], sentence_vectors=np.eye(2, 12), image_vectors=np.eye(2, 16))
-    linked = run_link(
-        loaded=again,
-        documents=[document],
-        output=str(tmp_path / "links.parquet"),
-        calibration=calibration,
-        say=print,
-    )
+    linked = run_link(loaded=again, documents=[document], output=tmp_path / "links.parquet", say=print)
     assert linked.model == "models:/linker/1" and linked.documents == 1
 
     elsewhere = tmp_path / "elsewhere.db"

@@ -18,10 +18,11 @@ from training.data.documents import GivenDocument
 from training.data.lake import Columns, read_split
 from training.evaluation.evaluate import EvaluateConfig
 from training.evaluation.judge import judge_model
+from training.linking.options import LinkOptions
 from training.metrics.links import score_documents
-from training.mlflow.registry import calibration_of, find_version, load
+from training.mlflow.registry import find_version, load
 from training.model import LinkModel
-from training.report.pages import comparison_page
+from training.report.studies import comparison_page
 from training.workflows.compare import run_compare
 from training.workflows.evaluate import EvaluateSummary, run_evaluate
 from training.workflows.link import run_link
@@ -84,7 +85,7 @@ def test_measures_equal_those_of_the_matrices(registry_lake: Lake, trained: Path
     bias = [row for row in judged.rows if row.measure == "sampling bias"]
     assert [row.metric for row in bias] == ["distance", "distance", "ks_statistic", "p"] and bias[0].n > 0
     assert rows["relations", "absent", ""].note == "the model predicts no relations"
-    assert rows["captions", "absent", ""].note == "not asked for (--captions)"
+    assert rows["captions", "absent", ""].note == "not computed without --captions"
     words = {f"thing{number}": np.eye(40)[number] for number in range(40)}
     vectors = tmp_path / "words.txt"
     vectors.write_text("".join(f"{word} {' '.join(map(str, row))}\n" for word, row in words.items()))
@@ -114,7 +115,8 @@ def test_links_at_a_wanted_precision(
     assert loaded.calibration is None
     documents = linkable(registry_lake)
     with pytest.raises(UsageError, match=r"models:/linker/1 has no calibration; `multilink evaluate` makes one"):
-        run_link(loaded=loaded, documents=documents, output=str(tmp_path / "x.parquet"), precision=0.9, say=print)
+        precise = LinkOptions(precision=0.9)
+        run_link(loaded=loaded, documents=documents, output=tmp_path / "x.parquet", options=precise, say=print)
     evaluated(client, registry_lake)
     calibration = load("models:/linker/1", client).calibration
     assert calibration is not None and calibration.dataset == "synthetic@v1" and calibration.split == "val"
@@ -122,23 +124,16 @@ def test_links_at_a_wanted_precision(
     found = {}
     for name, precision in (("all", None), ("some", wanted)):
         path = tmp_path / f"{name}.parquet"
-        run_link(
-            loaded=loaded,
-            documents=documents,
-            output=str(path),
-            calibration=calibration,
-            precision=precision,
-            say=print,
-        )
+        options = LinkOptions(calibration=calibration, precision=precision)
+        run_link(loaded=loaded, documents=documents, output=path, options=options, say=print)
         found[name] = pq.read_table(path).to_pylist()
     threshold = calibration.threshold(wanted)
     assert found["some"] == [row for row in found["all"] if row["similarity"] >= threshold]
     assert 0 < len(found["some"]) < len(found["all"])
     similarities = np.array([row["similarity"] for row in found["all"]])
     assert [row["probability"] for row in found["all"]] == pytest.approx(calibration.probability(similarities), 1e-5)
-    path = tmp_path / "calibration.json"
-    path.write_text(calibration.to_json())
-    assert calibration_of(loaded, path) == calibration
+    assert LinkOptions().calibrated(calibration) == LinkOptions(calibration=calibration)
+    assert LinkOptions(calibration=calibration).calibrated(loaded.calibration).calibration == calibration
 
 
 def test_without_validation_links_the_reason_is_said(lakes: ModuleType, trained: Path, tmp_path: Path) -> None:

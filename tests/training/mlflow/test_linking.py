@@ -25,7 +25,6 @@ from schemas.lake import Lake
 from training import listening
 from training.evaluation.evaluate import read_documents
 from training.listening import bind
-from training.mlflow import serving
 from training.mlflow.registry import CHAMPION, champion_of_dataset, load
 from training.mlflow.serving import MAX_BODY_BYTES
 from training.model import LinkModel
@@ -195,15 +194,14 @@ def test_an_address_in_use_is_said() -> None:
 
 def test_a_request_that_does_not_arrive_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """A header that stops half-way, one that trickles, and a body that does not come hold no connection."""
-    for module in (serving, listening):
-        monkeypatch.setattr(module, "REQUEST_S", 0.5)
+    monkeypatch.setattr(listening, "REQUEST_S", 0.5)
     app, address = FastAPI(), bind("127.0.0.1", 0)
 
     @app.post("/")
     async def read(request: Request) -> JSONResponse:
         try:
-            return JSONResponse(len(await serving.read_body(request)))
-        except serving.RequestError as problem:
+            return JSONResponse(len(await listening.read_body(request.scope, request.receive, most_bytes=100)))
+        except listening.RequestError as problem:
             return JSONResponse(str(problem), status_code=problem.status)
 
     server = uvicorn.Server(uvicorn.Config(app, http=listening.TimedProtocol, log_level="error"))

@@ -9,18 +9,20 @@ import mlflow
 import numpy as np
 import pandas as pd
 import pytest
+from mlflow.exceptions import MlflowException
 
 from schemas.errors import GateError, IntegrityError, NotFoundError, UsageError
 from schemas.lake import Folder
 from training.config import LoopConfig, TrainConfig
 from training.data.documents import GivenDocument
 from training.mlflow.promotion import promote, rollback
-from training.mlflow.registering import artifact_folder, attach
+from training.mlflow.registering import attach
 from training.mlflow.registry import (
     alias_holder,
     canonical_name,
     find_version,
     load,
+    logged_model,
     model_name,
     open_registry,
     versions,
@@ -76,9 +78,9 @@ def test_pyfunc_gives_the_models_similarities_also_for_ragged_and_empty_document
 def test_pyfunc_says_what_is_missing(client: mlflow.MlflowClient, register_model: Register, trained: Path) -> None:
     loaded = mlflow.pyfunc.load_model(f"models:/linker/{register_model(trained)}")
     frame = _frame(_documents(LinkModel.load(trained)))
-    with pytest.raises(UsageError, match=r"row 0, image_vectors: expected vectors of 16 numbers, found \[2\]"):
+    with pytest.raises(MlflowException, match=r"row 0, image_vectors: expected vectors of 16 numbers, found \[2\]"):
         loaded.predict(frame.assign(image_vectors=[[[0.0, 1.0]]] * len(frame)))
-    with pytest.raises(UsageError, match="row 1, sentence_vectors: expected a text-test vector for each of 1"):
+    with pytest.raises(MlflowException, match="row 1, sentence_vectors: expected a text-test vector for each of 1"):
         loaded.predict(frame.assign(sentence_vectors=[frame["sentence_vectors"][0], [], [], []]))
 
 
@@ -191,7 +193,7 @@ def test_a_registered_model_whose_files_were_changed_is_not_used(
 ) -> None:
     version = find_version(client, "linker", register_model(trained))
     assert version.tags["model_digest"] == folder_digest(trained)
-    (stored,) = Path(artifact_folder(client, version).removeprefix("file://")).glob("data/*")
+    (stored,) = Path(logged_model(client, version).artifact_location.removeprefix("file://")).glob("data/*")
     kept = (stored / "weights.pt").read_bytes()
     (stored / "weights.pt").write_bytes(kept[:-50] + bytes([kept[-50] ^ 1]) + kept[-49:])
     for use in (
@@ -241,7 +243,7 @@ def test_an_objective_has_one_name_and_is_found_by_every_spelling(
     assert find_version(client, spelled, "1").name == find_version(client, spelled, "champion").name == name
     held = alias_holder(client, spelled, "champion")
     assert held is not None and held.uri == f"models:/{name}/1"
-    assert rollback_error(client, spelled) == f"model '{spelled}' has no champion to go back to: no previous_champion"
+    assert rollback_error(client, spelled) == f"model '{name}' has no champion to go back to: no previous_champion"
 
 
 def rollback_error(client: mlflow.MlflowClient, name: str) -> str:

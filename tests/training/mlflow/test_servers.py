@@ -15,7 +15,7 @@ import pytest
 from schemas.errors import UsageError
 from schemas.lake import Lake
 from training.mlflow.copying import copy_version
-from training.mlflow.promotion import current, promote, rollback
+from training.mlflow.promotion import last_entry, promote, rollback
 from training.mlflow.registering import register
 from training.mlflow.registry import DECISION_TAG, find_version, load
 from training.mlflow.runs import artifact_root, connect, experiment_id
@@ -89,7 +89,7 @@ def test_trained_registered_promoted_rolled_back_loaded_and_copied(
     outcomes = contest(served.tracking_uri, "linker", ["1", "2"], rounds=2)
     assert [sorted(outcome.values()) for outcome in outcomes] == [["lost", "won"]] * 2
     winners = [next(version for version, result in outcome.items() if result == "won") for outcome in outcomes]
-    assert current(served, "linker").line == (*reversed(winners), "1")
+    assert last_entry(served, "linker").champions == (*reversed(winners), "1")
     assert find_version(served, "linker", "champion").version == winners[-1]
 
     elsewhere = tmp_path / "mlflow.db"

@@ -19,7 +19,7 @@ from training.workflows.evaluate import run_baseline
 
 def test_random_is_what_every_evaluation_prints_beside_a_model(registry_lake: Lake, trained: Path) -> None:
     found = run_baseline(baseline="random", dataset="synthetic", lake=registry_lake.root.uri)
-    beside = evaluate_model(LinkModel.load(trained), registry_lake, "synthetic").random
+    beside = evaluate_model(LinkModel.load(trained), registry_lake, "synthetic").chance.means()
     assert found.evaluation.mean == beside
     assert found.to_json()["baseline"] == "random" and found.to_json()["dataset"] == "synthetic@v1"
 

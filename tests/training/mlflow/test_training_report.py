@@ -11,8 +11,7 @@ import pytest
 from schemas.documents import Split
 from schemas.lake import Lake
 from schemas.manifest import Manifest, read_manifest
-from training.mlflow.registering import artifact_folder
-from training.mlflow.registry import find_version
+from training.mlflow.registry import find_version, logged_model
 from training.mlflow.tracked_training import TrainSummary
 from training.workflows.report import judged_split, run_training_report
 
@@ -44,18 +43,25 @@ def test_table_page_and_scores_are_with_the_version_and_its_run(
 ) -> None:
     register_model(trained)
     version = find_version(client, "linker", "1")
-    card = Path(mlflow.artifacts.download_artifacts(artifact_folder(client, version))) / "model_card.md"
+    card = Path(mlflow.artifacts.download_artifacts(logged_model(client, version).artifact_location)) / "model_card.md"
     assert "Not evaluated yet" in card.read_text(encoding="utf-8")
     found = run_training_report(
         summary_of(client), lake=registry_lake.root.uri, tracking=client.tracking_uri, say=print
     )
     assert found is not None and found.split == "test"
-    folder = Path(mlflow.artifacts.download_artifacts(artifact_folder(client, version)))
+    folder = Path(mlflow.artifacts.download_artifacts(logged_model(client, version).artifact_location))
     text = (folder / "model_card.md").read_text(encoding="utf-8")
     auc, random = found.means()["auc"], found.means("random")["auc"]
     assert f"| this model | auc | {auc.value:.1f} | {auc.low:.1f} to {auc.high:.1f} |" in text
     assert f"| random | auc | {random.value:.1f} |" in text and "Not evaluated yet" not in text
     assert found.report is not None and lakes.read_rows(folder / "report" / "evaluation.parquet") == found.report.rows
+    logged = logged_model(client, version)
+    metrics = {each.key: each for each in logged.metrics}
+    assert metrics["test_auc"].value == auc.value and metrics["test_auc_low"].value == auc.low
+    assert {(each.dataset_name, each.dataset_digest) for each in logged.metrics} == {("synthetic", "v1")}
+    datasets = [{"dataset_name": "synthetic", "dataset_digest": "v1"}]
+    (best,) = client.search_logged_models([logged.experiment_id], "metrics.test_auc > 0", datasets)
+    assert best.model_id == logged.model_id
     for name in ("index.html", "evaluation.parquet"):
         kept = client.download_artifacts(str(version.run_id), f"report/{name}", str(tmp_path))
         assert Path(kept).read_bytes() == (folder / "report" / name).read_bytes()

@@ -81,7 +81,6 @@ def documents(count: int = 30) -> DocumentSet:
         images=Ragged.of(images),
         image_hashes=("x",),
         image_bank=np.zeros((1, 2), np.float16),
-        image_sets=tuple(str(i) for i in range(count)),
     )
 
 

@@ -16,7 +16,7 @@ import ray
 
 from schemas.configs import resolve
 from schemas.documents import Split
-from schemas.errors import ConfigError, UsageError
+from schemas.errors import BuildError, ConfigError, UsageError
 from schemas.lake import Folder, Lake
 from training.config import LoopConfig, TrainConfig
 from training.data.loading import load_training_data
@@ -24,7 +24,7 @@ from training.loop.context import Context
 from training.loop.run_folder import runs_folder
 from training.loop.trainer import train
 from training.mlflow.runs import connect
-from training.mlflow.tracked_training import run_train
+from training.mlflow.tracked_training import TASKS, run_train
 from training.model import LinkModel
 from training.ray.train import _drop_torn_snapshot, _own_error, cluster, launch
 from training.towers.image.linear import LinearSettings
@@ -42,7 +42,7 @@ import json, sys
 from schemas.configs import restore
 from training import recipes
 from training.config import TrainConfig
-from training.mlflow.tracked_training import run_train
+from training.mlflow.tracked_training import TASKS, run_train
 settings = json.loads(sys.argv[1])
 config = restore(TrainConfig, settings.pop("config"))
 recipes.RECIPES["tiny"] = lambda: config
@@ -75,11 +75,20 @@ def assert_same_weights(found: LinkModel, expected: LinkModel, tolerance: float)
 @pytest.mark.slow
 def test_two_ray_workers_train_the_model_of_one_process(lake: Lake, tmp_path: Path) -> None:
     config = replace(CONFIG, training=replace(CONFIG.training, epochs=4))
-    told: list[Mapping[str, float]] = []
-    result = launch(config, lake=lake, dataset="synthetic@v1", workers=2, run_id="two", on_report=told.append)
-    assert [metrics["epoch"] for metrics in told] == [1, 2, 3, 4]
+    reported: list[Mapping[str, float]] = []
+    lines: list[str] = []
+    result = launch(
+        config,
+        lake=lake,
+        dataset="synthetic@v1",
+        workers=2,
+        run_id="two",
+        on_report=reported.append,
+        on_progress=lines.append,
+    )
+    assert [metrics["epoch"] for metrics in reported] == [1, 2, 3, 4]
     assert result.epochs == 4 and len(result.history) == 4
-    assert result.history[-1] == told[-1]
+    assert result.history[-1] == reported[-1]
     assert result.model == Path(lake.root.uri) / "runs" / "two" / "model"
     assert_same_weights(LinkModel.load(result.model), train_undisturbed(config, lake, tmp_path), 1e-4)
 
@@ -97,20 +106,19 @@ def test_a_killed_driver_is_resumed_as_one_run_with_the_same_weights(
     arguments, known = where | {"config": resolve(CONFIG)}, set(runs_folder(lake).names())
     driver = subprocess.Popen([sys.executable, "-c", DRIVER, json.dumps(arguments)], stdout=subprocess.DEVNULL)
     try:
-        run_id = _wait_for_epoch(lake, 3, driver, known)
+        run_id = _wait_for_epoch(lake, tracking, 3, driver, known)
     finally:
         os.kill(driver.pid, signal.SIGKILL)
         driver.wait()
 
     client = connect(tracking)
     assert client.get_run(run_id).info.status == "RUNNING"
-    first_epoch = Path(runs_folder(lake).child(run_id, "epochs").uri) / "00001.json"
-    written_ns = first_epoch.stat().st_mtime_ns
     lines: list[str] = []
     summary = run_train(lake=lake.root.uri, resume=run_id, workers=then, tracking=tracking, say=lines.append)
     assert ("starting Ray" in lines) is (2 in (workers, then))
 
-    assert first_epoch.stat().st_mtime_ns == written_ns  # it was not trained again
+    assert not [line for line in lines if line.startswith("epoch 1/")]  # it was not trained again
+    assert [line for line in lines if line.startswith("epoch 12/12")]
     assert (summary.run_id, summary.epochs, summary.version) == (run_id, 12, "1")
     steps = [point.step for point in client.get_metric_history(run_id, "validation_loss")]
     assert sorted(steps) == list(range(1, 13))
@@ -119,21 +127,33 @@ def test_a_killed_driver_is_resumed_as_one_run_with_the_same_weights(
     assert_same_weights(model, train_undisturbed(CONFIG, lake, tmp_path / "alone"), 1e-4)
 
 
-def _wait_for_epoch(lake: Lake, epoch: int, driver: "subprocess.Popen[bytes]", known: set[str]) -> str:
-    """Return the id of the new run that has recorded an epoch, once there is one."""
+def _wait_for_epoch(lake: Lake, tracking: str, epoch: int, driver: "subprocess.Popen[bytes]", known: set[str]) -> str:
+    """Return the id of the new run that has logged an epoch, once there is one."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline and driver.poll() is None:
         for run_id in set(runs_folder(lake).names()) - known:
-            if runs_folder(lake).child(run_id, "epochs").exists(f"{epoch:05d}.json"):
+            points = [] if run_id == TASKS else connect(tracking).get_metric_history(run_id, "train_loss")
+            if any(point.step >= epoch for point in points):
                 return run_id
         time.sleep(0.02)
     raise AssertionError(f"no epoch {epoch} after {PATIENCE_S} s; the driver's status is {driver.poll()}")
 
 
+@pytest.mark.slow
+def test_what_a_callback_raises_is_raised_when_training_is_over(lake: Lake) -> None:
+    def refuse(metrics: Mapping[str, float]) -> None:
+        raise BuildError(f"epoch {metrics['epoch']:.0f} cannot be logged")
+
+    where = {"lake": lake, "dataset": "synthetic@v1", "workers": 1, "run_id": "refused"}
+    with pytest.raises(BuildError, match="epoch 1 cannot be logged"):
+        launch(CONFIG, **where, on_report=refuse, on_progress=print)
+    assert (Path(lake.root.uri) / "runs" / "refused" / "model").is_dir()
+
+
 def test_a_torn_list_of_checkpoints_costs_no_model_to_start_from(tmp_path: Path) -> None:
     run = Folder(str(tmp_path))
     kept = {"start/models/m/1/model.json": b"{}", "start/models/m/1/weights.pt": b"w"}
-    for name, data in (kept | {"checkpoint_manager_snapshot.json": b'{"cut', "epochs/00001.json": b"{}"}).items():
+    for name, data in (kept | {"checkpoint_manager_snapshot.json": b'{"cut', "checkpoint_1/state.pt": b""}).items():
         run.write(name, data)
     _drop_torn_snapshot(run)
     assert {name: run.read(name) for name in run.files()} == kept
@@ -141,7 +161,7 @@ def test_a_torn_list_of_checkpoints_costs_no_model_to_start_from(tmp_path: Path)
 
 def test_workers_must_be_some(lake: Lake) -> None:
     with pytest.raises(UsageError, match="--workers 0"):
-        launch(CONFIG, lake=lake, dataset="synthetic@v1", workers=0, run_id="none")
+        launch(CONFIG, lake=lake, dataset="synthetic@v1", workers=0, run_id="none", on_report=print, on_progress=print)
 
 
 def test_mistakes_are_said_before_anything_starts(lake: Lake, tmp_path: Path) -> None:
@@ -174,7 +194,15 @@ def test_a_mistake_that_a_worker_finds_is_raised_as_it_is(lakes: ModuleType, tmp
     made = {Split.TRAIN: lakes.make_documents(Split.TRAIN, 12, lakes.World())}
     no_validation = lakes.write_lake(str(tmp_path / "lake"), made)
     with pytest.raises(UsageError, match="no validation document") as caught:
-        launch(CONFIG, lake=no_validation, dataset="synthetic@v1", workers=1, run_id="mistake")
+        launch(
+            CONFIG,
+            lake=no_validation,
+            dataset="synthetic@v1",
+            workers=1,
+            run_id="mistake",
+            on_report=print,
+            on_progress=print,
+        )
     assert "\n" not in str(caught.value)
 
 

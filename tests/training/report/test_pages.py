@@ -16,10 +16,10 @@ from training.config import LoopConfig, Select, TrainConfig, objective
 from training.evaluation.evaluate import EvaluationReport, absent, of_measure
 from training.evaluation.judge import ConfusedImages
 from training.metrics.calibration import Observations, calibration_scores, fit_calibration
+from training.report.evaluation import report_page, training_panels
 from training.report.examples import (
     EdgeKind,
     ExampleDocument,
-    ExampleGroup,
     choose_examples,
     classify_edges,
     clip,
@@ -29,7 +29,7 @@ from training.report.examples import (
     row_centre_px,
     thumbnail_uri,
 )
-from training.report.pages import ReportContent, own_documents_page, report_page, training_panels, write_page
+from training.report.pages import own_documents_page, write_page
 from training.report.sections import published, published_rows
 from training.towers.text.gru import GruSettings
 from training.towers.text.sentence import SentenceSettings
@@ -135,14 +135,14 @@ def content(**changes):
         "config": TrainConfig(recipe="tiny", training=LoopConfig(select=Select.RETRIEVAL)),
         "kept_epoch": 2,
         "history": history,
-        "examples": (ExampleGroup("Typical", (document(),)),),
+        "examples": {"Typical": [document()]},
         "statistics": {"test": statistics},
     }
-    return ReportContent(**(values | changes))
+    return values | changes
 
 
 def words(**changes):
-    return Page(report_page(content(**changes))).words()
+    return Page(report_page(**content(**changes))).words()
 
 
 def test_the_page_is_balanced_and_says_what_was_evaluated():
@@ -159,7 +159,7 @@ def test_the_page_says_where_words_start_and_which_negatives_count():
 
 
 def test_nothing_is_fetched_from_outside():
-    html = report_page(content())
+    html = report_page(**content())
     page = Page(html)
     assert page.addresses and all(address.startswith(("data:", "#m")) for address in page.addresses)
     assert "http:" not in html and "https:" not in html
@@ -168,7 +168,7 @@ def test_nothing_is_fetched_from_outside():
 
 
 def test_a_script_in_a_sentence_is_text():
-    html = report_page(content())
+    html = report_page(**content())
     assert "<script" not in html
     assert SCRIPT in Page(html).words()
 
@@ -179,14 +179,14 @@ def test_markup_in_names_is_text():
         Score("recall_at_1", 5.0, group="<u>", measure="retrieval"),
         model="<b>x</b>",
     )
-    html = report_page(content(table=named, config=TrainConfig(objective=objective("cross"), recipe="<v>")))
+    html = report_page(**content(table=named, config=TrainConfig(objective=objective("cross"), recipe="<v>")))
     Page(html)
     assert not any(tag in html for tag in ("<b>x", "<i>", "<u>", "<v>"))
 
 
 def test_the_same_content_gives_the_same_bytes(tmp_path):
-    first = write_page(tmp_path / "new" / "a", report_page(content()))
-    second = write_page(tmp_path / "b", report_page(content()))
+    first = write_page(tmp_path / "new" / "a", report_page(**content()))
+    second = write_page(tmp_path / "b", report_page(**content()))
     assert first.name == "index.html" and first.read_bytes() == second.read_bytes()
     assert [path.name for path in first.parent.iterdir()] == ["index.html"]
 
@@ -255,7 +255,7 @@ def test_edges_are_right_wrong_and_missed():
 
 
 def test_the_page_draws_each_edge_once():
-    paths = Page(report_page(content())).classes("path")
+    paths = Page(report_page(**content())).classes("path")
     samples = 1  # one of each kind in the legend
     assert {kind: paths[f"edge {kind}"] - samples for kind in ("right", "wrong", "missed")} == {
         "right": 2,
@@ -269,17 +269,17 @@ def test_concepts_stand_at_their_images_and_their_words_are_in_italics():
     shown = document(
         sentences=("A red <wall>.", "Walls.", "An old lamp"), concepts=(("wall", "old tree"), (), ("sky",))
     )
-    page = report_page(content(examples=(ExampleGroup("Any", (shown,)),)))
+    page = report_page(**content(examples={"Any": [shown]}))
     assert "A red &lt;<i>wall</i>&gt;." in page and "An <i>old</i> lamp" in page and "<i>Walls</i>" not in page
     assert re.findall(r'<span class="concepts">(.*?)</span>', page) == ["wall, old tree", "sky"]
-    assert 'class="concepts"' not in report_page(content())
+    assert 'class="concepts"' not in report_page(**content())
     assert main_concepts(["dog", "", "cat", "dog", "tree", "sky"]) == ("dog", "cat", "tree")
 
 
 def test_edges_of_unknown_truth_are_neither_right_nor_wrong():
     unknown = document(links=None, auc=None)
     assert {edge.kind for edge in classify_edges(unknown)} == {EdgeKind.PREDICTED}
-    shown = words(examples=(ExampleGroup("Any", (unknown,)),))
+    shown = words(examples={"Any": [unknown]})
     assert "3 predicted links" in shown and "predicted, truth unknown" in shown
 
 
@@ -304,7 +304,7 @@ def test_edges_end_in_the_middle_of_their_rows():
     third = graph.height_px / 3
     ends = [graph.ends_px(edge) for edge in graph.edges]
     rows = [(left // third, right // third) for left, right in ends]
-    drawn = re.findall(r"M0,([\d.]+) .*? 100,([\d.]+)\"", report_page(content()))
+    drawn = re.findall(r"M0,([\d.]+) .*? 100,([\d.]+)\"", report_page(**content()))
     assert [(float(left), float(right)) for left, right in drawn] == ends
     assert rows == [(0, 0), (1, 2), (2, 1), (1, 0)]
     assert row_centre_px(0, 2, 100) == 25 and row_centre_px(1, 2, 100) == 75
@@ -321,7 +321,7 @@ def test_every_row_fits_at_any_size(n, m):
 def test_long_documents_show_the_sentences_that_an_edge_touches():
     long = document(sentences=("text",) * 60, predicted=((58, 0, 0.5),), links=((3, 1),))
     assert draw_example(long).sentences == (3, 58)
-    assert "Drawn: 2 of 60 sentences" in Page(report_page(content(examples=(ExampleGroup("Any", (long,)),)))).words()
+    assert "Drawn: 2 of 60 sentences" in Page(report_page(**content(examples={"Any": [long]}))).words()
 
 
 def test_widths_are_proportional_but_never_vanish():
@@ -331,7 +331,7 @@ def test_widths_are_proportional_but_never_vanish():
 
 def test_long_sentences_are_clipped_and_kept_whole_in_the_title():
     text = "word " * 200
-    html = report_page(content(examples=(ExampleGroup("Any", (document(sentences=(text, "b", "c")),)),)))
+    html = report_page(**content(examples={"Any": [document(sentences=(text, "b", "c"))]}))
     titles = [attributes["title"] for tag, attributes in Page(html).tags if tag == "li" and "title" in attributes]
     assert titles[0] == text
     assert clip(text).endswith("word…") and clip(text) in html
@@ -341,7 +341,7 @@ def test_pictures_are_small_and_have_alternative_text():
     prefix, _, data = thumbnail_uri(jpeg((256, 192))).partition(",")
     assert prefix == "data:image/jpeg;base64"
     assert Image.open(io.BytesIO(base64.b64decode(data))).size == (128, 96)
-    page = Page(report_page(content()))
+    page = Page(report_page(**content()))
     assert [attributes["alt"] for tag, attributes in page.tags if tag == "img"] == ["Image 1", "Image 3"]
     assert "no picture" in page.words()
 
@@ -358,12 +358,9 @@ def test_links_outside_the_document_are_refused(field):
 
 
 def test_no_history_no_scores_no_examples_still_make_a_page():
-    bare = ReportContent(
-        table=table(rows=(), dataset="documents", model_version=None),
-        config=TrainConfig(training=LoopConfig(select=Select.LAST)),
-        kept_epoch=1,
-    )
-    page = Page(report_page(bare)).words()
+    bare = table(rows=(), dataset="documents", model_version=None)
+    config = TrainConfig(training=LoopConfig(select=Select.LAST))
+    page = Page(report_page(bare, config, kept_epoch=1)).words()
     assert "No history was recorded" in page and "No scores" in page and "Left out none" in page
     assert "Example documents" not in page
 
@@ -389,18 +386,13 @@ def test_panels_are_those_that_were_recorded():
     assert training_panels((), kept_epoch=0) == []
 
 
-def test_history_without_an_epoch_is_refused():
-    with pytest.raises(ValueError, match="without epoch"):
-        training_panels(({"train_loss": 0.5},), kept_epoch=1)
-
-
 def test_published_rows_follow_for_data_sets_that_have_them():
-    page = Page(report_page(content()))
+    page = Page(report_page(**content()))
     assert page.classes("tr")["published"] == 6 and page.classes("tr")["divider"] == 1
     assert "Published: Hessel et al. 2019, table 3: test split, on the paper's own data" in page.words()
-    two_papers = Page(report_page(content(table=table(dataset="mscoco"))))
+    two_papers = Page(report_page(**content(table=table(dataset="mscoco"))))
     assert two_papers.classes("tr")["published"] == 7 and two_papers.classes("tr")["divider"] == 2
-    assert Page(report_page(content(table=table(dataset="mine")))).classes("tr")["published"] == 0
+    assert Page(report_page(**content(table=table(dataset="mine")))).classes("tr")["published"] == 0
 
 
 def test_published_numbers_are_percentages_of_six_test_sets():

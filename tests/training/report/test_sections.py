@@ -6,7 +6,8 @@ import pytest
 from schemas.evaluation import Score
 from training.evaluation.evaluate import EvaluationReport, absent, evaluate_matrices
 from training.metrics.bootstrap import Interval
-from training.report.sections import Row, Table, absent_baselines, cell_text, difference, pivot, score_table, sections
+from training.report.figures import axes_of
+from training.report.sections import Row, Table, absent_baselines, cell_text, pivot, score_table, sections
 
 
 def retrieval(group, measure="retrieval", **changes):
@@ -101,9 +102,9 @@ def test_a_table_is_aligned_text():
 
 
 def test_differences_are_signed_and_beside_zero():
-    cells = difference("auc", Interval(1.25, 0.5, 2.0)), difference("auc", Interval(-0.01, -2.0, 2.0))
+    cells = [each.score("auc", n=0, unit="points") for each in (Interval(1.25, 0.5, 2.0), Interval(-0.01, -2.0, 2.0))]
     assert [cell_text(cell) for cell in cells] == ["+1.2 (+0.5 to +2.0)", "0.0 (−2.0 to +2.0)"]
-    (axis,) = Table(("Model", "AUC"), (Row("a", (cells[0],)),), is_plotted=True).axes
+    (axis,) = axes_of(Table(("Model", "AUC"), (Row("a", (cells[0],)),), is_plotted=True).columns)
     assert axis.ticks[0] <= 0 and axis.ticks[-1] >= 2
 
 

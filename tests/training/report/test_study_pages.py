@@ -4,8 +4,8 @@ import re
 
 from schemas.evaluation import Score
 from training.evaluation.studies import CurvePoint, TransferCell
-from training.report.pages import first_share_above, supervised_page, transfer_page, transfer_table
 from training.report.sections import Row
+from training.report.studies import first_share_above, supervised_page, transfer_page, transfer_table
 
 
 def means(auc: float) -> dict[str, Score]:

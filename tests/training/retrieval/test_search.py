@@ -18,6 +18,7 @@ from training.config import LoopConfig, Select, TrainConfig
 from training.data.documents import GivenDocument
 from training.data.loading import identify, load_training_data, read_for_model
 from training.linking.links import LinkedDocument, Linker
+from training.linking.options import LinkOptions
 from training.loop.context import Context
 from training.loop.trainer import train
 from training.metrics.calibration import Calibration, Method
@@ -215,7 +216,7 @@ def test_pictures_can_be_asked_with(
 
 
 def test_pictures_are_placed_as_linking_links_them(index: Index, reader: Extractor, made: dict[Split, Any]) -> None:
-    linker = Linker(model=index.model, uri=URI, calibration=CALIBRATION)
+    linker = Linker(model=index.model, uri=URI, options=LinkOptions(calibration=CALIBRATION))
     for document in made[Split.TEST].documents[:5]:
         sentences = [each.text for each in document.sentences]
         images = list(dict.fromkeys(each.hash for each in document.images))
@@ -266,7 +267,8 @@ def test_a_word_that_is_left_out_is_not_read(index: Index, reader: Extractor) ->
         (Query(texts={"caption": "  "}), {}, "found none"),
         (Query(texts={"title": "x"}), {}, "by role"),
         (Query(texts={"caption": "x"}), {"top": 0}, "--top 0"),
-        (Query(texts={"caption": "x"}), {"refine": RefineConfig()}, "no relations"),
+        (Query(texts={"caption": "x"}), {"options": LinkOptions(refine=RefineConfig())}, "no relations"),
+        (Query(texts={"caption": "x"}), {"options": LinkOptions(precision=0.9)}, "--precision 0.9: of links"),
         (Query(like=("0" * 64,)), {"rank_by": RankBy.FUSED}, "expected a text"),
     ],
 )
@@ -394,7 +396,8 @@ def test_relations_refine_and_say_what_to_expect(model: LinkModel, lake: Lake, i
     other = open_index(folder.uri)
     query = Query(texts={"caption": list(reader.vectors)[5]})
     plain = search(other, query, top=30, reader=reader)
-    refined = search(other, query, top=30, reader=reader, refine=RefineConfig(below=2.0, weight=3.0))
+    options = LinkOptions(refine=RefineConfig(below=2.0, weight=3.0))
+    refined = search(other, query, top=30, reader=reader, options=options)
     by_hand = {}
     text = QueryReader(other.model, reader).vectors([query])[0]
     for row, picture in enumerate(other.records.pictures(range(other.records.count))):

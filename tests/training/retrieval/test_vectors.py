@@ -41,8 +41,8 @@ def approximate(rows: np.ndarray, queries: np.ndarray, tmp_path_factory: pytest.
 def test_an_exact_search_gives_every_row_in_order(rows: np.ndarray, queries: np.ndarray) -> None:
     for query in queries[:5]:
         found = Vectors(rows).nearest(query, 100)
-        assert found.similarities == pytest.approx(np.sort(rows @ query)[::-1][:100])
-        np.testing.assert_allclose(rows[found.rows] @ query, found.similarities, atol=1e-6)
+        assert found.scores == pytest.approx(np.sort(rows @ query)[::-1][:100])
+        np.testing.assert_allclose(rows[found.rows] @ query, found.scores, atol=1e-6)
         assert len(Vectors(rows[:30]).nearest(query, 100).rows) == 30
 
 
@@ -55,8 +55,8 @@ def test_an_approximate_search_finds_nearly_all_and_ranks_them_exactly(approxima
     shares = []
     for query in unit(np.random.default_rng(2).normal(size=(60, DIMENSIONS))):
         found = approximate.nearest(query, 50)
-        np.testing.assert_allclose(found.similarities, rows[found.rows] @ query, atol=1e-6)
-        assert (np.diff(found.similarities) <= 0).all() and len(set(found.rows.tolist())) == 50
+        np.testing.assert_allclose(found.scores, rows[found.rows] @ query, atol=1e-6)
+        assert (np.diff(found.scores) <= 0).all() and len(set(found.rows.tolist())) == 50
         shares.append(np.isin(np.argsort(-(rows @ query))[:50], found.rows).mean())
     assert np.mean(shares) > 0.96
 

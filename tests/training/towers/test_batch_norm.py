@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from training.towers.batch_norm import BatchNorm
+from training.towers.batch_norm import BatchNorm, remember_moments
 from training.towers.inputs import TrainingPass
 
 
@@ -39,6 +39,7 @@ def together(parts: list[Tensor], weights: Tensor) -> list[tuple[Tensor, Tensor,
         own = parts[rank].clone().requires_grad_()
         moment = TrainingPass(seed=0, epoch=1, step=0, gather=meeting.gather_of(rank))
         out = layer(own, moment)
+        remember_moments(layer, is_counted=True, total=lambda moments: moments)
         (out * weights[starts[rank] : starts[rank] + len(own)]).sum().backward()
         grad = own.grad if own.grad is not None else torch.zeros_like(own)
         found[rank] = (grad, out.detach(), layer)
@@ -78,4 +79,19 @@ def test_evaluation_uses_the_running_moments() -> None:
     rows = torch.randn(9, 3)
     for _ in range(3):
         layer(rows), reference(rows)
+        remember_moments(layer, is_counted=True, total=lambda moments: moments)
     assert torch.allclose(layer.eval()(rows), reference.eval()(rows), atol=1e-5)
+
+
+def test_moments_of_a_step_are_the_means_over_its_batches_counted_once() -> None:
+    """Two workers: one normalised two batches, the other one that a third worker counts."""
+    first, second, rows = BatchNorm(3), BatchNorm(3), torch.randn(3, 9, 3)
+    for layer, batches in ((first, rows[:2]), (second, rows[2:])):
+        for batch in batches:
+            layer(batch)
+    given: list[Tensor] = []
+    remember_moments(second, is_counted=False, total=lambda moments: given.append(moments) or moments)
+    remember_moments(first, is_counted=True, total=lambda moments: moments + given[0])
+    assert torch.allclose(first.running_mean, 0.1 * rows[:2].mean(dim=1).mean(dim=0), atol=1e-6)
+    assert torch.allclose(first.running_variance, 0.9 + 0.1 * rows[:2].var(dim=1).mean(dim=0), atol=1e-6)
+    assert not given[0].any() and not first.fresh and not second.fresh

@@ -10,6 +10,7 @@ from torch import nn
 
 from multilink.nasnet_mobile import NasnetMobile
 from schemas.errors import ConfigError, UsageError
+from training.towers.batch_norm import remember_moments
 from training.towers.image.fine_tuned import (
     IMAGENET,
     FineTunedSettings,
@@ -168,6 +169,7 @@ def test_features_are_batch_normalised_before_the_map_where_that_is_set() -> Non
     found = tower(rows, MOMENT)
     assert torch.allclose(found, nn.functional.normalize(expected, dim=1), atol=1e-4)
     assert tower.norm is not None
+    remember_moments(tower, is_counted=True, total=lambda moments: moments)
     assert torch.allclose(tower.norm.running_mean, reference.running_mean, atol=1e-5)
 
 

@@ -13,7 +13,7 @@ reason no block of the network is dropped at random.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import import_module
@@ -30,7 +30,7 @@ from torch.nn import functional as F
 from multilink import nasnet_mobile
 from schemas.errors import ConfigError, UsageError
 from training.config import Needs
-from training.data.documents import HeldSplit
+from training.data.documents import DocumentSet
 from training.data.ragged import Int64, to_device
 from training.data.streams import stream
 from training.towers.batch_norm import BatchNorm
@@ -149,7 +149,7 @@ class FineTunedTower(Tower):
         self.dropout = RowDropout(config.dropout)
         self.affine = nn.Linear(network.features, sizes.dimensions)
 
-    def initialise(self, split: HeldSplit, workers: Workers, seed: int) -> None:
+    def initialise(self, documents: Iterable[DocumentSet], workers: Workers, seed: int) -> None:
         start_weights(self.cnn, self.config.cnn, self.config.weights)
 
     def train(self, mode: bool = True) -> FineTunedTower:

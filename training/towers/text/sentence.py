@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from schemas.errors import UsageError
 from training.config import Needs
-from training.data.documents import HeldSplit
+from training.data.documents import DocumentSet
 from training.towers.inputs import Rows, Sizes, TextInput, TextTowerSettings, Tower, VectorRows, Workers, required
 from training.towers.vectors import VectorTower, moments
 
@@ -49,6 +50,7 @@ class SentenceTower(VectorTower):
             raise UsageError(f"expected a vector for each of {len(given.texts)} sentences, found {len(given.vectors)}")
         return VectorRows.checked(given.vectors, self.features)
 
-    def initialise(self, split: HeldSplit, workers: Workers, seed: int) -> None:
-        vectors = split.documents.sentence_vectors
-        self._set_moments(moments(required(vectors, tower="the text tower", what="sentence vectors")), workers)
+    def initialise(self, documents: Iterable[DocumentSet], workers: Workers, seed: int) -> None:
+        vectors = (part.sentence_vectors for part in documents)
+        found = (moments(required(each, tower="the text tower", what="sentence vectors")) for each in vectors)
+        self._set_moments(found, workers)

@@ -4,10 +4,14 @@ COCO's 91 classes are known by name; another number of classes (Visual Genome's 
 with a file of its class names, one a line, as the weight `faster-rcnn-classes`. As in Anderson et al., a region is a
 proposal with its most probable class; its vector is what the box head makes of it, and non-maximum suppression is per
 class. One picture a forward pass: in a batch, pictures are padded to the largest.
+
+It runs in PyTorch: its proposals, and what suppression leaves of them, are as many as a picture has, which its exporter
+to ONNX does not express.
 """
 
 from __future__ import annotations
 
+import importlib.metadata
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -17,11 +21,12 @@ from torch import Tensor, nn
 from torchvision.models.detection import FasterRCNN, FasterRCNN_ResNet50_FPN_Weights, fasterrcnn_resnet50_fpn
 from torchvision.ops import batched_nms, clip_boxes_to_image, remove_small_boxes
 
-from pipelines.features.networks import TorchExtractor, fit_checkpoint, read_checkpoint
-from pipelines.features.pixels import Pixels, Preprocessing, Square
+from pipelines.features.catalogue import Entry
+from pipelines.features.checkpoints import fit_checkpoint, read_checkpoint
+from pipelines.features.pixels import PictureExtractor, Pixels, Preprocessing, Square
 from pipelines.features.values import Regions, Row, feature_column, kept_regions
-from pipelines.features.weights import WeightFile, weight_of
-from pipelines.settings import FeaturesConfig
+from pipelines.features.weights import LocalFile, WeightFile, weight_of
+from pipelines.settings import Device, FeaturesConfig
 from schemas.errors import ConfigError
 from schemas.features import FeatureColumn, FeatureKind
 
@@ -34,7 +39,7 @@ _BACKGROUND = "__background__"
 _COCO_DIGEST = "258fb6c6"
 
 
-class FasterRcnn(TorchExtractor):
+class FasterRcnn(PictureExtractor):
     """Extractor of regions; the network is loaded at the first use."""
 
     def __init__(
@@ -42,8 +47,18 @@ class FasterRcnn(TorchExtractor):
     ) -> None:
         what = "a checkpoint of torchvision's fasterrcnn_resnet50_fpn"
         whole = Preprocessing(fit="whole", mean=(0.0,) * 3, deviation=(255.0,) * 3)
-        super().__init__(names, config, weight_of(network, weights, what=what), whole)
+        super().__init__(config, whole)
+        self._name, self._weight = names[0], weight_of(network, weights, what=what)
         self._class_list = weights.get(CLASS_LIST)
+        is_gpu = config.device is not Device.CPU and torch.cuda.is_available()
+        if config.device is Device.CUDA and not is_gpu:
+            raise ConfigError("features.device = cuda: PyTorch finds no GPU here; auto takes one where there is one")
+        self._device = "cuda" if is_gpu else "cpu"
+
+    @cached_property
+    def file(self) -> LocalFile:
+        """The weight file."""
+        return self._weight.local()
 
     @cached_property
     def columns(self) -> tuple[FeatureColumn, ...]:
@@ -51,23 +66,26 @@ class FasterRcnn(TorchExtractor):
             "architecture": "fasterrcnn_resnet50_fpn, box head of proposals, most probable class",
             "names": self._class_names,
             "preprocessing": f"shorter side {SHORTER_SIDE_PX}, longer at most {LONGER_SIDE_PX}",
-            **self.describe("torchvision"),
+            "weights": self.file.sha256,
+            "device": self._device if self._device == "cuda" else torch.backends.cpu.get_cpu_capability(),
+            **{name: importlib.metadata.version(name) for name in ("torch", "torchvision")},
         }
-        return (feature_column(self.names[0], self.config, WIDTH, depends_on, FeatureKind.REGIONS),)
+        return (feature_column(self._name, self.config, WIDTH, depends_on, FeatureKind.REGIONS),)
 
     def rows(self, squares: Sequence[Square], pixels: Pixels) -> list[Row]:
         """Return the regions of one picture."""
-        values = torch.from_numpy(pixels[0]).permute(2, 0, 1).to(self.device)
-        network, is_mixed = self._network, self.dtype is not torch.float32
+        torch.set_num_threads(1)  # of this thread: arithmetic depends on the number
+        values = torch.from_numpy(pixels[0]).permute(2, 0, 1).to(self._device)
+        network = self._network
         heads = network.roi_heads
-        with torch.inference_mode(), torch.autocast(self.device.type, self.dtype, is_mixed):
+        with torch.inference_mode():
             images, _ = network.transform([values.float().div_(255)])
             maps = OrderedDict(network.backbone(images.tensors))
             proposals, _ = network.rpn(images, maps)
             vectors = heads.box_head(heads.box_roi_pool(maps, proposals, images.image_sizes))
             logits, changes = heads.box_predictor(vectors)
-            boxes = heads.box_coder.decode(changes.float(), proposals)
-            found = self._kept(logits.float(), boxes, vectors.float(), images.image_sizes[0], heads.nms_thresh)
+            boxes = heads.box_coder.decode(changes, proposals)
+            found = self._kept(logits, boxes, vectors, images.image_sizes[0], heads.nms_thresh)
             return [(found,)]
 
     def _kept(
@@ -106,11 +124,11 @@ class FasterRcnn(TorchExtractor):
             min_size=SHORTER_SIDE_PX,
             max_size=LONGER_SIDE_PX,
         )
-        fit_checkpoint(network, tensors, what=self.names[0], path=self.file.path)
+        fit_checkpoint(network, tensors, what=self._name, path=self.file.path)
         for module in network.modules():
             if isinstance(module, nn.BatchNorm2d) and self.file.sha256.startswith(_COCO_DIGEST):
                 module.eps = 0.0
-        return network.eval().requires_grad_(False).to(self.device)
+        return network.eval().requires_grad_(False).to(self._device)
 
     @cached_property
     def _class_names(self) -> tuple[str, ...]:
@@ -131,3 +149,10 @@ class FasterRcnn(TorchExtractor):
                 f"one a line, with --set features.weights={CLASS_LIST}=FILE"
             )
         return tuple(coco[1:])
+
+
+ENTRIES = {
+    "faster-rcnn": Entry(
+        factory=FasterRcnn, network="faster-rcnn", kind=FeatureKind.REGIONS, dimensions=WIDTH, weights="faster-rcnn"
+    )
+}

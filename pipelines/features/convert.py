@@ -1,0 +1,90 @@
+"""A published network's checkpoint as an ONNX graph: the one place where PyTorch is needed for it.
+
+    values N x 3 x H x W --> vector N x d               the mean over the cells of the last feature map
+                             cells N x h x w x d        that map
+                             middle N x e               means of maps in the middle, one after the other; not of all
+    of_vectors, of_cells --> probabilities, cell_probabilities    of the rows with these numbers, by the classifier
+
+Rows that are not wanted are not classified: with no number, that part of the graph costs nothing. Each row is one of a
+product whose shape is always the same, so that a column does not depend on which others are wanted.
+
+A graph is made once for each checkpoint: a lake keeps it, and a folder of this machine (`pipelines.features.weights`).
+Workers read it and need no PyTorch.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pipelines.features.architectures import Architecture
+from pipelines.features.checkpoints import fit_checkpoint, read_checkpoint
+
+OUTPUTS = ["vector", "cells", "probabilities", "cell_probabilities", "middle"]
+
+
+def graph_of(architecture: Architecture, checkpoint: Path) -> bytes:
+    """Return the graph of a checkpoint, which names the classes in its metadata.
+
+    Raises:
+        ConfigError: the file is no checkpoint of this architecture.
+    """
+    from onnx.helper import set_model_props
+
+    network = architecture.build()
+    fit_checkpoint(network, read_checkpoint(checkpoint), what=architecture.name, path=checkpoint)
+    size = architecture.preprocessing.size_px
+    example = (torch.zeros(2, 3, size, size), torch.arange(2), torch.arange(3))
+    axes = [torch.export.Dim(name) for name in ("pictures", "vectors", "cells")]
+    with warnings.catch_warnings(action="ignore"):  # of packages about one another
+        program = torch.onnx.export(
+            _Columns(network, architecture).eval().requires_grad_(False),
+            example,
+            input_names=["values", "of_vectors", "of_cells"],
+            output_names=OUTPUTS if architecture.middle else OUTPUTS[:-1],
+            dynamic_shapes=[{0: axis} for axis in axes],
+            verbose=False,
+        )
+    assert program is not None
+    model = program.model_proto
+    graph = model.graph
+    for part in (model, graph, *graph.node, *graph.input, *graph.output, *graph.value_info, *graph.initializer):
+        part.ClearField("metadata_props")  # it names files of this machine
+    set_model_props(model, {"classes": json.dumps(class_names())})
+    return model.SerializeToString(deterministic=True)
+
+
+def class_names() -> tuple[str, ...]:
+    """Return ImageNet's 1,000 class names in the order of all these networks' outputs."""
+    from torchvision.models import ResNet50_Weights
+
+    return tuple(ResNet50_Weights.IMAGENET1K_V1.meta["categories"])
+
+
+class _Columns(nn.Module):
+    """What columns are made of (see above)."""
+
+    def __init__(self, network: nn.Module, architecture: Architecture) -> None:
+        super().__init__()
+        self.network, self.cells = network, architecture.cells
+        self.classifier = network.get_submodule(architecture.classifier)
+        self.middle: list[Tensor] = []
+        for name in architecture.middle:
+            network.get_submodule(name).register_forward_hook(lambda _, __, cells: self.middle.append(cells))
+
+    def forward(self, values: Tensor, of_vectors: Tensor, of_cells: Tensor) -> tuple[Tensor, ...]:
+        self.middle.clear()
+        for name in self.cells:
+            values = getattr(self.network, name)(values)
+        cells = F.relu(values)
+        vector = cells.mean((2, 3))
+        cells = cells.permute(0, 2, 3, 1)
+        both = [(vector, of_vectors), (cells.flatten(0, 2), of_cells)]
+        classified = [self.classifier(rows.index_select(0, numbers)).softmax(-1) for rows, numbers in both]
+        means = [torch.cat([each.mean((2, 3)) for each in self.middle], 1)] if self.middle else []
+        return (vector, cells, *classified, *means)

@@ -1,0 +1,17 @@
+"""The extractors of DenseNet-169 (Hessel 2019, 4: the layer before the classifier)."""
+
+from __future__ import annotations
+
+from pipelines.features.architectures import CENTRE, Architecture
+from pipelines.features.networks import entries_of
+
+ENTRIES = entries_of(
+    Architecture(
+        name="densenet169",
+        dimensions=1664,
+        preprocessing=CENTRE,
+        factory="torchvision.models:densenet169",
+        cells=("features",),
+        classifier="classifier",
+    )
+)

@@ -1,0 +1,19 @@
+"""The extractors of ResNet-50 (Alikhani 2022: "Image is first resized to 224 x 224")."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pipelines.features.architectures import CENTRE, RESNET_CELLS, Architecture
+from pipelines.features.networks import entries_of
+
+ENTRIES = entries_of(
+    Architecture(
+        name="resnet50",
+        dimensions=2048,
+        preprocessing=replace(CENTRE, fit="squash"),
+        factory="torchvision.models:resnet50",
+        cells=RESNET_CELLS,
+        classifier="fc",
+    )
+)

@@ -1,0 +1,214 @@
+"""The stage in Beam, in one cell and in many, against a comparison of all images with all."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pytest
+from apache_beam.testing.util import assert_that, equal_to
+
+from pipelines.copy_detection import near_copies
+from pipelines.copy_detection.seen import SeenCount
+from pipelines.copy_detection.transforms import FindSeenIn, by_vector
+from pipelines.dedupe.transforms import FindDuplicates
+from pipelines.features.extraction import FeaturedDocument, FeaturedImage, FeaturePlan
+from pipelines.features.values import IMAGES, feature_packs
+from pipelines.images.packed import PackedImage
+from pipelines.launch import Runner, run_pipeline
+from pipelines.settings import CopyDetectionConfig, FeaturesConfig, HttpConfig, Policy
+from pipelines.shards.writing import write_rows
+from schemas.documents import Document, Image, Provenance, Split
+from schemas.duplicates import NearCopy, SeenImage
+from schemas.features import FeatureColumn, vectors_to_column
+from schemas.lake import Lake
+from schemas.manifest import Manifest, SplitStatistics, commit
+
+LEAST = 0.9
+COLUMN = FeatureColumn(name="cnn", dimensions=10, fingerprint="f" * 64)
+CONFIG = CopyDetectionConfig(extractor="cnn", cosine=LEAST)
+
+
+def hashed(number: int) -> str:
+    return hashlib.sha256(f"image {number}".encode()).hexdigest()
+
+
+def planned(lake: Lake) -> FeaturePlan:
+    return FeaturePlan(
+        images=(COLUMN,), sentences=(), config=FeaturesConfig(), http=HttpConfig(), lake=lake, copies="copies"
+    )
+
+
+def made_up(lake: Lake, vectors: np.ndarray, shown: Sequence[Sequence[int]], flat: int = -1) -> list[FeaturedDocument]:
+    """Return documents that show images of these numbers; the vectors of all images are in the lake's packs."""
+    writer = feature_packs(lake, COLUMN, IMAGES).writer()
+    keys = [hashed(number) for number in range(len(vectors))]
+    refs = writer.add({"key": keys, "value": list(vectors), "rejected": [None] * len(keys)})
+    writer.close()
+    found = []
+    for number, images in enumerate(shown):
+        whole = Document(f"d{number:03}", "made-up", (), (), None, Provenance("made-up", str(number)))
+        pictures = [PackedImage(Image(keys[image], is_flat=image == flat)) for image in images]
+        featured = [FeaturedImage(one, (refs[image],)) for one, image in zip(pictures, images, strict=True)]
+        found.append(FeaturedDocument(whole, tuple(featured)))
+    return found
+
+
+def clouds(seed: int = 0) -> np.ndarray:
+    """Return 40 directions with one to four copies each."""
+    numbers = np.random.default_rng(seed)
+    centres = np.repeat(numbers.normal(size=(40, 10)), numbers.integers(1, 5, 40), axis=0)
+    return (centres + 0.05 * numbers.normal(size=centres.shape)).astype(np.float16).astype(np.float32)
+
+
+def cosine(first: np.ndarray, second: np.ndarray) -> float:
+    left, right = first.astype(float), second.astype(float)
+    return round(float(left @ right / (np.linalg.norm(left) * np.linalg.norm(right))), 6)
+
+
+def brute_force(vectors: np.ndarray, shown: Sequence[Sequence[int]], policy: Policy, flat: int) -> list[NearCopy]:
+    images = sorted({image for some in shown for image in some if image != flat})
+    near = {(a, b): value for a, b in combinations(images, 2) if (value := cosine(vectors[a], vectors[b])) >= LEAST}
+    cluster = {image: {image} for image in images}
+    for a, b in near:
+        whole = cluster[a] | cluster[b]
+        cluster |= dict.fromkeys(whole, whole)
+    rows = []
+    for number, some in enumerate(shown):
+        for position, image in enumerate(some):
+            others = [(-near[key], hashed(sum(key) - image)) for key in near if image in key]
+            if others:
+                members = sorted(cluster[image], key=hashed)
+                worst = min(combinations(members, 2), key=lambda pair: cosine(vectors[pair[0]], vectors[pair[1]]))
+                value, nearest = min(others)
+                of_pair = (cosine(vectors[worst[0]], vectors[worst[1]]), *map(hashed, worst))
+                name = hashed(members[0])
+                rows.append(NearCopy(name, f"d{number:03}", position, hashed(image), nearest, -value, *of_pair, False))
+    going = dropped(rows, policy)
+    return sorted(NearCopy(*_values(row)[:-1], (row.document, row.cluster) in going) for row in rows)
+
+
+def _values(row: NearCopy) -> list[Any]:
+    return [getattr(row, name) for name in NearCopy.__slots__]
+
+
+def dropped(rows: Iterable[NearCopy], policy: Policy) -> set[tuple[str, str]]:
+    shown = sorted((row.document, row.cluster) for row in rows)
+    if policy is not Policy.KEEP_FIRST:
+        return set(shown) if policy is Policy.DROP_DOCUMENTS else set()
+    going, taken = set(), set[str]()
+    for document in sorted({document for document, _ in shown}):
+        clusters = [cluster for shower, cluster in shown if shower == document]
+        faults = {(document, one) for one in clusters if one in taken or clusters.count(one) > 1}
+        going |= faults
+        taken |= set() if faults else set(clusters)
+    return going
+
+
+@pytest.mark.parametrize("policy", Policy)
+@pytest.mark.parametrize("exact_below", [1000, 5])
+def test_the_stage_gives_what_comparing_all_with_all_gives(policy: Policy, exact_below: int, tmp_path: Path) -> None:
+    """Images that occur in several documents, an image twice in one, and a flat one among them."""
+    lake, vectors = Lake.at(str(tmp_path)), clouds()
+    numbers = np.random.default_rng(1)
+    shown = [numbers.integers(len(vectors), size=3).tolist() for _ in range(50)]
+    given, expected = made_up(lake, vectors, shown, flat=7), brute_force(vectors, shown, policy, flat=7)
+    counts = {
+        "clusters": len({row.cluster for row in expected}),
+        "images": len({row.image for row in expected}),
+        "worst": min(row.worst for row in expected),
+    }
+    assert counts["clusters"] > 15
+
+    def assemble(root: beam.Pipeline) -> None:
+        search = by_vector(CONFIG, planned(lake), exact_below=exact_below)
+        assert search is not None
+        found = root | beam.Create(given) | FindDuplicates(search, policy, rows=20)
+        assert_that(found.duplicates, equal_to(expected), label="rows")
+        going = sorted({row.document for row in expected if row.is_dropped})
+        assert_that(found.dropped, equal_to(going), label="dropped")
+        assert_that(found.counts, equal_to([counts]), label="counts")
+
+    run_pipeline(assemble, runner=Runner.LOCAL, workers=1)
+
+
+def test_the_worst_pair_of_a_large_cluster_is_one_of_a_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(near_copies, "LOOKED_AT", 3)
+    lake, numbers = Lake.at(str(tmp_path)), np.random.default_rng(2)
+    vectors = (numbers.normal(size=10) + 0.1 * numbers.normal(size=(12, 10))).astype(np.float16).astype(np.float32)
+    first = sorted(range(12), key=hashed)[:3]
+    a, b = min(combinations(first, 2), key=lambda pair: cosine(vectors[pair[0]], vectors[pair[1]]))
+    expected = (cosine(vectors[a], vectors[b]), hashed(a), hashed(b))
+    given = made_up(lake, vectors, [[image] for image in range(12)])
+
+    def check(rows: list[NearCopy]) -> None:
+        assert len(rows) == 12
+        assert {(row.worst, row.worst_first, row.worst_second) for row in rows} == {expected}
+
+    def assemble(root: beam.Pipeline) -> None:
+        search = by_vector(CONFIG, planned(lake))
+        assert search is not None
+        assert_that((root | beam.Create(given) | FindDuplicates(search, Policy.KEEP_ALL)).duplicates, check)
+
+    run_pipeline(assemble, runner=Runner.LOCAL, workers=1)
+
+
+def earlier_version(lake: Lake, vectors: np.ndarray, numbers: Sequence[int], column: FeatureColumn) -> str:
+    """Commit a version that shows images of these numbers, in two parts."""
+    folder, entries = lake.dataset("old", "a" * 64), []
+    kind = vectors_to_column(vectors[:1], column.storage).type
+    schema = pa.schema([pa.field("hash", pa.string()), pa.field(column.column, kind)])
+    for part, some in enumerate(np.array_split(np.array(numbers), 2)):
+        rows = [{"hash": hashed(number), column.column: vectors[number].astype(np.float16)} for number in some]
+        entries.append(write_rows(folder, f"images/train/{part}.parquet", rows, schema))
+    empty = dict.fromkeys(SplitStatistics.__dataclass_fields__, 0)
+    manifest = Manifest(
+        dataset="old",
+        version="a" * 64,
+        files=tuple(sorted(entries)),
+        splits={str(split): SplitStatistics(**empty | {"density": None}) for split in Split},
+        failures={},
+        stages={},
+        features={"images": (column,), "documents": ()},
+        code_version="0",
+        notes={},
+        config={"dataset": "old"},
+        inputs={},
+        schema_versions={},
+    )
+    commit(lake, manifest)
+    return f"old@{'a' * 64}"
+
+
+@pytest.mark.parametrize("exact_below", [1000, 5])
+@pytest.mark.parametrize("is_same_column", [True, False])
+def test_what_was_seen_is_what_a_loop_finds(exact_below: int, is_same_column: bool, tmp_path: Path) -> None:
+    """Of the same bytes, else the nearest within the cosine; flat images are looked for, too."""
+    lake, vectors = Lake.at(str(tmp_path)), clouds(3)
+    numbers = np.random.default_rng(4).permutation(len(vectors)).tolist()
+    known, new = numbers[: len(numbers) // 2 + 5], numbers[len(numbers) // 2 - 5 :]
+    column = COLUMN if is_same_column else FeatureColumn(name="cnn", dimensions=10, fingerprint="0" * 64)
+    reference = earlier_version(lake, vectors, known, column)
+    given = made_up(lake, vectors, [new[:20], new[20:], new[:3]], flat=new[0])
+    expected = [SeenImage(hashed(image), reference, hashed(image), 1.0) for image in new if image in known]
+    same = len(expected)
+    for image in (image for image in new if image not in known):
+        value, seen = min((-cosine(vectors[image], vectors[other]), hashed(other)) for other in known)
+        if -value >= LEAST and is_same_column:
+            expected.append(SeenImage(hashed(image), reference, seen, -value))
+    copies = len(expected) - same if is_same_column else None
+    config = CopyDetectionConfig(extractor="cnn", cosine=LEAST, against=(reference,))
+
+    def assemble(root: beam.Pipeline) -> None:
+        found = root | beam.Create(given) | FindSeenIn(reference, config, planned(lake), exact_below=exact_below)
+        assert_that(found.rows, equal_to(expected), label="rows")
+        assert_that(found.counts, equal_to([SeenCount(reference, len(new), same, copies)]), label="counts")
+
+    run_pipeline(assemble, runner=Runner.LOCAL, workers=1)
+    assert same == 10 and (copies is None or copies > 10)

@@ -1,0 +1,115 @@
+"""What is known of every document of a split: where its rows are, its image set, and whether it can be trained on.
+
+Thirty-two bytes a document, in one file a host that all its workers map. It is made of two narrow columns, part by part
+in several threads, before the bytes of a part are checked: whoever reads its documents checks them, and their counts.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from schemas.documents import Split
+from schemas.errors import IntegrityError
+from schemas.lake import Folder
+from schemas.manifest import FileEntry, Manifest
+from schemas.parts import split_parts
+from training.data.keys import set_keys, text_keys
+from training.data.mapped import Arrays, numbers
+from training.data.ragged import Bool, Int64, Ragged, UInt64
+from training.data.views import ALL_SENTENCES, TextView
+
+HASHES, ROLES = "images.list.element.hash", "sentences.list.element.role"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitIndex:
+    """The D documents of a split, in part and row order.
+
+    Attributes:
+        shards: which documents are of which of the S shards.
+        sentences: which sentences of the split are of which document, in the view that is read.
+        images: which image places of the split are of which document.
+        image_sets: D keys; two documents with equal keys hold the same set of images.
+        usable: positions of the documents that have at least one sentence and one image, rising.
+    """
+
+    shards: Ragged
+    sentences: Ragged
+    images: Ragged
+    image_sets: UInt64
+    usable: Int64
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def same_image_set(self, positions: Int64) -> Bool:
+        """Return B x B: whether two of the given documents hold the same set of images (true on the diagonal)."""
+        keys = self.image_sets[positions]
+        return np.equal(keys[:, None], keys[None, :])
+
+
+def read_index(manifest: Manifest, folder: Folder, split: Split | str, *, view: TextView = ALL_SENTENCES) -> SplitIndex:
+    """Return the index of a split, in memory."""
+    return index_of(manifest, split, index_arrays(manifest, folder, split, view=view))
+
+
+def index_of(manifest: Manifest, split: Split | str, arrays: Arrays) -> SplitIndex:
+    """Return the index over the arrays that `index_arrays` gave."""
+    found = {name: numbers(array) for name, array in arrays.items()}
+    return SplitIndex(
+        shards=Ragged.of([documents.rows for documents, _ in split_parts(manifest, split)]),
+        sentences=Ragged(found["sentences"]),
+        images=Ragged(found["images"]),
+        image_sets=found["image_sets"],
+        usable=found["usable"],
+    )
+
+
+def index_arrays(manifest: Manifest, folder: Folder, split: Split | str, *, view: TextView) -> Arrays:
+    """Return the arrays of a split's index, read from its documents parts.
+
+    Raises:
+        NotFoundError: the split is not there.
+        IntegrityError: a part is not there, or has another number of rows.
+    """
+
+    def read(entry: FileEntry) -> tuple[Int64, Int64, UInt64]:
+        try:
+            with folder.open(entry.path) as stream:
+                table = pq.ParquetFile(stream).read(columns=[HASHES, ROLES])
+        except (OSError, pa.ArrowException) as problem:
+            raise IntegrityError(f"{folder.uri}/{entry.path}: cannot be read: {problem}") from problem
+        if table.num_rows != entry.rows:
+            raise IntegrityError(f"{entry.path}: {table.num_rows} rows, the manifest says {entry.rows}")
+        roles, sentences = _flat(table.column("sentences"), "role")
+        hashes, images = _flat(table.column("images"), "hash")
+        return view.counts(roles, sentences), images.counts, set_keys(text_keys(hashes), images)
+
+    entries = [documents for documents, _ in split_parts(manifest, split)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        parts = list(pool.map(read, entries))
+    sentences, images = (Ragged.of(np.concatenate([part[place] for part in parts])) for place in (0, 1))
+    usable = np.flatnonzero((sentences.counts > 0) & (images.counts > 0))
+    image_sets = np.concatenate([part[2] for part in parts])
+    columns: Sequence[tuple[str, Int64 | UInt64]] = (
+        ("sentences", sentences.offsets),
+        ("images", images.offsets),
+        ("image_sets", image_sets),
+        ("usable", usable),
+    )
+    return {name: pa.array(values) for name, values in columns}
+
+
+def _flat(column: pa.ChunkedArray, field: str) -> tuple[pa.Array, Ragged]:
+    """Return a field of the items of all rows, and which items are of which row."""
+    lists = column.combine_chunks()
+    items = lists.flatten()
+    return items.field(field), Ragged.of(pc.list_value_length(lists).to_numpy())

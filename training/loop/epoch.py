@@ -1,0 +1,103 @@
+"""One epoch of training: its batches, prepared ahead in another thread, and a step over every K of them."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import count, islice
+from typing import TypeVar
+
+import torch
+
+from training.data.batches import batch_count, training_batches
+from training.data.ragged import Int64
+from training.data.split import TrainingSplit
+from training.loop.context import Context, Division
+from training.loop.encoding import PreparedBatch, prepare_batch
+from training.loop.progress import Progress
+from training.loop.schedules import learning_rate, set_rate
+from training.loop.starting import set_trainable
+from training.loop.state import RunState
+from training.loop.step import StepGuard, Stepper, is_collapsed
+from training.model import LinkModel
+from training.objectives.batch import Moment
+
+logger = logging.getLogger(__name__)
+STEPS_AHEAD = 2
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    """Batches of a step: how many it has, of how many documents, and those that this worker takes part in."""
+
+    batches: int
+    documents: int
+    own: tuple[PreparedBatch, ...]
+
+
+def train_epoch(run: RunState, split: TrainingSplit, context: Context, division: Division) -> dict[str, float]:
+    """Take the steps of the run's epoch, and return its training metrics.
+
+    Raises:
+        BuildError: a gradient norm was not finite.
+        IntegrityError: a document could not be read.
+    """
+    settings = run.model.card.config.training
+    began, batches = time.perf_counter(), batch_count(split.index, negative_documents=settings.negative_documents)
+    steps = -(-batches // settings.batches_per_step)
+    set_trainable(run.model, run.epoch)
+    guard = StepGuard()
+    stepper = Stepper(run.model, run.optimiser, context, division, guard)
+    progress = Progress(epoch=run.epoch, epochs=settings.epochs, steps=steps, say=context.say).start()
+    total = torch.zeros((), dtype=torch.float64, device=context.device)
+    own = torch.zeros((), dtype=torch.int64, device=context.device)
+    documents = 0
+    for number, step in enumerate(_ahead(_steps(run.model, split, run.epoch, division))):
+        before = (run.epoch - 1) * steps + number
+        rate = learning_rate(settings, epoch=run.epoch, steps_before=before, plateaus=run.schedule.count)
+        set_rate(run.optimiser, rate)
+        total += stepper.step(step.own, count=step.batches)
+        own += len(step.own)
+        documents += step.documents
+        progress.step(step.documents, total / own.clamp(min=1), rate)
+    guard.check()
+    if context.rank == 0 and guard.last is not None and is_collapsed(guard.last):
+        logger.warning("epoch %d: all training pairs are equally similar: the model has collapsed", run.epoch)
+    if division.group.rank:
+        total.zero_()  # another worker of the group has counted these batches
+    return {
+        "epoch": float(run.epoch),
+        "train_loss": float(context.total(total)) / batches,
+        "learning_rate": float(run.optimiser.param_groups[0]["lr"]),
+        "documents_per_second": documents / (time.perf_counter() - began),
+    }
+
+
+def _steps(model: LinkModel, split: TrainingSplit, epoch: int, division: Division) -> Iterator[_Step]:
+    settings = model.card.config.training
+    batches = training_batches(
+        split.index, negative_documents=settings.negative_documents, seed=settings.seed, epoch=epoch
+    )
+    for first in count(0, settings.batches_per_step):
+        step: list[Int64] = list(islice(batches, settings.batches_per_step))
+        if not step:
+            return
+        own = []
+        for place in range(division.first, len(step), division.stride):
+            moment = Moment(split="training", epoch=epoch, step=first + place, seed=settings.seed)
+            own.append(prepare_batch(model, split, step[place], moment, division.group))
+        yield _Step(batches=len(step), documents=sum(map(len, step)), own=tuple(own))
+
+
+def _ahead(items: Iterator[Item]) -> Iterator[Item]:
+    """Yield items that another thread has fetched, `STEPS_AHEAD` of them ahead; what it raises is raised here."""
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="batches") as pool:
+        coming = deque(pool.submit(next, items, None) for _ in range(STEPS_AHEAD))
+        while (item := coming.popleft().result()) is not None:
+            coming.append(pool.submit(next, items, None))
+            yield item

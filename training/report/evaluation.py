@@ -1,0 +1,227 @@
+"""The page of an evaluation: its tables and charts, example documents, and how the model was trained."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean, median
+from types import MappingProxyType
+
+from markupsafe import Markup
+
+from schemas.configs import flatten, resolve
+from schemas.evaluation import Score
+from schemas.manifest import SplitStatistics
+from training.config import Select, TrainConfig
+from training.data.requirements import described, similarities
+from training.evaluation.evaluate import (
+    DOCUMENT,
+    EvaluationReport,
+    candidates_of,
+    documents_of,
+    kind_of,
+    left_out_of,
+    means_of,
+)
+from training.evaluation.judge import CALIBRATION, CONFUSION, ConfusedImages
+from training.metrics.calibration import Calibration
+from training.metrics.links import ScoreKind
+from training.metrics.spread import spearman
+from training.report.examples import ExampleGroups
+from training.report.figures import histogram, line_chart, path_chart, reliability_chart, scatter, share_columns
+from training.report.pages import draw_groups, edge_legend, render
+from training.report.sections import Row, Table, absent_baselines, columns_of, score_table, sections
+
+SELECT_RULES: Mapping[Select, str] = {
+    Select.LOSS: "At this epoch the validation loss is lowest.",
+    Select.LAST: "It is the last epoch.",
+    Select.RETRIEVAL: (
+        "At this epoch a validation document's own images rank best for its sentences, among the images of other "
+        "documents."
+    ),
+    Select.MEDIAN_RANK: (
+        "At this epoch the median rank of a validation document's own images for its sentences, among the images of "
+        "other documents, is lowest."
+    ),
+}
+_PANELS: Mapping[str, Mapping[str, str]] = {
+    "Loss": {"validation_loss": "validation", "train_loss": "training"},
+    "Validation AUC": {"validation_auc": "AUC"},
+    "Validation p@1": {"validation_precision_at_1": "p@1"},
+    "Validation rank of the own image set, 1 being best": {
+        "validation_rank": "mean",
+        "validation_median_rank": "median",
+    },
+}
+
+Epoch = Mapping[str, float]
+Figures = list[tuple[str, Markup]]
+
+
+def report_page(
+    table: EvaluationReport,
+    config: TrainConfig,
+    *,
+    kept_epoch: int,
+    history: Sequence[Epoch] = (),
+    examples: ExampleGroups = MappingProxyType({}),
+    statistics: Mapping[str, SplitStatistics] = MappingProxyType({}),
+    calibration: Calibration | None = None,
+    confused: Sequence[ConfusedImages] = (),
+    pictures: Mapping[str, bytes | None] = MappingProxyType({}),
+) -> str:
+    """Return the page of an evaluation. It has no date: equal evaluations give equal pages.
+
+    Args:
+        table: what was evaluated on what, and every number.
+        config: resolved configuration the model was trained with.
+        kept_epoch: the epoch whose weights are the model, counted as in the history.
+        history: one mapping an epoch, with `epoch` and any of `train_loss`, `validation_loss`, `validation_auc`,
+            `validation_precision_at_1` (both percentages), `validation_rank` and `validation_median_rank`; absent and
+            NaN are gaps.
+        examples: documents to draw, in groups.
+        statistics: split -> statistics, from the data set's manifest.
+        calibration: the one that was judged.
+        confused: the most alike images that were confused.
+        pictures: JPEGs by content hash, of those images.
+    """
+    rows, kind, drawings = table.rows, kind_of(table.rows), draw_groups(examples)
+    auc = [row.value for row in rows if (row.measure, row.metric) == (DOCUMENT, "auc") and row.value is not None]
+    return render(
+        "report",
+        table=table,
+        config=config,
+        candidates=candidates_of(rows) if kind is ScoreKind.PAIRS else None,
+        documents=documents_of(rows),
+        left_out=left_out_of(rows),
+        traits=described(config),
+        similarity=similarities(config),
+        epochs=len(history) or config.training.epochs,
+        kept_epoch=kept_epoch,
+        means=means_of(rows, kind),
+        metrics=kind.metrics,
+        scores=score_table(rows, table.model, dataset=table.dataset),
+        absent_baselines=absent_baselines(rows),
+        distribution=_distribution(auc),
+        sections=sections(rows, dataset=table.dataset),
+        spread=_spread_charts(rows),
+        spread_note=next((row.note for row in rows if row.metric == "image_spread"), ""),
+        confusion=_confusion_chart(rows),
+        confused=confused,
+        pictures=pictures,
+        reliability=_reliability_chart(rows),
+        calibration={row.metric: row for row in rows if row.measure == CALIBRATION and not row.group},
+        fitted=calibration,
+        select_rule=SELECT_RULES[config.training.select],
+        panels=training_panels(history, kept_epoch=kept_epoch),
+        groups=drawings,
+        legend=edge_legend(graph for _, graphs in drawings for graph in graphs),
+        statistics=statistics_table(f"{table.dataset}@{table.dataset_version}", statistics),
+        settings={key: json.dumps(value, ensure_ascii=False) for key, value in flatten(resolve(config)).items()},
+    )
+
+
+def training_panels(history: Sequence[Epoch], *, kept_epoch: int) -> Figures:
+    """Return a chart for each measure that was recorded in at least one epoch, and AUC against loss last."""
+    panels = []
+    for title, measures in _PANELS.items():
+        lines = {name: [(row["epoch"], row.get(key)) for row in history] for key, name in measures.items()}
+        lines = {name: points for name, points in lines.items() if any(_is_finite(y) for _, y in points)}
+        if lines:
+            panels.append((title, line_chart(f"{title} by epoch", lines, x_label="epoch", marked=kept_epoch)))
+    return panels + loss_with_auc(history, kept_epoch=kept_epoch)
+
+
+def loss_with_auc(history: Sequence[Epoch], *, kept_epoch: int) -> Figures:
+    """Return validation AUC against validation loss, a dot an epoch, with their rank correlation (Hessel 2019, fig. 3).
+
+    Nothing without two epochs that have both.
+    """
+    points = {
+        f"epoch {row['epoch']:g}": (row["validation_loss"], row["validation_auc"])
+        for row in history
+        if all(_is_finite(row.get(name)) for name in ("validation_loss", "validation_auc"))
+    }
+    if len(points) < 2:
+        return []
+    correlation = spearman(*zip(*points.values(), strict=True))
+    note = "" if correlation is None else f", rank correlation {correlation:.2f}".replace("-", "−")
+    title = "Validation AUC against validation loss"
+    chart = path_chart(title, points, x_label="inter-document loss", marked=f"epoch {kept_epoch:g}")
+    return [(f"AUC inside documents against the loss between them{note}", chart)]
+
+
+def statistics_table(title: str, splits: Mapping[str, SplitStatistics]) -> Table:
+    """Return the columns of Hessel 2019's table 1 as rows, a column a split."""
+    known = splits.values()
+    rows = {
+        "documents": [f"{split.documents:,}" for split in known],
+        "sentences: median": [f"{split.median_sentences:g}" for split in known],
+        "sentences: mean": [f"{split.mean_sentences:.1f}" for split in known],
+        "sentences: most": [f"{split.max_sentences:,}" for split in known],
+        "images: median": [f"{split.median_images:g}" for split in known],
+        "images: mean": [f"{split.mean_images:.1f}" for split in known],
+        "images: most": [f"{split.max_images:,}" for split in known],
+        "unique images": [f"{split.unique_images:,}" for split in known],
+        "documents with known links": [f"{split.documents_with_known_links:,}" for split in known],
+        "density of links": ["–" if split.density is None else f"{split.density:.1%}" for split in known],
+    }
+    return Table((title, *splits), tuple(Row(name, tuple(cells)) for name, cells in rows.items()))
+
+
+def _distribution(auc: Sequence[float]) -> tuple[Markup, dict[str, str]] | None:
+    """Return the histogram of per-document AUC and its summary; None where there is no document."""
+    if not auc:
+        return None
+    title = "Documents by AUC"
+    chart = histogram(title, auc, x_label="AUC of a document", reference=50.0, reference_name="chance")
+    return chart, {
+        "mean": f"{fmean(auc):.1f}",
+        "median": f"{median(auc):.1f}",
+        "below chance": f"{sum(value < 50 for value in auc) / len(auc):.1%}",
+        "perfect": f"{sum(value >= 100 for value in auc) / len(auc):.1%}",
+    }
+
+
+def _spread_charts(rows: Iterable[Score]) -> Figures:
+    """Return AUC against the spread of images, and against that of sentences."""
+    metrics = {"image_spread": "images", "text_spread": "sentences"}
+    known = (row for row in rows if row.measure == DOCUMENT)
+    documents = [each for each in columns_of(known, ["auc", *metrics]).values() if len(each) == 1 + len(metrics)]
+    charts = []
+    for metric, name in metrics.items() if documents else ():
+        x, y = ([each[column].value or 0.0 for each in documents] for column in (metric, "auc"))
+        title = f"AUC of a document against the spread of its {name}"
+        chart = scatter(title, x, y, x_label=f"spread of the {name}", level=50.0)
+        charts.append((f"AUC against the spread of the {name}", chart))
+    return charts
+
+
+def _confusion_chart(rows: Iterable[Score]) -> Markup | None:
+    """Return what was chosen for sentences, by how much their image looks like another one."""
+    names = ("right", "confused", "elsewhere")
+    groups = columns_of((row for row in rows if row.measure == CONFUSION), names)
+    if not groups:
+        return None
+    columns = {
+        "–".join(f"{float(end):.2f}".replace("-", "−") for end in group.removeprefix("nearness ").split(" to ")): [
+            shares[name].value or 0.0 for name in names
+        ]
+        for group, shares in groups.items()
+    }
+    label = "cosine of the true image and the nearest other one"
+    words = ("right", "the nearest image", "another")
+    return share_columns("Image chosen for a sentence", columns, x_label=label, names=words)
+
+
+def _reliability_chart(rows: Iterable[Score]) -> Markup | None:
+    """Return the expected and the true share of links of a calibration."""
+    bins = columns_of((row for row in rows if row.measure == CALIBRATION), ["expected", "true_share"]).values()
+    expected, true = ([each[name].value or 0.0 for each in bins] for name in ("expected", "true_share"))
+    links = [each["expected"].n for each in bins]
+    return reliability_chart("Expected and true share of links", expected, true, links) if links else None
+
+
+def _is_finite(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
