@@ -49,7 +49,7 @@ class BuildPlan:
         files: folder or archive that names of image files are looked up in.
         given: path of the feature array the source brings, or None.
         result: name of the file in `builds/` that the manifest's draft is written to.
-        workers: parts that hosts are divided into.
+        shares: parts that hosts are divided into.
         begin: passes on what the first step begins with, and leaves a sign of it; None: no sign is asked for.
     """
 
@@ -60,7 +60,7 @@ class BuildPlan:
     files: str
     given: str | None
     result: str
-    workers: int = 1
+    shares: int = 1
     begin: Callable[[str], str] | None = None
 
     @property
@@ -99,7 +99,7 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
     )
     first = config.documents.before_dedupe
     candidates = sources.results | "documents" >> FilterCandidates(first, access.takedowns)
-    images = candidates.results | "images" >> ObtainImages(access, progress, plan.workers)
+    images = candidates.results | "images" >> ObtainImages(access, progress, plan.shares)
     settled = candidates.results | "settle" >> SettleDocuments(first, images.outcomes)
     read = (sources.failures, candidates.failures, settled.failures) | "failures of reading" >> beam.Flatten()
     digest = (settled.results, read) | "inputs" >> DigestInputs()

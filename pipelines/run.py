@@ -57,9 +57,20 @@ from schemas.raw import RETRIEVAL_SCHEMA, Retrieval, Retrieved, retrieval_row
 from schemas.versions import digest_stream, fingerprint
 
 # Settings of `http` that change how fast answers come, and not which.
-_PACE = frozenset({"user_agent", "contact", "connect_to", "requests_per_second", "connections_per_host", "connections"})
+_PACE = frozenset(
+    {
+        "user_agent",
+        "contact",
+        "connect_to",
+        "requests_per_second",
+        "connections_per_host",
+        "connections",
+        "workers_per_host",
+    }
+)
 UNREACHED_SHARE = 0.05
-CLUSTER_SHARES = 32  # parts that hosts are divided into where the number of workers is the cluster's affair
+SHARES_OF_A_WORKER = 8  # parts that hosts are divided into
+CLUSTER_SHARES = 16_384  # where the number of workers is the cluster's affair: of 100 million images, 6,000 each
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +144,7 @@ def build_dataset(
             features=features,
             progress=Progress(str(counted) if is_here else None),
             result=f"drafts/{config.dataset}-{os.getpid()}-{os.urandom(4).hex()}.json",
-            workers=workers if is_here else CLUSTER_SHARES,
+            shares=SHARES_OF_A_WORKER * workers if is_here else CLUSTER_SHARES,
             begin=sign.leave if sign is not None else None,
             files=image_root(config.source),
             given=config.source.features if isinstance(config.source, MultiRetrievalSource) else None,
