@@ -27,6 +27,7 @@ from pipelines.images.packed import copy_packs
 from pipelines.images.transforms import ObtainImages
 from pipelines.progress import Progress
 from pipelines.quality.transforms import FilterQuality
+from pipelines.shards.ledger import row_of_document, row_of_image
 from pipelines.shards.manifest import build_identity, compose_manifest, version_of_build
 from pipelines.shards.transforms import CountRights, DigestInputs, ExplainFailures, WriteShards, WriteTable
 from pipelines.shards.writing import ShardWriter
@@ -38,6 +39,7 @@ from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, NEAR_COPY_SCHEMA, 
 from schemas.errors import BuildError
 from schemas.failures import FAILURE_SCHEMA, Stage
 from schemas.lake import Lake
+from schemas.ledger import LEDGER_SCHEMA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +138,11 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
         seen.rows | "seen table" >> write("seen", SEEN_SCHEMA),
         split.leaks | "leaks table" >> write("leaks", LEAK_SCHEMA),
     ) | "tables" >> beam.Flatten()
+    known = (
+        sources.results | "documents of the ledger" >> beam.FlatMap(row_of_document, access.takedowns),
+        images.outcomes | "images of the ledger" >> beam.FlatMapTuple(row_of_image),
+    ) | "all that was read" >> beam.Flatten()
+    _ = known | "ledger" >> WriteTable(partial(lake.ledger, config.dataset), "", LEDGER_SCHEMA, version)
     passed = {
         Stage.SOURCES: sources.results,
         Stage.DOCUMENTS: settled.results,

@@ -46,7 +46,8 @@ from schemas.raw import RAW_SCHEMA, RawEntry
 SUFFIX = ".warc.gz"
 LOCAL_BYTES = 256 << 20
 REMOTE_BYTES = 64 << 20
-AGE_S = 60.0  # also of what is known of other processes' segments
+AGE_S = 60.0
+LISTED_S = 60.0  # for so long a process need not know what others have added
 MAX_ENTRIES = 20_000
 _GZIP_WINDOW = 31
 _KEPT_HEADERS = (
@@ -79,7 +80,7 @@ class RawStore:
         packs = index_of(self._folder.child(source))
         with self._lock:
             open_entries = dict(self._segments[source].entries) if source in self._segments else {}
-            refs = packs.index(max_age_s=AGE_S).find(keys)
+            refs = packs.index(max_age_s=LISTED_S).find(keys)
             table = packs.read([ref for ref in refs if ref is not None], RAW_SCHEMA.names)
         stored = {row["key"]: RawEntry(**row) for row in table.to_pylist()}
         return [open_entries.get(key) or stored.get(key) for key in keys]

@@ -8,7 +8,8 @@
     builds/                   notes of builds that lead to such versions, and drafts
     anywhere                  temporary files that a killed process left
 
-All of it is made again when it is wanted. Answers of hosts (`raw/`) stay: what a host answered may not be had again.
+All of it is made again when it is wanted. Answers of hosts (`raw/`) stay: what a host answered may not be had again;
+and with them the ledger, which says what they are of.
 While a build is under way nothing is deleted. What is younger than a day stays, too: on a store without conditional
 requests nobody says that a build is under way.
 """

@@ -8,6 +8,7 @@
     <lake>/datasets/<name>/<version>/           a data set version, real once its manifest.json is there
     <lake>/datasets/<name>/latest               a pointer: the text of a version, swapped atomically
     <lake>/retrievals/<name>/<version>/         when what it was made of was fetched, in this lake
+    <lake>/ledger/<name>/<version>/             what its build read, what it rejected included: private
     <lake>/links/<name>/<version>/<model>/      what a model predicts in a version (`schemas.links`)
     <lake>/indexes/<name>/<version>/<model>/    what makes a version's pictures searchable (`schemas.indexes`)
 
@@ -224,6 +225,10 @@ class Lake:
     def retrievals(self, name: str, version: str) -> Folder:
         """Return where it is said when what a version was made of was fetched (`schemas.raw`)."""
         return self.root.child("retrievals", name, version)
+
+    def ledger(self, name: str, version: str) -> Folder:
+        """Return where it is said what the build of a version read, what it rejected included (`schemas.ledger`)."""
+        return self.root.child("ledger", name, version)
 
     def links(self, name: str, version: str, model: str, model_version: str) -> Folder:
         """Return where the links go that a registered model's version predicts in a data set version."""

@@ -1,5 +1,4 @@
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -43,7 +42,12 @@ def takedowns(named: Iterable[str] | None, listed: str) -> Any:
 
 def holding_rows(holdings: Iterable[Any], tracking: str | None) -> list[dict[str, Any]]:
     """Return what holds the entries, JSON-ready, with the models that were trained on it."""
-    return [asdict(each) | {"models": models_of(tracking, each.dataset, each.version)} for each in holdings]
+    return [_row(each) | {"models": models_of(tracking, each.dataset, each.version)} for each in holdings]
+
+
+def _row(holding: Any) -> dict[str, Any]:
+    names = ("dataset", "version", "documents", "images", "links", "indexes")
+    return {name: getattr(holding, name) for name in names}
 
 
 def models_of(tracking: str | None, dataset: str, version: str) -> list[str]:

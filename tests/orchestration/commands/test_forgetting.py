@@ -79,7 +79,7 @@ def test_takedown_names_what_holds_it_and_changes_nothing(lake: Lake, store: str
     assert (row["version"], row["documents"], len(row["images"])) == (version, ["p3"], 1)
     assert row["models"] == ["models:/multilink-documents-x/1"]
     assert {path: lake.root.read(path) for path in lake.root.files()} == before
-    assert "no version holds it" in run(lake, "lake", "takedown", "id:nosuch")
+    assert "no version holds any of it" in run(lake, "lake", "takedown", "id:nosuch")
 
 
 def test_a_shared_picture_stays_until_it_is_named(lake: Lake) -> None:
@@ -102,7 +102,7 @@ def test_forget_says_what_would_go_and_with_yes_it_goes(lake: Lake, tmp_path: Pa
     shown = json.loads(run(lake, "datasets", "list", "--json").splitlines()[-1])
     (version,) = shown["documents"]["versions"]
     assert shown["documents"]["latest"] == version
-    assert "no version holds it" in run(lake, "lake", "takedown", "p3")
+    assert "no version holds any of it" in run(lake, "lake", "takedown", "p3")
     assert run(lake, "datasets", "verify", "documents").startswith(f"documents@{version}: intact")
 
 
@@ -112,7 +112,7 @@ def test_a_build_reads_the_list_and_brings_nothing_back(lake: Lake, tmp_path: Pa
     (tmp_path / "list.txt").write_text("id:p3\n", encoding="utf-8")
     changes = [part for each in [*settings, f"takedown_list={tmp_path}/list.txt"] for part in ("--set", each)]
     run(lake, "build", "documents", *changes)
-    assert "no version holds it" in run(lake, "lake", "takedown", "p3")
+    assert "no version holds any of it" in run(lake, "lake", "takedown", "p3")
 
 
 def test_what_names_nothing_is_a_mistake(lake: Lake) -> None:

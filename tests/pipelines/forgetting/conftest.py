@@ -44,3 +44,23 @@ def lake(made: Path, tmp_path: Path) -> Iterator[Lake]:
     """A lake with two versions of `diy`."""
     shutil.copytree(made, tmp_path / "lake")
     yield Lake.at(str(tmp_path / "lake"))
+
+
+@pytest.fixture(autouse=True)
+def _others_are_known_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipelines.raw.LISTED_S", 0.0)
+
+
+@pytest.fixture(scope="session")
+def made_strictly(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("strict") / "lake"
+    with RecordedWeb(RECORDING) as web:
+        built(folder, web.port, "documents.max_images=4")
+    return folder
+
+
+@pytest.fixture
+def strict(made_strictly: Path, tmp_path: Path) -> Iterator[Lake]:
+    """A lake whose one version of `diy` left out two documents of three, after their images were fetched."""
+    shutil.copytree(made_strictly, tmp_path / "strict")
+    yield Lake.at(str(tmp_path / "strict"))
