@@ -65,9 +65,10 @@ class WriteShards(beam.PTransform):
         )
         unique = (
             written
-            | "hashes" >> beam.MapTuple(_hashes_of)
+            | "hashes" >> beam.FlatMapTuple(_hashes_of)
             | "gather hashes" >> beam.GroupByKey()
             | "unique" >> beam.MapTuple(_count_hashes)
+            | "of splits" >> beam.CombinePerKey(sum)
         )
         return Shards(written | "summaries" >> beam.Keys(), unique)
 
@@ -101,12 +102,16 @@ def _every_shard(_: None, counts: Mapping[str, int]) -> Iterator[tuple[ShardKey,
             yield (split, index), None
 
 
-def _hashes_of(summary: ShardSummary, hashes: bytes) -> tuple[str, bytes]:
-    return str(summary.split), hashes
+def _hashes_of(summary: ShardSummary, hashes: bytes) -> Iterator[tuple[tuple[str, int], bytes]]:
+    """Yield the hashes of a shard under its split and their first byte, so that no worker gets all of a split."""
+    every = np.frombuffer(hashes, f"S{HASH_BYTES}")
+    first = np.frombuffer(hashes, np.uint8)[::HASH_BYTES]
+    for byte in np.unique(first).tolist():
+        yield (str(summary.split), byte), every[first == byte].tobytes()
 
 
-def _count_hashes(split: str, hashes: Iterable[bytes]) -> tuple[str, int]:
-    return split, len(np.unique(np.frombuffer(b"".join(hashes), f"S{HASH_BYTES}")))
+def _count_hashes(key: tuple[str, int], hashes: Iterable[bytes]) -> tuple[str, int]:
+    return key[0], len(np.unique(np.frombuffer(b"".join(hashes), f"S{HASH_BYTES}")))
 
 
 @dataclass(eq=False)
