@@ -22,6 +22,7 @@ from schemas.manifest import read_manifest
 from training.config import TrainConfig
 from training.data.loading import identify
 from training.model import LinkModel, ModelCard
+from training.report.relinking import caution_line
 from training.towers.image.linear import LinearSettings
 from training.towers.text.sentence import SentenceSettings
 
@@ -90,6 +91,7 @@ def test_a_corpus_is_relinked_by_one_command(tmp_path: Path) -> None:
     assert summary["agreement"]["same"] == same
     assert "Where they differ" in (page / "index.html").read_text()
 
+    assert summary["trained_on"].startswith("mmc4@")
     version = summary["dataset"]
     again = run("relink", *where, "--dataset", version, "--output", tmp_path / "out")
     assert (again["shards_reused"], again["agreement"]) == (again["shards"], summary["agreement"])
@@ -109,3 +111,9 @@ def test_mistakes_are_told(arguments: list[str], told: str) -> None:
     result = CliRunner().invoke(app, ["relink", "--output", "out", "--lake", "lake", *arguments])
     assert result.exit_code != 0
     assert told in str(result.exception)
+
+
+def test_the_summary_says_what_probabilities_are_worth() -> None:
+    assert "surer than it is right" in caution_line("diy@01", "diy@02")
+    told = caution_line("diy@01", "mmc4@02")
+    assert "trained on diy@01" in told and "not promised for the pictures and texts of mmc4@02" in told
