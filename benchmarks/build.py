@@ -133,7 +133,6 @@ def build(settings: list[str], lake: str, workers: int) -> Found:
     from pipelines.launch import run_pipeline
     from pipelines.run import build_dataset
     from pipelines.settings import Runner
-    from pipelines.sources.diy.submissions import Credentials
     from schemas.configs import override
     from schemas.lake import Lake
 
@@ -151,7 +150,6 @@ def build(settings: list[str], lake: str, workers: int) -> Found:
     summary = build_dataset(
         override(recipe("documents"), settings),
         lake=Lake.at(lake),
-        credentials=Credentials(),
         runner=Runner.LOCAL,
         workers=workers,
         say=lambda _: None,

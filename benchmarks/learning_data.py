@@ -16,7 +16,6 @@ from orchestration.demo.recorded_web import recording_at, scraping
 from pipelines.config import recipe
 from pipelines.recipe import BuildConfig
 from pipelines.run import build_dataset
-from pipelines.sources.diy.submissions import Credentials
 from schemas.configs import override
 from schemas.documents import Split
 from schemas.lake import Lake
@@ -77,7 +76,7 @@ def digest_of_code(*patterns: str) -> str:
 
 
 def built(config: BuildConfig, lake: Lake) -> LakeData:
-    summary = build_dataset(config, lake=lake, credentials=Credentials(), workers=1, say=_say)
+    summary = build_dataset(config, lake=lake, workers=1, say=_say)
     return LakeData(lake, f"{summary.manifest.dataset}@{summary.manifest.version}")
 
 

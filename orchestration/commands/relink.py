@@ -61,7 +61,8 @@ def command(
         data = open_model(model, tracking).model.card.data
         dataset = build_corpus(data, form, input_path, settings or [], lake=Lake.at(lake), workers=workers, say=say)
         say(f"{input_path}: {dataset}")
-    from training.report.relinking import agreement_lines
+    from training.mlflow.registry import open_model
+    from training.report.relinking import agreement_lines, caution_line
     from training.workflows.link import compare_links, run_link_version
 
     linked = run_link_version(
@@ -69,6 +70,9 @@ def command(
         options=links(), tracking=tracking, with_documents=True, say=say,
     )  # fmt: skip
     agreement = compare_links(linked, lake, page)
+    trained_on = open_model(linked.manifest.model, tracking).model.card.data
+    caution = caution_line(f"{trained_on.dataset}@{trained_on.version}", linked.manifest.dataset)
     summary: dict[str, Any] = linked.to_json() | {"agreement": agreement.to_json(), "page": page and str(page)}
-    lines = [f"{summary['documents']} documents, {summary['links']} predicted links: {summary['output']}"]
+    summary |= {"trained_on": f"{trained_on.dataset}@{trained_on.version}"}
+    lines = [f"{summary['documents']} documents, {summary['links']} predicted links: {summary['output']}", caution]
     yield [*lines, *options.failure_lines(summary), *agreement_lines(agreement)], summary

@@ -182,6 +182,7 @@ class Features:
         self._extractors = extractors_of(plan, table)
         self._columns = {column.name: column for column in plan.extracted(table)}
         self._packs = {name: feature_packs(plan.lake, column, table) for name, column in self._columns.items()}
+        self._indexes = {name: packs.index() for name, packs in self._packs.items()}  # no two workers have one key
         self._writers = {name: packs.writer() for name, packs in self._packs.items()}
 
     def fill(
@@ -213,7 +214,7 @@ class Features:
 
     def _find(self, name: str, keys: Sequence[str], problems: Problems) -> Refs:
         """Return where the value of each key is, or None; known rejections go to `problems`."""
-        refs = self._packs[name].index().find(keys)
+        refs = self._indexes[name].find(keys)
         known = {number: ref for number, ref in enumerate(refs) if ref is not None}
         messages = self._packs[name].read([*known.values()], ["rejected"])["rejected"].to_pylist()
         problems |= {n: Rejected(message) for n, message in zip(known, messages, strict=True) if message is not None}

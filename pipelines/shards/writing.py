@@ -71,7 +71,7 @@ def part_name(index: int, count: int) -> str:
 def write_file(folder: Folder, path: str, write: Callable[[BinaryIO], int]) -> FileEntry:
     """Write a file by a function that fills a stream and returns its rows; return its manifest entry.
 
-    Where the function raises, no file is left.
+    Where the function raises, nothing is written: a file that was there stays as it was.
     """
     sink = folder.create(path)
     stream = _Digesting(sink.stream)
@@ -79,8 +79,6 @@ def write_file(folder: Folder, path: str, write: Callable[[BinaryIO], int]) -> F
         rows = write(cast(BinaryIO, stream))
     except BaseException:
         sink.discard()
-        if sink.renamed is None:
-            folder.delete(path)
         raise
     sink.commit()
     return FileEntry(path=path, bytes=stream.tell(), sha256=stream.digest.hexdigest(), rows=rows)

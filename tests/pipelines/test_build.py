@@ -22,7 +22,6 @@ from pipelines.recipe import BuildConfig
 from pipelines.run import BuildSummary, build_dataset, features_of
 from pipelines.settings import Runner
 from pipelines.sources.datasets.documents import read_documents
-from pipelines.sources.diy.submissions import Credentials
 from schemas.configs import override
 from schemas.documents import Split, to_row
 from schemas.errors import BuildError, UsageError
@@ -46,7 +45,6 @@ def build(
     return build_dataset(
         config_of(path, *settings),
         lake=Lake.at(str(lake)),
-        credentials=Credentials(),
         runner=runner,
         workers=workers,
         say=quiet,
