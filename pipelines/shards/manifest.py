@@ -27,6 +27,7 @@ from pipelines.settings import FingerprintName
 from pipelines.shards.rights import rights_table
 from pipelines.splits.leaks import leak_counts
 from pipelines.transforms import stage_table
+from schemas import vector_ranges
 from schemas.codecs import picture_libraries
 from schemas.configs import Json
 from schemas.documents import Document, Split, document_schema, image_schema
@@ -135,11 +136,21 @@ def compose_manifest(
             "leaks": list(map(dataclasses.asdict, leak_counts(known["leaks"]))),
             "heeded_leaks": list(map(dataclasses.asdict, leak_counts(known["heeded_leaks"]))),
             "rights": rights_table(known["rights"]),
+            vector_ranges.NOTE: vector_ranges.noted(_ranges(known["shards"])),
             **({"near_copies": known["near_copies"][0]} if known["near_copies"] else {}),
             **({"seen": [dataclasses.asdict(count) for count in sorted(known["seen"])]} if known["seen"] else {}),
         },
         **deciding,
     )
+
+
+def _ranges(shards: Iterable[Any]) -> dict[str, list[vector_ranges.VectorRange]]:
+    """Return the ranges of each column of vectors, in the order of the shards' names."""
+    found = defaultdict[str, list[vector_ranges.VectorRange]](list)
+    for shard in sorted(shards, key=lambda shard: shard.entries):
+        for name, parts in shard.ranges.items():
+            found[name] += parts
+    return found
 
 
 def _with_records(identity: Mapping[str, Any], digest: int) -> dict[str, Any]:

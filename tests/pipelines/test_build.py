@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +29,7 @@ from schemas.failures import FAILURE_SCHEMA
 from schemas.lake import Folder, Lake
 from schemas.manifest import verify
 from schemas.tables import check_schema
+from schemas.vector_ranges import measured_ranges
 
 Say = Callable[[str], None]
 BEFORE_SPLITS = ("id", "sentences", "images", "links")
@@ -73,6 +74,8 @@ def test_ten_documents_are_built_and_what_is_wrong_is_named(ten_documents: Path,
     failures = {row["record_id"]: row["reason"] for row in read_table(summary, "failures").to_pylist()}
     assert failures == {"documents.jsonl:11": "broken-record", "empty": "empty-document", "p4#1": "not-found"}
     assert list(verify(summary.manifest, Folder(summary.path))) == []
+    measured = {name: asdict(found) for name, found in measured_ranges(summary.manifest, Folder(summary.path)).items()}
+    assert summary.manifest.notes["vectors"] == measured and all(found["count"] for found in measured.values())
 
 
 @pytest.mark.parametrize("is_after", [True, False])
