@@ -13,7 +13,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from orchestration.pages.articles import copy_of
-from orchestration.pages.layout import Beside, layout_of
+from orchestration.pages.layout import PlacedPicture, layout_of
 from orchestration.pages.rendering import address, environment, page
 from orchestration.pages.state import Shared
 from training.retrieval.records import Picture
@@ -64,7 +64,7 @@ def as_json(request: Request, shared: Shared, key: str) -> Response:
     return JSONResponse(values, headers=_attached("article.json"))
 
 
-def _as_json(each: Beside) -> dict[str, Any]:
+def _as_json(each: PlacedPicture) -> dict[str, Any]:
     said = each.picture.metadata
     return {
         "image": each.picture.image,

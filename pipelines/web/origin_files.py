@@ -87,7 +87,7 @@ class OriginFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class _Said(Generic[T]):
+class _Cached(Generic[T]):
     """What one origin's file says, None where there is none; or why it could not be read, and how often in a row."""
 
     expires: float
@@ -117,7 +117,7 @@ class _File(Generic[T]):
         self._attempts = attempts
         self._clock = clock
         self._is_binding = is_binding
-        self._said: dict[str, _Said[T]] = {}  # the one met last at the end
+        self._said: dict[str, _Cached[T]] = {}  # the one met last at the end
         self._own_lock = threading.Lock()
         self._locks = [threading.Lock() for _ in range(_LOCKS)]  # of origins: one is asked by one thread
 
@@ -136,29 +136,29 @@ class _File(Generic[T]):
             raise FetchFailed(*said.what.args)  # a fresh one for each thread
         return said.what
 
-    def _keep(self, origin: str, said: _Said[T]) -> None:
+    def _keep(self, origin: str, said: _Cached[T]) -> None:
         with self._own_lock:
             self._said.pop(origin, None)
             self._said[origin] = said
             if len(self._said) > _MOST_ORIGINS:
                 del self._said[next(iter(self._said))]  # what it says is in the raw store
 
-    def _load(self, url: str, failures: int) -> _Said[T]:
+    def _load(self, url: str, failures: int) -> _Cached[T]:
         """Read a file once; what fails is tried again by the next request, until it has failed often enough."""
         try:
-            return _Said(self._clock() + FRESH_S, self._parse(self._read(url, self._kind)))
+            return _Cached(self._clock() + FRESH_S, self._parse(self._read(url, self._kind)))
         except FetchFailed as problem:
             status = problem.status or 0
             if 400 <= status < 500 and status != TOO_MANY_REQUESTS:
-                return _Said(self._clock() + FRESH_S, None)
+                return _Cached(self._clock() + FRESH_S, None)
             if not self._is_binding:
-                return _Said(self._clock() + _RETRY_S, None)
+                return _Cached(self._clock() + _RETRY_S, None)
             if failures + 1 < self._attempts:
-                return _Said(self._clock(), problem, failures + 1)
+                return _Cached(self._clock(), problem, failures + 1)
             if status:
                 message = f"{url} must be read first: {problem.message}"
                 problem = FetchFailed(Reason.ROBOTS_DENIED, message, problem.exception)
-            return _Said(self._clock() + _RETRY_S, problem)
+            return _Cached(self._clock() + _RETRY_S, problem)
 
 
 @dataclass(frozen=True, slots=True)

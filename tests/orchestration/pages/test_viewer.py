@@ -22,7 +22,7 @@ from PIL import Image
 
 from orchestration.decisions.log import DecisionLog
 from orchestration.pages.app import create_app
-from orchestration.pages.linked import Order, Wanted, chosen, find_links, link_sets, linked_documents, outcomes
+from orchestration.pages.linked import DocumentFilter, Order, chosen, find_links, link_sets, linked_documents, outcomes
 from orchestration.pages.settings import PagesSettings
 from orchestration.pages.store import Store
 from pipelines.images.packed import ROWS_PER_GROUP
@@ -455,7 +455,7 @@ def test_a_hundred_thousand_documents_are_sorted_in_a_moment() -> None:
     table = pa.table({name: columns[name] for name in LINKED_SCHEMA.names}, schema=LINKED_SCHEMA)
     table = table.append_column("split", pa.repeat("test", count).dictionary_encode())
     began = time.process_time()
-    rows = chosen(table, Wanted(split="test", relation="story", has_error=True), Order.WORST)
+    rows = chosen(table, DocumentFilter(split="test", relation="story", has_error=True), Order.WORST)
     assert time.process_time() - began < 5
     auc, wrong, missed = (np.asarray(columns[name]) for name in ("auc", "wrong", "missed"))
     expected = [n for n in range(count) if n % 3 and (wrong[n] or missed[n])]
