@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import io
 import json
 import tempfile
 import time
@@ -36,10 +35,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 
+from benchmarks.scale_data import write
 from schemas.documents import Document, ImageRef, Provenance, Sentence, Split, document_schema, image_schema, to_row
 from schemas.features import FeatureColumn
 from schemas.lake import Folder, Lake
@@ -156,14 +154,6 @@ def image_row(rng: np.random.Generator, key: str) -> dict[str, object]:
 
 def vectors(rng: np.random.Generator, count: int, dimensions: int) -> list[np.ndarray]:
     return list(rng.normal(size=(count, dimensions)).astype(np.float16))
-
-
-def write(folder: Folder, path: str, table: pa.Table) -> FileEntry:
-    buffer = io.BytesIO()
-    pq.write_table(table, buffer, compression="zstd")
-    data = buffer.getvalue()
-    folder.write(path, data)
-    return FileEntry(path=path, bytes=len(data), sha256=hashlib.sha256(data).hexdigest(), rows=table.num_rows)
 
 
 def make_models(lake: Lake) -> dict[str, LinkModel]:

@@ -3,7 +3,7 @@
 A configuration is a frozen dataclass whose fields are scalars, enumerations (`Literal` or `StrEnum`), tuples of
 scalars, or further such dataclasses. Three kinds of field are chosen by a name:
 
-    schedule: Plateau | Steps                          one of these, told apart by the default of `name`
+    schedule: Plateau | Steps                          one of these, distinguished by the default of `name`
     text: Annotated[TowerSettings, TEXT_TOWERS]        one part of a group (`schemas.plugins`)
     objective: tuple[Annotated[Term, OBJECTIVES], ...] several parts, a sum; named as `cross-document+coherence`
 

@@ -229,11 +229,11 @@ class Lake:
         return self.root.child("datasets", name, version)
 
     def retrievals(self, name: str, version: str) -> Folder:
-        """Return where it is said when what a version was made of was fetched (`schemas.raw`)."""
+        """Return where the times are at which a version's inputs were fetched (`schemas.raw`)."""
         return self.root.child("retrievals", name, version)
 
     def ledger(self, name: str, version: str) -> Folder:
-        """Return where it is said what the build of a version read, what it rejected included (`schemas.ledger`)."""
+        """Return where the list is of what the build of a version read and rejected (`schemas.ledger`)."""
         return self.root.child("ledger", name, version)
 
     def links(self, name: str, version: str, model: str, model_version: str) -> Folder:

@@ -243,13 +243,13 @@ class Features:
     ) -> None:
         """Keep computed values, given by the number of their key; where they will be goes to `refs`."""
         sound = {number: checked(value, self._columns[name]) for number, value in values.items()}
-        told = {n: Rejected(f"{name}: {value.message}") for n, value in sound.items() if isinstance(value, Rejected)}
+        refused = {n: Rejected(f"{name}: {value.message}") for n, value in sound.items() if isinstance(value, Rejected)}
         kept = {number: value for number, value in sound.items() if not isinstance(value, Passing)}
-        messages = [told[n].message if n in told else None for n in kept]
+        messages = [refused[n].message if n in refused else None for n in kept]
         rows = {"key": [keys[n] for n in kept], "value": value_rows(kept.values()), "rejected": messages}
         for number, ref in zip(kept, self._writers[name].add(rows), strict=True):
             refs[number] = ref
-        problems |= told
+        problems |= refused
 
 
 def extracted(extractor: Extractor, items: Sequence[Any]) -> Sequence[Row]:

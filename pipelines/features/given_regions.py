@@ -142,9 +142,10 @@ class GivenRegions:
         if attributes is None or found.attributes is None or found.attribute_scores is None:
             return labels
         sure = (found.attribute_scores >= ATTRIBUTE_FROM).tolist()
-        told = zip(labels, found.attributes.tolist(), sure, strict=True)
+        named = zip(labels, found.attributes.tolist(), sure, strict=True)
         return [
-            f"{_named(attributes, number, ATTRIBUTES)} {label}" if is_sure else label for label, number, is_sure in told
+            f"{_named(attributes, number, ATTRIBUTES)} {label}" if is_sure else label
+            for label, number, is_sure in named
         ]
 
     @cached_property

@@ -106,15 +106,15 @@ class _Without:
             sources = self.addresses.get(row["hash"], frozenset())
             if sources and row["statements"]:
                 left = [each for each in row["statements"] if each["source"] in sources]
-                said = (Statement(**{**each, "metadata": Metadata.of(each["metadata"])}) for each in left)
-                row.update(asdict(Image(row["hash"]).with_statements(said)))
+                statements = (Statement(**{**each, "metadata": Metadata.of(each["metadata"])}) for each in left)
+                row.update(asdict(Image(row["hash"]).with_statements(statements)))
         return _with_values(images, rows, _STATED)
 
     def settings(self, parent: str) -> dict[str, Any]:
         """Return what the new version says: how much went, and nothing by which it could be found."""
-        told = fingerprint([sorted(self.documents), sorted(self.gone)])
+        entries = fingerprint([sorted(self.documents), sorted(self.gone)])
         return {
-            "forgotten": {"parent": parent, "documents": len(self.documents), "images": len(self.gone), "list": told}
+            "forgotten": {"parent": parent, "documents": len(self.documents), "images": len(self.gone), "list": entries}
         }
 
 

@@ -99,8 +99,8 @@ class Inspector:
         refs = [ref for ref in self._index.find(new) if ref is not None]
         known = self._access.copies.read(refs, KNOWN_COLUMNS).to_pylist() if refs else []
         for ref, row in zip(refs, known, strict=True):
-            said = {"metadata": Metadata.of(row["metadata"]), "rights": Rights.of(row["rights"])}
-            self._remember(PackedImage(Image(**row | said), ref))
+            statements = {"metadata": Metadata.of(row["metadata"]), "rights": Rights.of(row["rights"])}
+            self._remember(PackedImage(Image(**row | statements), ref))
 
     def _remember(self, found: PackedImage) -> None:
         self._recent[found.image.hash] = found

@@ -84,10 +84,10 @@ def content_digest(item: Document | Failure) -> int:
     """
     if isinstance(item, Failure):
         why = ["transient", ""] if item.reason in TRANSIENT else [str(item.reason), item.message]
-        told: Json = [str(item.stage), item.record_id, *why]
+        parts: Json = [str(item.stage), item.record_id, *why]
     else:
-        told = content(item)
-    return int.from_bytes(hashlib.sha256(canonical_json(told).encode()).digest(), "big")
+        parts = content(item)
+    return int.from_bytes(hashlib.sha256(canonical_json(parts).encode()).digest(), "big")
 
 
 def add_digests(digests: Iterable[int]) -> int:

@@ -288,8 +288,10 @@ class Client:
             reason = Reason(entry.reason)
             holds = age_s <= REMEMBERED_S.get(reason, 0.0) and entry.limit == self._limit_of(reason)
             return FetchFailed(reason, entry.message or "", entry.exception, entry.status) if holds else task
-        said = list(map(OptOut.parse, (entry.opt_outs or "").splitlines()))  # and was not honoured when it was stored
-        if (refused := honoured(said, self.config)) is not None:
+        opt_outs = list(
+            map(OptOut.parse, (entry.opt_outs or "").splitlines())
+        )  # and was not honoured when it was stored
+        if (refused := honoured(opt_outs, self.config)) is not None:
             holds = age_s <= REMEMBERED_S[refused.reason]
             return (
                 FetchFailed(refused.reason, f"{entry.final_url}: {refused.words}", None, entry.status)

@@ -117,7 +117,7 @@ class _File(Generic[T]):
         self._attempts = attempts
         self._clock = clock
         self._is_binding = is_binding
-        self._said: dict[str, _Cached[T]] = {}  # the one met last at the end
+        self._cached: dict[str, _Cached[T]] = {}  # the one met last at the end
         self._own_lock = threading.Lock()
         self._locks = [threading.Lock() for _ in range(_LOCKS)]  # of origins: one is asked by one thread
 
@@ -128,20 +128,20 @@ class _File(Generic[T]):
             FetchFailed: it could not be read, and why.
         """
         with self._locks[hash(origin) % _LOCKS]:
-            said = self._said.get(origin)
-            if said is None or said.expires <= self._clock():
-                said = self._load(f"{origin}{self._path}", said.failures if said else 0)
-            self._keep(origin, said)
-        if isinstance(said.what, FetchFailed):
-            raise FetchFailed(*said.what.args)  # a fresh one for each thread
-        return said.what
+            cached = self._cached.get(origin)
+            if cached is None or cached.expires <= self._clock():
+                cached = self._load(f"{origin}{self._path}", cached.failures if cached else 0)
+            self._keep(origin, cached)
+        if isinstance(cached.what, FetchFailed):
+            raise FetchFailed(*cached.what.args)  # a fresh one for each thread
+        return cached.what
 
-    def _keep(self, origin: str, said: _Cached[T]) -> None:
+    def _keep(self, origin: str, cached: _Cached[T]) -> None:
         with self._own_lock:
-            self._said.pop(origin, None)
-            self._said[origin] = said
-            if len(self._said) > _MOST_ORIGINS:
-                del self._said[next(iter(self._said))]  # what it says is in the raw store
+            self._cached.pop(origin, None)
+            self._cached[origin] = cached
+            if len(self._cached) > _MOST_ORIGINS:
+                del self._cached[next(iter(self._cached))]  # what it says is in the raw store
 
     def _load(self, url: str, failures: int) -> _Cached[T]:
         """Read a file once; what fails is tried again by the next request, until it has failed often enough."""
