@@ -51,14 +51,7 @@ def command(
     "links": [[sentence, image], ...]}.
     """
     given = {"--model": model, "--dataset": dataset, "--lake": lake, "--scores": scores, "--report": report}
-    if settings and scores is not None:
-        raise UsageError("--set: expected no --scores beside it; the settings are of baselines and of retrieval")
-    if baseline is not None:
-        _check("--baseline", given, needed=["--dataset", "--lake"], refused=["--model", "--scores", "--report"])
-    elif scores is not None:
-        _check("--scores", given, refused=["--model", "--dataset", "--report"])
-    else:
-        _check("", given, needed=["--model", "--dataset", "--lake"])
+    _check_options(given, baseline=baseline, settings=settings)
     reference = "" if scores is not None else options.known_dataset(lake, dataset or "")
     from training.evaluation.evaluate import STANDARD_CONFIG
     from training.workflows.evaluate import run_baseline, run_evaluate, run_evaluate_scores
@@ -80,10 +73,22 @@ def command(
     yield options.with_report(summary.lines(), summary.to_json(), report, write)
 
 
+def _check_options(given: Mapping[str, object], *, baseline: str | None, settings: list[str] | None) -> None:
+    """Raise a UsageError where options do not go together."""
+    if settings and given["--scores"] is not None:
+        raise UsageError("--set: expected no --scores beside it; the settings are of baselines and of retrieval")
+    if baseline is not None:
+        _check("--baseline", given, needed=["--dataset", "--lake"], refused=["--model", "--scores", "--report"])
+    elif given["--scores"] is not None:
+        _check("--scores", given, refused=["--model", "--dataset", "--report"])
+    else:
+        _check("", given, needed=["--model", "--dataset", "--lake"])
+
+
 def _check(
     option: str, given: Mapping[str, object], *, needed: Sequence[str] = (), refused: Sequence[str] = ()
 ) -> None:
-    """Raise a UsageError where options do not go together."""
+    """Raise a UsageError where an option lacks others, or is given beside some that it excludes."""
     command_ = f"evaluate {option}".rstrip()
     if missing := [name for name in needed if not given[name]]:
         raise UsageError(f"{command_}: expected {', '.join(missing)} as well")

@@ -46,14 +46,7 @@ def command(
     Texts, images and the corpus's own links are not changed; `predicted_links` is added. How far both agree is counted,
     and how many of each are true, where true links are known. A shard is linked once: a repeated call continues.
     """
-    if (input_path is None) == (dataset is None):
-        raise UsageError("relink: expected either --input PATH with --format, or --dataset NAME")
-    if input_path is not None and (model is None or not form):
-        raise UsageError("--input: expected --model and --format beside it")
-    if dataset is not None and (settings or form):
-        raise UsageError(
-            "--set and --format: expected --input beside them; the vectors of a data set are in its shards"
-        )
+    _check(input_path, dataset, model=model, form=form, settings=settings)
     if input_path is not None and model is not None:
         from orchestration.inference.corpora import build_corpus
         from training.mlflow.registry import open_model
@@ -76,3 +69,17 @@ def command(
     summary |= {"trained_on": f"{trained_on.dataset}@{trained_on.version}"}
     lines = [f"{summary['documents']} documents, {summary['links']} predicted links: {summary['output']}", caution]
     yield [*lines, *options.failure_lines(summary), *agreement_lines(agreement)], summary
+
+
+def _check(
+    input_path: str | None, dataset: str | None, *, model: str | None, form: str, settings: list[str] | None
+) -> None:
+    """Raise a UsageError where options do not go together."""
+    if (input_path is None) == (dataset is None):
+        raise UsageError("relink: expected either --input PATH with --format, or --dataset NAME")
+    if input_path is not None and (model is None or not form):
+        raise UsageError("--input: expected --model and --format beside it")
+    if dataset is not None and (settings or form):
+        raise UsageError(
+            "--set and --format: expected --input beside them; the vectors of a data set are in its shards"
+        )
