@@ -7,8 +7,8 @@ read from disk: what is measured is what the build adds to its parts, and what c
 
 fit         Processor time is fitted as `begin + n x per document` to all sizes. The exponent of what is left between
             the two largest sizes says whether it is a line (1.00). Peak memory is fitted alike, a worker's.
-growing     Steps that take more than GROWING times as long a document in the largest build as in the smallest.
-one worker  Steps that one worker makes for the whole corpus: combinations to one value, and what `ONE_WORKER` names.
+growing     Steps that take more than GROWING times as long a document in the largest build as in the one before.
+one worker  Steps that one worker makes for the whole corpus: the ends of combinations to one value, and the manifest.
             Their times are fitted alike and extended to all documents: no number of workers makes them shorter.
 extended    `begin + documents x per document / workers + one worker`. What the parts of a build take (fetching,
             decoding, features: `benchmarks.build parts`) comes to it, divided by the workers, too.
@@ -39,7 +39,7 @@ from benchmarks.build import build_apart, generate, settings_of
 SIZES = (1_000, 10_000, 50_000)
 IMAGES, IMAGES_A_DOCUMENT, WORKERS = 100_000_000, 5, 1_000
 GROWING, LEAST_SHARE = 1.25, 0.01
-ONE_WORKER = ("CombineGlobally", "ToList", "gather/", "manifest")
+ONE_WORKER, OF_ALL = ("CombineGlobally", "ToList", "gather/", "manifest"), ("Precombine", "KeyWithVoid")
 Found = dict[str, Any]
 
 
@@ -58,14 +58,18 @@ def exponent(sizes: Sequence[int], values: Sequence[float], start: float) -> flo
 
 
 def of_one_worker(steps: Mapping[str, float]) -> dict[str, float]:
-    return {name: seconds for name, seconds in steps.items() if any(part in name for part in ONE_WORKER)}
+    return {
+        name: seconds
+        for name, seconds in steps.items()
+        if any(part in name for part in ONE_WORKER) and not any(part in name for part in OF_ALL)
+    }
 
 
 def growing(sizes: Sequence[int], results: Sequence[Found]) -> dict[str, float]:
     """Return the steps of weight that take longer a document as documents come, and how many times."""
-    first, last = results[0]["steps"], results[-1]["steps"]
+    first, last = results[-2]["steps"], results[-1]["steps"]
     least = LEAST_SHARE * sum(last.values())
-    times = {name: (last[name] / sizes[-1]) / max(first.get(name, 0.0) / sizes[0], 1e-9) for name in last}
+    times = {name: (last[name] / sizes[-1]) / max(first.get(name, 0.0) / sizes[-2], 1e-9) for name in last}
     return {name: ratio for name, ratio in times.items() if last[name] >= least and ratio > GROWING}
 
 
@@ -73,7 +77,7 @@ def report(sizes: Sequence[int], results: Sequence[Found]) -> dict[str, float]:
     spent, peaks = [each["cpu_s"] for each in results], [each["peak_mb"] for each in results]
     serial = [sum(of_one_worker(each["steps"]).values()) for each in results]
     (start, slope), (base, growth), (_, alone) = (line(sizes, values) for values in (spent, peaks, serial))
-    bend = exponent(sizes, spent, start) if len(sizes) > 1 else 1.0
+    bend = exponent(sizes, spent, start)
     documents = IMAGES // IMAGES_A_DOCUMENT
     print(f"fit: {start:.1f} s to begin, {1000 * slope:.2f} ms a document, exponent {bend:.2f}")
     print(f"memory: {base:.0f} MB, {1000 * growth:.1f} MB more for 1,000 documents")
@@ -92,7 +96,7 @@ def report(sizes: Sequence[int], results: Sequence[Found]) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--documents", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--documents", type=int, nargs="+", default=SIZES, help="two sizes or more")
     parser.add_argument("--images", type=int, default=1, help="of a document")
     parser.add_argument("--pixels", type=int, default=32, help="of a side of a picture")
     parser.add_argument("--json", action="store_true", help="print the figures as the last line")

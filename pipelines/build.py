@@ -9,7 +9,7 @@ pipeline before a shard is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -29,17 +29,27 @@ from pipelines.progress import Progress
 from pipelines.quality.transforms import FilterQuality
 from pipelines.shards.ledger import row_of_document, row_of_image
 from pipelines.shards.manifest import build_identity, compose_manifest, version_of_build
-from pipelines.shards.transforms import CountRights, DigestInputs, ExplainFailures, WriteShards, WriteTable
+from pipelines.shards.transforms import DigestInputs, ExplainFailures, ListRights, Table, WriteShards, WriteTables
 from pipelines.shards.writing import ShardWriter
 from pipelines.sources.takedowns import Takedowns
 from pipelines.sources.transforms import ReadSource
-from pipelines.splits.transforms import AssignSplits, CountLeaks, DropLeaks
-from pipelines.transforms import CountStages, GatherFacts, as_facts
+from pipelines.splits.transforms import AssignSplits, DropLeaks, ListLeaks
+from pipelines.transforms import CountThings, GatherFacts, ListOutcomes, as_facts
 from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, NEAR_COPY_SCHEMA, SEEN_SCHEMA
 from schemas.errors import BuildError
 from schemas.failures import FAILURE_SCHEMA, Stage
 from schemas.lake import Lake
 from schemas.ledger import LEDGER_SCHEMA
+from schemas.manifest import FileEntry
+
+_LEDGER = "ledger"
+_SCHEMAS = {
+    "failures": FAILURE_SCHEMA,
+    "duplicates": DUPLICATE_SCHEMA,
+    "near-copies": NEAR_COPY_SCHEMA,
+    "seen": SEEN_SCHEMA,
+    "leaks": LEAK_SCHEMA,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,19 +140,21 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
         single.failures,
     ) | "failures" >> beam.Flatten()
 
-    write = partial(WriteTable, partial(lake.dataset, config.dataset), version=version)
-    tables = (
-        failures | "failures table" >> write("failures", FAILURE_SCHEMA),
-        unique.duplicates | "duplicates table" >> write("duplicates", DUPLICATE_SCHEMA),
-        single.duplicates | "near copies table" >> write("near-copies", NEAR_COPY_SCHEMA),
-        seen.rows | "seen table" >> write("seen", SEEN_SCHEMA),
-        split.leaks | "leaks table" >> write("leaks", LEAK_SCHEMA),
-    ) | "tables" >> beam.Flatten()
-    known = (
+    read_of = (
         sources.results | "documents of the ledger" >> beam.FlatMap(row_of_document, access.takedowns),
         images.outcomes | "images of the ledger" >> beam.FlatMapTuple(row_of_image),
     ) | "all that was read" >> beam.Flatten()
-    _ = known | "ledger" >> WriteTable(partial(lake.ledger, config.dataset), "", LEDGER_SCHEMA, version)
+    rows = {
+        "failures": failures,
+        "duplicates": unique.duplicates,
+        "near-copies": single.duplicates,
+        "seen": seen.rows,
+        "leaks": split.leaks,
+        _LEDGER: read_of,
+    }
+    tables = {name: Table(partial(lake.dataset, config.dataset), name, schema) for name, schema in _SCHEMAS.items()}
+    tables[_LEDGER] = Table(partial(lake.ledger, config.dataset), "", LEDGER_SCHEMA)
+    files = rows | "tables" >> WriteTables(tables, version) | "of the version" >> beam.FlatMapTuple(_of_version)
     passed = {
         Stage.SOURCES: sources.results,
         Stage.DOCUMENTS: settled.results,
@@ -157,20 +169,28 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
         passed[Stage.COPY_DETECTION] = single.documents
     if config.documents.is_judged_after_dedupe:
         passed[Stage.RULES] = ruled.results
+    counted = (
+        failures | "outcomes" >> ListOutcomes(passed, (images.failures, featured.rejected)),
+        (split.leaks, split.heeded) | "leaks" >> ListLeaks(),
+        (featured.documents, featured.images) | "rights" >> ListRights(),
+    ) | "things" >> beam.Flatten()
     facts = (
-        failures | "counts" >> CountStages(passed, (images.failures, featured.rejected)),
+        counted | "counts" >> CountThings(),
+        root | "stages" >> beam.Create([("passed", (str(stage), 0)) for stage in passed]),
         failures | "explain" >> ExplainFailures() | "explained" >> as_facts("explained"),
         single.counts | "near copies" >> as_facts("near_copies"),
         seen.counts | "seen before" >> as_facts("seen"),
-        split.leaks | "count leaks" >> CountLeaks() | "leaks" >> as_facts("leaks"),
-        split.heeded | "count heeded" >> CountLeaks() | "heeded" >> as_facts("heeded_leaks"),
-        (featured.documents, featured.images) | "count rights" >> CountRights() | "rights" >> as_facts("rights"),
-        tables | "files" >> as_facts("files"),
+        files | "files" >> as_facts("files"),
         shards.summaries | "summaries" >> as_facts("shards"),
         shards.unique_images | "unique images" >> as_facts("unique_images"),
         digest | "digest" >> as_facts("digest"),
     ) | "facts" >> beam.Flatten()
     _ = facts | "gather" >> GatherFacts() | "manifest" >> beam.Map(_write_result, plan=plan)
+
+
+def _of_version(table: str, entry: FileEntry) -> Iterator[FileEntry]:
+    if table != _LEDGER:
+        yield entry
 
 
 def _version(digest: Any, identity: dict[str, Any], plan: BuildPlan) -> str:

@@ -10,7 +10,7 @@ length and digest are those of the payload. Headers of a request are never store
 What closed segments hold is found through their indexes, many keys at once. The newest entry of a key counts. Two
 processes that fetch into one store need not know of each other: at worst both ask for the same thing.
 
-A segment is closed after a minute at the latest, so a kill costs no more than a minute of one process's answers: those
+A segment is closed by the first answer after half a minute, so a kill costs less than a minute of one process: those
 that take over its work find the rest. On an object store an open segment is held in memory. On a file system a kill
 leaves a segment without an index, whole up to its last record: `recover` cuts off what is half and writes the index.
 Failures stand in the index alone, so a kill forgets those of the open segment; they are found again by asking.
@@ -46,7 +46,7 @@ from schemas.raw import RAW_SCHEMA, RawEntry
 SUFFIX = ".warc.gz"
 LOCAL_BYTES = 256 << 20
 REMOTE_BYTES = 64 << 20
-AGE_S = 60.0
+AGE_S = 30.0
 LISTED_S = 60.0  # for so long a process need not know what others have added
 MAX_ENTRIES = 20_000
 _GZIP_WINDOW = 31
