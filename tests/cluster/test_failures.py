@@ -57,7 +57,7 @@ def test_task_manager_killed(bench: Bench, local: Local, found: Found) -> None:
     asked = pictures(bench) - before
     assert max(asked.values()) <= 2 * ATTEMPTS
     again = sum(count > 1 for count in asked.values())
-    found(f"the same manifest; {again} of {len(asked)} pictures asked for again: those of less than a minute of one worker")
+    found(f"the same manifest; {again} of {len(asked)} pictures asked for again: less than a minute of one worker's")
 
 
 def follow_training(bench: Bench, built: dict[str, Any], break_: Callable[[], None]) -> dict[str, Any]:
