@@ -223,4 +223,6 @@ def test_what_is_stored_is_read_by_any_worker(
     uris = [f"http://{site}/{name}.png" for name in ("a", "gone", "new")]
     known = dict(obtain_images(uris[:2], access()))
     inspector = obtain.Inspector(access())
+    segments = {uri: segment for segment, uri in obtain.locate_stored(uris, access())}
+    assert segments[uris[0]] == segments[uris[1]] != "" == segments[uris[2]]
     assert dict(obtain.read_stored(uris, access(), inspector)) == {**known, uris[2]: None}
