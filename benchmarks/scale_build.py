@@ -20,6 +20,10 @@ Not seen on one machine, and bounded by reading the code:
                         document's own; hashes of a split are counted under 256 keys
     a process           knows where every copy and every feature of the lake is: 24 bytes an image a column
     a listing           of each folder of packs: once a worker
+    a shard             reads its copies from as many packs as it has images, in blocks of 8 MB on an object store
+
+Found in November 2026 on two busy cores: 3.9, 2.5, 2.6 ms a document, exponent 1.03; 412, 563, 588 MB. That is 51 s
+a worker for 100 million images, and 160 s on one.
 """
 
 from __future__ import annotations

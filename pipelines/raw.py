@@ -85,6 +85,12 @@ class RawStore:
         stored = {row["key"]: RawEntry(**row) for row in table.to_pylist()}
         return [open_entries.get(key) or stored.get(key) for key in keys]
 
+    def locate(self, source: str, keys: Sequence[str]) -> list[str | None]:
+        """Return the closed segment whose index has the newest entry of each key, None where there is none."""
+        with self._lock:
+            refs = index_of(self._folder.child(source)).index(max_age_s=LISTED_S).find(keys)
+        return [None if ref is None else ref.pack for ref in refs]
+
     def add(self, source: str, entry: RawEntry, headers: Mapping[str, str], body: bytes) -> RawEntry:
         """Store an answer, and return its entry with its digest and position."""
         whole = replace(entry, digest=hashlib.sha256(body).hexdigest(), payload_bytes=len(body))

@@ -150,11 +150,10 @@ def build_dataset(
             files=image_root(config.source),
             given=config.source.features if isinstance(config.source, MultiRetrievalSource) else None,
         )
-        assemble = partial(chain_stages, plan=plan)
         try:
             with watched(plan.progress, say):
                 run_pipeline(
-                    assemble,
+                    partial(chain_stages, plan=plan),
                     runner=runner,
                     workers=workers,
                     sign=sign,

@@ -64,8 +64,8 @@ class Folder:
             FileNotFoundError: there is no such file.
         """
         filesystem, path = self.opened()
-        with filesystem.open_input_stream(f"{path}/{name}", compression=None) as stream:
-            return cast(bytes, stream.read())
+        with filesystem.open_input_file(f"{path}/{name}") as stream:
+            return cast(bytes, stream.read(stream.size()))  # one request to a store, not one for 256 kB
 
     def open(self, name: str) -> BinaryIO:
         """Return a file opened for random reading."""

@@ -140,6 +140,12 @@ def _found(uri: str, obtain: Callable[[], Found]) -> Found:
         return unexpected(error, stage=Stage.IMAGES, record_id=uri)
 
 
+def locate_stored(uris: Sequence[str], access: ImageAccess) -> Iterator[tuple[str, str]]:
+    """Yield each address that `is_to_fetch` behind the segment that holds what its host answered; empty: none does."""
+    client, requests = process_client(access.http, access.raw), list(map(_request, uris))
+    yield from zip(client.locate(requests), uris, strict=True)
+
+
 def read_stored(uris: Iterable[str], access: ImageAccess, inspector: Inspector) -> Iterator[tuple[str, Found | None]]:
     """Yield what the raw store knows of each address that `is_to_fetch`: its image, or why not; None: nothing."""
     client, requests = process_client(access.http, access.raw), list(map(_request, uris))

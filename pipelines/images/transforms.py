@@ -5,10 +5,10 @@
                                  `--> the rest, by host to workers --> fetched --> images, failures
 
 Pictures that one file holds are read by one worker, in the order in which they stand there: a pass over the file. What
-was fetched before is read by all workers. A host's addresses go to one worker, which keeps its pace, in shares of
-minutes. A worker has the hosts of all its shares in one bounded pool: a share begins before the slow hosts of the one
-before it are through. What is fetched is in the raw store within a minute, so a worker that takes over from one that
-was killed asks for no more than that again.
+was fetched before is read by all workers, a segment of the raw store at a time: each index is read once. A host's
+addresses go to one worker, which keeps its pace, in shares of minutes. A worker has the hosts of all its shares in one
+bounded pool: a share begins before the slow hosts of the one before it are through. What is fetched is in the raw store
+within a minute, so a worker that takes over from one that was killed asks for no more than that again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,16 @@ import apache_beam as beam
 from apache_beam.transforms.window import GlobalWindows
 
 from pipelines.files import INSIDE
-from pipelines.images.obtain import Fetching, Found, ImageAccess, Inspector, is_to_fetch, read_at_hand, read_stored
+from pipelines.images.obtain import (
+    Fetching,
+    Found,
+    ImageAccess,
+    Inspector,
+    is_to_fetch,
+    locate_stored,
+    read_at_hand,
+    read_stored,
+)
 from pipelines.progress import Progress
 from pipelines.sources.records import CandidateDocument
 from pipelines.transforms import Separate
@@ -68,16 +77,24 @@ class ObtainImages(beam.PTransform):
             | "what is at hand" >> beam.Flatten()
             | "read what is at hand" >> beam.ParDo(_Obtain(read_at_hand, self.access, self.progress))
         )
-        stored, to_ask = (
+        new, known = (
             to_fetch
             | "addresses" >> beam.Values()
             | "some at once" >> beam.BatchElements(min_batch_size=LOOKED_UP_AT_ONCE, max_batch_size=LOOKED_UP_AT_ONCE)
+            | "locate" >> beam.FlatMap(locate_stored, self.access)
+            | "new or known" >> beam.Partition(_is_held, 2)
+        )
+        stored, old = (
+            known
+            | "group by segment" >> beam.GroupByKey()
+            | "of each segment" >> beam.Values()
             | "read what is stored" >> beam.ParDo(_Obtain(read_stored, self.access, self.progress))
             | "stored or to ask for" >> beam.Partition(_is_to_ask, 2)
         )
         fetched = (
-            to_ask
-            | "to the worker of its host" >> beam.MapTuple(partial(_key_by_share, self.shares, self.access))
+            (new | "never asked" >> beam.Values(), old | "to ask again" >> beam.Keys())
+            | "to ask for" >> beam.Flatten()
+            | "to the worker of its host" >> beam.Map(partial(_key_by_share, self.shares, self.access))
             | "group by worker" >> beam.GroupByKey()
             | "of each worker" >> beam.Values()
             | "fetch" >> beam.ParDo(_Fetch(self.access, self.progress))
@@ -165,7 +182,7 @@ def _is_to_ask(found: tuple[str, Found | None], _: int) -> int:
     return int(found[1] is None)
 
 
-def _key_by_share(shares: int, access: ImageAccess, uri: str, _: None) -> tuple[int, str]:
+def _key_by_share(shares: int, access: ImageAccess, uri: str) -> tuple[int, str]:
     """Return an address under the share of its host; one that several workers share is in as many."""
     part = zlib.crc32(uri.encode()) % access.http.workers_per_host
     return zlib.crc32(f"{part} {host_of(uri) or ''}".encode()) % shares, uri

@@ -114,6 +114,11 @@ class Client:
         entries = iter(self._store.find_many(requests[0].source, [task.key for task in tasks]))
         return [self._unless_stored(task, next(entries)) if isinstance(task, Task) else task for task in found]
 
+    def locate(self, requests: Sequence[Request]) -> list[str]:
+        """Return the segment in which the answer to each request of one source is indexed, empty where none is."""
+        keys = [request_key(request.kind, _address(request.url)) for request in requests]
+        return [segment or "" for segment in self._store.locate(requests[0].source, keys)]
+
     def begin(self, request: Request) -> Task:
         """Return a request under way, of which nothing was asked yet.
 
@@ -329,6 +334,14 @@ def process_client(config: HttpConfig, raw: Folder) -> Client:
 @lru_cache(maxsize=8)
 def _client(config: HttpConfig, raw: Folder, _process: int) -> Client:
     return Client(config, raw)
+
+
+def _address(url: str) -> str:
+    """Return a URL as it is asked for; one that cannot be is left as it is."""
+    try:
+        return parse_target(url).url
+    except FetchFailed:
+        return url
 
 
 def usable(outcome: Outcome) -> Response:

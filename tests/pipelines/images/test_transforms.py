@@ -195,7 +195,10 @@ for number, found in enumerate(obtain_images([f"http://{site}/{n}.png" for n in 
 """
 
 
-@pytest.mark.parametrize("before", [0, 7, 23])
+@pytest.mark.parametrize(
+    "before",
+    [0, 7, 23, *(pytest.param(number, marks=pytest.mark.trial) for number in range(1, 36, 2) if number not in (7, 23))],
+)
 def test_a_worker_that_takes_over_asks_for_what_was_in_the_last_segment_alone(
     tmp_path: Path, site: str, access: Callable[..., ImageAccess], before: int
 ) -> None:
@@ -220,4 +223,6 @@ def test_what_is_stored_is_read_by_any_worker(
     uris = [f"http://{site}/{name}.png" for name in ("a", "gone", "new")]
     known = dict(obtain_images(uris[:2], access()))
     inspector = obtain.Inspector(access())
+    segments = {uri: segment for segment, uri in obtain.locate_stored(uris, access())}
+    assert segments[uris[0]] == segments[uris[1]] != "" == segments[uris[2]]
     assert dict(obtain.read_stored(uris, access(), inspector)) == {**known, uris[2]: None}

@@ -218,7 +218,7 @@ def test_captions_link_to_the_image_they_were_written_under() -> None:
 def test_two_submissions_of_one_album_ask_once_and_give_two_documents() -> None:
     host, source = Host(RUN_SLOTS.encode()), DiySource()
     twice = [SUBMISSION, replace(SUBMISSION, id="2abc")]
-    outcomes = list(fetch_albums(twice, client=cast(Client, host), source=source))
+    outcomes = list(fetch_albums(twice, client=cast(Client, host), source=source, credentials=Credentials()))
     assert [outcome.id for outcome in outcomes if isinstance(outcome, CandidateDocument)] == ["1abc", "2abc"]
     assert len(host.asked) == 1
 
