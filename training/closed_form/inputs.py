@@ -1,4 +1,4 @@
-"""What the solver reads of a tower's vectors: centred, their principal components, whitened by half, of norm 1 on average.
+"""What the solver reads of vectors: centred, their principal components, whitened by half, of norm 1 on average.
 
 Whitening by half divides each component by the square root of its standard deviation, so that strong components count
 more than weak ones, and less than they did.
@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from schemas.errors import BuildError
 
 SMALLEST = 1e-10  # share of the largest eigenvalue under which a component is rounding
 
@@ -37,18 +39,18 @@ class Inputs:
     """How vectors become the solver's inputs: `(x - mean) @ whitening`.
 
     Attributes:
-        mean_V: of the training rows.
-        whitening_VK: float64.
-        covariance_KK: of the inputs of the training rows.
+        mean: V, of the training rows.
+        whitening: V x K, float64.
+        covariance: K x K, of the inputs of the training rows.
     """
 
-    mean_V: Tensor
-    whitening_VK: Tensor
-    covariance_KK: Tensor
+    mean: Tensor
+    whitening: Tensor
+    covariance: Tensor
 
     def of(self, x_NV: Tensor) -> Tensor:
         """Return N x K inputs, float32."""
-        return (x_NV - self.mean_V.float()) @ self.whitening_VK.float()
+        return (x_NV - self.mean.float()) @ self.whitening.float()
 
 
 def sums_of(x_NV: Tensor) -> Tensor:
@@ -57,22 +59,26 @@ def sums_of(x_NV: Tensor) -> Tensor:
     return rows.T @ rows
 
 
-def inputs_from(sums: Tensor, columns: Sequence[Column]) -> Inputs:
-    """Return the inputs of vectors whose `sums_of` are given, column by column."""
+def inputs_from(sums: Tensor, columns: Sequence[Column], *, what: str) -> Inputs:
+    """Return the inputs of vectors whose `sums_of` are given, column by column; `what` they are of is for messages.
+
+    Raises:
+        BuildError: a vector is not finite, or all are equal.
+    """
+    if not sums.isfinite().all():
+        raise BuildError(f"vectors of training {what}: expected finite numbers, found others; build the data set anew")
     count = sums[0, 0]
-    mean_V = sums[0, 1:] / count
-    covariance_VV = sums[1:, 1:] / count - torch.outer(mean_V, mean_V)
+    mean = sums[0, 1:] / count
+    covariance_VV = sums[1:, 1:] / count - torch.outer(mean, mean)
     parts, first = [], 0
     for column in columns:
         rows = slice(first, first + column.size)
         parts.append(_half_whitened(covariance_VV[rows, rows], column))
         first += column.size
-    whitening_VK = torch.block_diag(*parts)
-    return Inputs(
-        mean_V=mean_V,
-        whitening_VK=whitening_VK,
-        covariance_KK=whitening_VK.T @ covariance_VV @ whitening_VK,
-    )
+    if not sum(part.shape[1] for part in parts):
+        raise BuildError(f"vectors of training {what}: expected different ones, found all equal; use another extractor")
+    whitening = torch.block_diag(*parts)  # type: ignore[no-untyped-call]
+    return Inputs(mean=mean, whitening=whitening, covariance=whitening.T @ covariance_VV @ whitening)
 
 
 def _half_whitened(covariance_VV: Tensor, column: Column) -> Tensor:
@@ -81,11 +87,13 @@ def _half_whitened(covariance_VV: Tensor, column: Column) -> Tensor:
     kept = values.flip(0)[: column.components]
     kept = kept[kept > SMALLEST * kept[0].clamp(min=torch.finfo(kept.dtype).tiny)]
     components_VK = vectors.flip(1)[:, : len(kept)]
-    return components_VK * kept**-0.25 * (column.weight / kept.sqrt().sum().sqrt())
+    whitened_VK: Tensor = components_VK * kept**-0.25 * (column.weight / kept.sqrt().sum().sqrt())
+    return whitened_VK
 
 
 def inverse_root(covariance_KK: Tensor, regularisation: float) -> Tensor:
     """Return `(C + r * e * I)^(-1/2)`, where `e` is the mean eigenvalue of a covariance `C`."""
     values, vectors = torch.linalg.eigh(covariance_KK)
     kept = values.clamp(min=0.0) + regularisation * values.mean()
-    return vectors * kept.rsqrt() @ vectors.T
+    root_KK: Tensor = (vectors * kept.rsqrt()) @ vectors.T
+    return root_KK

@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from training.data.documents import DocumentSet
+from training.data.documents import DocumentSet, Vectors
 from training.data.ragged import Float32, Int64, Ragged
 from training.data.split import TrainingSplit
-from training.towers.inputs import Workers, required
+from training.towers.inputs import Workers
 
 GROUPS = 256  # more workers than that have nothing to do
 PAIRS_AT_ONCE = 1 << 20
@@ -25,23 +25,23 @@ ROWS_AT_ONCE = 8192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Vectors:
-    """Some documents' vectors.
+class Sets:
+    """Vectors of the sentences and images of some documents.
 
     Attributes:
         sentences: which of the N rows are of which document.
         images: which of the M rows are of which document.
-        text_NV: N x v of the sentences.
-        image_MV: M x v of the images, one a place.
+        texts: N x v of the sentences.
+        places: M x v of the images, one a place.
     """
 
     sentences: Ragged
     images: Ragged
-    text_NV: Float32
-    image_MV: Float32
+    texts: Float32
+    places: Float32
 
 
-def summed(split: TrainingSplit, workers: Workers, of_documents: Callable[[Vectors], Tensor], like: Tensor) -> Tensor:
+def summed(split: TrainingSplit, workers: Workers, of_documents: Callable[[Sets], Tensor], like: Tensor) -> Tensor:
     """Return the sum of a tensor over all documents of a split that have a sentence and an image.
 
     Args:
@@ -56,32 +56,32 @@ def summed(split: TrainingSplit, workers: Workers, of_documents: Callable[[Vecto
         own = like.clone()
         number = first + workers.rank
         for shard in groups[number] if number < len(groups) else ():
-            for vectors in _batches(split.shard(int(shard))):
-                own += of_documents(vectors)
+            for sets in _batches(split.shard(int(shard))):
+                own += of_documents(sets)
         for part in workers.gather(own[None])[: len(groups) - first]:
             total += part[0]
     return total
 
 
-def _batches(documents: DocumentSet) -> Iterator[Vectors]:
+def _batches(documents: DocumentSet) -> Iterator[Sets]:
     """Yield documents of about one size together, so that not much of their padded pairs is padding."""
-    texts = required(documents.sentence_vectors, tower="objective.name = 'closed-form'", what="sentence vectors")
+    known = sentence_vectors(documents)
     n, m = documents.sentences.counts, documents.images.counts
     usable = np.flatnonzero((n > 0) & (m > 0))
     usable = usable[np.lexsort((m[usable], n[usable]))]
     for places in _cut(n[usable], m[usable]):
         rows = usable[places]
         image_rows = documents.image_rows[documents.images.positions(rows)]
-        yield Vectors(
+        yield Sets(
             sentences=documents.sentences.take(rows),
             images=documents.images.take(rows),
-            text_NV=np.asarray(texts[documents.sentences.positions(rows)], np.float32),
-            image_MV=np.asarray(documents.image_bank[image_rows], np.float32),
+            texts=np.asarray(known[documents.sentences.positions(rows)], np.float32),
+            places=np.asarray(documents.image_bank[image_rows], np.float32),
         )
 
 
 def _cut(n: Int64, m: Int64) -> Iterator[Int64]:
-    """Yield places of documents, by rising n, of limited numbers of padded pairs and of rows; at least one at a time."""
+    """Yield places of documents, by rising n, few enough that padded pairs and rows are limited; at least one."""
     first = 0
     while first < len(n):
         count, rest = np.arange(1, len(n) - first + 1), slice(first, None)
@@ -90,6 +90,13 @@ def _cut(n: Int64, m: Int64) -> Iterator[Int64]:
         taken = max(1, int(np.argmin(is_small)) if not is_small.all() else len(is_small))
         yield np.arange(first, first + taken)
         first += taken
+
+
+def sentence_vectors(documents: DocumentSet) -> Vectors:
+    """Return N x v vectors of documents whose sentence vectors were read."""
+    if documents.sentence_vectors is None:
+        raise ValueError("the documents' sentence vectors were not read")
+    return documents.sentence_vectors
 
 
 def shared(values: Tensor, workers: Workers) -> Tensor:

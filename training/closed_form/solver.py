@@ -22,12 +22,12 @@ import torch
 from torch import Tensor
 
 from training.closed_form.inputs import Column, Inputs, inputs_from, inverse_root, sums_of
-from training.closed_form.passes import Vectors, on, shared, summed
+from training.closed_form.passes import Sets, on, sentence_vectors, shared, summed
 from training.closed_form.plans import pair_weights
-from training.data.ragged import Float32, to_device
+from training.data.ragged import to_device
 from training.data.split import TrainingSplit
 from training.similarity.segments import padding
-from training.towers.inputs import Tower, VectorRows, Workers, required
+from training.towers.inputs import Tower, VectorRows, Workers
 
 Watch = Callable[[int], None]
 
@@ -72,12 +72,14 @@ class Solver:
         The loss is that of the maps before the pass: the mean over documents of minus the weighted cosine of its pairs.
         """
         step = self.pass_of(epoch)
+        self.text.eval()
+        self.image.eval()
         texts, images = self.inputs
-        sizes = (texts.whitening_VK.shape[1], images.whitening_VK.shape[1])
+        sizes = (texts.whitening.shape[1], images.whitening.shape[1])
 
-        def of_documents(vectors: Vectors) -> Tensor:
-            watch(len(vectors.sentences))
-            return self._products(vectors, step)
+        def of_documents(sets: Sets) -> Tensor:
+            watch(len(sets.sentences))
+            return self._products(sets, step)
 
         like = torch.zeros(2 + sizes[0] * sizes[1], dtype=torch.float64, device=self.workers.device)
         total = summed(self.split, self.workers, of_documents, like)
@@ -90,49 +92,44 @@ class Solver:
         """Return the inputs of sentences and of images, from a pass of their own the first time."""
         if self._inputs is None:
             example = self.split.documents(self.split.index.usable[:1])
-            vectors = required(example.sentence_vectors, tower="the objective 'closed-form'", what="sentence vectors")
-            sizes = (vectors.shape[1], example.image_bank.shape[1])
+            sizes = (sentence_vectors(example).shape[1], example.image_bank.shape[1])
             counts = [(1 + size) ** 2 for size in sizes]
             like = torch.zeros(sum(counts), dtype=torch.float64, device=self.workers.device)
-            sums = summed(self.split, self.workers, self._moments, like).split(counts)
+            sums = torch.split(summed(self.split, self.workers, self._moments, like), counts)
             text, image = (
-                inputs_from(each.view(1 + size, 1 + size), [Column(size=size, components=kept)])
-                for each, size, kept in zip(sums, sizes, self.components, strict=True)
+                inputs_from(each.view(1 + size, 1 + size), [Column(size=size, components=kept)], what=what)
+                for each, size, kept, what in zip(sums, sizes, self.components, ("sentences", "images"), strict=True)
             )
             self._inputs = (text, image)
         return self._inputs
 
-    def _moments(self, vectors: Vectors) -> Tensor:
-        both = (sums_of(on(rows, self.workers)) for rows in (vectors.text_NV, vectors.image_MV))
+    def _moments(self, sets: Sets) -> Tensor:
+        both = (sums_of(on(rows, self.workers)) for rows in (sets.texts, sets.places))
         return torch.cat([sums.flatten() for sums in both])
 
-    def _products(self, vectors: Vectors, step: Pass) -> Tensor:
+    def _products(self, sets: Sets, step: Pass) -> Tensor:
         """Return the number of documents, the sum of their weighted cosines, and K x K of `x_s^T P_si v_i`."""
-        text_ND, image_MD = self._encoded(self.text, vectors.text_NV), self._encoded(self.image, vectors.image_MV)
-        text_places, _ = padding(vectors.sentences, self.workers.device)
-        image_places, _ = padding(vectors.images, self.workers.device)
+        with torch.inference_mode():
+            text_ND, image_MD = self.text(VectorRows(sets.texts)), self.image(VectorRows(sets.places))
+        text_places, _ = padding(sets.sentences, self.workers.device)
+        image_places, _ = padding(sets.images, self.workers.device)
         cosines_Bnm = text_ND[text_places] @ image_MD[image_places].transpose(1, 2)
-        weights_Bnm = pair_weights(cosines_Bnm, vectors.sentences, vectors.images, step.sharpness)
+        weights_Bnm = pair_weights(cosines_Bnm, sets.sentences, sets.images, step.sharpness)
         texts, images = self.inputs
-        x_NK, v_MK = texts.of(on(vectors.text_NV, self.workers)), images.of(on(vectors.image_MV, self.workers))
+        x_NK, v_MK = texts.of(on(sets.texts, self.workers)), images.of(on(sets.places, self.workers))
         partners_BnK = weights_Bnm @ v_MK[image_places]
-        n_B = to_device(vectors.sentences.counts, self.workers.device)
+        n_B = to_device(sets.sentences.counts, self.workers.device)
         is_row_Bn = torch.arange(text_places.shape[1], device=n_B.device)[None, :] < n_B[:, None]
         product_KK = x_NK.T @ partners_BnK[is_row_Bn]
         known = torch.stack([n_B.new_tensor(len(n_B)).float(), (weights_Bnm * cosines_Bnm).sum()])
         return torch.cat([known, product_KK.flatten()]).double()
 
-    def _encoded(self, tower: Tower, vectors: Float32) -> Tensor:
-        with torch.inference_mode():
-            encoded: Tensor = tower.eval()(VectorRows(vectors))
-        return encoded
-
     def _solve(self, product_KK: Tensor, regularisation: float) -> None:
         """Set the maps of both towers from the sum of the documents' products."""
         texts, images = self.inputs
-        roots = [inverse_root(each.covariance_KK, regularisation) for each in (texts, images)]
+        roots = [inverse_root(each.covariance, regularisation) for each in (texts, images)]
         u, s, vt = torch.linalg.svd(roots[0] @ product_KK @ roots[1], full_matrices=False)
         strength = (s / s[0].clamp(min=torch.finfo(s.dtype).tiny)).sqrt()
         for tower, inputs, root, sides in zip((self.text, self.image), (texts, images), roots, (u, vt.T), strict=True):
-            weights_VD = shared(inputs.whitening_VK @ root @ (sides * strength), self.workers)
-            tower.set_map(weights_VD.T, -(inputs.mean_V @ weights_VD))
+            weights_VD = shared(inputs.whitening @ root @ (sides * strength), self.workers)
+            tower.set_map(weights_VD.T, -(inputs.mean @ weights_VD))

@@ -44,8 +44,8 @@ class ClosedForm(Term):
 
     name: str = "closed-form"
     similarity: Annotated[SetSimilarity, SIMILARITIES] = field(default_factory=Dc)
-    passes: PositiveInt = 12
-    regularisation: tuple[PositiveFloat, ...] = (4.0, 8.0)
+    passes: PositiveInt = 8
+    regularisation: tuple[PositiveFloat, ...] = (4.0, 16.0)
     fall: PositiveFloat = 4.0
     sharpness: PositiveFloat = 4.0
     rise: PositiveFloat = 3.0
