@@ -196,7 +196,7 @@ class TermSettings(PartSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataConfig(Settings):
-    """What is read of a data set; for feature columns, `auto` takes the only one there is.
+    """What is read of a data set; for feature columns, `auto` takes the only one there is, beside those of class names.
 
     Attributes:
         image_features: extractor of the image vectors (not read by the `region-concept` and `fine-tuned` towers).

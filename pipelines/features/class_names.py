@@ -18,10 +18,11 @@ from pipelines.features.catalogue import Extractor, extractors
 from pipelines.features.values import DOCUMENTS, Float32
 from pipelines.features.weights import machine_cache
 from pipelines.settings import FeaturesConfig
+from schemas.features import NAMES_ENCODER
 from schemas.versions import fingerprint
 
-ENCODER, DIMENSIONS = "use-multilingual", 512
-TOP = 20  # classes of a picture
+DIMENSIONS = 512
+TOP = 20  # classes of a picture (Hessel 2019, 3.3: K in 1..20)
 
 
 @dataclass
@@ -43,7 +44,7 @@ class ClassNames:
         return fingerprint({"names": names, "encoder": encoder, "value": "roots of 20 probabilities, centred names"})
 
     def vector(self, probabilities: Float32) -> Float32:
-        """Return the vector of a picture with C probabilities; zeros where every class is as probable as the next."""
+        """Return the vector of a picture with C probabilities."""
         order = np.argsort(-probabilities, kind="stable")[:TOP]
         found = np.sqrt(probabilities[order]).astype(np.float64) @ self._centred[order].astype(np.float64)
         length = np.linalg.norm(found)
@@ -51,7 +52,7 @@ class ClassNames:
 
     @cached_property
     def _encoder(self) -> Extractor:
-        return extractors([ENCODER], DOCUMENTS, self.config)[0]
+        return extractors([NAMES_ENCODER], DOCUMENTS, self.config)[0]
 
     @cached_property
     def _centred(self) -> Float32:

@@ -29,7 +29,6 @@ from schemas.features import FeatureColumn, FeatureKind
 from schemas.lake import Folder
 from schemas.versions import fingerprint
 
-TOP = 20  # Hessel 2019, 3.3: K in 1..20
 CONVERTER = 1  # version of what `convert` makes of a checkpoint
 _DIGITS = 16
 
@@ -189,7 +188,7 @@ def cell_boxes(height: int, width: int, box: tuple[float, float, float, float]) 
     return np.stack([across[column], down[row], across[column + 1], down[row + 1]], axis=1).astype(np.float32)
 
 
-def top_classes(probabilities: Float32, names: Sequence[str], *, count: int = TOP) -> Classes:
+def top_classes(probabilities: Float32, names: Sequence[str], *, count: int = class_names.TOP) -> Classes:
     """Return the `count` most probable classes, equal ones in the order of their numbers."""
     order = np.argsort(-probabilities, kind="stable")[:count]
     return Classes(tuple(names[number] for number in order), probabilities[order])
