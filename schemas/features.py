@@ -29,6 +29,7 @@ from schemas.tables import FEATURE_PREFIX, column
 Float32 = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]
 Stored = npt.NDArray[np.float16] | Float32  # N x d, as a reader gets it
+NAMES, NAMES_ENCODER = "-names", "use-multilingual"  # end of a column of class names, which this encoder encodes
 STEPS = 127  # int8 integers are -127 to 127
 
 

@@ -59,7 +59,7 @@ OBJECTIVES = Group(
     "training.objectives.terms",
     order=(
         *("cross-document", "intra-document", "dropout-subdocument", "nostruct", "triplet-hardest", "triplet-sum"),
-        *("hal", "order", "euclidean-batch-hard", "coherence", "supervised"),
+        *("hal", "order", "euclidean-batch-hard", "coherence", "supervised", "closed-form"),
     ),
     short=(
         ("cross", ("cross-document",)),

@@ -131,6 +131,11 @@ class TowerSettings(PartSettings):
 
     dropout: Probability = 0.4
 
+    @property
+    def is_affine(self) -> bool:
+        """Return whether the tower is an affine map of vectors, which can be set (`Tower.set_map`)."""
+        return False
+
     def check_dimensions(self, dimensions: int) -> None:
         """Raise a `ConfigError` where the tower cannot be built for a joint space of this size."""
 
@@ -185,10 +190,13 @@ class TermSettings(PartSettings):
     is_addition: ClassVar[bool] = False
     drops_signs: ClassVar[bool] = False
 
+    def check(self, config: TrainConfig) -> None:
+        """Raise a `ConfigError` where the term does not fit the rest of a configuration."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataConfig(Settings):
-    """What is read of a data set; for feature columns, `auto` takes the only one there is.
+    """What is read of a data set; for feature columns, `auto` takes the only one there is, beside those of class names.
 
     Attributes:
         image_features: extractor of the image vectors (not read by the `region-concept` and `fine-tuned` towers).
@@ -376,6 +384,8 @@ class TrainConfig(Settings):
 
     def _check_together(self) -> None:
         """Raise a `ConfigError` where parts that are right by themselves do not fit together."""
+        for term in self.objective:
+            term.check(self)
         needs, text = self.needs, self.text
         rule = f"text.name = '{text.name}' reads the roles of text.sources; leave data.roles empty"
         require(not (self.data.roles and needs.sources), field="data.roles", value=self.data.roles, rule=rule)

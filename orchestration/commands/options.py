@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PROBE_S, SERVER_WAIT_S = 4.0, 60.0
 SQLITE = "sqlite:///"
-ADDRESSES = "models:/NAME/VERSION, models:/NAME@ALIAS, NAME (its champion), runs:/RUN/model or a folder"
+ADDRESSES = "models:/NAME/VERSION, models:/NAME@ALIAS, NAME (its champion), runs:/RUN/model, a folder or class-names"
 TREC_TAG = "multilink"  # names our rankings in files of TREC
 Summary = tuple[Iterable[str], Mapping[str, Any]]  # lines for a person, values for a machine
 Summaries = Generator[Summary, None, None]

@@ -3,6 +3,7 @@
     densenet169                  vector: the mean over the cells of the last feature map, the input of the classifier
     densenet169-mirrored         vector: the mean of that one and the one of the mirrored picture; a second pass
     densenet169-classes          classes: the 20 most probable of ImageNet (Hessel 2019, object detection)
+    densenet169-names            vector: the names of these classes as a sentence (`class_names.py`)
     densenet169-grid             regions: the cells of the last feature map
     efficientnet-lite0-middle    vector: the means of the maps behind blocks 4, 7, 10 and 15, one after the other
 
@@ -31,6 +32,7 @@ class Output(StrEnum):
     MIRRORED = "mirrored"
     MIDDLE = "middle"
     CLASSES = "classes"
+    NAMES = "names"
     GRID = "grid"
 
     @property

@@ -16,6 +16,7 @@ from pkgutil import resolve_name
 
 import numpy as np
 
+from pipelines.features import class_names
 from pipelines.features.architectures import Architecture, Output
 from pipelines.features.catalogue import PACKAGED, Entry, Extractor
 from pipelines.features.pixels import PictureExtractor, Pixels, Square
@@ -28,14 +29,13 @@ from schemas.features import FeatureColumn, FeatureKind
 from schemas.lake import Folder
 from schemas.versions import fingerprint
 
-TOP = 20  # Hessel 2019, 3.3: K in 1..20
 CONVERTER = 1  # version of what `convert` makes of a checkpoint
 _DIGITS = 16
 
 
 def entries_of(architecture: Architecture) -> dict[str, Entry]:
     """Return the catalogue's entries of a network's columns, by name."""
-    known = {Output.CLASSES: 0, Output.MIDDLE: 0}
+    known = {Output.CLASSES: 0, Output.MIDDLE: 0, Output.NAMES: class_names.DIMENSIONS}
     return {
         name: Entry(
             factory=partial(Network, architecture),
@@ -101,13 +101,17 @@ class Network(PictureExtractor):
         self.batch = GPU_BATCH if self.graph.is_gpu else 1
         found = self._run(self.preprocessing.values(fixed_pixels(self.preprocessing.size_px)), list(Output))
         identity = {"preprocessing": resolve(self.preprocessing), **self.graph.identity([*found.values()])}
-        lengths = {Output.CLASSES: 0, Output.GRID: self.architecture.dimensions}
+        lengths = {
+            Output.CLASSES: 0,
+            Output.GRID: self.architecture.dimensions,
+            Output.NAMES: class_names.DIMENSIONS,
+        }
         return tuple(
             feature_column(
                 name,
                 self.config,
                 lengths[output] if output in lengths else found[output].shape[1],
-                {"value": output, **identity},
+                {"value": output, **identity} | ({"names": self.names.identity} if output is Output.NAMES else {}),
                 output.kind,
             )
             for name, output in self.outputs.items()
@@ -117,6 +121,11 @@ class Network(PictureExtractor):
     def classes(self) -> tuple[str, ...]:
         """ImageNet's 1,000 class names in the order of the network's outputs."""
         return tuple(json.loads(self.graph.session.get_modelmeta().custom_metadata_map["classes"]))
+
+    @cached_property
+    def names(self) -> class_names.ClassNames:
+        """These names as vectors."""
+        return class_names.ClassNames(self.classes, self.config)
 
     def rows(self, squares: Sequence[Square], pixels: Pixels) -> list[Row]:
         """Return the columns' values of squares, which are the first of N x H x W x 3 pixels."""
@@ -130,7 +139,10 @@ class Network(PictureExtractor):
         """Return what outputs are made of, for N x 3 x H x W values."""
         shapes = {each.name: each.shape for each in self.graph.session.get_outputs()}
         cells = len(values) * shapes["cells"][1] * shapes["cells"][2]
-        of_vectors, of_cells = len(values) * (Output.CLASSES in wanted), cells * (Output.GRID in wanted)
+        of_vectors, of_cells = (
+            len(values) * bool({Output.CLASSES, Output.NAMES} & {*wanted}),
+            cells * (Output.GRID in wanted),
+        )
         given: Arrays = {"values": values, "of_vectors": np.arange(of_vectors), "of_cells": np.arange(of_cells)}
         arrays = dict(zip(shapes, self.graph.run(given, list(shapes)), strict=True))
         if Output.MIRRORED in wanted:
@@ -139,6 +151,8 @@ class Network(PictureExtractor):
         return arrays
 
     def _value(self, output: Output, arrays: Mapping[str, Float32], row: int, square: Square) -> Value:
+        if output is Output.NAMES:
+            return self.names.vector(arrays["probabilities"][row])
         if output.kind is FeatureKind.VECTOR:
             vector: Float32 = arrays[output][row]
             return vector
@@ -174,7 +188,7 @@ def cell_boxes(height: int, width: int, box: tuple[float, float, float, float]) 
     return np.stack([across[column], down[row], across[column + 1], down[row + 1]], axis=1).astype(np.float32)
 
 
-def top_classes(probabilities: Float32, names: Sequence[str], *, count: int = TOP) -> Classes:
+def top_classes(probabilities: Float32, names: Sequence[str], *, count: int = class_names.TOP) -> Classes:
     """Return the `count` most probable classes, equal ones in the order of their numbers."""
     order = np.argsort(-probabilities, kind="stable")[:count]
     return Classes(tuple(names[number] for number in order), probabilities[order])

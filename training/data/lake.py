@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from schemas.documents import AFTER_SENTENCE, Split, document_schema, image_schema, layout_problem
 from schemas.errors import ConfigError, IntegrityError, UsageError
-from schemas.features import FeatureKind, RegionArrays, column_to_classes, column_to_regions, column_to_vectors
+from schemas.features import NAMES, FeatureKind, RegionArrays, column_to_classes, column_to_regions, column_to_vectors
 from schemas.lake import Folder
 from schemas.manifest import FileEntry, Manifest
 from schemas.parts import Shard, read_part, split_parts
@@ -44,7 +44,8 @@ class Columns:
     """What is read of a split beside its sentences' texts and roles and its documents' languages.
 
     Attributes:
-        images: extractor of the image vectors, `auto` for the only one there is; None: none are read.
+        images: extractor of the image vectors, `auto` for the only one there is, but for class names; None: none
+            are read.
         sentences: extractor of the sentence vectors, likewise.
         regions: detector of the images' regions, likewise.
         classes: extractor of the images' likeliest classes, likewise.
@@ -107,6 +108,8 @@ def _extractor(manifest: Manifest, field: str, wanted: str | None) -> str | None
         return None
     setting, table, kind, remedy = _KINDS[field]
     extractors = manifest.extractors(table, kind)
+    if wanted == AUTO:
+        extractors = {name: size for name, size in extractors.items() if not name.endswith(NAMES)} or extractors
     known = ", ".join(sorted(extractors)) or "none"
     if wanted == AUTO and len(extractors) != 1:
         advice = f"set {setting} to one of them" if extractors else remedy

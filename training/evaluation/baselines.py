@@ -1,4 +1,4 @@
-"""Baselines (SPEC 7): object detection and frozen joint embeddings, which need no model; and all beside a model.
+"""Baselines (SPEC 7): object detection, frozen joint embeddings, class names, without training; all beside a model.
 
 Each gives similarities of a document's sentences and images, which are scored as a model's are. Random's are in
 `evaluate.py`, since every evaluation has them; the nearest sentence's are in `nearest.py`. Beside a model stands each
@@ -29,6 +29,7 @@ from training.data.documents import ClassBank, DocumentSet
 from training.data.lake import Columns, read_split
 from training.data.ragged import Float32
 from training.data.views import ALL_SENTENCES, TextView
+from training.evaluation.class_names import CLASS_NAMES, named_columns
 from training.evaluation.evaluate import (
     AUTO,
     POSITION,
@@ -58,6 +59,7 @@ class Baseline(StrEnum):
     NEAREST_SENTENCE = "nearest-sentence"
     OBJECT_DETECTION = "object-detection"
     JOINT_EMBEDDINGS = "joint-embeddings"
+    CLASS_NAMES = CLASS_NAMES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +98,10 @@ def evaluate_baseline(
         return BaselineResult(evaluation=evaluate_matrices(documents.ids, matrices, documents.links or (), where=where))
     if view.is_fused:
         raise UsageError("the model fuses a document's texts, which this baseline cannot")
-    if baseline is Baseline.JOINT_EMBEDDINGS:
+    if baseline is Baseline.CLASS_NAMES:
+        sentences, images = named_columns(manifest)
+        config = replace(config, sentence_features=sentences, image_features=images)
+    if baseline in (Baseline.JOINT_EMBEDDINGS, Baseline.CLASS_NAMES):
         documents = read(split, Columns(images=config.image_features, sentences=config.sentence_features, links=True))
         names = dict.fromkeys((config.sentence_features, config.image_features))
         evaluation = evaluate_embedded(documents, joint_embeddings(documents), where=where)
@@ -250,6 +255,7 @@ TITLES: Mapping[str, str] = {
     Baseline.NEAREST_SENTENCE: "nearest sentence",
     Baseline.JOINT_EMBEDDINGS: "frozen joint embeddings",
     Baseline.OBJECT_DETECTION: "object detection",
+    Baseline.CLASS_NAMES: "class names",
 }
 
 
@@ -291,7 +297,9 @@ def score_beside(
         return evaluate_baseline(baseline, lake, reference, split, config=settings, view=view)
 
     rows = [*_rows(NOSTRUCT, nostruct, evaluation)]
-    for baseline in (Baseline.NEAREST_SENTENCE, Baseline.JOINT_EMBEDDINGS, Baseline.OBJECT_DETECTION):
+    for baseline in Baseline:
+        if baseline is Baseline.RANDOM:
+            continue  # every evaluation has it
         rows += _rows(baseline.value, partial(of, baseline), evaluation)
     return tuple(rows)
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import torch
 
+from schemas.console import Passing
 from training.data.batches import batch_count, training_batches
 from training.data.ragged import Int64
 from training.data.split import TrainingSplit
@@ -22,7 +23,7 @@ from training.loop.starting import set_trainable
 from training.loop.state import RunState
 from training.loop.step import StepGuard, Stepper, is_collapsed
 from training.model import LinkModel
-from training.objectives.batch import Moment
+from training.objectives.batch import Moment, Solver
 
 logger = logging.getLogger(__name__)
 STEPS_AHEAD = 2
@@ -74,6 +75,22 @@ def train_epoch(run: RunState, split: TrainingSplit, context: Context, division:
         "learning_rate": float(run.optimiser.param_groups[0]["lr"]),
         "documents_per_second": documents / (time.perf_counter() - began),
     }
+
+
+def solve_epoch(run: RunState, solver: Solver, context: Context, *, documents: int) -> dict[str, float]:
+    """Let a solver take the pass of the run's epoch over so many documents, and return its metrics."""
+    began, read = time.perf_counter(), 0
+    epochs = run.model.card.config.training.epochs
+
+    def watch(count: int) -> None:
+        nonlocal read
+        read += count
+        pace = read / (time.perf_counter() - began)
+        context.say(Passing(f"epoch {run.epoch}/{epochs}: {pace:.1f} documents/s"))
+
+    metrics = solver.take(run.epoch, watch)
+    pace = {"documents_per_second": documents / (time.perf_counter() - began)}
+    return {"epoch": float(run.epoch)} | metrics | pace
 
 
 def _steps(model: LinkModel, split: TrainingSplit, epoch: int, division: Division) -> Iterator[_Step]:

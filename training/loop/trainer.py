@@ -17,11 +17,12 @@ from training.data.loading import TrainingData
 from training.data.requirements import check_pairs
 from training.loop import state as states
 from training.loop.context import Context
-from training.loop.epoch import train_epoch
+from training.loop.epoch import solve_epoch, train_epoch
 from training.loop.setup import new_model
 from training.loop.state import RunState, check_alike
 from training.loop.validation import Validation, validate
 from training.model import LinkModel, ModelCard
+from training.objectives import batch as objectives
 
 logger = logging.getLogger(__name__)
 MODEL = "model"
@@ -65,10 +66,14 @@ def train(config: TrainConfig, data: TrainingData, context: Context, *, run_dire
         if split is not None:
             check_pairs(config, data.identity.reference, split)
     run = _begin(config, data, context)
+    solver = objectives.solver(config.objective, run.model.text, run.model.image, data.training, context)
     division = context.division(config.training.batches_per_step)
     while run.epoch < config.training.epochs:
         run.epoch += 1
-        metrics = train_epoch(run, data.training, context, division)
+        if solver is None:
+            metrics = train_epoch(run, data.training, context, division)
+        else:
+            metrics = solve_epoch(run, solver, context, documents=len(data.training.index.usable))
         check_alike(run, context)
         judged = None
         if data.validation is not None:

@@ -24,6 +24,7 @@ from mlflow.models import Model
 from schemas.errors import ConfigError, NotFoundError, UsageError
 from schemas.plugins import OBJECTIVES, SUM, canonical_names
 from training.evaluation.baselines import NOSTRUCT
+from training.evaluation.class_names import CLASS_NAMES, class_names_model
 from training.linking.links import Linker
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
 from training.loop.context import choose_device
@@ -45,7 +46,9 @@ ALREADY_EXISTS = "RESOURCE_ALREADY_EXISTS"
 _REGISTERED = re.compile(r"models:/(?P<name>[^/@]+)(?:/|@)(?P<version>[^/@]+)")
 _OF_RUN = re.compile(r"runs:/(?P<run>[^/]+)/.+")
 _RUN_ID = re.compile(r"[0-9a-f]{32}")
-_FORMS = "models:/NAME/VERSION, models:/NAME@ALIAS, NAME (its champion), RUN, runs:/RUN/model or a folder"
+_FORMS = (
+    f"models:/NAME/VERSION, models:/NAME@ALIAS, NAME (its champion), RUN, runs:/RUN/model, a folder or {CLASS_NAMES}"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,7 +302,8 @@ def open_registry(tracking: str | None, models: Iterable[str] | None = None) -> 
 
     Args:
         tracking: as `tracking_uri` takes it.
-        models: addresses that will be loaded; where all are folders, no store is needed. None: registered ones.
+        models: addresses that will be loaded; where all are folders or `class-names`, no store is needed. None:
+            registered ones.
 
     Raises:
         NotFoundError: no store is there.
@@ -307,7 +311,8 @@ def open_registry(tracking: str | None, models: Iterable[str] | None = None) -> 
     """
     uri = tracking_uri(tracking)
     is_there = not uri.startswith(SQLITE) or Path(uri.removeprefix(SQLITE)).is_file()
-    registered = next((model for model in models or () if ":/" in model or not Path(model).is_dir()), None)
+    needed = (model for model in models or () if model != CLASS_NAMES)
+    registered = next((model for model in needed if ":/" in model or not Path(model).is_dir()), None)
     if not is_there and (models is None or registered is not None):
         folder = "" if ":/" in (registered or ":/") else "no such folder, and "
         which = "" if registered is None else f"--model {registered}: {folder}"
@@ -325,6 +330,8 @@ def load(uri: str, client: mlflow.MlflowClient) -> LoadedModel:
         UsageError: the address has none of the known forms.
         IntegrityError: the model's files are damaged, or not those that were registered.
     """
+    if uri == CLASS_NAMES:
+        return LoadedModel(model=class_names_model(), uri=uri)
     uri = f"runs:/{uri}/model" if _RUN_ID.fullmatch(uri) else uri
     if registered := registered_name(uri):
         return load_version(find_version(client, *registered))

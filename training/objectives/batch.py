@@ -4,9 +4,12 @@ An objective is a sum of terms over the same batch (Li 2022, eq. 5; Alikhani 202
 encoding, so that an objective that uses a few rows of a document (NoStruct) does not pay for the others.
 """
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -15,7 +18,9 @@ from schemas.errors import ConfigError, UsageError
 from training.config import TermSettings
 from training.data.ragged import Int64, Ragged
 from training.data.sampling import Choice, Documents, choose_all
+from training.data.split import TrainingSplit
 from training.similarity.similarity import SetSimilarity
+from training.towers.inputs import Tower, Workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +113,23 @@ class Term(TermSettings):
         """Return the B losses, one a document."""
         raise NotImplementedError
 
+    def solver(self, text: Tower, image: Tower, split: TrainingSplit, workers: Workers) -> Solver | None:
+        """Return what sets the maps of two towers, once an epoch; None: steps along the gradient of the losses do."""
+        return None
+
+
+class Solver(Protocol):
+    """Sets the towers' maps by reading the training documents."""
+
+    def take(self, epoch: int, watch: Callable[[int], None]) -> dict[str, float]:
+        """Take one pass over the training documents, and return its metrics, `train_loss` among them.
+
+        Args:
+            epoch: from 1.
+            watch: takes the number of documents that this worker has read since it was called last.
+        """
+        ...
+
 
 def choose(terms: Sequence[TermSettings], documents: Documents, chosen: Int64, moment: Moment) -> Choice:
     """Return which rows of some documents an objective needs encoded: of several terms, all."""
@@ -119,6 +141,14 @@ def choose(terms: Sequence[TermSettings], documents: Documents, chosen: Int64, m
 def losses(terms: Sequence[TermSettings], batch: EncodedBatch) -> Tensor:
     """Return the B losses of an objective, the sums of its terms'."""
     return torch.stack([_term(each).losses(batch) for each in terms]).sum(dim=0)
+
+
+def solver(
+    terms: Sequence[TermSettings], text: Tower, image: Tower, split: TrainingSplit, workers: Workers
+) -> Solver | None:
+    """Return what sets the maps of the towers in the place of steps, where a term is so."""
+    found = (_term(each).solver(text, image, split, workers) for each in terms)
+    return next((each for each in found if each is not None), None)
 
 
 def check_pairs(batch: EncodedBatch, name: str) -> None:

@@ -175,6 +175,12 @@ class Workers(Protocol):
     @property
     def device(self) -> torch.device: ...
 
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def world_size(self) -> int: ...
+
     def gather(self, rows: Tensor) -> list[Tensor]: ...
 
 
@@ -207,6 +213,10 @@ class Tower(nn.Module):
         Raises:
             ConfigError: a file or package to start from is not there, or does not fit.
         """
+
+    def set_map(self, weights_DV: Tensor, bias_D: Tensor) -> None:
+        """Become `unit(W x + b)` of vectors `x`, of a tower whose settings are `is_affine`; missing rows of W are 0."""
+        raise NotImplementedError
 
     def attended(self, given: Any) -> dict[str, list[tuple[str, ...]]]:
         """Return the tokens that attention weights belong to, row by row, by name (`attention.attention_weights`).

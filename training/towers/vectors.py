@@ -60,6 +60,13 @@ class VectorTower(Tower):
             x_NV = self.norm(x_NV, training_pass)
         return unit(self.affine(self.dropout(x_NV)))
 
+    def set_map(self, weights_DV: Tensor, bias_D: Tensor) -> None:
+        if self.standardise is not None:
+            self.standardise.set_moments(np.repeat([1.0, 0.0, 1.0], [1, self.features, self.features]))
+        with torch.no_grad():
+            for parameter, values in ((self.affine.weight, weights_DV), (self.affine.bias, bias_D)):
+                parameter.zero_()[: len(values)] = values[: len(parameter)]
+
     def _set_moments(self, parts: Iterable[Float64], workers: Workers) -> None:
         """Standardise by the moments of all workers' parts, summed in one order whatever the number of workers."""
         if self.standardise is not None:

@@ -430,3 +430,23 @@ def test_colours_and_shapes_are_those_of_the_picture() -> None:
     np.testing.assert_allclose(scalars[:5], [2 / 3, 1, 0, 0.5, 0.5])
     # Red against green is 255 in one half and 0 in the other, yellow against blue 127.5 and 0.
     np.testing.assert_allclose(scalars[6], (0.5**2 + 0.25**2) ** 0.5 + 0.3 * (0.5**2 + 0.25**2) ** 0.5, rtol=1e-6)
+
+
+def test_names_of_classes_are_a_vector_among_sentences(pictures: list[bytes]) -> None:
+    """Worked out from the classes column and the encoder, name by name."""
+    encoder = extractors(["use-multilingual"], "documents", ON_CPU)[0]
+    names = network(f"{LITE}-classes").classes
+    vectors = dict(zip(names, encoder.extract([names])[0][0], strict=True))  # two classes are called "crane"
+    everyone = np.mean([vectors[name] for name in names], axis=0)
+    for classes, row in zip(most_probable(pictures), network(f"{LITE}-names").extract(pictures), strict=True):
+        expected = sum(
+            np.sqrt(probability) * (vectors[name] - everyone)
+            for name, probability in zip(classes.labels, classes.probabilities, strict=True)
+        )
+        np.testing.assert_allclose(row[0], expected / np.linalg.norm(expected), atol=2e-3)
+
+
+def test_the_column_of_names_depends_on_network_and_encoder() -> None:
+    column, other = (network(name).columns[0] for name in (f"{LITE}-names", LITE))
+    assert (column.name, column.dimensions) == (f"{LITE}-names", 512)
+    assert column.fingerprint != other.fingerprint

@@ -4,11 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 import torch
 from forked import clean_environment, start
 
-from schemas.configs import resolve
+from schemas.configs import override, resolve
 from schemas.documents import Split
 from schemas.lake import Lake
 from training.config import LoopConfig, Precision, RateScaling, Select, StepsSchedule, TrainConfig, objective
@@ -16,6 +17,7 @@ from training.data.loading import load_training_data
 from training.loop.context import CPU, Context
 from training.loop.trainer import TrainResult, train
 from training.model import LinkModel
+from training.recipes import recipe
 from training.towers.image.linear import LinearSettings
 from training.towers.image.linear_bn import LinearBnSettings
 from training.towers.text.bilstm_attention import BilstmAttentionSettings
@@ -71,6 +73,10 @@ FEW_SHOWN = replace(
     recipe="few-shown",
     objective=objective("supervised", labelled_share=0.2),
     training=replace(FROZEN.training, learning_rate=1e-2, negative_documents=2, select=Select.LAST),
+)
+SOLVED = override(
+    recipe("closed-form"),
+    ["dimensions=16", "objective.passes=3", "objective.regularisation=8,2", "training.epochs=6"],
 )
 GPU = torch.device("cuda")
 NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -170,8 +176,8 @@ def test_any_number_of_workers_train_as_one_does(
     one_lake: Lake, by_one: Mapping[str, TrainResult], tmp_path: Path, workers: int
 ) -> None:
     run_workers(one_lake, workers, {tmp_path / config.recipe: config for config in ANY_NUMBER}, optimiser="SGD")
-    for recipe, alone in by_one.items():
-        assert_same_run(tmp_path / recipe, alone, workers, TOLERANCE)
+    for name, alone in by_one.items():
+        assert_same_run(tmp_path / name, alone, workers, TOLERANCE)
 
 
 def test_a_run_goes_on_with_another_number_of_workers(one_lake: Lake, tmp_path: Path) -> None:
@@ -182,6 +188,20 @@ def test_a_run_goes_on_with_another_number_of_workers(one_lake: Lake, tmp_path: 
         train_alone(one_lake, run, replace(config, training=replace(config.training, epochs=1)))
         run_workers(one_lake, workers, {run: config})
         assert_same_run(run, alone, workers)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_the_closed_form_has_the_same_bits_for_any_number_of_workers(
+    one_lake: Lake, tmp_path: Path, workers: int
+) -> None:
+    alone = train_alone(one_lake, tmp_path / "alone", SOLVED)
+    run_workers(one_lake, workers, {tmp_path / "together": SOLVED})
+    for rank in range(workers):
+        found = json.loads((tmp_path / "together" / f"history-{rank}.json").read_text())
+        for epoch, expected in zip(found, alone.history, strict=True):
+            for name in ("train_loss", "regularisation", "validation_rank"):
+                assert epoch[name] == expected[name], name
+    assert LinkModel.load(tmp_path / "together" / "model").digest() == LinkModel.load(alone.model).digest()
 
 
 def test_batches_of_a_step_are_averaged(one_lake: Lake, tmp_path: Path) -> None:
@@ -214,6 +234,16 @@ def test_a_gpu_trains_as_the_processor_does(lakes: ModuleType, tmp_path: Path, c
     found = train_alone(lake, tmp_path / "gpu", config, GPU)
     assert_same_history(found.history, alone, GPU_TOLERANCE)
     assert_same_model(found.model, alone, GPU_TOLERANCE)
+
+
+@NEEDS_GPU
+def test_a_gpu_solves_as_the_processor_does(one_lake: Lake, tmp_path: Path) -> None:
+    documents = load_training_data(one_lake, "synthetic", SOLVED).training
+    runs = [train_alone(one_lake, tmp_path / device.type, SOLVED, device) for device in (CPU, GPU)]
+    everyone = documents.documents(documents.index.usable)
+    ours, theirs = (LinkModel.load(run.model).similarities(everyone) for run in runs)
+    for found, expected in zip(theirs, ours, strict=True):
+        assert np.allclose(found, expected, atol=GPU_TOLERANCE)
 
 
 @NEEDS_GPU

@@ -17,5 +17,9 @@ class LinearSettings(ImageTowerSettings):
     name: str = "linear"
     standardise: bool = False
 
+    @property
+    def is_affine(self) -> bool:
+        return self.name == "linear"  # a tower on top of this one may be another map
+
     def build(self, sizes: Sizes, text: object) -> Tower:
         return ImageVectorTower(self, sizes, standardised=self.standardise, normalised=False)

@@ -20,6 +20,10 @@ class SentenceSettings(TextTowerSettings):
     def needs(self) -> Needs:
         return Needs(sentence_vectors=True)
 
+    @property
+    def is_affine(self) -> bool:
+        return self.name == "sentence"  # a tower on top of this one may be another map
+
     def build(self, sizes: Sizes, vocabulary: object) -> Tower:
         return SentenceTower(self, sizes)
 

@@ -1,0 +1,65 @@
+"""Whitened inputs against numpy's SVD of the rows themselves, and scipy's matrix power."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.linalg import fractional_matrix_power
+
+from schemas.errors import BuildError
+from training.closed_form.inputs import Column, inputs_from, inverse_root, sums_of
+
+
+def rows(count: int = 200, size: int = 9, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return (rng.normal(size=(count, size)) @ rng.normal(size=(size, size)) + 3).astype(np.float32)
+
+
+def test_inputs_are_centred_components_over_the_root_of_their_deviation() -> None:
+    given = rows()
+    found = inputs_from(sums_of(torch.from_numpy(given)), [Column(size=9, components=4)], what="sentences")
+    centred = given.astype(np.float64) - given.mean(axis=0, dtype=np.float64)
+    u, s, _ = np.linalg.svd(centred, full_matrices=False)
+    components = (u * s)[:, :4]
+    halved = components / np.sqrt(components.std(axis=0))
+    halved /= np.sqrt((halved**2).sum(axis=1).mean())
+    ours = found.of(torch.from_numpy(given)).numpy()
+    assert np.abs(ours) == pytest.approx(np.abs(halved), abs=1e-5)
+    assert (ours**2).sum(axis=1).mean() == pytest.approx(1, abs=1e-5)
+    assert found.covariance.numpy() == pytest.approx(np.cov(ours.T, bias=True), abs=1e-5)
+
+
+def test_columns_are_whitened_each_by_itself_and_weighted() -> None:
+    first, second = rows(seed=1), rows(size=5, seed=2)
+    both = np.hstack([first, second])
+    columns = [Column(size=9, components=3), Column(size=5, components=9, weight=0.5)]
+    found = inputs_from(sums_of(torch.from_numpy(both)), columns, what="images").of(torch.from_numpy(both)).numpy()
+    alone = inputs_from(sums_of(torch.from_numpy(first)), columns[:1], what="images").of(torch.from_numpy(first))
+    assert found.shape == (200, 3 + 5)
+    assert np.abs(found[:, :3]) == pytest.approx(np.abs(alone.numpy()), abs=1e-5)
+    assert (found[:, 3:] ** 2).sum(axis=1).mean() == pytest.approx(0.25, abs=1e-5)
+
+
+def test_components_that_are_rounding_are_left_out() -> None:
+    given = np.repeat(rows(size=3), 2, axis=1)
+    assert inputs_from(
+        sums_of(torch.from_numpy(given)), [Column(size=6, components=6)], what="images"
+    ).whitening.shape == (6, 3)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (np.full((4, 2), np.nan, np.float32), "training images: expected finite numbers"),
+        (np.ones((4, 2), np.float32), "training images: expected different ones, found all equal"),
+    ],
+)
+def test_vectors_that_say_nothing_are_one_line(given: np.ndarray, message: str) -> None:
+    with pytest.raises(BuildError, match=message):
+        inputs_from(sums_of(torch.from_numpy(given)), [Column(size=2, components=2)], what="images")
+
+
+def test_inverse_root_is_scipy_s_power() -> None:
+    covariance = np.cov(rows().T)
+    wanted = covariance + 2.0 * np.linalg.eigvalsh(covariance).mean() * np.eye(9)
+    found = inverse_root(torch.from_numpy(covariance), 2.0).numpy()
+    assert found == pytest.approx(fractional_matrix_power(wanted, -0.5), rel=1e-8, abs=1e-10)

@@ -1,0 +1,95 @@
+"""The objective `closed-form`: two affine maps out of sums over documents and an SVD, without steps along a gradient.
+
+Each epoch is one pass over the documents (`training.closed_form.solver`). Passes make up paths: on each, regularisation
+falls and sharpness rises from pass to pass. One path follows the other, each from the start with a regularisation of
+its own, and the epoch that is kept is that of the lowest rank of own images among all (`training.select = retrieval`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import torch
+from torch import Tensor
+
+from schemas.configs import PositiveFloat, PositiveInt, require
+from schemas.plugins import SIMILARITIES
+from training.closed_form.plans import pair_weights
+from training.closed_form.solver import Pass, Solver
+from training.config import TrainConfig
+from training.data.split import TrainingSplit
+from training.objectives.batch import EncodedBatch, Term
+from training.similarity.kinds.dc import Dc
+from training.similarity.segments import own_blocks
+from training.similarity.similarity import SetSimilarity
+from training.towers.inputs import Tower, Workers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClosedForm(Term):
+    """Directions of sentences and images that go together in documents: whitened covariances and soft plans, by turns.
+
+    Attributes:
+        similarity: of a sentence set and an image set, by which own sets are ranked.
+        passes: of a path.
+        regularisation: what is added to the covariances in the first pass of each path, in mean eigenvalues. More where
+            each image is in few documents.
+        fall: what it is divided by from the first pass of a path to the last.
+        sharpness: what cosines are multiplied with before the soft plan, in a path's first pass.
+        rise: what it is multiplied with from the first pass of a path to the last.
+        sentence_components: principal components of sentence vectors that are read.
+        image_components: of image vectors.
+    """
+
+    name: str = "closed-form"
+    similarity: Annotated[SetSimilarity, SIMILARITIES] = field(default_factory=Dc)
+    passes: PositiveInt = 8
+    regularisation: tuple[PositiveFloat, ...] = (4.0, 16.0)
+    fall: PositiveFloat = 4.0
+    sharpness: PositiveFloat = 4.0
+    rise: PositiveFloat = 3.0
+    sentence_components: PositiveInt = 160
+    image_components: PositiveInt = 200
+
+    def check(self, config: TrainConfig) -> None:
+        fits = "objective.name = 'closed-form' solves for affine maps of vectors"
+        require(len(config.objective) == 1, field="objective.name", value=config.objective_name, rule=f"{fits}, alone")
+        require(bool(self.regularisation), field="objective.regularisation", value=(), rule="expected at least one")
+        for tower, known in ((config.text, "sentence"), (config.image, "linear")):
+            rule = f"{fits}; use --set {tower.part}.name={known}"
+            require(tower.is_affine, field=f"{tower.part}.name", value=tower.name, rule=rule)
+        for setting in ("start_from", "max_rows"):
+            value = getattr(config.training, setting)
+            require(not value, field=f"training.{setting}", value=value, rule=f"{fits} of whole documents, anew")
+
+    def solver(self, text: Tower, image: Tower, split: TrainingSplit, workers: Workers) -> Solver:
+        return Solver(
+            text=text,
+            image=image,
+            split=split,
+            workers=workers,
+            components=(self.sentence_components, self.image_components),
+            pass_of=self.pass_of,
+        )
+
+    def pass_of(self, epoch: int) -> Pass:
+        """Return what an epoch (from 1) is made with; beyond the last path its last pass is repeated."""
+        path, number = divmod(epoch - 1, self.passes)
+        if path >= len(self.regularisation):
+            path, number = len(self.regularisation) - 1, self.passes - 1
+        return Pass(
+            regularisation=self.regularisation[path] * self.fall ** -self._share(number),
+            sharpness=self.sharpness * self.rise ** self._share(number - 1) if number else None,
+        )
+
+    def losses(self, batch: EncodedBatch) -> Tensor:
+        """Return minus the mean cosine of each document's pairs, weighted by its plan at the end of a path."""
+        cosines_Bnm = own_blocks(batch.cosines, batch.sentences, batch.images)
+        sharpness = self.sharpness * self.rise
+        weights_Bnm = pair_weights(cosines_Bnm, batch.sentences, batch.images, sharpness)
+        return -torch.where(weights_Bnm > 0, weights_Bnm * cosines_Bnm, 0.0).sum(dim=(1, 2))
+
+    def _share(self, number: int) -> float:
+        """Return how far along its path a pass is, from 0 to 1."""
+        return number / max(1, self.passes - 1)
