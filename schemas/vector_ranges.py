@@ -65,7 +65,7 @@ def range_of(column: pa.Array | pa.ChunkedArray) -> VectorRange:
         least=float(lengths.min()) if len(lengths) else None,
         most=float(lengths.max()) if len(lengths) else None,
         mean=float(lengths.mean()) if len(lengths) else 0.0,
-        same=hashlib.sha256(vectors[0].tobytes()).hexdigest()[:16] if is_same else "",
+        same=hashlib.sha256((vectors[0] + 0.0).tobytes()).hexdigest()[:16] if is_same else "",  # -0.0 equals 0.0
     )
 
 

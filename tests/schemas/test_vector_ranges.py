@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -14,6 +14,7 @@ FLOATS = st.floats(-100, 100, width=32)
 
 
 @given(arrays.arrays(np.float32, st.tuples(st.integers(1, 12), st.just(3)), elements=FLOATS), st.integers(1, 5))
+@example(np.array([[-0.0, 0, 0], [0, 0, 0]], np.float32), 1)
 def test_parts_give_the_range_of_all(matrix: np.ndarray, size: int) -> None:
     parts = [matrix[start : start + size] for start in range(0, len(matrix), size)]
     found = merged(range_of(vectors_to_column(part, Storage.FLOAT32)) for part in parts)

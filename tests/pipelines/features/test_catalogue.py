@@ -44,7 +44,7 @@ def test_the_list_tells_what_is_there_and_what_is_missing(
     assert rows["needy"]["state"] == "needs --set features.weights=needy=FILE"
     assert "nowhere" in rows_by_name("needy=weights.pth")["needy"]["state"]
     assert (rows["mine"]["weights"], "there is no file" in rows["mine"]["state"]) == ("your own", True)
-    assert [row["weights"] for name, row in rows.items() if name.startswith("resnet50")] == ["resnet50"] * 4
+    assert [row["weights"] for name, row in rows.items() if name.startswith("resnet50")] == ["resnet50"] * 5
     lines = list(listing(rows.values()))
     assert len(lines) == len(rows) + 1
     assert any("efficientnet-lite0" in line and "Apache-2.0" in line for line in lines)

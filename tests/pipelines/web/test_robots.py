@@ -98,7 +98,7 @@ def test_files_of_many_origins_are_not_all_kept_parsed(site, reply, client_of, m
     for _ in range(2):  # the second time from the store
         assert {outcome(client, f"http://{name}/private/x") for name in names} == {"robots-denied"}
     assert [path for path, _ in site.asked].count("/robots.txt") == len(names)
-    assert len(client._files._robots._said) == 3
+    assert len(client._files._robots._cached) == 3
 
 
 def test_it_need_not_be_asked(site, reply, client_of) -> None:
