@@ -2,7 +2,9 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -53,6 +55,26 @@ def split_parts(manifest: Manifest, split: Split | str) -> list[Shard]:
     if [part_name(entry) for entry in documents] != [part_name(entry) for entry in images]:
         raise IntegrityError(f"{manifest.dataset}@{manifest.version}, {split}: documents and images parts do not pair")
     return list(map(Shard, documents, images))
+
+
+def sampled(manifest: Manifest, documents: int) -> Manifest:
+    """Return a manifest whose splits are cut to their first shards, of at most so many documents, at least one shard.
+
+    Which shard a document is in follows from a hash of its id, so the first shards are a random sample of the split.
+
+    Args:
+        manifest: of the whole version.
+        documents: of a split; 0: all.
+    """
+    left_out: set[str] = set()
+    for split in manifest.splits if documents else ():
+        shards = split_parts(manifest, split) if manifest.parts("documents", split) else []
+        totals = accumulate(shard.documents.rows for shard in shards)
+        beyond = [shard for shard, total in zip(shards, totals, strict=True) if total > documents]
+        left_out.update(entry.path for shard in beyond if shard != shards[0] for entry in shard)
+    if not left_out:
+        return manifest
+    return replace(manifest, files=tuple(entry for entry in manifest.files if entry.path not in left_out))
 
 
 def part_name(entry: FileEntry) -> str:

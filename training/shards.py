@@ -63,12 +63,16 @@ def shards_run_by(run: RunShards) -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class _EmbeddedShard:
+class EmbeddedShard:
     """A shard's documents, N x d vectors of their rows, and U x d of their different images."""
 
     documents: DocumentSet
     texts: Float32
     images: Float32
+
+    def vectors(self) -> list[EmbeddedDocument]:
+        """Return the vectors of each document."""
+        return embedded(self.documents, self.texts, self.images)
 
 
 def embed_split(
@@ -80,17 +84,21 @@ def embed_split(
         NotFoundError: the split is not there.
         UsageError: the data set version lacks the vectors that the model reads.
     """
-    task = partial(_embed_shard, manifest, folder)
-    found = list(run_shards(model, task, split_parts(manifest, split)))
-    vectors = [each for part in found for each in embedded(part.documents, part.texts, part.images)]
-    return joined([part.documents for part in found]), vectors
+    task = partial(embed_shard, manifest, folder)
+    return joined_shards(list(run_shards(model, task, split_parts(manifest, split))))
 
 
-def _embed_shard(manifest: Manifest, folder: Folder, model: LinkModel, shard: Shard) -> _EmbeddedShard:
+def joined_shards(shards: Sequence[EmbeddedShard]) -> tuple[DocumentSet, list[EmbeddedDocument]]:
+    """Return the documents of some shards as one set, and their vectors."""
+    return joined([shard.documents for shard in shards]), [each for shard in shards for each in shard.vectors()]
+
+
+def embed_shard(manifest: Manifest, folder: Folder, model: LinkModel, shard: Shard) -> EmbeddedShard:
+    """Return a shard's documents with links and places, and their vectors; raises as `embed_split`."""
     card = model.card
     documents = read_for_model(card.config, card.data, manifest, folder, shard.split, with_truth=True, shards=[shard])
     texts, images = model.encode(documents)
-    return _EmbeddedShard(documents, texts.cpu().numpy(), images.cpu().numpy())
+    return EmbeddedShard(documents, texts.cpu().numpy(), images.cpu().numpy())
 
 
 def filled_splits(manifest: Manifest) -> list[str]:

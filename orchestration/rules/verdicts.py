@@ -11,9 +11,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from orchestration.config import CheckSettings
+from pipelines.dedupe.columns import Bytes, Numbers, from_hex, starts_of_runs, words_of
+from pipelines.dedupe.hamming import near_pairs
 from schemas.duplicates import LeakKind
 from schemas.failures import Stage
 from schemas.lake import Folder
@@ -87,22 +90,21 @@ def within_failure_budget(version: VersionOnDisk, stages: Sequence[Stage]) -> Ve
 def duplicate_free(version: VersionOnDisk) -> Verdict:
     """Check whether no two pictures of the shards are near-duplicates, by comparing all of them anew.
 
-    Of a data set whose policy keeps duplicates the check only counts them.
+    What is held is a fingerprint and a number for each picture, 16 bytes of 64-bit fingerprints. Of a data set whose
+    policy keeps duplicates the check only counts them.
     """
-    from pipelines.dedupe.columns import from_hex, words_of
-    from pipelines.dedupe.hamming import near_pairs
-
     settings = version.manifest.config["dedupe"]
-    occurrences = list(_fingerprints(version))
-    codes, rows = np.unique(from_hex([code for code, _ in occurrences]), return_inverse=True)
-    pairs, _ = near_pairs(words_of(codes), int(settings["radius"]))
-    documents_of: dict[int, set[str]] = {}
-    for row, (_, document) in zip(rows.tolist(), occurrences, strict=True):
-        documents_of.setdefault(row, set()).add(document)
-    shared = [row for row, documents in documents_of.items() if len(documents) > 1]
-    near = [(a, b) for a, b in pairs.T.tolist() if len(documents_of[a] | documents_of[b]) > 1]
-    numbers = {"pictures": len(occurrences), "shared_by_documents": len(shared), "near_pairs_of_documents": len(near)}
-    text = f"{len(occurrences)} pictures; {len(shared)} in several documents, {len(near)} near pairs across documents"
+    codes, documents = _fingerprints(version)
+    order = np.lexsort((documents, codes))
+    codes, documents = codes[order], documents[order]
+    once = starts_of_runs(codes, documents)  # a picture twice in a document counts once
+    first = starts_of_runs(codes[once])
+    holders, owners = np.diff(first, append=len(once)), documents[once][first]
+    (one, other), _ = near_pairs(words_of(codes[once][first]), int(settings["radius"]))
+    shared = int((holders > 1).sum())
+    near = int(((holders[one] > 1) | (holders[other] > 1) | (owners[one] != owners[other])).sum())
+    numbers = {"pictures": len(codes), "shared_by_documents": shared, "near_pairs_of_documents": near}
+    text = f"{len(codes)} pictures; {shared} in several documents, {near} near pairs across documents"
     if settings["policy"] == _KEEP_ALL:
         return Verdict(passed=True, text=f"{text}; the policy keeps them", numbers=numbers)
     return Verdict(passed=not shared and not near, text=text, numbers=numbers)
@@ -177,14 +179,25 @@ def _documents(manifest: Manifest) -> int:
     return sum(row.documents for row in manifest.splits.values())
 
 
-def _fingerprints(version: VersionOnDisk) -> Iterator[tuple[str, str]]:
-    """Yield (fingerprint, document) of every picture of every document; pictures of one colour are left out."""
-    parts = _parts(version, "images", ["hash", "fingerprint", "is_flat"])
-    for documents, images in zip(_parts(version, "documents", ["id", _HASHES]), parts, strict=True):
-        codes = {row["hash"]: row["fingerprint"] for row in images.to_pylist() if not row["is_flat"]}
-        for row in documents.to_pylist():
-            found = (codes.get(image["hash"]) for image in row["images"])
-            yield from ((code, row["id"]) for code in found if code is not None)
+def _fingerprints(version: VersionOnDisk) -> tuple[Bytes, Numbers]:
+    """Return the fingerprint of every picture of every document, and the document's number.
+
+    Pictures of one colour are left out: their fingerprints mean nothing.
+    """
+    found: list[tuple[Bytes, Numbers]] = [(from_hex([]), np.empty(0, np.int64))]
+    count = 0
+    pictures = _parts(version, "images", ["hash", "fingerprint", "is_flat"])
+    for documents, images in zip(_parts(version, "documents", [_HASHES]), pictures, strict=True):
+        shown = documents.column("images").combine_chunks()
+        usable = images.filter(pc.invert(images.column("is_flat")))
+        places = pc.index_in(shown.flatten().field("hash"), value_set=usable.column("hash").combine_chunks())
+        is_there = places.is_valid()
+        codes = from_hex(usable.column("fingerprint").take(places.filter(is_there)).to_pylist())
+        numbers = pc.list_parent_indices(shown).filter(is_there).to_numpy() + count
+        found += [(codes, numbers)] if len(codes) else []
+        count += len(documents)
+    columns = list(zip(*found[min(1, len(found) - 1) :], strict=True))
+    return np.concatenate(columns[0]), np.concatenate(columns[1])
 
 
 def _parts(version: VersionOnDisk, table: str, columns: list[str]) -> Iterator[pa.Table]:

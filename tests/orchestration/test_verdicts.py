@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -107,6 +108,25 @@ def test_near_duplicates_across_documents_are_found_anew(version: Make, third: s
     kept = duplicate_free(version(codes=codes, policy="keep-all"))
     assert kept.passed
     assert "the policy keeps them" in kept.text
+
+
+def test_near_duplicates_are_those_of_comparing_each_with_each(tmp_path: Path) -> None:
+    draw, radius = np.random.default_rng(5), 3
+    for number in range(60):
+        chosen = [0x0F0F0F0FFFFF0000 ^ (1 << int(a)) ^ (1 << int(b)) for a, b in draw.integers(0, 8, (4, 2))]
+        codes = tuple(f"{code:016x}" for code in chosen)
+        owners: dict[str, set[int]] = {}
+        for place, code in enumerate(codes):
+            owners.setdefault(code, set()).add(place // 2)  # the two documents have two pictures each
+        near = [
+            (a, b)
+            for a, b in combinations(owners, 2)
+            if (int(a, 16) ^ int(b, 16)).bit_count() <= radius and len(owners[a] | owners[b]) > 1
+        ]
+        verdict = duplicate_free(write_version(Folder(str(tmp_path / str(number))), codes=codes, radius=radius))
+        shared = sum(len(documents) > 1 for documents in owners.values())
+        expected = {"pictures": 4, "shared_by_documents": shared, "near_pairs_of_documents": len(near)}
+        assert (verdict.numbers, verdict.passed) == (expected, not shared and not near)
 
 
 def test_a_picture_twice_in_one_document_is_its_own_affair(version: Make) -> None:

@@ -38,10 +38,10 @@ from training.evaluation.evaluate import (
     absent,
     evaluate_embedded,
     evaluate_matrices,
-    evaluate_model,
     of_measure,
     random_similarities,
 )
+from training.evaluation.models import evaluate_model, read_sampled
 from training.evaluation.nearest import evaluate_nearest
 from training.metrics.links import mean_auc
 from training.metrics.spread import unit_rows
@@ -89,7 +89,7 @@ def evaluate_baseline(
         ConfigError: a column or the word vectors are not there.
         UsageError: the data set does not carry what the baseline needs, or no document can be scored.
     """
-    manifest, folder = read_manifest(lake, reference)
+    manifest, folder = read_sampled(lake, reference, config)
     where, read = f"{reference}, split {split}", partial(read_split, manifest, folder, view=view)
     if baseline is Baseline.RANDOM:
         documents = read(split, Columns(links=True))
@@ -104,8 +104,8 @@ def evaluate_baseline(
     if baseline in (Baseline.JOINT_EMBEDDINGS, Baseline.CLASS_NAMES):
         documents = read(split, Columns(images=config.image_features, sentences=config.sentence_features, links=True))
         names = dict.fromkeys((config.sentence_features, config.image_features))
-        evaluation = evaluate_embedded(documents, joint_embeddings(documents), where=where)
-        return BaselineResult(evaluation=evaluation, note=f"zero-shot, {' and '.join(names)}")
+        embedded = evaluate_embedded(documents, joint_embeddings(documents), where=where)
+        return BaselineResult(evaluation=embedded, note=f"zero-shot, {' and '.join(names)}")
     if baseline is Baseline.OBJECT_DETECTION and not manifest.extractors("images", FeatureKind.CLASSES):
         raise UsageError("the data set has no classes of its images; build it with a classifier")
     is_nearest = baseline is Baseline.NEAREST_SENTENCE
@@ -285,7 +285,14 @@ def score_beside(
 
     def nostruct() -> BaselineResult:
         other, note = load_nostruct()
-        found = evaluate_model(other, lake, reference, split, with_pairs=evaluation.pairs is not None)
+        found = evaluate_model(
+            other,
+            lake,
+            reference,
+            split,
+            with_pairs=evaluation.pairs is not None,
+            max_documents=config.max_documents,
+        )
         return BaselineResult(evaluation=found, note=note)
 
     def of(baseline: Baseline) -> BaselineResult:

@@ -1,7 +1,7 @@
 """How well a model finds the links of a split: scores of each document, and random's on the same ones, as one table.
 
-A model is evaluated on a data set version (`evaluate_model`); matrices that were made elsewhere come from a file
-(`score_files.py`). Other measures are in `judge.py`, comparisons of two evaluations in `studies.py`. Every number
+A model is evaluated on a data set version shard by shard (`models.py`); matrices that were made elsewhere come from a
+file (`score_files.py`). Other measures are in `judge.py`, comparisons of two evaluations in `studies.py`. Every number
 becomes a row of `schemas.evaluation`; a few functions read such rows. `EvaluateConfig` is what `multilink evaluate
 --set KEY=VALUE` changes.
 """
@@ -15,25 +15,31 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from schemas.configs import require
-from schemas.documents import Split
 from schemas.errors import UsageError
 from schemas.evaluation import EVALUATION_SCHEMA, Score
-from schemas.lake import Folder, Lake
-from schemas.manifest import read_manifest
+from schemas.lake import Folder
 from schemas.tables import to_table
 from training.config import PACKAGED
 from training.data.documents import DocumentSet
 from training.data.ragged import Floats, Int64
 from training.data.streams import stream
-from training.metrics.links import FULLY_LINKED, DocumentScores, Links, LinkScore, PairScore, ScoreKind, score_documents
+from training.metrics.links import (
+    FULLY_LINKED,
+    DocumentScores,
+    Links,
+    LinkScore,
+    PairScore,
+    ScoreKind,
+    score_documents,
+)
 from training.metrics.relations import DIFFICULT_BELOW, RefineConfig
 from training.metrics.retrieval import SAMPLE_PAIRS, SAMPLES, linked_pool, score_pairs
-from training.model import EmbeddedDocument, LinkModel
-from training.shards import embed_split
+from training.model import EmbeddedDocument
 
 FILE_NAME = "evaluation.parquet"
 ABSENT, LEFT_OUT, CANDIDATES, RANDOM, DOCUMENT = "absent", "left_out", "candidates", "random", "document"
-POSITION = "position"
+POSITION, NOT_SAMPLED = "position", "beyond max_documents"
+POOL_DOCUMENTS = 10_000  # whose vectors are held
 METRICS = frozenset(metric for kind in ScoreKind for metric in kind.metrics)
 AUTO = "auto"
 
@@ -140,6 +146,7 @@ class EvaluateConfig:
             less (Alikhani 2022: 0.1; their code: 0.05).
         refine_weight: its lambda; 0: 0.12 for clue, 0.13 for others (Alikhani 2022).
         position: whether the ablation is made with the place of an image in the layout as a feature of the score.
+        max_documents: that are evaluated, of a larger split a random sample of whole shards; 0: all, which are held.
         spread_words: whether the spread and content of sentences are of the mean vectors of their words
             (`word_vectors`), as in Hessel 2019; else of the data set's sentence vectors.
     """
@@ -156,13 +163,14 @@ class EvaluateConfig:
     refine_below: float = DIFFICULT_BELOW
     refine_weight: float = 0.0
     position: bool = False
+    max_documents: int = POOL_DOCUMENTS
     spread_words: bool = False
 
     def __post_init__(self) -> None:
         for name in ("word_dimensions", "sample_pairs"):
             value = getattr(self, name)
             require(value > 0, field=name, value=value, rule="must be positive")
-        for name in ("seed", "samples", "refine_below", "refine_weight"):
+        for name in ("seed", "samples", "max_documents", "refine_below", "refine_weight"):
             value = getattr(self, name)
             require(value >= 0, field=name, value=value, rule="must not be negative")
 
@@ -176,13 +184,10 @@ STANDARD_CONFIG = EvaluateConfig()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """Documents, their similarities and links, and how well the similarities find the links.
+    """How well a model finds the links of documents.
 
     Attributes:
         ids: every document, scored or not.
-        matrices: n x m similarities of each.
-        links: (row, image) links of each, or None where unknown.
-        sentence_numbers: indices in each document of the sentences that the rows of its matrix are.
         scores: of links; empty where no document could be scored (one sentence and one image each).
         chance: of links, of a model that draws every similarity at random, on the same documents.
         where: what was evaluated, for messages.
@@ -190,9 +195,6 @@ class Evaluation:
     """
 
     ids: tuple[str, ...]
-    matrices: tuple[Floats, ...]
-    links: tuple[Int64 | None, ...]
-    sentence_numbers: tuple[Int64, ...]
     scores: DocumentScores
     chance: DocumentScores
     where: str
@@ -211,7 +213,7 @@ class Evaluation:
             UsageError: no document could be scored.
         """
         if not self.scores:
-            raise _nothing_to_score(self.where, self.scores.left_out)
+            raise nothing_to_score(self.where, self.scores.left_out)
         return self.scores.means()
 
     @property
@@ -243,29 +245,29 @@ class Evaluation:
                     yield Score(metric, value, n=1, group=document, measure=DOCUMENT)
 
 
-def evaluate_model(
-    model: LinkModel, lake: Lake, reference: str, split: Split | str = Split.TEST, *, with_pairs: bool = False
-) -> Evaluation:
-    """Return how well a model finds the links of a split of `NAME[@VERSION]`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixEvaluation(Evaluation):
+    """An evaluation with the similarities and links that it is of.
 
-    Args:
-        model: to be evaluated.
-        lake: holds the data set.
-        reference: data set and version.
-        split: whose documents are scored.
-        with_pairs: whether retrieval is scored though links can be; where they cannot, it always is.
-
-    Raises:
-        NotFoundError: the data set, version or split is not there.
-        UsageError: the data set lacks the feature columns the model reads, or no link is known.
+    Attributes:
+        matrices: n x m similarities of each document.
+        links: (row, image) links of each, or None where unknown.
+        sentence_numbers: indices in each document of the sentences that the rows of its matrix are.
     """
-    documents, vectors = embed_split(model, *read_manifest(lake, reference), split)
-    return evaluate_embedded(documents, vectors, where=f"{reference}, split {split}", with_pairs=with_pairs)
+
+    matrices: tuple[Floats, ...]
+    links: tuple[Int64 | None, ...]
+    sentence_numbers: tuple[Int64, ...]
+
+
+def has_links(documents: DocumentSet) -> bool:
+    """Return whether a link of some document is known."""
+    return any(known is not None and len(known) > 0 for known in documents.links or ())
 
 
 def evaluate_embedded(
     documents: DocumentSet, embedded: Sequence[EmbeddedDocument], *, where: str, with_pairs: bool = False
-) -> Evaluation:
+) -> MatrixEvaluation:
     """Return the evaluation of documents whose vectors are known; see `evaluate_model`.
 
     Raises:
@@ -278,7 +280,7 @@ def evaluate_embedded(
         links,
         sentence_numbers=[documents.sentence_numbers[rows] for rows in documents.sentences],
         where=where,
-        may_be_unscored=any(known is not None and len(known) > 0 for known in links),
+        may_be_unscored=has_links(documents),
     )
     if with_pairs or not found.scores:
         return replace(found, pairs=score_pairs(linked_pool(documents, embedded, links)))
@@ -293,7 +295,7 @@ def evaluate_matrices(
     sentence_numbers: Sequence[Int64] | None = None,
     where: str,
     may_be_unscored: bool = False,
-) -> Evaluation:
+) -> MatrixEvaluation:
     """Return the evaluation of similarity matrices against links.
 
     Args:
@@ -307,19 +309,26 @@ def evaluate_matrices(
     Raises:
         UsageError: no document can be scored.
     """
-    scores = score_documents(matrices, links)
+    scores, chance = scores_of(ids, matrices, links)
     if not scores and not may_be_unscored:
-        raise _nothing_to_score(where, scores.left_out)
-    drawn = (random_similarities(name, *matrix.shape) for name, matrix in zip(ids, matrices, strict=True))
-    return Evaluation(
+        raise nothing_to_score(where, scores.left_out)
+    return MatrixEvaluation(
         ids=tuple(ids),
         matrices=tuple(matrices),
         links=tuple(None if known is None else np.asarray(known, np.int64).reshape(-1, 2) for known in links),
         sentence_numbers=tuple(sentence_numbers or (np.arange(len(matrix)) for matrix in matrices)),
         scores=scores,
-        chance=score_documents(drawn, links),
+        chance=chance,
         where=where,
     )
+
+
+def scores_of(
+    ids: Sequence[str], matrices: Sequence[Floats], links: Sequence[Links | None]
+) -> tuple[DocumentScores, DocumentScores]:
+    """Return the link scores of documents, and those of similarities drawn at random."""
+    drawn = (random_similarities(name, *matrix.shape) for name, matrix in zip(ids, matrices, strict=True))
+    return score_documents(matrices, links), score_documents(drawn, links)
 
 
 def random_similarities(document: str, sentences: int, images: int, *, seed: int = 0) -> Floats:
@@ -327,6 +336,7 @@ def random_similarities(document: str, sentences: int, images: int, *, seed: int
     return stream("random baseline", seed, document).random((sentences, images), dtype=np.float32)
 
 
-def _nothing_to_score(where: str, left_out: Mapping[str, int]) -> UsageError:
+def nothing_to_score(where: str, left_out: Mapping[str, int]) -> UsageError:
+    """Return the error that no document can be scored."""
     counts = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
     return UsageError(f"{where}: expected documents with some linked and some unlinked pairs, found none ({counts})")

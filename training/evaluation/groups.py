@@ -14,7 +14,7 @@ from schemas.manifest import Manifest
 from schemas.parts import read_part, split_parts
 from training.data.documents import DocumentSet
 from training.data.views import TextView
-from training.evaluation.evaluate import Evaluation
+from training.evaluation.evaluate import MatrixEvaluation
 from training.metrics.links import RELATION, SOURCE, Group, language_groups, role_groups
 from training.model import LinkModel
 from training.towers.inputs import text_input
@@ -45,7 +45,7 @@ def read_relations(manifest: Manifest, folder: Folder, split: Split | str) -> di
     }
 
 
-def link_relations(evaluation: Evaluation, relations: Mapping[str, Relations]) -> Iterator[Relations]:
+def link_relations(evaluation: MatrixEvaluation, relations: Mapping[str, Relations]) -> Iterator[Relations]:
     """Yield each document's (row, image) links with their relations, rows counted as the model reads sentences.
 
     Args:
@@ -58,7 +58,7 @@ def link_relations(evaluation: Evaluation, relations: Mapping[str, Relations]) -
 
 
 def groups_of(
-    model: LinkModel, documents: DocumentSet, evaluation: Evaluation, relations: Sequence[Relations]
+    model: LinkModel, documents: DocumentSet, evaluation: MatrixEvaluation, relations: Sequence[Relations]
 ) -> Iterator[Group]:
     """Yield the groups of the texts that a model reads; fused texts have sources in place of roles.
 
@@ -82,7 +82,9 @@ def groups_of(
         yield Group(kind=RELATION, name=relation, rows=[known[:, 0] for known in arrays], links=arrays)
 
 
-def _source_alone(model: LinkModel, documents: DocumentSet, evaluation: Evaluation, column: int, source: str) -> Group:
+def _source_alone(
+    model: LinkModel, documents: DocumentSet, evaluation: MatrixEvaluation, column: int, source: str
+) -> Group:
     """Return the documents that have a source, each read with all other sources empty, as if it lacked them."""
     rows = [tuple(text if index == column else "" for index, text in enumerate(row)) for row in documents.sources or ()]
     texts = tuple(row[column] for row in rows)

@@ -14,21 +14,24 @@ from schemas.documents import Split
 from schemas.errors import NotFoundError, UsageError
 from schemas.evaluation import Score
 from schemas.lake import Folder, Lake
-from schemas.manifest import Manifest, read_manifest
+from schemas.manifest import Manifest
 from training.data.documents import DocumentSet
 from training.data.lake import Columns, read_split
 from training.data.ragged import Floats, Int64
 from training.evaluation.baselines import class_word_vectors, mean_vectors
 from training.evaluation.evaluate import (
     DOCUMENT,
+    LEFT_OUT,
+    NOT_SAMPLED,
     POSITION,
     STANDARD_CONFIG,
     EvaluateConfig,
-    Evaluation,
+    MatrixEvaluation,
     absent,
     evaluate_embedded,
 )
 from training.evaluation.groups import Relations, groups_of, link_relations, read_relations
+from training.evaluation.models import read_sampled
 from training.evaluation.position import position_scores
 from training.metrics.calibration import Calibration, calibration_scores, fit_calibration, observe
 from training.metrics.captions import caption_scores, chosen_captions
@@ -69,7 +72,7 @@ class Judged:
         confused: the most alike images that were confused.
     """
 
-    evaluation: Evaluation
+    evaluation: MatrixEvaluation
     rows: tuple[Score, ...]
     calibration: Calibration | None = None
     confused: tuple[ConfusedImages, ...] = ()
@@ -86,7 +89,7 @@ class Subject:
     split: str
     documents: DocumentSet
     embedded: tuple[EmbeddedDocument, ...]
-    evaluation: Evaluation
+    evaluation: MatrixEvaluation
     config: EvaluateConfig
 
     @property
@@ -169,7 +172,7 @@ def judge_model(
         NotFoundError: the data set, version or split is not there.
         UsageError: the data set lacks what the model reads, or nothing of it is known to be linked.
     """
-    manifest, folder = read_manifest(lake, reference)
+    manifest, folder = read_sampled(lake, reference, config)
     documents, embedded = embed_split(model, manifest, folder, split)
     subject = Subject(
         model=model,
@@ -183,6 +186,10 @@ def judge_model(
         config=config,
     )
     rows = list(subject.evaluation.rows())
+    if beyond := manifest.splits[str(split)].documents - sum(part.rows for part in manifest.parts("documents", split)):
+        rows.append(
+            Score(LEFT_OUT, float(beyond), n=beyond, group=NOT_SAMPLED, measure=ScoreKind.LINKS, unit="documents")
+        )
     for measure, compute in MEASURES.items():
         try:
             if measure == CAPTIONS and not with_captions:
@@ -205,7 +212,7 @@ def calibrate(model: LinkModel, lake: Lake, reference: str) -> Calibration:
         UsageError: there is no validation document with known links, or nothing was predicted in them.
     """
     try:
-        documents, vectors = embed_split(model, *read_manifest(lake, reference), Split.VAL)
+        documents, vectors = embed_split(model, *read_sampled(lake, reference, STANDARD_CONFIG), Split.VAL)
     except NotFoundError as problem:
         raise UsageError(f"{reference} has no validation split to calibrate on") from problem
     if documents.links is None or all(known is None for known in documents.links):

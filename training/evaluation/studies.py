@@ -28,7 +28,8 @@ from schemas.lake import Lake
 from training.config import TrainConfig
 from training.data.loading import load_training_data
 from training.data.split import TrainingSplit
-from training.evaluation.evaluate import Evaluation, evaluate_model, interval_json
+from training.evaluation.evaluate import Evaluation, interval_json
+from training.evaluation.models import evaluate_model
 from training.loop.context import Context, choose_device
 from training.loop.trainer import train
 from training.metrics.bootstrap import Comparison, compare

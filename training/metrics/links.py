@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import accumulate
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -147,6 +148,20 @@ def score_documents(matrices: Iterable[Floats], links: Iterable[Links | None]) -
             scored[position] = score(matrix, known)
     return DocumentScores(
         kind=ScoreKind.LINKS, documents=tuple(scored), scores=tuple(scored.values()), left_out=+left_out
+    )
+
+
+def joined_scores(parts: Sequence[DocumentScores], counts: Iterable[int]) -> DocumentScores:
+    """Return link scores of parts of a split as those of the split; `counts`: the documents of each part."""
+    placed = zip(accumulate(counts, initial=0), parts, strict=False)
+    left_out: Counter[str] = Counter()
+    for part in parts:
+        left_out.update(part.left_out)
+    return DocumentScores(
+        kind=ScoreKind.LINKS,
+        documents=tuple(start + number for start, part in placed for number in part.documents),
+        scores=tuple(score for part in parts for score in part.scores),
+        left_out=left_out,
     )
 
 

@@ -39,7 +39,7 @@ from schemas.documents import Split
 from schemas.errors import BuildError, GateError, NotFoundError, UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
-from training.evaluation.evaluate import evaluate_model
+from training.evaluation.models import evaluate_model
 from training.mlflow.gate import Check, Contest, Decision, contest_of, decide, refuse
 from training.mlflow.policy import STANDARD_POLICY, Measure, Policy
 from training.mlflow.registry import (

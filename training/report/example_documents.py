@@ -15,7 +15,7 @@ from schemas.lake import Folder
 from schemas.manifest import FileEntry, Manifest
 from schemas.parts import rows_where, split_parts
 from training.data.ragged import Floats, Int64
-from training.evaluation.evaluate import Evaluation
+from training.evaluation.evaluate import MatrixEvaluation
 from training.metrics.spread import spread
 from training.model import LinkModel
 from training.report.examples import ExampleDocument, ExampleGroups, choose_examples, main_concepts
@@ -39,7 +39,7 @@ class SpreadDocument:
 
 
 def example_groups(
-    evaluation: Evaluation,
+    evaluation: MatrixEvaluation,
     manifest: Manifest,
     folder: Folder,
     split: Split | str,

@@ -135,11 +135,18 @@ def match(weights: Floats, k: int, matching: Matching | str) -> tuple[Int64, Int
         matching: `exact`: exactly k edges; `at_most`: those of the best matching of at most k edges, which is the
             best of exactly k over `max(weights, 0)` without the edges that were negative.
     """
-    sets = [Ragged.of([size]) for size in weights.shape]
-    edges = match_batch(torch.from_numpy(np.array(weights)), *sets, k=str(k), matching=matching)
-    rows, columns = np.divmod(edges.entries[edges.is_selected].numpy(), weights.shape[1])
-    order = np.argsort(rows)
-    return rows[order], columns[order]
+    is_at_most, is_turned = Matching(matching) is Matching.AT_MOST, weights.shape[0] > weights.shape[1]
+    block = weights.T if is_turned else weights
+    costs = -(block.clip(min=0) if is_at_most else block).astype(np.float64)
+    columns = _columns(costs, len(block) - k, _stay_cost(costs))
+    (rows,) = np.nonzero(columns < block.shape[1])
+    if is_at_most:
+        rows = rows[block[rows, columns[rows]] >= 0]
+    columns = columns[rows].astype(np.int64)
+    if not is_turned:
+        return rows, columns
+    order = np.argsort(columns)
+    return columns[order], rows[order]
 
 
 def predicted_pairs(similarities: Floats) -> tuple[Int64, Int64]:
@@ -206,7 +213,7 @@ def assign(gains: Floats, problems: Problems) -> Int64:
         negative number) of the problem's first entry where a row stays out.
     """
     costs = -gains.astype(np.float64)
-    stay = -1.0 - np.abs(costs).max(initial=0.0)
+    stay = _stay_cost(costs)
     taken = [np.zeros(0, np.int64)]
     fields = problems.tops, problems.lefts, problems.heights, problems.widths, problems.is_turned, problems.places
     for top, left, height, width, is_turned, places in zip(*(field.tolist() for field in fields), strict=True):
@@ -235,6 +242,11 @@ def solved_by(solver: Solver) -> Iterator[None]:
         yield
     finally:
         _SOLVER.reset(token)
+
+
+def _stay_cost(costs: Floats) -> float:
+    """Return what it costs a row to take no entry: less than any entry, so that every place is taken."""
+    return -1.0 - float(np.abs(costs).max(initial=0.0))
 
 
 def _columns(costs: Floats, places: int, stay: float) -> Int64:

@@ -8,7 +8,8 @@ from schemas.errors import UsageError
 from schemas.lake import Lake
 from training.data.views import TextView
 from training.evaluation.baselines import Baseline, evaluate_baseline
-from training.evaluation.evaluate import STANDARD_CONFIG, Evaluation, evaluate_model
+from training.evaluation.evaluate import STANDARD_CONFIG, Evaluation
+from training.evaluation.models import evaluate_model
 from training.evaluation.studies import ModelComparison, TransferCell, compare_models, transfer_cells
 from training.mlflow.registry import LoadedModel, load, open_registry
 
@@ -47,7 +48,9 @@ def run_compare(
     for entry in entries:
         say(f"scoring {entry.uri if isinstance(entry, LoadedModel) else entry} on {reference}, split {split}")
         if isinstance(entry, LoadedModel):
-            evaluations[next(names)] = evaluate_model(entry.model, home, reference, split)
+            evaluations[next(names)] = evaluate_model(
+                entry.model, home, reference, split, max_documents=STANDARD_CONFIG.max_documents
+            )
         else:
             view, config = TextView.of(first.config), STANDARD_CONFIG
             found = evaluate_baseline(Baseline(entry), home, reference, split, config=config, view=view)

@@ -6,7 +6,8 @@ from typing import Any
 from schemas.console import Say
 from schemas.documents import Split
 from schemas.lake import Lake
-from schemas.manifest import read_manifest
+from training.evaluation.evaluate import STANDARD_CONFIG
+from training.evaluation.models import read_sampled
 from training.loop.validation import split_loss
 from training.mlflow.registry import open_model
 from training.report.example_documents import SpreadDocument, most_spread
@@ -58,6 +59,8 @@ def run_examples(
 ) -> ExamplesSummary:
     """Show what a model links in a split whose links need not be known, such as WIKI's (Hessel 2019, figure 5).
 
+    A split of more documents than are evaluated is sampled, as in `run_evaluate`.
+
     Args:
         model: its address.
         dataset: NAME or NAME@VERSION.
@@ -73,7 +76,7 @@ def run_examples(
     home = Lake.at(lake)
     reference, loaded = "@".join(home.find(dataset)), open_model(model, tracking)
     say(f"linking {reference}, split {split}, with {loaded.uri}")
-    manifest, folder = read_manifest(home, reference)
+    manifest, folder = read_sampled(home, reference, STANDARD_CONFIG)
     return ExamplesSummary(
         model=loaded.uri,
         dataset=reference,

@@ -37,7 +37,8 @@ from schemas.manifest import FileEntry, Manifest, commit, read_manifest
 from schemas.tables import row_of, to_table
 from training.config import LoopConfig, Select, TrainConfig
 from training.data.loading import load_training_data
-from training.evaluation.evaluate import evaluate_model
+from training.evaluation.judge import judge_model
+from training.evaluation.models import evaluate_model
 from training.linking.links import Linker
 from training.linking.options import LinkOptions
 from training.linking.versions import link_version, prepare_linking
@@ -223,7 +224,7 @@ def test_a_document_is_drawn_with_the_links_that_the_model_predicts(site: Site) 
     table = outcomes(links)
     names = table.column("document").to_pylist()
     (found,) = linked_documents(links, site.manifest, site.folder, [names.index("test-005")])
-    evaluation = evaluate_model(site.models[MODELS[0]], site.lake, "synthetic", "test")
+    evaluation = judge_model(site.models[MODELS[0]], site.lake, "synthetic", "test").evaluation
     matrix = evaluation.matrices[evaluation.ids.index("test-005")]
     pairs = set(zip(*(each.tolist() for each in predicted_pairs(matrix)), strict=True))
     assert {(s, i) for s, i, _ in found.drawn.predicted} == pairs

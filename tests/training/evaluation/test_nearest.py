@@ -23,8 +23,9 @@ from training.data.lake import Columns, read_split
 from training.data.loading import identify
 from training.data.ragged import Ragged
 from training.evaluation.baselines import Baseline, evaluate_baseline
-from training.evaluation.evaluate import STANDARD_CONFIG, evaluate_model, means_of
+from training.evaluation.evaluate import STANDARD_CONFIG, means_of
 from training.evaluation.judge import judge_model
+from training.evaluation.models import evaluate_model
 from training.evaluation.nearest import Side, evaluate_nearest, nearness
 from training.evaluation.position import WEIGHTS, mixed
 from training.model import EmbeddedDocument, LinkModel, ModelCard

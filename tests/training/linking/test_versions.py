@@ -25,7 +25,7 @@ from schemas.parts import Shard
 from schemas.tables import check_schema
 from training.config import LoopConfig, Select, TrainConfig
 from training.data.loading import load_training_data
-from training.evaluation.evaluate import evaluate_model
+from training.evaluation.judge import judge_model
 from training.linking.links import Linker
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
 from training.linking.versions import LinkedVersion, link_version, prepare_linking
@@ -130,7 +130,7 @@ def test_links_are_the_matching_of_evaluations_matrices(lake: Lake, model: LinkM
     linked = link(model, lake, tmp_path, options=LinkOptions(calibration=CALIBRATION))
     seen = 0
     for split, count in COUNTS.items():
-        evaluation = evaluate_model(model, lake, "synthetic", split)
+        evaluation = judge_model(model, lake, "synthetic", split).evaluation
         matrices = dict(zip(evaluation.ids, evaluation.matrices, strict=True))
         table = pq.read_table(tmp_path / "links" / split)
         check_schema(table.schema, LINK_SCHEMA, where=str(split))
@@ -161,7 +161,7 @@ def test_what_came_of_each_document_is_what_evaluation_and_its_links_say(
     table = pq.read_table(tmp_path / "documents" / "test")
     check_schema(table.schema, LINKED_SCHEMA, where="documents")
     outcomes = {row["document"]: row for row in table.to_pylist()}
-    evaluation = evaluate_model(model, lake, "synthetic", Split.TEST)
+    evaluation = judge_model(model, lake, "synthetic", Split.TEST).evaluation
     assert outcomes.keys() == set(evaluation.ids)
     links = pq.read_table(tmp_path / "links" / "test").to_pylist()
     for key, truth, matrix in zip(evaluation.ids, evaluation.links, evaluation.matrices, strict=True):

@@ -15,7 +15,8 @@ from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from training.config import objective
 from training.data.lake import Columns, read_split
-from training.evaluation.evaluate import EvaluateConfig, EvaluationReport, evaluate_model
+from training.evaluation.evaluate import EvaluateConfig, EvaluationReport
+from training.evaluation.models import evaluate_model
 from training.metrics.links import score_documents
 from training.mlflow.registering import register
 from training.model import LinkModel

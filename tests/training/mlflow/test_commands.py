@@ -15,7 +15,7 @@ from schemas.documents import Split
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Lake
 from training.data.documents import GivenDocument
-from training.evaluation.evaluate import evaluate_model
+from training.evaluation.models import evaluate_model
 from training.mlflow.promotion import promote
 from training.mlflow.registry import find_version, load
 from training.model import LinkModel

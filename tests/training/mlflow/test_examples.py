@@ -16,7 +16,7 @@ from schemas.manifest import read_manifest
 from training.config import LoopConfig, Select, TrainConfig
 from training.data.lake import Columns, read_split
 from training.data.loading import load_training_data
-from training.evaluation.evaluate import evaluate_model
+from training.evaluation.judge import judge_model
 from training.loop.context import Context
 from training.loop.trainer import train
 from training.model import LinkModel
@@ -86,7 +86,7 @@ def test_examples_of_an_evaluation_show_the_concepts_of_their_images(
     made = {Split.TEST: lakes.make_documents(Split.TEST, 8, lakes.World())}
     lake: Lake = lakes.write_lake(str(tmp_path / "lake"), made, is_rich=True)
     manifest, folder = read_manifest(lake, "synthetic")
-    evaluation = evaluate_model(LinkModel.load(trained), lake, "synthetic")
+    evaluation = judge_model(LinkModel.load(trained), lake, "synthetic").evaluation
     documents = read_split(manifest, folder, Split.TEST, Columns(regions="boxes-test"))
     regions = documents.regions
     assert regions is not None

@@ -11,7 +11,8 @@ import pytest
 from schemas.documents import Split
 from schemas.errors import GateError, NotFoundError, UsageError
 from schemas.lake import Lake
-from training.evaluation.evaluate import Evaluation, evaluate_model
+from training.evaluation.evaluate import Evaluation
+from training.evaluation.models import evaluate_model
 from training.mlflow import promotion
 from training.mlflow.policy import Guard, Minimum, Policy
 from training.mlflow.promotion import promote, rollback

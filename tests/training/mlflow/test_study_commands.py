@@ -11,7 +11,7 @@ from orchestration.cli import run
 from schemas.documents import Split
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Lake
-from training.evaluation.evaluate import evaluate_model
+from training.evaluation.models import evaluate_model
 from training.model import LinkModel
 from training.workflows.compare import run_transfer
 from training.workflows.evaluate import run_baseline

@@ -14,7 +14,7 @@ from orchestration.cli import run
 from schemas.errors import BuildError, ConfigError, UsageError
 from schemas.lake import Lake
 from training.config import TrainConfig
-from training.evaluation.evaluate import evaluate_model
+from training.evaluation.models import evaluate_model
 from training.evaluation.studies import combinations
 from training.loop.trainer import TrainResult
 from training.mlflow import tracked_training

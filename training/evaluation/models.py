@@ -1,0 +1,91 @@
+"""A model evaluated on a split, shard by shard: what is held is a shard, the scores, and a bounded pool's vectors."""
+
+from dataclasses import dataclass
+from functools import partial
+
+from schemas.documents import Split
+from schemas.lake import Folder, Lake
+from schemas.manifest import Manifest, read_manifest
+from schemas.parts import Shard, sampled, split_parts
+from training.evaluation.evaluate import (
+    POOL_DOCUMENTS,
+    EvaluateConfig,
+    Evaluation,
+    has_links,
+    nothing_to_score,
+    scores_of,
+)
+from training.metrics.links import DocumentScores, joined_scores
+from training.metrics.retrieval import linked_pool, score_pairs
+from training.model import LinkModel
+from training.shards import EmbeddedShard, embed_shard, joined_shards, run_shards
+
+
+def read_sampled(lake: Lake, reference: str, config: EvaluateConfig) -> tuple[Manifest, Folder]:
+    """Return the folder of `NAME[@VERSION]` and its manifest, splits cut to the documents that are evaluated."""
+    manifest, folder = read_manifest(lake, reference)
+    return sampled(manifest, config.max_documents), folder
+
+
+def evaluate_model(
+    model: LinkModel,
+    lake: Lake,
+    reference: str,
+    split: Split | str = Split.TEST,
+    *,
+    with_pairs: bool = False,
+    max_documents: int = 0,
+) -> Evaluation:
+    """Return how well a model finds the links of a split of `NAME[@VERSION]`, holding no more than a shard.
+
+    Retrieval compares all with all: its pool is of at most `POOL_DOCUMENTS` documents, whose vectors are held.
+
+    Args:
+        model: to be evaluated.
+        lake: holds the data set.
+        reference: data set and version.
+        split: whose documents are scored.
+        with_pairs: whether retrieval is scored though links can be; where they cannot, it always is.
+        max_documents: that are scored, a random sample of the split; 0: all.
+
+    Raises:
+        NotFoundError: the data set, version or split is not there.
+        UsageError: the data set lacks the feature columns the model reads, or no link is known.
+    """
+    whole, folder = read_manifest(lake, reference)
+    manifest = sampled(whole, max_documents)
+    pool = frozenset(split_parts(sampled(manifest, POOL_DOCUMENTS), split))
+    task = partial(_score_shard, manifest=manifest, folder=folder, pool=pool, with_pairs=with_pairs)
+    parts = list(run_shards(model, task, split_parts(manifest, split)))
+    counts = [len(part.ids) for part in parts]
+    scores, chance = (joined_scores(each, counts) for each in zip(*((p.scores, p.chance) for p in parts), strict=True))
+    where = f"{reference}, split {split}"
+    if not scores and not any(part.has_links for part in parts):
+        raise nothing_to_score(where, scores.left_out)
+    pairs = None
+    if with_pairs or not scores:
+        documents, vectors = joined_shards([part.embedded for part in parts if part.embedded is not None])
+        pairs = score_pairs(linked_pool(documents, vectors, documents.links or ()))
+    ids = tuple(name for part in parts for name in part.ids)
+    return Evaluation(ids=ids, scores=scores, chance=chance, where=where, pairs=pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class _ScoredShard:
+    """What is kept of a shard: scores, whether a link is known, and its vectors where retrieval may need them."""
+
+    ids: tuple[str, ...]
+    scores: DocumentScores
+    chance: DocumentScores
+    has_links: bool
+    embedded: EmbeddedShard | None
+
+
+def _score_shard(
+    model: LinkModel, shard: Shard, *, manifest: Manifest, folder: Folder, pool: frozenset[Shard], with_pairs: bool
+) -> _ScoredShard:
+    own = embed_shard(manifest, folder, model, shard)
+    matrices = [document.similarities() for document in own.vectors()]
+    scores, chance = scores_of(own.documents.ids, matrices, own.documents.links or ())
+    is_kept = shard in pool and (with_pairs or not scores)
+    return _ScoredShard(own.documents.ids, scores, chance, has_links(own.documents), own if is_kept else None)
