@@ -22,6 +22,7 @@ def command(
         typer.Option(help="NAME or NAME@VERSION to score on; by default the one that the model was trained on."),
     ] = None,
     is_dry_run: Annotated[bool, typer.Option("--dry-run", help="Decide, but change and record nothing.")] = False,
+    is_explained: Annotated[bool, typer.Option("--explain", help="Say in plain words how it was decided.")] = False,
     lake: Annotated[
         str | None,
         typer.Option("--lake", help="Lake of the data set; by default the one that the model was trained from."),
@@ -33,12 +34,13 @@ def command(
 ) -> options.Summaries:
     """Make a version the champion if the policy allows it; exit status 1 if not.
 
-    Without a policy, it must beat random and not be worse than the champion, on at least 20 documents of the validation
-    split of the data set's latest version.
+    Without a policy, it must beat random, and be shown to be at most one point worse than the champion and than the
+    best champion ever, on at least 20 documents of the validation split of the data set's latest version.
     """
     from training.mlflow.policy import read_policy
 
     rules = read_policy(policy)
+    from training.mlflow.explanation import explained
     from training.mlflow.promotion import promote
     from training.mlflow.registry import open_registry
     from training.workflows.workers import by_workers
@@ -57,6 +59,7 @@ def command(
     candidate, decision = promotion.candidate, promotion.decision
     verb = "would be" if is_dry_run else "is"
     verdict = f"{candidate.uri} {verb} {'' if decision.is_promoted else 'not '}the champion"
-    yield [verdict, *(f"  {reason}" for reason in decision.reasons)], promotion.to_json()
+    lines = explained(decision) if is_explained else (f"  {reason}" for reason in decision.reasons)
+    yield [verdict, *lines], promotion.to_json()
     if not decision.is_promoted:
         raise GateError(f"{candidate.uri} was not promoted: {'; '.join(decision.reasons)}")

@@ -4,15 +4,20 @@ What is compared is one measure of each document: AUC of its links, or where doc
 retrieve their images. A candidate is promoted if every check passes:
 
 - random: the whole interval of its mean lies above a random model's mean (AUC: 50);
-- champion: it is not worse on the target. It is worse when the whole interval of the paired difference (candidate minus
-  champion, document by document) lies below zero: a difference that may be none, by the documents at hand, is no reason
-  to keep the older model. Two models that read different texts are compared on the documents both could score;
+- champion: it is shown to be at most a margin worse on the target (non-inferiority). The whole interval of the paired
+  difference (candidate minus champion, document by document) lies above minus the margin. Two models that read
+  different texts are compared on the documents both could score;
+- best champion: the same against the best champion there ever was, scored anew on the same documents. Without it a
+  chain of champions, each a little worse than the one before, falls without end;
 - documents: enough documents were scored, with both models where there is a champion;
 - minimum: its mean scores reach the policy's minima;
-- guard: on another data set the whole interval of that difference lies above minus the margin. Here the burden of proof
-  is the candidate's (a test of non-inferiority);
+- guard: on another data set the whole interval of that difference lies above minus the guard's margin;
 - latest: it was scored on the latest version of the target data set;
 - approval: where the policy asks for one, a named person has approved it (`multilink approve`).
+
+Every candidate that the best champion meets is another chance for a model that is worse. So the k-th of them is judged
+at a k-th of the error rate (`Contest.attempt`): whatever the number of retrainings, `simulate_chains` of
+`benchmarks/gate.py` shows how often the champion's true score falls by more than the margin.
 
 Policy files are read in `policy.py`. Models are loaded, documents scored and aliases moved in `promotion.py`.
 """
@@ -31,7 +36,7 @@ from training.data.streams import stream
 from training.evaluation.evaluate import Evaluation
 from training.metrics.bootstrap import Interval
 from training.metrics.links import LinkScore, PairScore, ScoreKind
-from training.mlflow.policy import BEST, STANDARD_POLICY, Guard, Measure, Policy
+from training.mlflow.policy import BEST, STANDARD_POLICY, Guard, Measure, Policy, Undecided
 
 Scores = Mapping[str, LinkScore | PairScore]
 TITLES = {metric: title for kind in ScoreKind for metric, title in kind.metrics.items()}
@@ -39,6 +44,8 @@ APPROVAL = "approval"  # the check of it
 RANDOM_AUC = 50.0
 RESAMPLES = 10_000
 NUMBERS_AT_ONCE = 1 << 22
+POWER_QUANTILE = 0.8416  # of the normal distribution at 80%
+MOST_DOCUMENTS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +57,8 @@ class Contest:
         split: of it.
         candidate: document id -> scores.
         champion: the same of the champion; None without one.
+        best: the same of the best champion ever; None where that is the champion, or is not known.
+        attempt: how many candidates the best champion has met with this one, from 1.
         measure: the score that decides; not `auto`.
         chance: its mean for a model that knows nothing, percent.
     """
@@ -58,6 +67,8 @@ class Contest:
     split: str
     candidate: Scores
     champion: Scores | None = None
+    best: Scores | None = None
+    attempt: int = 1
     measure: Measure = Measure.AUC
     chance: float = RANDOM_AUC
 
@@ -79,12 +90,10 @@ class Contest:
         """
         return mean_interval(self._column(self.candidate, list(self.candidate), score or self.measure), level=level)
 
-    def difference(self, level: float) -> Interval | None:
-        """Return the paired difference of the measure's means, candidate minus champion; None without a champion."""
-        if self.champion is None:
-            return None
-        ours, theirs = (self._column(each, self.documents, self.measure) for each in (self.candidate, self.champion))
-        return difference_interval(ours - theirs, level=level)
+    def differences(self, other: Scores) -> Float64:
+        """Return candidate minus another model, of the documents that both could score."""
+        both = [name for name in self.candidate if name in other]
+        return self._column(self.candidate, both, self.measure) - self._column(other, both, self.measure)
 
     def _column(self, scores: Scores, documents: list[str], score: str) -> Float64:
         found = [getattr(scores[name], score, None) for name in documents]
@@ -98,12 +107,23 @@ class Contest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One condition: whether it is met, why as a sentence, and the interval it was read from, where there is one."""
+    """One condition: whether it is met, why as a sentence, and the interval it was read from, where there is one.
+
+    Attributes:
+        name: of the condition.
+        is_passed: whether it is met, or a person is asked in its place.
+        reason: why, as a sentence.
+        measured: the interval it was read from.
+        is_undecided: whether too few documents can show whether it is met.
+        documents_needed: of so many documents, four of five candidates that are as good would pass; 0: not known.
+    """
 
     name: str
     is_passed: bool
     reason: str
     measured: Interval | None = None
+    is_undecided: bool = False
+    documents_needed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +137,7 @@ class Decision:
         policy: settings it was decided under.
         documents: documents of the target that were scored.
         measure: what was compared.
+        attempt: how many candidates the best champion has met with this one.
     """
 
     checks: tuple[Check, ...]
@@ -125,6 +146,7 @@ class Decision:
     policy: Policy
     documents: int = 0
     measure: Measure = Measure.AUTO
+    attempt: int = 1
 
     @property
     def is_promoted(self) -> bool:
@@ -186,11 +208,15 @@ def difference_interval(differences: Float64, *, level: float = LEVEL) -> Interv
     return Interval(mean, mean - half, mean + half)
 
 
-def contest_of(dataset: str, split: str, evaluations: Sequence[Evaluation], measure: Measure) -> Contest:
-    """Return the contest of a candidate's evaluation and, where there is one, the champion's, by a measure both have.
+def contest_of(
+    dataset: str, split: str, evaluations: Sequence[Evaluation], measure: Measure, *, attempt: int = 1
+) -> Contest:
+    """Return the contest of a candidate's evaluation, the champion's and the best champion's, as far as there are some.
+
+    They are compared by a measure that all have.
 
     Raises:
-        UsageError: the measure is AUC, and no document has one, or those of one model alone have.
+        UsageError: the measure is AUC, and no document has one, or those of some of the models alone have.
     """
     candidate = evaluations[0]
     if measure is Measure.AUTO and len({bool(each.scores) for each in evaluations}) > 1:
@@ -207,6 +233,8 @@ def contest_of(dataset: str, split: str, evaluations: Sequence[Evaluation], meas
         split=split,
         candidate=scores[0],
         champion=scores[1] if len(scores) > 1 else None,
+        best=scores[2] if len(scores) > 2 else None,
+        attempt=attempt,
         measure=measure,
         chance=getattr(chance, measure, RANDOM_AUC),
     )
@@ -232,16 +260,19 @@ def decide(
     Raises:
         UsageError: a minimum is of a score the documents do not have.
     """
-    checks = [_against_random(target, policy), _against_champion(target, policy), _enough_documents(target, policy)]
-    checks += _against_minimum(target, policy)
+    checks = [_against_random(target, policy), _enough_documents(target, policy), *_against_minimum(target, policy)]
+    checks[1:1] = _against_champions(target, policy)
     if target.champion is not None:
         checks += [_against_guard(guard, (guards or {})[guard.dataset], policy) for guard in policy.guards]
     if policy.latest_only and latest is not None:
         is_latest = target.dataset == latest
         words = "the latest version" if is_latest else f"but the latest version is {latest}"
         checks.append(Check(name="latest", is_passed=is_latest, reason=f"scored on {target.dataset}, {words}"))
-    if policy.approval:
+    is_asked = policy.undecided is Undecided.ASK and any(check.is_undecided for check in checks)
+    if policy.approval or is_asked:
         checks.append(_approved(approved_by, policy.approvers))
+    if is_asked:
+        checks = [replace(check, is_passed=check.is_passed or check.is_undecided) for check in checks]
     return Decision(
         checks=tuple(checks),
         dataset=target.dataset,
@@ -249,6 +280,7 @@ def decide(
         policy=policy,
         documents=len(target.documents),
         measure=target.measure,
+        attempt=target.attempt,
     )
 
 
@@ -265,16 +297,59 @@ def _against_random(target: Contest, policy: Policy) -> Check:
     return Check(name="random", is_passed=is_above, reason=f"{verdict} random: {numbers}", measured=own)
 
 
-def _against_champion(target: Contest, policy: Policy) -> Check:
-    difference = target.difference(policy.level)
-    if difference is None:
-        return Check(name="champion", is_passed=True, reason="there is no champion yet")
-    is_kept = difference.high >= 0
-    verdict = "worse than" if not is_kept else "better than" if difference.low > 0 else "not worse than"
-    where = "reaches zero" if is_kept and difference.low <= 0 else f"wholly {'above' if is_kept else 'below'} zero"
-    numbers = f"{target.title} differs by {_show(difference, signed=True)}, paired {policy.level:.0%} interval"
-    text = f"{verdict} the champion: {numbers} {where}"
-    return Check(name="champion", is_passed=is_kept, reason=text, measured=difference)
+def _against_champions(target: Contest, policy: Policy) -> Iterator[Check]:
+    if target.champion is None:
+        yield Check(name="champion", is_passed=True, reason="there is no champion yet")
+        return
+    yield _within_margin("champion", target, target.champion, policy)
+    if target.best is not None:
+        yield _within_margin("best champion", target, target.best, policy)
+
+
+def _within_margin(name: str, target: Contest, other: Scores, policy: Policy) -> Check:
+    """Check whether the candidate is shown to be at most the margin worse than another model."""
+    level, differences = level_of(policy.level, target.attempt), target.differences(other)
+    found = difference_interval(differences, level=level)
+    is_within, is_worse = found.low >= -policy.margin, found.high < -policy.margin
+    verdict = f"at most {policy.margin:g} worse than" if is_within else "not shown to be within the margin of"
+    if found.low > 0:
+        verdict = "better than"
+    elif is_worse:
+        verdict = "worse than"
+    needed = documents_needed(differences, policy.margin, level=level)
+    numbers = f"{target.title} differs by {_show(found, signed=True)}, paired {100 * level:.4g}% interval"
+    bound = f"{'wholly above' if is_within else 'wholly below' if is_worse else 'reaches below'} {-policy.margin:g}"
+    enough = f"; {needed} documents would show it of four in five that are as good" if needed else ""
+    return Check(
+        name=name,
+        is_passed=is_within,
+        reason=f"{verdict} the {name}: {numbers} {bound}{'' if is_within or is_worse else enough}",
+        measured=found,
+        is_undecided=not is_within and not is_worse,
+        documents_needed=needed,
+    )
+
+
+def level_of(level: float, attempt: int) -> float:
+    """Return the level at which a champion's k-th candidate is compared with it: a k-th of the error rate is left."""
+    return 1 - (1 - level) / attempt
+
+
+def documents_needed(differences: Float64, margin: float, *, level: float = LEVEL) -> int:
+    """Return of how many documents a model as good as another is shown to be within the margin, in four of five cases.
+
+    Differences of further documents are taken to spread as those at hand do; 0 where fewer than two are there, or the
+    margin is none (a model that is as good is never shown to be better).
+    """
+    if len(differences) < 2 or not margin:
+        return 0
+    spread, count = float(differences.std(ddof=1)), 2
+    while count < MOST_DOCUMENTS:
+        wanted = ((float(stdtrit(count - 1, (1 + level) / 2)) + POWER_QUANTILE) * spread / margin) ** 2
+        if count >= wanted:
+            return count
+        count = max(count + 1, min(int(wanted), 2 * count))
+    return count
 
 
 def _enough_documents(contest: Contest, policy: Policy) -> Check:
@@ -302,10 +377,10 @@ def _approved(by: str, approvers: Sequence[str]) -> Check:
 
 
 def _against_guard(guard: Guard, contest: Contest, policy: Policy) -> Check:
-    name, difference = f"guard {guard.dataset}", contest.difference(policy.level)
-    enough = _enough_documents(contest, policy)
-    if difference is None or not enough.is_passed:
+    name, enough = f"guard {guard.dataset}", _enough_documents(contest, policy)
+    if contest.champion is None or not enough.is_passed:
         return replace(enough, name=name, is_passed=False)
+    difference = difference_interval(contest.differences(contest.champion), level=policy.level)
     is_kept = difference.low >= -guard.margin
     verb = "keeps" if is_kept else "is not shown to keep"
     text = (

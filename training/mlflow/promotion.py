@@ -39,6 +39,7 @@ from schemas.documents import Split
 from schemas.errors import BuildError, GateError, NotFoundError, UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
+from training.config import Select, TrainConfig
 from training.evaluation.models import evaluate_model
 from training.mlflow.gate import Check, Contest, Decision, contest_of, decide, refuse
 from training.mlflow.policy import STANDARD_POLICY, Measure, Policy
@@ -62,6 +63,11 @@ REMEMBERED = 100
 ATTEMPTS = 5
 PAUSE_S = 0.05
 GATE_SPLIT = "gate"
+BEST, BEST_BEFORE = "best", "best_before"
+_SEEN = (
+    "its epoch was chosen by the links of the validation split, so that its scores there are too good; judge it on "
+    "documents it has not seen: a split `gate` of the data set, or split in the policy"
+)
 ALREADY = Check(name="champion", is_passed=True, reason="it is the champion already")
 
 
@@ -199,12 +205,16 @@ class Promotion:
         champion: number of the champion before, if any.
         decision: what was decided and why.
         is_dry_run: whether nothing was moved or recorded.
+        best: number of the best champion before, if any.
+        is_best: whether the candidate's mean reaches that one's on the documents it was judged on.
     """
 
     candidate: ModelVersion
     champion: str | None
     decision: Decision
     is_dry_run: bool
+    best: str | None = None
+    is_best: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return self.decision.to_json() | {
@@ -213,6 +223,8 @@ class Promotion:
             "champion_before": self.champion,
             "approved_by": self.candidate.tags.get(APPROVED_TAG, ""),
             "is_dry_run": self.is_dry_run,
+            BEST_BEFORE: self.best,
+            BEST: self.candidate.version if self.is_best and self.decision.is_promoted else self.best,
         }
 
 
@@ -253,9 +265,16 @@ def promote(
         if not is_dry_run and entry.decision is not None and "checks" in json.loads(entry.decision):
             _record(client, candidate, entry.decision)  # the process that promoted it may have been killed before
         return Promotion(candidate=candidate, champion=entry.champion, decision=decision, is_dry_run=is_dry_run)
-    champion = None if entry.champion is None else find_version(client, candidate.name, entry.champion)
-    decision = _judge(candidate, champion, lake=lake, target=target, split=split, policy=policy, say=say)
-    promotion = Promotion(candidate=candidate, champion=entry.champion, decision=decision, is_dry_run=is_dry_run)
+    rivals = _rivals(client, candidate, entry)
+    decision, is_best = _judge(candidate, rivals, lake=lake, target=target, split=split, policy=policy, say=say)
+    promotion = Promotion(
+        candidate=candidate,
+        champion=entry.champion,
+        decision=decision,
+        is_dry_run=is_dry_run,
+        best=rivals.best.version if rivals.best else entry.champion,
+        is_best=is_best,
+    )
     return promotion if is_dry_run else _carry_out(client, promotion, entry)
 
 
@@ -280,7 +299,13 @@ def rollback(client: mlflow.MlflowClient, name: str, *, champion: str | None = N
     if entry.champion is None or entry.previous is None:
         raise GateError(f"model '{name}' has no champion to go back to: no {PREVIOUS_CHAMPION}")
     restored = find_version(client, name, entry.previous)
-    record = {"is_rollback": True, "version": entry.previous, "champion_before": entry.champion}
+    best = best_champion(client, name, entry)
+    record = {
+        "is_rollback": True,
+        "version": entry.previous,
+        "champion_before": entry.champion,
+        BEST: entry.previous if best == entry.champion else best,
+    }
     if not append_entry(client, name, entry, entry.champions[1:], decision=json.dumps(record, sort_keys=True)):
         raise GateError(
             f"model '{name}': its champion was changed by another process meanwhile; see multilink promotions {name}, "
@@ -289,33 +314,76 @@ def rollback(client: mlflow.MlflowClient, name: str, *, champion: str | None = N
     return restored, entry.champion
 
 
+@dataclass(frozen=True, slots=True)
+class _Rivals:
+    """What a candidate is judged against: champion, the best one where that is another; its number as a candidate."""
+
+    champion: ModelVersion | None
+    best: ModelVersion | None
+    attempt: int
+
+
+def best_champion(client: mlflow.MlflowClient, name: str, entry: ChampionEntry) -> str | None:
+    """Return the version that was the best champion when the log's last decision was made, if it is there still.
+
+    Where no decision names one, it is the champion.
+    """
+    there = {found.version for found in versions(client, f"name = '{name}'")}
+    for earlier in reversed(champion_log(client, name)):
+        found = json.loads(earlier.decision or "{}").get(BEST)
+        if found in there:
+            return str(found)
+    return entry.champion
+
+
+def _rivals(client: mlflow.MlflowClient, candidate: ModelVersion, entry: ChampionEntry) -> _Rivals:
+    if entry.champion is None:
+        return _Rivals(None, None, 1)
+    best = best_champion(client, candidate.name, entry) or entry.champion
+    judged = (
+        json.loads(version.tags.get(DECISION_TAG, "{}")).get(BEST_BEFORE)
+        for version in versions(client, f"name = '{candidate.name}'")
+        if version.version != candidate.version
+    )
+    return _Rivals(
+        champion=find_version(client, candidate.name, entry.champion),
+        best=None if best == entry.champion else find_version(client, candidate.name, best),
+        attempt=1 + sum(before == best for before in judged),
+    )
+
+
 def _judge(
     candidate: ModelVersion,
-    champion: ModelVersion | None,
+    rivals: _Rivals,
     *,
     lake: Lake,
     target: str,
     split: str,
     policy: Policy,
     say: Say,
-) -> Decision:
-    """Return the decision by both models' scores on the target, and on the guard sets where there is a champion."""
-    models = [(each, load_version(each).model) for each in (candidate, champion) if each is not None]
-    guards = policy.guards if champion is not None else ()
+) -> tuple[Decision, bool]:
+    """Return the decision by the models' scores, and whether the candidate's mean reaches the best champion's.
+
+    Candidate, champion and best champion are scored on the target, the first two on the guard sets.
+    """
+    compared = (candidate, rivals.champion, rivals.best)
+    models = [(each, load_version(each).model) for each in compared if each is not None]
+    guards = policy.guards if rivals.champion is not None else ()
     found = {guard.dataset: "@".join(lake.find(guard.dataset)) for guard in guards}
 
-    def contest(reference: str, part: str, measure: Measure) -> Contest:
+    def contest(reference: str, part: str, measure: Measure, count: int = 2) -> Contest:
         scored = []
-        for version, model in models:
+        for version, model in models[:count]:
             say(f"scoring {version.uri} on {reference}, split {part}")
             try:
                 scored.append(evaluate_model(model, lake, reference, part, with_pairs=measure.is_of_retrieval))
             except UsageError as problem:
                 raise UsageError(f"{version.uri}: {problem}") from problem
-        return contest_of(reference, part, scored, measure)
+        return contest_of(reference, part, scored, measure, attempt=rivals.attempt)
 
-    return decide(
-        contest(target, split, policy.measure),
+    own = contest(target, split, policy.measure, count=len(models))
+    decision = decide(
+        own,
         policy,
         guards={
             each.dataset: contest(found[each.dataset], _split(lake, found[each.dataset], each.split), each.measure)
@@ -324,6 +392,15 @@ def _judge(
         latest="@".join(lake.find(target.partition("@")[0])),
         approved_by=candidate.tags.get(APPROVED_TAG, ""),
     )
+    if split == Split.VAL and chosen_by_links(models[0][1].card.config):
+        decision = refuse(decision, "unseen", _SEEN)
+    best = own.best or own.champion
+    return decision, best is None or bool(own.differences(best).sum() >= 0)
+
+
+def chosen_by_links(config: TrainConfig) -> bool:
+    """Return whether a model's epoch was chosen by validation links: by the loss of an objective that reads links."""
+    return bool(config.needs.links) and config.training.select is Select.LOSS
 
 
 def _carry_out(client: mlflow.MlflowClient, promotion: Promotion, entry: ChampionEntry) -> Promotion:

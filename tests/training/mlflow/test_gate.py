@@ -1,5 +1,6 @@
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,16 +9,18 @@ import pytest
 from schemas.errors import ConfigError, NotFoundError
 from training.metrics.links import LinkScore
 from training.mlflow.gate import (
+    APPROVAL,
     Check,
     Contest,
     Decision,
     decide,
     difference_interval,
+    documents_needed,
     mean_bounds,
     mean_interval,
     refuse,
 )
-from training.mlflow.policy import STANDARD_POLICY, Guard, Minimum, Policy, read_policy
+from training.mlflow.policy import STANDARD_POLICY, Guard, Minimum, Policy, Undecided, read_policy
 
 
 def _scores(values: np.ndarray, *, precision: float = 50.0) -> dict[str, LinkScore]:
@@ -54,21 +57,69 @@ def test_a_model_like_random_is_not_promoted_even_without_champion() -> None:
 
 def test_worse_than_champion_is_refused_though_each_interval_overlaps() -> None:
     champion = _normal(70, seed=3)
-    noise = np.random.default_rng(4).normal(0.5, 1, len(champion))
+    noise = np.random.default_rng(4).normal(1.5, 1, len(champion))
     decision = _decide(champion - noise, champion)
     own, rival = _checks(decision)["random"].measured, mean_interval(champion)
     difference = _checks(decision)["champion"].measured
     assert own is not None and own.high > rival.low  # unpaired intervals would not have told
-    assert difference is not None and difference.high < 0
+    assert difference is not None and difference.high < -1
     assert not decision.is_promoted
-    assert "worse than the champion" in decision.reasons[1]
+    assert decision.reasons[1].startswith("worse than the champion") and "wholly below -1" in decision.reasons[1]
 
 
-def test_a_difference_that_reaches_zero_is_not_worse() -> None:
+def test_at_most_the_margin_worse_must_be_shown() -> None:
     champion = _normal(70, seed=5)
+    noise = np.random.default_rng(6).normal(0, 5, len(champion))
+    decision = _decide(champion + noise, champion)
+    assert decision.is_promoted
+    assert (
+        decision.reasons[1].startswith("at most 1 worse than the champion") and "wholly above -1" in decision.reasons[1]
+    )
+    few = _decide(champion[:30] + noise[:30], champion[:30])
+    check = _checks(few)["champion"]
+    assert not few.is_promoted and check.is_undecided
+    assert f"{check.documents_needed} documents would show it" in check.reason
+    assert _decide(champion[:30] + noise[:30], champion[:30], Policy(margin=4)).is_promoted
+
+
+def test_documents_needed_are_enough_in_four_of_five_cases() -> None:
+    draws, spread, margin = np.random.default_rng(11), 12.0, 1.0
+    sample = draws.normal(0, 1, 4000)
+    sample *= spread / sample.std(ddof=1)
+    needed = documents_needed(sample, margin)
+    assert needed == pytest.approx(((1.96 + 0.8416) * spread / margin) ** 2, rel=0.01)
+    found = [difference_interval(row).low >= -margin for row in draws.normal(0, spread, (1500, needed))]
+    assert 0.77 < np.mean(found) < 0.83
+    assert documents_needed(sample[:1], margin) == documents_needed(sample, 0.0) == 0
+    assert documents_needed(np.zeros(5), margin) == 2
+
+
+def test_an_undecided_candidate_asks_a_person_where_the_policy_says_so() -> None:
+    champion = _normal(70, seed=5, count=30)
     candidate = champion + np.random.default_rng(6).normal(0, 5, len(champion))
-    decision = _decide(candidate, champion)
-    assert decision.is_promoted and "not worse" in decision.reasons[1]
+    contest = Contest(dataset="diy@v1", split="val", candidate=_scores(candidate), champion=_scores(champion))
+    policy = Policy(undecided=Undecided.ASK)
+    waiting = decide(contest, policy)
+    assert waiting.is_waiting and not waiting.is_promoted
+    assert decide(contest, policy, approved_by="Ann").is_promoted
+    assert not decide(contest, Policy(), approved_by="Ann").is_promoted
+    worse = replace(contest, candidate=_scores(champion - 3))
+    assert not decide(worse, policy, approved_by="Ann").is_promoted  # shown to be worse: nobody is asked
+    sure = decide(replace(contest, candidate=_scores(champion + 1)), policy)
+    assert sure.is_promoted and APPROVAL not in _checks(sure)
+
+
+def test_a_candidate_meets_the_best_champion_too_and_later_ones_a_stricter_interval() -> None:
+    champion = _normal(70, seed=5)
+    noise = np.random.default_rng(6).normal(0, 4, len(champion))
+    contest = Contest(dataset="diy@v1", split="val", candidate=_scores(champion + noise), champion=_scores(champion))
+    assert decide(contest).is_promoted
+    fallen = decide(replace(contest, best=_scores(np.clip(champion + 5, 0, 100))))
+    assert [check.name for check in fallen.checks if not check.is_passed] == ["best champion"]
+    assert "worse than the best champion" in fallen.reasons[2]
+    first, fifth = (_checks(decide(replace(contest, attempt=k)))["champion"].measured for k in (1, 5))
+    assert first is not None and fifth is not None
+    assert first.low > fifth.low and fifth == difference_interval(contest.differences(_scores(champion)), level=0.99)
 
 
 def test_the_same_scores_are_not_worse_and_better_ones_are_better() -> None:

@@ -8,15 +8,19 @@ from typing import Any
 import mlflow
 import pytest
 
+from schemas.configs import override
 from schemas.documents import Split
 from schemas.errors import GateError, NotFoundError, UsageError
 from schemas.lake import Lake
 from training.evaluation.evaluate import Evaluation
 from training.evaluation.models import evaluate_model
+from training.metrics.links import LinkScore
 from training.mlflow import promotion
+from training.mlflow.explanation import explained
 from training.mlflow.policy import Guard, Minimum, Policy
-from training.mlflow.promotion import promote, rollback
+from training.mlflow.promotion import Promotion, chosen_by_links, promote, rollback
 from training.mlflow.registry import DECISION_TAG, find_version
+from training.recipes import RECIPES
 
 Register = Callable[[Path], str]
 
@@ -191,6 +195,63 @@ def test_models_of_two_views_are_compared_on_the_documents_both_could_score(
         judged = promote(client, "linker", version, say=print)
         assert judged.decision.is_promoted is (count == 21) and judged.decision.documents == count
     assert "5 documents of synthetic@v1, split val, could be scored with both models" in judged.decision.reasons[2]
+
+
+def test_a_chain_of_champions_is_held_to_the_best_of_them(
+    client: mlflow.MlflowClient, register_model: Register, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    means = {"1": 80.0, "2": 79.4, "3": 78.8, "4": 79.6, "5": 81.0}
+    for _ in means:
+        register_model(trained)
+    order: list[float] = []
+
+    def evaluate_at(*arguments: Any, **named: Any) -> Evaluation:
+        """The documents' scores lie closely about the mean that is next."""
+        found, mean = evaluate_model(*arguments, **named), order.pop(0)
+        scores = tuple(LinkScore(mean + 0.1 * (number % 3), 50, 50) for number in range(len(found.scores)))
+        return replace(found, scores=replace(found.scores, scores=scores))
+
+    def judge(version: str, *rivals: str) -> Promotion:
+        order[:] = [means[version], *(means[rival] for rival in rivals)]
+        judged = promote(client, "linker", version, say=print)
+        assert not order  # each was scored once
+        return judged
+
+    monkeypatch.setattr(promotion, "evaluate_model", evaluate_at)
+    assert judge("1").to_json()["best"] == "1"
+    second = judge("2", "1")
+    assert second.decision.is_promoted and (second.best, second.to_json()["best"]) == ("1", "1")
+    third = judge("3", "2", "1")
+    assert [check.name for check in third.decision.checks if not check.is_passed] == ["best champion"]
+    assert third.decision.attempt == 2 and _aliases(client)["champion"] == "2"
+    fourth = judge("4", "2", "1")
+    assert fourth.decision.is_promoted and fourth.decision.attempt == 3
+    assert "candidate 3 that the best champion meets" in " ".join(explained(fourth.decision))
+    fifth = judge("5", "4", "1")
+    assert fifth.decision.is_promoted and fifth.to_json()["best"] == "5"
+    rollback(client, "linker")
+    assert promotion.best_champion(client, "linker", promotion.last_entry(client, "linker")) == "4"
+
+
+def test_links_that_chose_an_epoch_judge_no_candidate(
+    client: mlflow.MlflowClient,
+    register_model: Register,
+    trained: Path,
+    lakes: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    supervised = override(RECIPES["hessel-2019"](), ["objective=supervised"])
+    assert chosen_by_links(supervised)
+    assert not chosen_by_links(RECIPES["hessel-2019"]())
+    assert not chosen_by_links(override(supervised, ["training.select=last"]))
+    register_model(trained)
+    monkeypatch.setattr(promotion, "chosen_by_links", lambda config: True)
+    refused = promote(client, "linker", "1", is_dry_run=True, say=print).decision
+    assert [check.name for check in refused.checks if not check.is_passed] == ["unseen"]
+    made = lakes.make_documents(Split.VAL, 30, lakes.World())
+    lake = lakes.write_lake(str(tmp_path / "lake"), {"gate": made, "val": made})
+    assert promote(client, "linker", "1", lake=lake, is_dry_run=True, say=print).decision.is_promoted
 
 
 def test_the_test_split_decides_nothing_and_a_split_of_its_own_is_preferred(
