@@ -27,6 +27,7 @@ def command(
         str | None,
         typer.Option("--lake", help="Lake of the data set; by default the one that the model was trained from."),
     ] = None,
+    store: options.Store = "",
     workers: options.ShardWorkers = 1,
     tracking: options.Tracking = None,
     *,
@@ -40,6 +41,7 @@ def command(
     from training.mlflow.policy import read_policy
 
     rules = read_policy(policy)
+    from orchestration.decisions.comparison import preferred_by_editors
     from training.mlflow.explanation import explained
     from training.mlflow.promotion import promote
     from training.mlflow.registry import open_registry
@@ -53,6 +55,7 @@ def command(
             lake=None if lake is None else Lake.at(lake),
             dataset=dataset,
             policy=rules,
+            preferred=preferred_by_editors(store),
             is_dry_run=is_dry_run,
             say=say,
         )

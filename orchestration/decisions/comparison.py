@@ -1,13 +1,14 @@
 """Which of two models editors preferred where they were compared blind, by the choices in the log."""
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
-from orchestration.decisions.log import DecisionLog
-from schemas.decisions import Action, Decision, Ranking, standing
-from training.retrieval.interleaving import Preference, preference
+from orchestration.decisions.log import DecisionLog, opened_log
+from schemas.configs import resolve
+from schemas.errors import NotFoundError
+from schemas.lake import Lake
+from training.retrieval.interleaving import Preference
 
 VERDICTS = {
     "open": "no difference is established yet",
@@ -34,47 +35,57 @@ class Comparison:
 
     @property
     def outcome(self) -> Literal["champion", "challenger", "open"]:
-        """Return whose interval of articles that were won lies wholly above a half; `open`: neither's."""
+        """Return which model is preferred; `open`: no difference is established."""
         better = self.result.is_second_better
         return "open" if better is None else "challenger" if better else "champion"
 
     def lines(self) -> list[str]:
         """Return the result in words."""
-        result = self.result
+        result, (low, high) = self.result, self.result.interval
         share = "" if result.share is None else f", {result.share:.0%} of those won"
-        p_value = f"sign test p = {result.p_value:.3f}"
+        none = f", none fits {result.none_fits}" if result.none_fits else ""
         return [
             f"{self.champion} (champion) and {self.challenger} (challenger) on {self.dataset}",
-            f"  articles: champion {result.first}, challenger {result.second}, even {result.ties}",
-            f"  challenger{share}, 95% interval {result.low:.0%} to {result.high:.0%}, {p_value}",
+            f"  articles: champion {result.first}, challenger {result.second}, even {result.ties}{none}",
+            f"  challenger{share}, {low:.0%} to {high:.0%} at all times with 95%; evidence {result.evidence:.3g} of 20",
             f"  {VERDICTS[self.outcome]}",
         ]
+
+    def to_json(self) -> dict[str, Any]:
+        result = self.result
+        numbers = {"share": result.share, "low": result.interval[0], "high": result.interval[1]}
+        return resolve(self) | {
+            "outcome": self.outcome,
+            "result": asdict(result) | numbers | {"evidence": result.evidence},
+        }
+
+
+def preferred_by_editors(store: str) -> Callable[[Lake, str, str], Preference | None]:
+    """Return a function of lake, champion and challenger that returns what editors preferred; None: nobody compared.
+
+    Args:
+        store: address of the pages' database; empty: the one in the lake.
+    """
+
+    def preferred(lake: Lake, champion: str, challenger: str) -> Preference | None:
+        try:
+            with opened_log(lake.root.uri, store) as log:
+                found = {(each.champion, each.challenger): each.result for each in reversed(comparisons(log))}
+        except NotFoundError:
+            return None
+        return found.get((champion, challenger))
+
+    return preferred
 
 
 def comparisons(log: DecisionLog) -> list[Comparison]:
     """Return the result for each two models that were compared, by the choices in a log, the most articles first.
 
-    Only what was decided in comparisons counts: who saw probabilities elsewhere was not blind.
+    Only what was decided in comparisons counts: who saw probabilities elsewhere was not blind. Each two models have
+    their own choices: a later comparison on the same articles takes nothing from an earlier one.
     """
-    decided = standing(each for each in log.decisions() if each.is_blind)
-    chosen = [each for each in decided if each.action is Action.CHOOSE]
-    rankings = log.rankings(each.ranking for each in chosen)
-    of_models: dict[tuple[str, str, str], list[Decision]] = defaultdict(list)
-    for decision in chosen:
-        ranking = rankings[decision.ranking]
-        of_models[ranking.models[0], ranking.models[1], ranking.dataset].append(decision)
     found = [
-        Comparison(champion=first, challenger=second, dataset=dataset, result=preference(_credits(choices, rankings)))
-        for (first, second, dataset), choices in sorted(of_models.items())
+        Comparison(champion=first, challenger=second, dataset=dataset, result=result)
+        for first, second, dataset, result in log.won()
     ]
     return sorted(found, key=lambda each: -each.result.articles)
-
-
-def _credits(choices: Iterable[Decision], rankings: dict[str, Ranking]) -> list[tuple[int, int]]:
-    """Return of each article how many chosen pictures each of the two models gave."""
-    counts: dict[str, Counter[bool]] = defaultdict(Counter)
-    for choice in choices:
-        ranking = rankings[choice.ranking]
-        given = {each.image: each.model == ranking.models[1] for each in ranking.pictures}
-        counts[choice.article][given[choice.image]] += 1
-    return [(count[False], count[True]) for count in counts.values()]

@@ -1,7 +1,8 @@
-"""The log of decisions: two tables that only grow, in the database of the pages (`orchestration.decisions.database`).
+"""The log of decisions: tables that only grow, in the database of the pages (`orchestration.decisions.database`).
 
     rankings     digest, article, ranking (JSON)        a list of pictures, stored once for all decisions on it
     decisions    number, at, who, action, image ...     a row a decision
+    compared     number, champion, challenger ...       which of two models gave the picture of a blind decision
 
 The database itself refuses changes: triggers end every UPDATE and DELETE. A decision is on the disk when `decide`
 returns.
@@ -17,6 +18,7 @@ from sqlalchemy import (
     JSON,
     BigInteger,
     Column,
+    ColumnElement,
     Connection,
     Engine,
     Integer,
@@ -25,6 +27,9 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    and_,
+    case,
+    func,
     inspect,
     select,
     text,
@@ -38,6 +43,7 @@ from schemas.configs import restore
 from schemas.decisions import Action, Decision, Objection, Ranking
 from schemas.errors import BuildError, UsageError
 from schemas.versions import plain
+from training.retrieval.interleaving import Preference
 
 READ_AT_ONCE = 500
 _CREATING = 0x6D6C_6465  # PostgreSQL's advisory lock while the tables are made
@@ -66,6 +72,18 @@ DECISIONS = Table(
     Column("ranking", String(64), nullable=False),
     Column("article", String(64), nullable=False, index=True),
     sqlite_autoincrement=True,
+)
+COMPARED = Table(
+    "compared",
+    _TABLES,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("champion", Text, nullable=False),
+    Column("challenger", Text, nullable=False),
+    Column("dataset", Text, nullable=False),
+    Column("article", String(64), nullable=False, index=True),
+    Column("image", String(64), nullable=False),
+    Column("action", String(16), nullable=False),
+    Column("side", Integer, nullable=False),  # of the picture: -1 the champion's, 1 the challenger's
 )
 _KEPT = "a log of decisions only grows"
 _REFUSALS = {
@@ -132,7 +150,10 @@ class DecisionLog:
             if ranking is not None:
                 connection.execute(new_ranking, {"digest": digest, "article": article, "ranking": plain(ranking)})
             (number,) = connection.execute(DECISIONS.insert().values(values)).inserted_primary_key or (0,)
-        return replace(decision, number=number)
+            decision = replace(decision, number=number)
+            if ranking is not None and ranking.is_blind:
+                connection.execute(COMPARED.insert(), _compared(decision, ranking))
+        return decision
 
     def decisions(self, *, article: str = "", after: int = 0) -> Iterator[Decision]:
         """Yield decisions in order, of one article or of all; a few hundred are in memory at a time.
@@ -143,6 +164,53 @@ class DecisionLog:
         """
         wanted = select(DECISIONS)
         return self._decisions(wanted.where(DECISIONS.c.article == article) if article else wanted, after)
+
+    def compared(self, article: str, models: tuple[str, ...]) -> Iterator[Decision]:
+        """Yield the blind decisions on an article in comparisons of two models, in order."""
+        of_pair = (COMPARED.c.article == article, COMPARED.c.champion == models[0], COMPARED.c.challenger == models[1])
+        yield from self._decisions(
+            select(DECISIONS).where(DECISIONS.c.number.in_(select(COMPARED.c.number).where(*of_pair))), 0
+        )
+
+    def won(self) -> list[tuple[str, str, str, Preference]]:
+        """Return champion, challenger, NAME@VERSION and the articles that each won, by the last choices of each pair.
+
+        One query counts them.
+        """
+        row, pair = COMPARED.c, [COMPARED.c.champion, COMPARED.c.challenger, COMPARED.c.dataset]
+        age = func.row_number().over(partition_by=[*pair, row.article, row.image], order_by=row.number.desc())
+        last = select(*pair, row.article, row.action, row.side, age.label("age")).subquery()
+
+        def count(condition: ColumnElement[bool], value: Any = 1) -> Any:
+            return func.sum(case((condition, value), else_=0))
+
+        articles = (
+            select(
+                last.c.champion,
+                last.c.challenger,
+                last.c.dataset,
+                count(last.c.action == Action.CHOOSE, last.c.side).label("lead"),
+                count(last.c.action == Action.CHOOSE).label("chosen"),
+                count(last.c.action == Action.SHORTLIST).label("listed"),
+                count(last.c.action == Action.REJECT).label("rejected"),
+            )
+            .where(last.c.age == 1)
+            .group_by(last.c.champion, last.c.challenger, last.c.dataset, last.c.article)
+            .subquery()
+        )
+        each, names = articles.c, [articles.c.champion, articles.c.challenger, articles.c.dataset]
+        wanted = select(
+            *names,
+            count(each.lead < 0),
+            count(each.lead > 0),
+            count(and_(each.lead == 0, each.chosen > 0)),
+            count(and_(each.chosen == 0, each.listed == 0, each.rejected > 0)),
+        )
+        with self._connected() as connection:
+            rows = connection.execute(wanted.group_by(*names).order_by(*names)).all()
+        kinds = ("first", "second", "ties", "none_fits")
+        found = [(*of[:3], Preference(**dict(zip(kinds, map(int, of[3:]), strict=True)))) for of in rows]
+        return [of for of in found if of[3].articles]
 
     def corrections(self, dataset: str, documents: Iterable[str]) -> Iterator[Decision]:
         """Yield the corrections of links of some documents of a version (NAME@VERSION), in order of each document."""
@@ -201,12 +269,39 @@ def _prepare(connection: Connection) -> None:
         if len(found) == len(_TABLES.tables):
             return
         connection.execute(text(f"SELECT pg_advisory_xact_lock({_CREATING})"))
+    is_older = DECISIONS in found and COMPARED not in found
     for table in _TABLES.sorted_tables:
         connection.execute(CreateTable(table, if_not_exists=True))
         for index in table.indexes:
             connection.execute(CreateIndex(index, if_not_exists=True))
+    if is_older:
+        _compare_earlier(connection)
     for statement in _REFUSALS[dialect]:
         connection.execute(text(statement))
+
+
+def _compare_earlier(connection: Connection) -> None:
+    """Fill the table of comparisons of a log that was begun without it."""
+    made = select(DECISIONS, RANKINGS.c.ranking.label("list")).join(RANKINGS, RANKINGS.c.digest == DECISIONS.c.ranking)
+    rows = connection.execute(made.where(DECISIONS.c.model == "").order_by(DECISIONS.c.number)).mappings().all()
+    restored = [(_decision(row), restore(Ranking, row["list"])) for row in rows]
+    if blind := [_compared(decision, ranking) for decision, ranking in restored if ranking.is_blind]:
+        connection.execute(_INSERT[connection.dialect.name](COMPARED).on_conflict_do_nothing(), blind)
+
+
+def _compared(decision: Decision, ranking: Ranking) -> dict[str, Any]:
+    """Return the row of a blind decision."""
+    (given_by,) = (each.model for each in ranking.pictures if each.image == decision.image)
+    return {
+        "number": decision.number,
+        "champion": ranking.models[0],
+        "challenger": ranking.models[1],
+        "dataset": ranking.dataset,
+        "article": decision.article,
+        "image": decision.image,
+        "action": str(decision.action),
+        "side": 1 if given_by == ranking.models[1] else -1,
+    }
 
 
 def _decision(row: Any) -> Decision:

@@ -43,6 +43,7 @@ def compare(request: Request, shared: Shared, key: str, a: str = "", b: str = ""
     known = pictures_of(shared, ranking.dataset, (each.image for each in ranking.pictures))
     return page(
         request, "comparison.html.j2", key=key, article=article, then=here, copy_of=copy_of,
-        pictures=[known[each.image] for each in ranking.pictures], said=said_of(shared, article.texts, is_blind=True),
+        pictures=[known[each.image] for each in ranking.pictures],
+        said=said_of(shared, article.texts, models=ranking.models),
         reasons=list(Objection),
     )  # fmt: skip

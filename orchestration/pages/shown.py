@@ -76,19 +76,20 @@ def compared(shared: Pages, article: Article, pair: tuple[Choice, Choice], addre
     return interleaved(queries[0], [archive.index for archive in archives], found, asked=address)
 
 
-def said_of(shared: Pages, texts: Mapping[str, str], *, is_blind: bool = False) -> dict[str, Decision]:
+def said_of(shared: Pages, texts: Mapping[str, str], *, models: tuple[str, ...] = ()) -> dict[str, Decision]:
     """Return what stands of the decisions on the pictures of an article, by content hash.
 
     Args:
         shared: has the log.
         texts: of the article.
-        is_blind: of those alone that were made in blind comparisons.
+        models: champion and challenger: of those alone that were made where they were compared.
     """
     article = article_digest(texts)
     if not article:
         return {}
-    made = shared.decisions.decisions(article=article)
-    return {each.image: each for each in standing(each for each in made if each.is_blind or not is_blind)}
+    log = shared.decisions
+    made = log.compared(article, models) if models else log.decisions(article=article)
+    return {each.image: each for each in standing(made)}
 
 
 def pictures_of(shared: Pages, dataset: str, images: Iterable[str]) -> dict[str, tuple[Choice, Picture]]:

@@ -12,6 +12,7 @@ retrieve their images. A candidate is promoted if every check passes:
 - documents: enough documents were scored, with both models where there is a champion;
 - minimum: its mean scores reach the policy's minima;
 - guard: on another data set the whole interval of that difference lies above minus the guard's margin;
+- editors: where the policy asks for it, those who compared it blind with the champion are shown to prefer it;
 - latest: it was scored on the latest version of the target data set;
 - approval: where the policy asks for one, a named person has approved it (`multilink approve`).
 
@@ -37,6 +38,7 @@ from training.evaluation.evaluate import Evaluation
 from training.metrics.bootstrap import Interval
 from training.metrics.links import LinkScore, PairScore, ScoreKind
 from training.mlflow.policy import BEST, STANDARD_POLICY, Guard, Measure, Policy, Undecided
+from training.retrieval.interleaving import Preference
 
 Scores = Mapping[str, LinkScore | PairScore]
 TITLES = {metric: title for kind in ScoreKind for metric, title in kind.metrics.items()}
@@ -247,6 +249,7 @@ def decide(
     guards: Mapping[str, Contest] | None = None,
     latest: str | None = None,
     approved_by: str = "",
+    preference: Preference | None = None,
 ) -> Decision:
     """Return whether the candidate may become the champion.
 
@@ -256,6 +259,7 @@ def decide(
         guards: scores on each of the policy's guard sets, by name, where there is a champion.
         latest: NAME@VERSION of the latest version of the target; None: not known, so not checked.
         approved_by: who approved the candidate; empty: nobody did.
+        preference: of editors, the champion being the first; None: they compared nothing.
 
     Raises:
         UsageError: a minimum is of a score the documents do not have.
@@ -264,6 +268,7 @@ def decide(
     checks[1:1] = _against_champions(target, policy)
     if target.champion is not None:
         checks += [_against_guard(guard, (guards or {})[guard.dataset], policy) for guard in policy.guards]
+        checks += [_preferred(preference)] if policy.editors.preferred else []
     if policy.latest_only and latest is not None:
         is_latest = target.dataset == latest
         words = "the latest version" if is_latest else f"but the latest version is {latest}"
@@ -366,6 +371,16 @@ def _against_minimum(target: Contest, policy: Policy) -> Iterator[Check]:
             verb = "reaches" if own.mean >= wanted else "does not reach"
             text = f"{TITLES[score]} {_show(own)} {verb} the minimum of {wanted:g}"
             yield Check(name=f"minimum {score}", is_passed=own.mean >= wanted, reason=text, measured=own)
+
+
+def _preferred(preference: Preference | None) -> Check:
+    if preference is None:
+        return Check(name="editors", is_passed=False, reason="nobody compared it blind with the champion")
+    is_better, first, second = preference.is_second_better, preference.first, preference.second
+    verdicts = {None: "are not shown to prefer either model", True: "prefer it to the champion"}
+    verdict = verdicts.get(is_better, "prefer the champion")
+    numbers = f"{second} articles for it, {first} for the champion, evidence {preference.evidence:.3g} of 20"
+    return Check(name="editors", is_passed=is_better is True, reason=f"editors {verdict}: {numbers}")
 
 
 def _approved(by: str, approvers: Sequence[str]) -> Check:

@@ -15,6 +15,9 @@ A policy file is TOML; a key that is left out has its default, an unknown one is
     auc = 70.0
     precision_at_1 = 40.0
 
+    [editors]
+    preferred = true              # editors who compared it blind with the champion must prefer it
+
     [[guards]]                    # other data sets, on their latest version, on which it may not fall back
     dataset = "rqa"
     margin = 2.0
@@ -82,6 +85,17 @@ class Minimum:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Editors:
+    """What people must say.
+
+    Attributes:
+        preferred: whether those who compared candidate and champion blind must be shown to prefer the candidate.
+    """
+
+    preferred: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
     """A data set on which a candidate must keep what the champion can.
 
@@ -123,6 +137,7 @@ class Policy:
         approval: whether the version's tag `approved_by` must name a person.
         approvers: whom it may name; empty: anyone.
         minimum: scores that must be reached.
+        editors: what people must say.
         guards: data sets on which the candidate may not fall back.
     """
 
@@ -136,6 +151,7 @@ class Policy:
     approval: bool = False
     approvers: tuple[str, ...] = ()
     minimum: Minimum = field(default_factory=Minimum)
+    editors: Editors = field(default_factory=Editors)
     guards: tuple[Guard, ...] = ()
 
     def __post_init__(self) -> None:

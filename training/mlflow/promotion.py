@@ -57,6 +57,7 @@ from training.mlflow.registry import (
     versions,
 )
 from training.mlflow.runs import DATASET_TAG, LAKE_TAG, VERSION_TAG
+from training.retrieval.interleaving import Preference
 
 FOLLOWS, LINE, TOKEN, DECISION, MODEL = "follows", "line", "token", "decision", "model_created"
 REMEMBERED = 100
@@ -68,6 +69,7 @@ _SEEN = (
     "its epoch was chosen by the links of the validation split, so that its scores there are too good; judge it on "
     "documents it has not seen: a split `gate` of the data set, or split in the policy"
 )
+Preferred = Callable[[Lake, str, str], Preference | None]  # lake, address of the champion, of the candidate
 ALREADY = Check(name="champion", is_passed=True, reason="it is the champion already")
 
 
@@ -236,6 +238,7 @@ def promote(
     lake: Lake | None = None,
     dataset: str | None = None,
     policy: Policy = STANDARD_POLICY,
+    preferred: Preferred | None = None,
     is_dry_run: bool = False,
     say: Say,
 ) -> Promotion:
@@ -248,6 +251,7 @@ def promote(
         lake: holds the data sets; None: the lake the candidate was trained from.
         dataset: NAME or NAME@VERSION both are scored on; None: what the candidate was trained on.
         policy: settings of the rule.
+        preferred: returns what editors preferred; asked where the policy wants to know.
         is_dry_run: decide, but record and move nothing.
         say: takes a line of progress.
 
@@ -266,6 +270,8 @@ def promote(
             _record(client, candidate, entry.decision)  # the process that promoted it may have been killed before
         return Promotion(candidate=candidate, champion=entry.champion, decision=decision, is_dry_run=is_dry_run)
     rivals = _rivals(client, candidate, entry)
+    if policy.editors.preferred and preferred is not None and rivals.champion is not None:
+        rivals = replace(rivals, preference=preferred(lake, rivals.champion.uri, candidate.uri))
     decision, is_best = _judge(candidate, rivals, lake=lake, target=target, split=split, policy=policy, say=say)
     promotion = Promotion(
         candidate=candidate,
@@ -316,11 +322,19 @@ def rollback(client: mlflow.MlflowClient, name: str, *, champion: str | None = N
 
 @dataclass(frozen=True, slots=True)
 class _Rivals:
-    """What a candidate is judged against: champion, the best one where that is another; its number as a candidate."""
+    """What a candidate is judged against.
+
+    Attributes:
+        champion: if there is one.
+        best: the best champion, where that is another.
+        attempt: how many candidates the best champion has met with this one.
+        preference: of editors, between champion and candidate.
+    """
 
     champion: ModelVersion | None
     best: ModelVersion | None
     attempt: int
+    preference: Preference | None = None
 
 
 def best_champion(client: mlflow.MlflowClient, name: str, entry: ChampionEntry) -> str | None:
@@ -391,6 +405,7 @@ def _judge(
         },
         latest="@".join(lake.find(target.partition("@")[0])),
         approved_by=candidate.tags.get(APPROVED_TAG, ""),
+        preference=rivals.preference,
     )
     if split == Split.VAL and chosen_by_links(models[0][1].card.config):
         decision = refuse(decision, "unseen", _SEEN)

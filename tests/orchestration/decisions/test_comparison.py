@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from sqlalchemy import text
 
+from orchestration.decisions.comparison import comparisons, preferred_by_editors
 from orchestration.decisions.log import DecisionLog
 from orchestration.decisions.rankings import interleaved
-from schemas.decisions import Action, Decision, Ranking, ShownPicture
+from schemas.decisions import Action, Decision, Objection, Ranking, ShownPicture
 from schemas.errors import UsageError
+from schemas.lake import Lake
+from training.retrieval.interleaving import Preference
 from training.retrieval.queries import Query
 
 if TYPE_CHECKING:
@@ -56,10 +61,50 @@ def shown(built: Archive, article: int) -> Ranking:
     return Ranking(texts={"lead": f"{article}"}, models=MODELS, dataset=built.dataset, pictures=pictures)
 
 
+def decided(built: Archive, name: str, action: Action = Action.CHOOSE) -> Decision:
+    reason = Objection.SUBJECT if action is Action.REJECT else None
+    return Decision(action=action, image=built.images[name], dataset=built.dataset, reason=reason)
+
+
+def test_a_later_comparison_on_the_same_articles_takes_nothing_from_an_earlier_one(
+    built: Archive, log: DecisionLog
+) -> None:
+    for article in range(12):
+        log.decide(decided(built, "cat"), shown(built, article))
+    (second,) = comparisons(log)
+    store = log._engine.url.render_as_string(hide_password=False)
+    assert preferred_by_editors(store)(Lake.at(built.lake), *MODELS) == second.result
+    assert preferred_by_editors(store)(Lake.at(built.lake), *reversed(MODELS)) is None
+    assert (second.result.first, second.result.second, second.outcome) == (0, 12, "challenger")
+    third = {MODELS[0]: MODELS[0], MODELS[1]: "models:/m/3"}
+    for article in range(12):
+        own = shown(built, article)
+        pictures = tuple(replace(each, model=third[each.model]) for each in own.pictures)
+        other = replace(own, models=tuple(third.values()), pictures=pictures)
+        log.decide(decided(built, "rocket"), other)
+        log.decide(decided(built, "cat", Action.WITHDRAW), other)
+    found = {each.challenger: each for each in comparisons(log)}
+    assert found[MODELS[1]] == second
+    assert (found["models:/m/3"].result.first, found["models:/m/3"].outcome) == (12, "champion")
+    article = shown(built, 0).article
+    assert [each.action for each in log.compared(article, MODELS)] == [Action.CHOOSE]
+    assert len(list(log.compared(article, tuple(third.values())))) == 2
+
+
+def test_a_log_of_before_is_counted_alike(built: Archive, log: DecisionLog, tmp_path: Path) -> None:
+    for article in range(3):
+        log.decide(decided(built, "cat"), shown(built, article))
+        log.decide(decided(built, "rocket", Action.SHORTLIST), replace(shown(built, article), models=MODELS[:1]))
+    found = comparisons(log)
+    with log._connected(is_writing=True) as connection:
+        connection.execute(text("DROP TABLE compared"))
+    assert comparisons(DecisionLog(log._engine)) == found
+    assert comparisons(DecisionLog(log._engine)) == found
+
+
 def test_the_result_counts_articles_by_the_last_choices(built: Archive, log: DecisionLog, command: Multilink) -> None:
     def said(article: int, name: str, action: Action = Action.CHOOSE) -> None:
-        decision = Decision(action=action, image=built.images[name], dataset=built.dataset)
-        log.decide(decision, shown(built, article))
+        log.decide(decided(built, name, action), shown(built, article))
 
     assert command("decisions", "compare", "--lake", built.lake) == ["no choice was made in a blind comparison"]
     for article in range(9):
@@ -71,6 +116,8 @@ def test_the_result_counts_articles_by_the_last_choices(built: Archive, log: Dec
     said(11, "flower")
     said(11, "flower", Action.WITHDRAW)  # nothing was chosen in the end
     said(12, "flower", Action.SHORTLIST)
+    said(14, "flower", Action.REJECT)  # none fits
+    said(14, "cat", Action.REJECT)
     for article, action in ((13, Action.CHOOSE), (0, Action.WITHDRAW)):  # elsewhere, with probabilities: not blind
         single = replace(shown(built, article), models=MODELS[:1])
         seen = Decision(action=action, image=built.images["cat"], dataset=built.dataset, model=MODELS[0])
@@ -78,11 +125,11 @@ def test_the_result_counts_articles_by_the_last_choices(built: Archive, log: Dec
     lines = command("decisions", "compare", "--lake", built.lake, "--json")
     (result,) = json.loads(lines[-1])["comparisons"]
     assert (result["champion"], result["challenger"]) == MODELS
-    assert [result["result"][name] for name in ("first", "second", "ties")] == [1, 9, 1]
-    assert result["result"]["share"] == 0.9 and result["outcome"] == "challenger"
-    assert result["result"]["p_value"] == pytest.approx(2 * 11 / 1024)
-    assert lines[1].split() == ["articles:", "champion", "1,", "challenger", "9,", "even", "1"]
-    assert lines[3].strip() == "the challenger is preferred"
+    assert [result["result"][name] for name in ("first", "second", "ties", "none_fits")] == [1, 9, 1, 1]
+    assert result["result"]["share"] == 0.9 and result["outcome"] == "open"
+    assert result["result"]["evidence"] == pytest.approx(Preference(first=1, second=9).evidence)
+    assert lines[1].split() == ["articles:", "champion", "1,", "challenger", "9,", "even", "1,", "none", "fits", "1"]
+    assert lines[3].strip() == "no difference is established yet"
     elsewhere = {shown(built, article).article for article in (0, 13)}
     listed = command("decisions", "list", "--lake", built.lake, "--json")[-1]
     rows = json.loads(listed)["decisions"]

@@ -20,7 +20,8 @@ from training.mlflow.gate import (
     mean_interval,
     refuse,
 )
-from training.mlflow.policy import STANDARD_POLICY, Guard, Minimum, Policy, Undecided, read_policy
+from training.mlflow.policy import STANDARD_POLICY, Editors, Guard, Minimum, Policy, Undecided, read_policy
+from training.retrieval.interleaving import Preference
 
 
 def _scores(values: np.ndarray, *, precision: float = 50.0) -> dict[str, LinkScore]:
@@ -188,6 +189,21 @@ def test_intervals_of_differences() -> None:
     found = [difference_interval(column) for column in values.T]
     assert 0.94 < np.mean([each.low <= 2 <= each.high for each in found]) < 0.96
     assert difference_interval(values[:1, 0]).low == -100 and difference_interval(values[:0, 0]).high == 100
+
+
+def test_a_policy_may_listen_to_editors() -> None:
+    champion = _scores(_normal(70, seed=7))
+    contest = Contest(dataset="diy@v1", split="val", candidate=champion, champion=champion)
+    policy = Policy(editors=Editors(preferred=True))
+    for preference, is_passed, words in (
+        (None, False, "nobody compared it blind"),
+        (Preference(first=3, second=5), False, "not shown to prefer either"),
+        (Preference(first=12, second=0), False, "prefer the champion: 0 articles for it, 12 for the champion"),
+        (Preference(first=0, second=12), True, "prefer it to the champion"),
+    ):
+        decision = decide(contest, policy, preference=preference)
+        assert decision.is_promoted is is_passed and words in _checks(decision)["editors"].reason
+    assert decide(replace(contest, champion=None), policy).is_promoted  # nobody could compare the first model
 
 
 def test_order_of_the_champions_documents_does_not_matter() -> None:

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.retrieval.interleaving import preference, team_draft
+from benchmarks.preference import is_verdict, verdicts_in
+from training.retrieval.interleaving import MIXTURE, Preference, team_draft
 
 RANKINGS = st.lists(st.integers(0, 30), unique=True, max_size=20)
 
@@ -41,34 +42,52 @@ def test_equal_rankings_are_shown_as_they_are_and_share_the_credit_evenly() -> N
 
 def test_a_better_ranking_is_found_out_by_readers_who_do_not_know_whose_a_picture_is() -> None:
     """A reader takes the first picture that fits; fitting ones are higher in the second ranking."""
-    numbers, credits_of = np.random.default_rng(0), []
+    numbers, won = np.random.default_rng(0), [0, 0]
     for article in range(60):
         fitting = set(numbers.choice(100, 10, replace=False).tolist())
         good = sorted(range(100), key=lambda row: (row not in fitting, numbers.random()))
         poor = numbers.permutation(100).tolist()
         chosen = next(each for each in team_draft(poor, good, top=20, seed=str(article)) if each.row in fitting)
-        credits_of.append((int(not chosen.is_second), int(chosen.is_second)))
-    found = preference(credits_of)
-    assert found.articles == 60 and found.is_second_better and found.p_value < 1e-3
+        won[chosen.is_second] += 1
+    found = Preference(first=won[0], second=won[1])
+    assert found.articles == 60 and found.is_second_better and found.evidence > 1000
 
 
 def test_a_preference_by_hand() -> None:
-    """Eight of ten: Wilson's interval by its formula; the sign test's probability by counting."""
-    found = preference([(0, 1)] * 7 + [(1, 3)] + [(2, 1), (1, 0)] + [(1, 1)] * 5)
-    assert (found.first, found.second, found.ties, found.articles) == (2, 8, 5, 15)
-    z, n, p = 1.959963984540054, 10, 0.8
-    middle, half = (p + z * z / (2 * n)), z * (p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5
-    assert found.share == p
-    assert found.low == pytest.approx((middle - half) / (1 + z * z / n))
-    assert found.high == pytest.approx((middle + half) / (1 + z * z / n))
-    assert found.p_value == pytest.approx(2 * (1 + 10 + 45) / 2**10)
-    assert found.is_second_better is None
-    assert preference([(0, 2)] * 12).is_second_better is True
-    assert preference([(1, 0)] * 12).is_second_better is False
+    """Eight of ten: the mixture of shares by adding up a grid of them, the interval by trying every share."""
+    found = Preference(first=2, second=8, ties=5, none_fits=1)
+    assert (found.articles, found.share, found.is_second_better) == (16, 0.8, None)
+    shares = (np.arange(200_000) + 0.5) / 200_000
+    weights = shares ** (MIXTURE - 1) * (1 - shares) ** (MIXTURE - 1)
+    likelihood = float((weights / weights.sum() * shares**8 * (1 - shares) ** 2).sum())
+    assert found.evidence == pytest.approx(likelihood / 0.5**10, rel=1e-6)
+    kept = shares[likelihood / (shares**8 * (1 - shares) ** 2) < 20]
+    assert found.interval == pytest.approx((kept.min(), kept.max()), abs=1e-5)
+    assert Preference(first=0, second=4).is_second_better is None  # four of four may be chance
+    assert Preference(first=0, second=12).is_second_better is True
+    assert Preference(first=12, second=0).is_second_better is False
+    assert Preference(first=0, second=12).interval[1] == 1 and Preference(first=12, second=0).interval[0] == 0
 
 
 def test_without_a_winner_nothing_is_said() -> None:
-    for credits_of in ([], [(1, 1)] * 4):
-        found = preference(credits_of)
-        assert (found.share, found.low, found.high, found.p_value) == (None, 0.0, 1.0, 1.0)
-        assert found.is_second_better is None and found.articles == len(credits_of)
+    for found in (Preference(first=0, second=0), Preference(first=0, second=0, ties=4)):
+        assert (found.share, found.interval, found.evidence) == (None, (0.0, 1.0), 1.0)
+        assert found.is_second_better is None
+
+
+def test_looking_after_every_article_gives_a_false_verdict_in_at_most_one_run_of_twenty() -> None:
+    verdicts = verdicts_in(0.5, runs=10_000)
+    assert verdicts.is_given.mean() <= 0.05
+    assert 0.4 < verdicts.is_second[verdicts.is_given].mean() < 0.6
+
+
+def test_a_preference_of_two_in_three_is_found_within_300_articles() -> None:
+    verdicts = verdicts_in(0.65, runs=1000)
+    assert verdicts.is_given.mean() >= 0.95
+    assert verdicts.is_second[verdicts.is_given].mean() >= 0.99
+
+
+def test_the_simulation_looks_with_the_rule_itself() -> None:
+    for first, second in [(0, 4), (3, 9), (20, 38), (60, 40), (5, 0), (0, 8), (0, 9)]:
+        own = Preference(first=first, second=second)
+        assert (is_verdict(np.array(first), np.array(second)) == (own.is_second_better is not None)).all()
