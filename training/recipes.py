@@ -14,7 +14,6 @@ from training.config import (
     PACKAGED,
     TRAINED,
     ConstantSchedule,
-    DataConfig,
     LoopConfig,
     Select,
     StepsSchedule,
@@ -23,6 +22,7 @@ from training.config import (
     objective,
     text_tower,
 )
+from training.settings import DataConfig, LinkSettings, LinkStep
 
 DEFAULT_RECIPE = "hessel-2019"
 PACKAGED_DIMENSIONS = 50
@@ -56,6 +56,7 @@ def closed_form() -> TrainConfig:
         image=image_tower("linear", dropout=0.0),
         objective=objective("closed-form"),
         training=LoopConfig(epochs=16, select=Select.RETRIEVAL),
+        link=LinkSettings(steps=(LinkStep.CSLS, LinkStep.HALF_SINKHORN)),
     )
 
 

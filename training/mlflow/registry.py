@@ -332,7 +332,7 @@ def load(uri: str, client: mlflow.MlflowClient) -> LoadedModel:
         IntegrityError: the model's files are damaged, or not those that were registered.
     """
     if uri == CLASS_NAMES:
-        return LoadedModel(model=class_names_model(), uri=uri)
+        return _untrained()
     uri = f"runs:/{uri}/model" if _RUN_ID.fullmatch(uri) else uri
     if registered := registered_name(uri):
         return load_version(find_version(client, *registered))
@@ -359,8 +359,14 @@ def open_model(address: str | None, tracking: str | None, *, dataset: str = "") 
         NotFoundError: as `load` and `champion_of_dataset` say.
         UsageError: likewise.
     """
+    if address == CLASS_NAMES:
+        return _untrained()  # no store is opened, nor made
     client = open_registry(tracking, [address] if address else None)
     return load(address or champion_of_dataset(client, dataset.partition("@")[0]).uri, client)
+
+
+def _untrained() -> LoadedModel:
+    return LoadedModel(model=class_names_model(), uri=CLASS_NAMES)
 
 
 def load_version(version: ModelVersion) -> LoadedModel:
