@@ -11,7 +11,7 @@ FAST := not slow and not trial and not cluster and not infra and not ray and not
 export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: setup demo up cluster posts live test test-fast trials test-cluster kubernetes test-infra
-.PHONY: format lint types contracts docs check golden bench picture clean
+.PHONY: format lint types contracts docs check golden bench gpu picture clean
 
 setup: $(READY)
 
@@ -79,6 +79,9 @@ golden: $(READY)
 
 bench: $(READY)
 	@set -e; for file in $$(grep -l __main__ benchmarks/*.py); do echo "== $$file"; $(BIN)/python -m benchmarks.$$(basename $$file .py) --json; done
+
+gpu:
+	@$(PYTHON) -m benchmarks.gpu
 
 clean:
 	rm -rf demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build *.egg-info

@@ -16,7 +16,6 @@ from orchestration.demo.recorded_web import recording_at, scraping
 from pipelines.config import recipe
 from pipelines.recipe import BuildConfig
 from pipelines.run import build_dataset
-from pipelines.sources.diy.submissions import Credentials
 from schemas.configs import override
 from schemas.documents import Split
 from schemas.lake import Lake
@@ -25,8 +24,8 @@ from training.config import TrainConfig
 from training.data.documents import DocumentSet
 from training.data.lake import Columns, read_split
 from training.data.loading import TrainingData, load_training_data
-from training.evaluation.evaluate import read_documents
 from training.model import LinkModel
+from training.shards import embed_split
 
 ROOT = Path(__file__).resolve().parent.parent
 VECTORS, REGIONS, CLASSES, SENTENCES = "efficientnet-lite0", "grid", "efficientnet-lite0-classes", "use-multilingual"
@@ -50,7 +49,7 @@ class LakeData:
         return load_training_data(self.lake, self.reference, config)
 
     def documents(self, model: LinkModel, split: Split) -> DocumentSet:
-        return read_documents(model, self.lake, self.reference, split)
+        return embed_split(model, *read_manifest(self.lake, self.reference), split)[0]
 
     def classified(self, split: Split) -> DocumentSet:
         """Return a split with its links and the classes of its images."""
@@ -77,7 +76,7 @@ def digest_of_code(*patterns: str) -> str:
 
 
 def built(config: BuildConfig, lake: Lake) -> LakeData:
-    summary = build_dataset(config, lake=lake, credentials=Credentials(), workers=1, say=_say)
+    summary = build_dataset(config, lake=lake, workers=1, say=_say)
     return LakeData(lake, f"{summary.manifest.dataset}@{summary.manifest.version}")
 
 

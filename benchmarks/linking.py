@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import io
 import json
 import tempfile
 import time
@@ -36,10 +35,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 
+from benchmarks.scale_data import write
 from schemas.documents import Document, ImageRef, Provenance, Sentence, Split, document_schema, image_schema, to_row
 from schemas.features import FeatureColumn
 from schemas.lake import Folder, Lake
@@ -52,7 +50,7 @@ from training.linking.links import Linker
 from training.linking.versions import link_version, prepare_linking
 from training.model import LinkModel, ModelCard
 from training.ray.shards import RayWorkers
-from training.shards import RunShards, run_here
+from training.shards import RunShards, run_here, shards_run_by
 from training.text.vocabulary import PAD, UNKNOWN, Vocabulary
 from training.towers.image.linear import LinearSettings
 from training.towers.inputs import image_input, text_input
@@ -158,14 +156,6 @@ def vectors(rng: np.random.Generator, count: int, dimensions: int) -> list[np.nd
     return list(rng.normal(size=(count, dimensions)).astype(np.float16))
 
 
-def write(folder: Folder, path: str, table: pa.Table) -> FileEntry:
-    buffer = io.BytesIO()
-    pq.write_table(table, buffer, compression="zstd")
-    data = buffer.getvalue()
-    folder.write(path, data)
-    return FileEntry(path=path, bytes=len(data), sha256=hashlib.sha256(data).hexdigest(), rows=table.num_rows)
-
-
 def make_models(lake: Lake) -> dict[str, LinkModel]:
     """Return one model that reads words and one that reads sentence vectors, with random weights."""
     manifest, folder = read_manifest(lake, DATASET)
@@ -217,7 +207,8 @@ def run(model: LinkModel, lake: Lake, output: Path, runner: RunShards, clock: Ca
     """Link the version; return when it began and when each shard was done."""
     linking = prepare_linking(Linker(model=model, uri="models:/benchmark/1"), lake, DATASET, output=Folder(str(output)))
     done: list[float] = []
-    link_version(model, linking, run=Timed(runner, clock, done), say=print)
+    with shards_run_by(Timed(runner, clock, done)):
+        link_version(model, linking, say=print)
     return done
 
 

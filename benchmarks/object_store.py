@@ -4,8 +4,8 @@
 
 They are counted in the server's own log (versitygw, built once by Go: `infra/local/programs.py`). Targets: under 40 for
 1,000 images of a first build, under 10 of a rebuild. Beginning and ending a build take the same requests whatever its
-size, so that few images cost more each than many. Found in November 2026 with 1,000 images: 59, then 81 after ten more
-(before packs were read in blocks, 2,454 images on Flink took 836): the targets are not met at this size.
+size, so that few images cost more each than many: 68 and 82 in all, found in November 2026 with 1,000 images (five of
+the first are of the lease). The targets are not met at this size.
 """
 
 from __future__ import annotations

@@ -42,7 +42,6 @@ from training.data.loading import read_for_model
 from training.linking.links import Linker
 from training.linking.versions import link_version, prepare_linking
 from training.model import LinkModel
-from training.shards import run_here
 from training.similarity.assignment import predicted_pairs
 
 URI = "models:/benchmark/1"
@@ -75,7 +74,7 @@ def plain(model: LinkModel, lake: Lake, output: Path) -> None:
 def relink(model: LinkModel, lake: Lake, output: Path) -> None:
     linker = Linker(model=model, uri=URI)
     linking = prepare_linking(linker, lake, DATASET, output=Folder(str(output)), with_documents=True)
-    link_version(model, linking, run=run_here, say=lambda line: None)
+    link_version(model, linking, say=lambda line: None)
 
 
 def predicted_links(output: Path) -> dict[str, list[tuple[int, int]]]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import io
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from benchmarks.linking import write
 from schemas.documents import Document, ImageRef, Provenance, Sentence, Split, document_schema, image_schema, to_row
 from schemas.features import FeatureColumn
-from schemas.lake import Lake
+from schemas.lake import Folder, Lake
 from schemas.manifest import FileEntry, Manifest, SplitStatistics, commit
 from schemas.tables import FEATURE_PREFIX, to_table
 
@@ -124,3 +125,11 @@ def _lists(values: pa.Array, each: int) -> pa.Array:
 def _vectors(rng: np.random.Generator, count: int) -> pa.Array:
     values = rng.standard_normal((count, DIMENSIONS), np.float32).astype(np.float16)
     return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), DIMENSIONS)
+
+
+def write(folder: Folder, path: str, table: pa.Table) -> FileEntry:
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, compression="zstd")
+    data = buffer.getvalue()
+    folder.write(path, data)
+    return FileEntry(path=path, bytes=len(data), sha256=hashlib.sha256(data).hexdigest(), rows=table.num_rows)

@@ -6,8 +6,6 @@ adapted to the cell's filters; every sum is a map of its own. Padding is TensorF
 at the bottom right, and no maximum or average counts them.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from typing import Any
 

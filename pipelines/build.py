@@ -9,37 +9,56 @@ pipeline before a shard is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 
 from pipelines.config import content_config
-from pipelines.copy_detection.transforms import FindSeen, by_vector
-from pipelines.dedupe.transforms import DropDuplicates, by_hash
+from pipelines.copy_detection.transforms import EarlierImages, FindSeen, by_vector
+from pipelines.dedupe.transforms import DropDuplicates, Unique, by_hash
 from pipelines.documents.transforms import FilterCandidates, JudgeDocuments, SettleDocuments
 from pipelines.features.extraction import FeaturePlan
-from pipelines.features.transforms import ExtractFeatures
+from pipelines.features.transforms import ExtractFeatures, Featured
 from pipelines.images.obtain import ImageAccess
 from pipelines.images.packed import copy_packs
-from pipelines.images.transforms import ObtainImages
+from pipelines.images.transforms import Images, ObtainImages
 from pipelines.progress import Progress
 from pipelines.quality.transforms import FilterQuality
 from pipelines.recipe import BuildConfig
+from pipelines.shards.ledger import row_of_document, row_of_image
 from pipelines.shards.manifest import build_identity, compose_manifest, version_of_build
-from pipelines.shards.transforms import CountRights, DigestInputs, ExplainFailures, WriteShards, WriteTable
+from pipelines.shards.transforms import (
+    DigestInputs,
+    ExplainFailures,
+    ListRights,
+    Shards,
+    Table,
+    WriteShards,
+    WriteTables,
+)
 from pipelines.shards.writing import ShardWriter
-from pipelines.sources.diy.submissions import Credentials
 from pipelines.sources.takedowns import Takedowns
 from pipelines.sources.transforms import ReadSource
-from pipelines.splits.transforms import AssignSplits, CountLeaks, DropLeaks
-from pipelines.transforms import CountStages, GatherFacts, as_facts
+from pipelines.splits.transforms import AssignSplits, DropLeaks, ListLeaks, Split
+from pipelines.transforms import CountThings, GatherFacts, ListOutcomes, Outcome, as_facts
 from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, NEAR_COPY_SCHEMA, SEEN_SCHEMA
 from schemas.errors import BuildError
 from schemas.failures import FAILURE_SCHEMA, Stage
 from schemas.lake import Lake
+from schemas.ledger import LEDGER_SCHEMA
+from schemas.manifest import FileEntry
+
+_LEDGER = "ledger"
+_SCHEMAS = {
+    "failures": FAILURE_SCHEMA,
+    "duplicates": DUPLICATE_SCHEMA,
+    "near-copies": NEAR_COPY_SCHEMA,
+    "seen": SEEN_SCHEMA,
+    "leaks": LEAK_SCHEMA,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,19 +70,18 @@ class BuildPlan:
         files: folder or archive that names of image files are looked up in.
         given: path of the feature array the source brings, or None.
         result: name of the file in `builds/` that the manifest's draft is written to.
-        workers: parts that hosts are divided into.
+        shares: parts that hosts are divided into.
         begin: passes on what the first step begins with, and leaves a sign of it; None: no sign is asked for.
     """
 
     config: BuildConfig
     lake: Lake
-    credentials: Credentials
     features: FeaturePlan
     progress: Progress
     files: str
     given: str | None
     result: str
-    workers: int = 1
+    shares: int = 1
     begin: Callable[[str], str] | None = None
 
     @property
@@ -86,8 +104,34 @@ class BuildPlan:
         )
 
 
+class _Stages(NamedTuple):
+    """What each stage of a build gave."""
+
+    sources: Outcome
+    images: Images
+    settled: Outcome
+    digest: beam.PCollection[int]
+    version: beam.PCollection[str]
+    unique: Unique
+    ruled: Outcome
+    sound: Outcome
+    split: Split
+    featured: Featured
+    single: Unique
+    seen: EarlierImages
+    shards: Shards
+    failures: beam.PCollection
+
+
 def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
-    """Add every stage of a build to a pipeline."""
+    """Add every stage of a build to a pipeline, its tables, and what its manifest is made of."""
+    stages = _stages(root, plan)
+    files = _tables(stages, plan)
+    _ = _facts(root, stages, files, plan) | "gather" >> GatherFacts() | "manifest" >> beam.Map(_write_result, plan=plan)
+
+
+def _stages(root: beam.Pipeline, plan: BuildPlan) -> _Stages:
+    """Return what each stage gave."""
     config, lake, access, progress = plan.config, plan.lake, plan.access, plan.progress
     writer = ShardWriter(lake=lake, dataset=config.dataset, copies=access.copies, features=plan.features)
 
@@ -95,7 +139,6 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
         source=config.source,
         http=config.http,
         raw=lake.raw,
-        credentials=plan.credentials,
         takedowns=access.takedowns,
         min_images=config.documents.min_images,
         progress=progress,
@@ -103,7 +146,7 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
     )
     first = config.documents.before_dedupe
     candidates = sources.results | "documents" >> FilterCandidates(first, access.takedowns)
-    images = candidates.results | "images" >> ObtainImages(access, progress, plan.workers)
+    images = candidates.results | "images" >> ObtainImages(access, progress, plan.shares)
     settled = candidates.results | "settle" >> SettleDocuments(first, images.outcomes)
     read = (sources.failures, candidates.failures, settled.failures) | "failures of reading" >> beam.Flatten()
     digest = (settled.results, read) | "inputs" >> DigestInputs()
@@ -122,52 +165,76 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
     single = featured.documents | "copy detection" >> drop_copies
     seen = single.documents | "seen" >> FindSeen(config.copy_detection, plan.features)
     shards = single.documents | "shards" >> WriteShards(config.shards, writer, progress, version)
-    failures = (
-        read,
-        unique.failures,
-        ruled.failures,
-        sound.failures,
-        split.failures,
-        featured.failures,
-        single.failures,
-    ) | "failures" >> beam.Flatten()
+    failed = (unique, ruled, sound, split, featured, single)
+    failures = (read, *(stage.failures for stage in failed)) | "failures" >> beam.Flatten()
+    return _Stages(
+        sources, images, settled, digest, version, unique, ruled, sound, split, featured, single, seen, shards, failures
+    )
 
-    write = partial(WriteTable, partial(lake.dataset, config.dataset), version=version)
-    tables = (
-        failures | "failures table" >> write("failures", FAILURE_SCHEMA),
-        unique.duplicates | "duplicates table" >> write("duplicates", DUPLICATE_SCHEMA),
-        single.duplicates | "near copies table" >> write("near-copies", NEAR_COPY_SCHEMA),
-        seen.rows | "seen table" >> write("seen", SEEN_SCHEMA),
-        split.leaks | "leaks table" >> write("leaks", LEAK_SCHEMA),
-    ) | "tables" >> beam.Flatten()
+
+def _tables(stages: _Stages, plan: BuildPlan) -> beam.PCollection[FileEntry]:
+    """Write the tables of a version, and the ledger beside it; return the entries of the version's."""
+    lake, dataset = plan.lake, plan.config.dataset
+    ledger = (
+        stages.sources.results | "documents of the ledger" >> beam.FlatMap(row_of_document, plan.access.takedowns),
+        stages.images.outcomes | "images of the ledger" >> beam.FlatMapTuple(row_of_image),
+    ) | "all that was read" >> beam.Flatten()
+    rows = {
+        "failures": stages.failures,
+        "duplicates": stages.unique.duplicates,
+        "near-copies": stages.single.duplicates,
+        "seen": stages.seen.rows,
+        "leaks": stages.split.leaks,
+        _LEDGER: ledger,
+    }
+    tables = {name: Table(partial(lake.dataset, dataset), name, schema) for name, schema in _SCHEMAS.items()}
+    tables[_LEDGER] = Table(partial(lake.ledger, dataset), "", LEDGER_SCHEMA)
+    return rows | "tables" >> WriteTables(tables, stages.version) | "of the version" >> beam.FlatMapTuple(_of_version)
+
+
+def _passed(stages: _Stages, config: BuildConfig) -> dict[Stage, beam.PCollection]:
+    """Return what each stage that is on passed on."""
     passed = {
-        Stage.SOURCES: sources.results,
-        Stage.DOCUMENTS: settled.results,
-        Stage.IMAGES: images.found,
-        Stage.DEDUPE: unique.documents,
-        Stage.FEATURES: featured.images,
-        Stage.SHARDS: single.documents,
+        Stage.SOURCES: stages.sources.results,
+        Stage.DOCUMENTS: stages.settled.results,
+        Stage.IMAGES: stages.images.found,
+        Stage.DEDUPE: stages.unique.documents,
+        Stage.FEATURES: stages.featured.images,
+        Stage.SHARDS: stages.single.documents,
     }
     if config.quality.is_on:
-        passed[Stage.QUALITY] = sound.results
+        passed[Stage.QUALITY] = stages.sound.results
     if config.copy_detection.extractor:
-        passed[Stage.COPY_DETECTION] = single.documents
+        passed[Stage.COPY_DETECTION] = stages.single.documents
     if config.documents.is_judged_after_dedupe:
-        passed[Stage.RULES] = ruled.results
-    facts = (
-        failures | "counts" >> CountStages(passed, (images.failures, featured.rejected)),
-        failures | "explain" >> ExplainFailures() | "explained" >> as_facts("explained"),
-        single.counts | "near copies" >> as_facts("near_copies"),
-        seen.counts | "seen before" >> as_facts("seen"),
-        split.leaks | "count leaks" >> CountLeaks() | "leaks" >> as_facts("leaks"),
-        split.heeded | "count heeded" >> CountLeaks() | "heeded" >> as_facts("heeded_leaks"),
-        (featured.documents, featured.images) | "count rights" >> CountRights() | "rights" >> as_facts("rights"),
-        tables | "files" >> as_facts("files"),
-        shards.summaries | "summaries" >> as_facts("shards"),
-        shards.unique_images | "unique images" >> as_facts("unique_images"),
-        digest | "digest" >> as_facts("digest"),
+        passed[Stage.RULES] = stages.ruled.results
+    return passed
+
+
+def _facts(root: beam.Pipeline, stages: _Stages, files: beam.PCollection, plan: BuildPlan) -> beam.PCollection:
+    """Return the facts that the manifest is composed of."""
+    passed, split, featured = _passed(stages, plan.config), stages.split, stages.featured
+    things = (
+        stages.failures | "outcomes" >> ListOutcomes(passed, (stages.images.failures, featured.rejected)),
+        (split.leaks, split.heeded) | "leaks" >> ListLeaks(),
+        (featured.documents, featured.images) | "rights" >> ListRights(),
+    ) | "things" >> beam.Flatten()
+    return (
+        things | "counts" >> CountThings(),
+        root | "stages" >> beam.Create([("passed", (str(stage), 0)) for stage in passed]),
+        stages.failures | "explain" >> ExplainFailures() | "explained" >> as_facts("explained"),
+        stages.single.counts | "near copies" >> as_facts("near_copies"),
+        stages.seen.counts | "seen before" >> as_facts("seen"),
+        files | "files" >> as_facts("files"),
+        stages.shards.summaries | "summaries" >> as_facts("shards"),
+        stages.shards.unique_images | "unique images" >> as_facts("unique_images"),
+        stages.digest | "digest" >> as_facts("digest"),
     ) | "facts" >> beam.Flatten()
-    _ = facts | "gather" >> GatherFacts() | "manifest" >> beam.Map(_write_result, plan=plan)
+
+
+def _of_version(table: str, entry: FileEntry) -> Iterator[FileEntry]:
+    if table != _LEDGER:
+        yield entry
 
 
 def _version(digest: Any, identity: dict[str, Any], plan: BuildPlan) -> str:

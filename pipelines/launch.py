@@ -35,6 +35,7 @@ from apache_beam.runners.runner import PipelineResult
 from apache_beam.transforms import core, userstate
 from google.protobuf.struct_pb2 import Struct
 
+from pipelines.flink_jobs import NAME_OPTION, cancel_job
 from pipelines.runner.spilling import SpillingRunner
 from pipelines.settings import Runner
 from schemas import errors
@@ -86,12 +87,12 @@ def run_pipeline(
         raise UsageError(f"--workers {workers}: expected at least 1")
     logging.getLogger("apache_beam").setLevel(WORKER_LOG_LEVEL)
     with _outside_notebooks(), _methods_read_once(), _where(runner, workers) as (target, settings):
-        options = [*settings, *beam_options]
+        options = [*settings, *_name(runner), *beam_options]
         pipeline = beam.Pipeline(runner=target, options=_Options(options))
         assemble(pipeline)
         try:
             result = pipeline.run()
-            state = result.wait_until_finish() if sign is None else sign.await_end(result, beam_options)
+            state = result.wait_until_finish() if sign is None else sign.await_end(result, options)
         except MultilinkError as mistake:  # raised in this process; Beam adds the step to its message
             raise type(mistake)(str(mistake).partition(_STEP)[0]) from mistake
         except Exception as failure:
@@ -184,10 +185,24 @@ class Sign:
                     return state
                 except BaseException:
                     if not end.done():
-                        result.cancel()
+                        _cancel(result, beam_options)
                     raise
         finally:
             self.folder.delete(self.name)
+
+
+def _name(runner: Runner) -> list[str]:
+    """Return the option that gives a run on Flink a name of its own, by which its job can be found."""
+    return [f"{NAME_OPTION}multilink-{os.urandom(8).hex()}"] if runner is Runner.FLINK else []
+
+
+def _cancel(result: PipelineResult, beam_options: Sequence[str]) -> None:
+    """Cancel a run, and the job behind it; Beam's job server leaves a batch job of Flink's running."""
+    result.cancel()
+    try:
+        cancel_job(beam_options)
+    except OSError as problem:
+        logging.getLogger(__name__).error("Flink cannot be asked to cancel the job, which may go on: %s", problem)
 
 
 def _no_worker(beam_options: Sequence[str]) -> str:

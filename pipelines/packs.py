@@ -14,6 +14,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import math
 import threading
 import time
 import uuid
@@ -71,12 +72,16 @@ class PackFolder:
     key: str
     rows_per_group: int = 64
 
-    def index(self) -> PackIndex:
-        """Return where every key is, packs included that were closed since the last call in this process."""
+    def index(self, *, max_age_s: float = 0.0) -> PackIndex:
+        """Return where every key is, as the folder was at most so long ago; this process's own packs are known."""
         index = _index_of(self.folder.uri, self.key)
         with _LOCK:
-            index.refresh()
+            index.refresh(max_age_s)
         return index
+
+    def has_changed(self) -> None:
+        """Note that this process has added a pack: the next look at the index finds it."""
+        _index_of(self.folder.uri, self.key).listed = -math.inf
 
     def read(self, refs: Sequence[PackRef], columns: Sequence[str]) -> pa.Table:
         """Return some columns of rows, in the order of their references; each row group is read once.
@@ -122,12 +127,14 @@ class PackFolder:
 
 
 class PackIndex:
-    """Where every key of a folder is."""
+    """Where every key of a folder is, as it was when it was last listed."""
 
     def __init__(self, folder: Folder, key: str) -> None:
         self._folder = folder
         self._key = key
         self._forget()
+
+        self.listed = -math.inf  # when the folder was, by the monotonic clock
 
     def _forget(self) -> None:
         self._packs: list[str] = []
@@ -135,8 +142,11 @@ class PackIndex:
         self._keys = parse_keys([])
         self._positions = np.empty(0, np.int64)  # of each key's row, counted over all packs
 
-    def refresh(self) -> None:
+    def refresh(self, max_age_s: float) -> None:
         """Take in the packs that have come since, and forget those that are gone."""
+        if time.monotonic() - self.listed < max_age_s:
+            return
+        self.listed = time.monotonic()
         names = {name.removesuffix(SUFFIX) for name in self._folder.names() if name.endswith(SUFFIX) and name[0] != "."}
         if not names.issuperset(self._packs):
             self._forget()  # a swept folder: rare, so begin anew

@@ -10,9 +10,10 @@ length and digest are those of the payload. Headers of a request are never store
 What closed segments hold is found through their indexes, many keys at once. The newest entry of a key counts. Two
 processes that fetch into one store need not know of each other: at worst both ask for the same thing.
 
-On an object store a segment is held in memory and appears when it is closed. What a kill leaves is a segment without
-an index, whole up to its last record: `recover` cuts off what is half and writes the index. Failures stand in the
-index alone, so a kill forgets those of the open segment; they are found again by asking.
+A segment is closed by the first answer after half a minute, so a kill costs less than a minute of one process: those
+that take over its work find the rest. On an object store an open segment is held in memory. On a file system a kill
+leaves a segment without an index, whole up to its last record: `recover` cuts off what is half and writes the index.
+Failures stand in the index alone, so a kill forgets those of the open segment; they are found again by asking.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ from schemas.raw import RAW_SCHEMA, RawEntry
 SUFFIX = ".warc.gz"
 LOCAL_BYTES = 256 << 20
 REMOTE_BYTES = 64 << 20
-REMOTE_AGE_S = 60.0
+AGE_S = 30.0
+LISTED_S = 60.0  # for so long a process need not know what others have added
 MAX_ENTRIES = 20_000
 _GZIP_WINDOW = 31
 _KEPT_HEADERS = (
@@ -78,10 +80,16 @@ class RawStore:
         packs = index_of(self._folder.child(source))
         with self._lock:
             open_entries = dict(self._segments[source].entries) if source in self._segments else {}
-            refs = packs.index().find(keys)
+            refs = packs.index(max_age_s=LISTED_S).find(keys)
             table = packs.read([ref for ref in refs if ref is not None], RAW_SCHEMA.names)
         stored = {row["key"]: RawEntry(**row) for row in table.to_pylist()}
         return [open_entries.get(key) or stored.get(key) for key in keys]
+
+    def locate(self, source: str, keys: Sequence[str]) -> list[str | None]:
+        """Return the closed segment whose index has the newest entry of each key, None where there is none."""
+        with self._lock:
+            refs = index_of(self._folder.child(source)).index(max_age_s=LISTED_S).find(keys)
+        return [None if ref is None else ref.pack for ref in refs]
 
     def add(self, source: str, entry: RawEntry, headers: Mapping[str, str], body: bytes) -> RawEntry:
         """Store an answer, and return its entry with its digest and position."""
@@ -174,9 +182,8 @@ class _Segment:
     @property
     def is_due(self) -> bool:
         """Return whether the segment should be closed."""
-        is_remote = isinstance(self._stream, io.BytesIO)
-        is_old = is_remote and time.monotonic() - self._opened >= REMOTE_AGE_S
-        limit = REMOTE_BYTES if is_remote else LOCAL_BYTES
+        is_old = time.monotonic() - self._opened >= AGE_S
+        limit = REMOTE_BYTES if isinstance(self._stream, io.BytesIO) else LOCAL_BYTES
         return is_old or self._stream.tell() >= limit or len(self.entries) >= MAX_ENTRIES
 
     def close(self) -> None:
@@ -245,6 +252,7 @@ def write_index(folder: Folder, segment: str, entries: Iterable[RawEntry]) -> No
     packs, sink = index_of(folder), io.BytesIO()
     pq.write_table(table, sink, row_group_size=packs.rows_per_group, compression="zstd")
     packs.folder.write(f"{segment}.parquet", sink.getvalue())
+    packs.has_changed()
 
 
 def _make_record(entry: RawEntry, headers: Mapping[str, str], body: bytes) -> bytes:

@@ -19,13 +19,11 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-from filelock import FileLock, Timeout
 
 from pipelines.build import BuildPlan, chain_stages
 from pipelines.card.card import write_cards
@@ -41,12 +39,13 @@ from pipelines.settings import OnLeak, Runner
 from pipelines.shards.manifest import build_identity
 from pipelines.shards.writing import write_rows
 from pipelines.sources.datasets.multi_retrieval import EXTRACTOR, MultiRetrievalSource
-from pipelines.sources.diy.submissions import Credentials, DiySource
+from pipelines.sources.diy.submissions import DiySource
 from pipelines.sources.inputs import find_inputs, image_root, named_inputs
 from pipelines.sources.records import on_web
 from pipelines.sources.takedowns import read_takedowns
 from pipelines.sources.wikipedia.live import WikipediaSource
 from pipelines.splits.leaks import LeakCount, refuse_leaks
+from pipelines.turns import turn_of_build
 from pipelines.web.client import process_client
 from pipelines.web.downloads import CapturedFile, capture_file
 from pipelines.web.requests import REMEMBERED_S, FetchFailed
@@ -59,9 +58,20 @@ from schemas.raw import RETRIEVAL_SCHEMA, Retrieval, Retrieved, retrieval_row
 from schemas.versions import digest_stream, fingerprint
 
 # Settings of `http` that change how fast answers come, and not which.
-_PACE = frozenset({"user_agent", "contact", "connect_to", "requests_per_second", "connections_per_host", "connections"})
+_PACE = frozenset(
+    {
+        "user_agent",
+        "contact",
+        "connect_to",
+        "requests_per_second",
+        "connections_per_host",
+        "connections",
+        "workers_per_host",
+    }
+)
 UNREACHED_SHARE = 0.05
-CLUSTER_SHARES = 32  # parts that hosts are divided into where the number of workers is the cluster's affair
+SHARES_OF_A_WORKER = 8  # parts that hosts are divided into
+CLUSTER_SHARES = 16_384  # where the number of workers is the cluster's affair: of 100 million images, 6,000 each
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +107,6 @@ def build_dataset(
     config: BuildConfig,
     *,
     lake: Lake,
-    credentials: Credentials,
     runner: Runner = Runner.LOCAL,
     workers: int = 1,
     beam_options: Sequence[str] = (),
@@ -113,8 +122,8 @@ def build_dataset(
         BuildError: a source file cannot be fetched, no document is left, a stage is over its failure budget, or the
             run failed.
     """
-    check_credentials(config, credentials)
-    with scratch_folder() as scratch, one_build_at_a_time(lake, config.dataset, say), machine_errors():
+    check_credentials(config)
+    with scratch_folder() as scratch, turn_of_build(lake, config.dataset, say), machine_errors():
         recover(lake.raw)
         config, captured = with_inputs(with_earlier(with_takedowns(config, lake), lake), lake, say=say)
         features = features_of(config, lake=lake, workers=workers)
@@ -133,20 +142,18 @@ def build_dataset(
         plan = BuildPlan(
             config=config,
             lake=lake,
-            credentials=credentials,
             features=features,
             progress=Progress(str(counted) if is_here else None),
             result=f"drafts/{config.dataset}-{os.getpid()}-{os.urandom(4).hex()}.json",
-            workers=workers if is_here else CLUSTER_SHARES,
+            shares=SHARES_OF_A_WORKER * workers if is_here else CLUSTER_SHARES,
             begin=sign.leave if sign is not None else None,
             files=image_root(config.source),
             given=config.source.features if isinstance(config.source, MultiRetrievalSource) else None,
         )
-        assemble = partial(chain_stages, plan=plan)
         try:
             with watched(plan.progress, say):
                 run_pipeline(
-                    assemble,
+                    partial(chain_stages, plan=plan),
                     runner=runner,
                     workers=workers,
                     sign=sign,
@@ -181,23 +188,6 @@ def finish(
         write_rows(lake.retrievals(manifest.dataset, manifest.version), "inputs.parquet", rows, RETRIEVAL_SCHEMA)
     why = "what was read is what the version that was there was made of" if was_there else ""
     return BuildSummary(manifest, folder.uri, why)
-
-
-def one_build_at_a_time(lake: Lake, dataset: str, say: Callable[[str], None]) -> AbstractContextManager[object]:
-    """Wait for another build of the data set on this lake, where the lake is on a file system; returns the lock.
-
-    On an object store two builds may run side by side: files of one name have the same bytes.
-    """
-    folder = lake.builds.local
-    if folder is None:
-        return nullcontext()
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / f"{dataset}.lock")
-    try:
-        return lock.acquire(timeout=0)
-    except Timeout:
-        say(f"another build of {dataset} is under way on this lake; waiting for it")
-        return lock.acquire()
 
 
 @contextmanager
@@ -264,7 +254,7 @@ def _capture(url: str, config: BuildConfig, lake: Lake) -> CapturedFile:
         raise BuildError(f"{url}: {problem}") from problem
 
 
-def check_credentials(config: BuildConfig, credentials: Credentials) -> None:
+def check_credentials(config: BuildConfig) -> None:
     """Raise a `UsageError` naming the environment variable of a key that the source needs and has not."""
     source = config.source
     if not isinstance(source, DiySource):
@@ -274,7 +264,7 @@ def check_credentials(config: BuildConfig, credentials: Credentials) -> None:
         "REDDIT_CLIENT_SECRET": source.kind == "api",
         "IMGUR_CLIENT_ID": source.albums == "api",
     }
-    missing = [name for name in is_needed if is_needed[name] and not getattr(credentials, name.lower())]
+    missing = [name for name in is_needed if is_needed[name] and not os.environ.get(name)]
     if missing:
         raise UsageError(f"expected {', '.join(missing)} in the environment for this source")
 

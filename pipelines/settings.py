@@ -74,7 +74,9 @@ class HttpConfig(Settings):
             request itself is unchanged), as curl's `--connect-to`. The address still needs `allow_hosts`.
         requests_per_second: to one host.
         connections_per_host: requests to one host under way at once.
-        connections: requests of one worker to all hosts under way at once; a host belongs to one worker.
+        connections: requests of one worker to all hosts under way at once.
+        workers_per_host: that share a host in a build on a cluster, and its requests per second and connections: more
+            than one where a single worker cannot make copies as fast as the host may be asked.
         attempts: tries of one request, the first included.
         backoff_s: wait before the second try; doubles each time, with jitter; `Retry-After` overrides it.
         connect_timeout_s: to open a connection: look-up of the name, all addresses and TLS together.
@@ -102,6 +104,7 @@ class HttpConfig(Settings):
     requests_per_second: PositiveFloat = 5.0
     connections_per_host: PositiveInt = 4
     connections: PositiveInt = 128
+    workers_per_host: PositiveInt = 1
     attempts: PositiveInt = 4
     backoff_s: PositiveFloat = 1.0
     connect_timeout_s: PositiveFloat = 5.0

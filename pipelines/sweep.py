@@ -8,14 +8,17 @@
     builds/                   notes of builds that lead to such versions, and drafts
     anywhere                  temporary files that a killed process left
 
-All of it is made again when it is wanted. Answers of hosts (`raw/`) stay: what a host answered may not be had again.
-What is younger than a day stays, too, since a build may be under way.
+All of it is made again when it is wanted. Answers of hosts (`raw/`) stay: what a host answered may not be had again;
+and with them the ledger, which says what they are of.
+While a build is under way nothing is deleted. What is younger than a day stays, too: on a store without conditional
+requests nobody says that a build is under way.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +28,7 @@ from pipelines.features.values import DOCUMENTS, IMAGES, feature_folder
 from pipelines.images.packed import copy_packs
 from pipelines.packs import SUFFIX, parse_keys, read_keys
 from pipelines.settings import FingerprintName, ImagesConfig
+from pipelines.turns import LEASES, turn_alone
 from schemas.configs import restore
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest
@@ -43,7 +47,16 @@ class Swept:
 
 
 def sweep_lake(lake: Lake, *, dry_run: bool, now: float | None = None) -> Swept:
-    """Delete what no version of a lake needs, or only find it."""
+    """Delete what no version of a lake needs, or only find it.
+
+    Raises:
+        HeldError: it is to be deleted, and a build is under way.
+    """
+    with nullcontext() if dry_run else turn_alone(lake):
+        return _sweep(lake, dry_run=dry_run, now=now)
+
+
+def _sweep(lake: Lake, *, dry_run: bool, now: float | None) -> Swept:
     before = (time.time() if now is None else now) - MIN_AGE_S
     versions = [f"{name}@{version}" for name in lake.dataset_names() for version in lake.versions(name)]
     needs = _Needs(lake, [read_manifest(lake, version) for version in versions])
@@ -80,7 +93,7 @@ class _Needs:
         if top in _OF_VERSIONS:
             return len(rest) > 2 and "/".join(rest[:2]) not in self._versions
         if top == "builds":
-            return path.endswith(".json")
+            return path.endswith(".json") and rest[0] != LEASES
         return top in ("images", "features") and self._is_unneeded_pack(path)
 
     def _is_unneeded_pack(self, path: str) -> bool:

@@ -5,12 +5,13 @@ exception that the function did not expect is a failure row of that record, too:
 the machine, and the project's own errors, end it.
 
 What a build's manifest is composed of are facts: pairs of a kind and a value. Each stage adds its own, and one step
-gathers them: their number grows with shards, reasons and sizes of documents, and not with documents.
+gathers them: their number grows with shards, reasons and sizes of documents, and not with documents. What is counted of
+all stages is counted in one step: things, each under a kind, become facts of how often they are there.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -90,8 +91,8 @@ class OnOneWorker(beam.PTransform, Generic[T]):
 
 
 @dataclass(eq=False)
-class CountStages(beam.PTransform):
-    """Failures of all stages to facts: `passed`, each a `Passed`; `lost` and `recounted`, each a `Lost`.
+class ListOutcomes(beam.PTransform):
+    """Failures of all stages to things to count: `passed`, a stage; `lost` and `recounted`, (stage, reason).
 
     Attributes:
         passed: what each stage passed on.
@@ -103,15 +104,16 @@ class CountStages(beam.PTransform):
     recounted: Iterable[beam.PCollection]
 
     def expand(self, failures: beam.PCollection) -> beam.PCollection:
-        passed = [
-            elements | f"{stage}" >> beam.combiners.Count.Globally() | f"{stage} out" >> beam.Map(partial(_out, stage))
-            for stage, elements in self.passed.items()
-        ]
-        again = tuple(self.recounted) | "again" >> beam.Flatten()
-        lost = failures | "reasons" >> beam.Map(_stage_and_reason) | "lost" >> beam.combiners.Count.PerElement()
-        recounted = again | "kinds" >> beam.Map(_stage_and_reason) | "recounted" >> beam.combiners.Count.PerElement()
-        facts = lost | "as lost" >> as_facts("lost"), recounted | "as recounted" >> as_facts("recounted")
-        return (*passed, *facts) | "facts" >> beam.Flatten()
+        passed = [elements | f"{stage}" >> beam.Map(partial(_passed, stage)) for stage, elements in self.passed.items()]
+        again = tuple(self.recounted) | "again" >> beam.Flatten() | "recounted" >> beam.Map(partial(_left, "recounted"))
+        return (*passed, again, failures | "lost" >> beam.Map(partial(_left, "lost"))) | "outcomes" >> beam.Flatten()
+
+
+class CountThings(beam.PTransform):
+    """(kind, thing) to a fact of each: (kind, (thing, number))."""
+
+    def expand(self, things: beam.PCollection) -> beam.PCollection:
+        return things | "count" >> beam.combiners.Count.PerElement() | "as facts" >> beam.MapTuple(_counted)
 
 
 class GatherFacts(beam.PTransform):
@@ -128,19 +130,26 @@ def as_facts(kind: str) -> beam.PTransform:
 
 def stage_table(passed: Iterable[Passed], lost: Iterable[Lost], recounted: Iterable[Lost]) -> dict[str, dict[str, int]]:
     """Return for each stage how many elements went in and out, were rejected by a rule, and failed."""
-    table = {stage: {"in": number, "out": number, "rejected": 0, "failed": 0} for stage, number in sorted(passed)}
+    out = Counter[str]()
+    for stage, number in passed:
+        out[stage] += number
+    table = {stage: {"in": out[stage], "out": out[stage], "rejected": 0, "failed": 0} for stage in sorted(out)}
     for (stage, reason), number in (*(row for row in lost if row[0][0] not in RECOUNTED), *recounted):
         table[stage]["in"] += number
         table[stage]["rejected" if Reason(reason) in FILTERED else "failed"] += number
     return table
 
 
-def _out(stage: Stage, number: int) -> Fact:
-    return "passed", (str(stage), number)
+def _passed(stage: Stage, _: Any) -> Fact:
+    return "passed", str(stage)
 
 
-def _stage_and_reason(failure: Failure) -> tuple[str, str]:
-    return str(failure.stage), str(failure.reason)
+def _left(kind: str, failure: Failure) -> Fact:
+    return kind, (str(failure.stage), str(failure.reason))
+
+
+def _counted(thing: Fact, number: int) -> Fact:
+    return thing[0], (thing[1], number)
 
 
 def _fact(kind: str, value: Any) -> Fact:

@@ -92,7 +92,7 @@ _AVIF = _Format("avif", (), AvifImagePlugin.AvifImageFile, may_move=True, weight
 _TGA = _Format("tga", (), TgaImagePlugin.TgaImageFile)
 _TGA_END = b"TRUEVISION-XFILE.\0"  # of version 2; version 1 has nothing to tell it by
 
-# Pictures of other formats, told by their first bytes alone: no further parser ever sees untrusted data.
+# Pictures of other formats, recognised by their first bytes alone: no further parser ever sees untrusted data.
 _OTHER_PICTURES = (
     b"\0\0\0\x0cJXL \r\n\x87\n",
     b"\xff\x0a",  # JPEG XL codestream

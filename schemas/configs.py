@@ -3,7 +3,7 @@
 A configuration is a frozen dataclass whose fields are scalars, enumerations (`Literal` or `StrEnum`), tuples of
 scalars, or further such dataclasses. Three kinds of field are chosen by a name:
 
-    schedule: Plateau | Steps                          one of these, told apart by the default of `name`
+    schedule: Plateau | Steps                          one of these, distinguished by the default of `name`
     text: Annotated[TowerSettings, TEXT_TOWERS]        one part of a group (`schemas.plugins`)
     objective: tuple[Annotated[Term, OBJECTIVES], ...] several parts, a sum; named as `cross-document+coherence`
 
@@ -14,8 +14,6 @@ scalars, or further such dataclasses. Three kinds of field are chosen by a name:
 A bound stands at its field (`PositiveInt`, `Annotated[float, Bounds(ge=0, lt=1)]`) and holds for every configuration
 that is a `Settings`, however it is made. What settings mean together is checked by their own `__post_init__`.
 """
-
-from __future__ import annotations
 
 import contextlib
 import dataclasses

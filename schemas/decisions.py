@@ -1,4 +1,4 @@
-"""DECISION: what a person said of a picture, and RANKING: the pictures that were shown for an article.
+"""DECISION: a person's judgement of a picture, and RANKING: the pictures that were shown for an article.
 
     shortlist, choose, reject, withdraw    a picture for an article, with the ranking in which it was shown
     right, wrong                           a link of a sentence and an image, in a document of a data set version
@@ -120,10 +120,10 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What somebody said of a picture.
+    """A person's judgement of a picture.
 
     Attributes:
-        action: what was said.
+        action: the judgement.
         image: content hash of the picture.
         dataset: NAME@VERSION that it is of.
         model: URI of the model that ranked it or predicted the link; empty in a blind comparison.

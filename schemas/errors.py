@@ -6,7 +6,7 @@ r"""Errors a person can act on, and the exit status each one ends a command with
     |   `-- NotFoundError     a data set, version, model or file that is not there
     |-- BuildError            exit status 1: a build or a training run that could not be finished
     |   `-- IntegrityError    bytes on disk that differ from what their manifest says
-    `-- GateError             exit status 1: a check that said no (promotion, verification)
+    `-- GateError             exit status 1: a check that failed (promotion, verification)
 
 A message is one line: what was expected, what was found, where, and what to do.
 """
@@ -41,4 +41,4 @@ class IntegrityError(BuildError):
 
 
 class GateError(MultilinkError):
-    """A check that guards a later step said no."""
+    """A check that guards a later step failed."""

@@ -106,7 +106,7 @@ class Reason(StrEnum):
 # Another attempt may succeed: such failures are not remembered between runs.
 TRANSIENT = frozenset({Reason.CONNECTION_FAILED, Reason.TIMED_OUT, Reason.TRUNCATED, Reason.HTTP_ERROR})
 
-# A rule of the data set, or whoever published a record, said no to a sound one: expected, and outside a stage's failure
+# A rule of the data set, or whoever published a record, refused a sound one: expected, and outside a stage's failure
 # budget.
 FILTERED = frozenset(
     {
@@ -177,7 +177,7 @@ def is_about_machine(error: BaseException | None) -> bool:
     """Return whether an exception, or what caused it, is about the machine: disk, memory or open files.
 
     Then it says nothing of the record that was being handled, and must end the build. pyarrow's errors of files have
-    no number where a Parquet file was being read or written: they are told by the system's text for it.
+    no number where a Parquet file was being read or written: they are recognised by the system's text.
     """
     while error is not None:
         if isinstance(error, MemoryError):

@@ -8,6 +8,7 @@
     <lake>/datasets/<name>/<version>/           a data set version, real once its manifest.json is there
     <lake>/datasets/<name>/latest               a pointer: the text of a version, swapped atomically
     <lake>/retrievals/<name>/<version>/         when what it was made of was fetched, in this lake
+    <lake>/ledger/<name>/<version>/             what its build read, what it rejected included: private
     <lake>/links/<name>/<version>/<model>/      what a model predicts in a version (`schemas.links`)
     <lake>/indexes/<name>/<version>/<model>/    what makes a version's pictures searchable (`schemas.indexes`)
 
@@ -20,10 +21,12 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import SpooledTemporaryFile
 from typing import BinaryIO, cast
 
 import pyarrow.fs as pafs
@@ -61,8 +64,8 @@ class Folder:
             FileNotFoundError: there is no such file.
         """
         filesystem, path = self.opened()
-        with filesystem.open_input_stream(f"{path}/{name}", compression=None) as stream:
-            return cast(bytes, stream.read())
+        with filesystem.open_input_file(f"{path}/{name}") as stream:
+            return cast(bytes, stream.read(stream.size()))  # one request to a store, not one for 256 kB
 
     def open(self, name: str) -> BinaryIO:
         """Return a file opened for random reading."""
@@ -89,9 +92,7 @@ class Folder:
         """Return a new file to write piece by piece; it appears, whole, when it is committed."""
         filesystem, path = self.opened()
         if not isinstance(filesystem, pafs.LocalFileSystem):
-            return Sink(
-                filesystem.open_output_stream(f"{path}/{name}", compression=None)
-            )  # an object appears when it is complete
+            return Sink(cast(BinaryIO, SpooledTemporaryFile(_WRITTEN_AT_ONCE)), uploaded=(filesystem, f"{path}/{name}"))
         target = Path(path, name)
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
@@ -121,6 +122,12 @@ class Folder:
         files = [info for info in self._list(recursive=True) if info.type == pafs.FileType.File]
         by_path = {info.path.removeprefix(path).lstrip("/"): info for info in files}
         return dict(sorted(by_path.items()))
+
+    def stamp(self, name: str) -> tuple[int, int]:
+        """Return the size of a file and when it was written (ns); of a file that is not there, zeros."""
+        filesystem, path = self.opened()
+        info = filesystem.get_file_info(f"{path}/{name}")
+        return info.size or 0, info.mtime_ns or 0
 
     def delete(self, name: str) -> None:
         """Delete a file; an absent one is no error."""
@@ -154,24 +161,31 @@ class Sink:
 
     Attributes:
         stream: takes its bytes.
-        renamed: its temporary path and its own; None on a store where a file appears when it is closed.
+        renamed: on a file system, its temporary path and its own.
+        uploaded: on an object store, where it goes once it is whole: closing a stream to it would make a half one
+            appear, in the place of one that may be there.
     """
 
     stream: BinaryIO
     renamed: tuple[Path, Path] | None = None
+    uploaded: tuple[pafs.FileSystem, str] | None = None
 
     def commit(self) -> None:
-        """Wait until the file is on the disk, close it and give it its name."""
-        if self.renamed is None:
-            self.stream.close()
-            return
+        """Wait until the file is on the disk, or in the store, and give it its name."""
         self.stream.flush()
-        os.fsync(self.stream.fileno())
+        if self.uploaded is not None:
+            filesystem, path = self.uploaded
+            self.stream.seek(0)
+            with filesystem.open_output_stream(path, compression=None) as target:
+                shutil.copyfileobj(self.stream, target, _WRITTEN_AT_ONCE)
+        else:
+            os.fsync(self.stream.fileno())
         self.stream.close()
-        self.renamed[0].replace(self.renamed[1])
+        if self.renamed is not None:
+            self.renamed[0].replace(self.renamed[1])
 
     def discard(self) -> None:
-        """Close the file and leave no trace of it; on a store where closing makes it appear, the caller deletes it."""
+        """Close the file and leave no trace of it."""
         self.stream.close()
         if self.renamed is not None:
             self.renamed[0].unlink(missing_ok=True)
@@ -215,8 +229,12 @@ class Lake:
         return self.root.child("datasets", name, version)
 
     def retrievals(self, name: str, version: str) -> Folder:
-        """Return where it is said when what a version was made of was fetched (`schemas.raw`)."""
+        """Return where the times are at which a version's inputs were fetched (`schemas.raw`)."""
         return self.root.child("retrievals", name, version)
+
+    def ledger(self, name: str, version: str) -> Folder:
+        """Return where the list is of what the build of a version read and rejected (`schemas.ledger`)."""
+        return self.root.child("ledger", name, version)
 
     def links(self, name: str, version: str, model: str, model_version: str) -> Folder:
         """Return where the links go that a registered model's version predicts in a data set version."""

@@ -1,4 +1,4 @@
-"""METADATA: what is said of a picture in words, a struct of the images table; its texts are bounded and in one line.
+"""METADATA: a picture's description in words, a struct of the images table; its texts are bounded and in one line.
 
 It comes from a picture's own file or from the source that gave it. Whoever makes it passes texts through `plain_text`,
 dates through `day_of` and keywords through `keywords_of`, since all of it is somebody else's.

@@ -60,8 +60,10 @@ def part_name(entry: FileEntry) -> str:
     return entry.path.rsplit("/", 1)[-1]
 
 
-def read_part(folder: Folder, entry: FileEntry, columns: Sequence[str], schema: pa.Schema | None = None) -> pa.Table:
-    """Return some columns of a part, after its bytes, its schema and its number of rows were checked.
+def read_part(
+    folder: Folder, entry: FileEntry, columns: Sequence[str] | None, schema: pa.Schema | None = None
+) -> pa.Table:
+    """Return some columns of a part, all for None, after its bytes, its schema and its number of rows were checked.
 
     Raises:
         IntegrityError: the part is damaged, or not of this schema.
@@ -71,7 +73,7 @@ def read_part(folder: Folder, entry: FileEntry, columns: Sequence[str], schema: 
         file = pq.ParquetFile(stream)
         if schema is not None:
             check_schema(file.schema_arrow, schema, where=entry.path)
-        table = file.read(columns=list(columns))
+        table = file.read(columns=columns if columns is None else list(columns))
     if table.num_rows != entry.rows:
         raise IntegrityError(f"{entry.path}: {table.num_rows} rows, the manifest says {entry.rows}")
     return table

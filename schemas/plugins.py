@@ -19,8 +19,6 @@ A dataclass that is a part has a field `name`, by default the part's name. Names
 this project is always this project's.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass

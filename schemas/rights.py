@@ -1,7 +1,7 @@
 """RIGHTS: what a picture's file says of who may use it, a struct of the images table; bounded as METADATA is.
 
 Embedded by agencies, cameras and generators: XMP (Dublin Core, Creative Commons, IPTC, PLUS), IPTC-IIM, EXIF; and C2PA,
-whose claims are signed. All of it is somebody's word: C2PA proves who said it, where the signer is known to be trusted.
+whose claims are signed. All of it is a claim: C2PA proves whose, where the signer is known to be trusted.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ model.json 2, config.json     an objective is one table of all its terms' settin
 model.json 3                  an objective is a list of terms, each with its own settings and similarity
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any

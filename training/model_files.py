@@ -4,8 +4,6 @@
 the registry keeps it as a tag of the version.
 """
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

@@ -4,8 +4,6 @@ The four papers' recipes have each paper's settings; what a paper does not say i
 the architecture and the objective, and are made small enough to train in under two minutes on two cores.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from schemas.configs import override, pick

@@ -3,8 +3,6 @@
 The head is part of the model and saved with it; its loss is `training.objectives.coherence`.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 

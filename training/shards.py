@@ -1,20 +1,27 @@
 """Work on the shards of a data set version: one after the other in this process, or many at once by workers.
 
-A task is given a model and a shard, and returns what came of it. Whoever runs tasks (`run_here`, `training.ray.shards`)
-knows nothing of what they do; results come in the order of the shards, so that nothing depends on who ran them.
+A task is given a model and a shard, and returns what came of it. Whoever runs tasks knows nothing of what they do.
+Results come in the order of the shards and are computed in one thread each, so that nothing depends on who ran them.
+Embedding for evaluation, linking and indexes are tasks; a command chooses the workers once (`shards_run_by`).
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import torch
 
+from schemas.documents import Split
+from schemas.lake import Folder
 from schemas.manifest import Manifest
-from schemas.parts import Shard
-from training.model import LinkModel
+from schemas.parts import Shard, split_parts
+from training.data.documents import DocumentSet, joined
+from training.data.loading import read_for_model
+from training.data.ragged import Float32
+from training.model import EmbeddedDocument, LinkModel, embedded
 
 Result = TypeVar("Result")
 
@@ -33,6 +40,57 @@ def run_here(model: LinkModel, task: Callable[[LinkModel, Shard], Result], shard
         with one_thread():
             found = task(model, shard)
         yield found
+
+
+_runner: ContextVar[RunShards] = ContextVar("runner of shards", default=run_here)
+
+
+def run_shards(
+    model: LinkModel, task: Callable[[LinkModel, Shard], Result], shards: Sequence[Shard]
+) -> Iterator[Result]:
+    """Run a task for each shard by the workers that were chosen; raises what the task raises."""
+    return _runner.get()(model, task, shards)
+
+
+@contextmanager
+def shards_run_by(run: RunShards) -> Iterator[None]:
+    """Let `run` run the shards inside."""
+    token = _runner.set(run)
+    try:
+        yield
+    finally:
+        _runner.reset(token)
+
+
+@dataclass(frozen=True, slots=True)
+class _EmbeddedShard:
+    """A shard's documents, N x d vectors of their rows, and U x d of their different images."""
+
+    documents: DocumentSet
+    texts: Float32
+    images: Float32
+
+
+def embed_split(
+    model: LinkModel, manifest: Manifest, folder: Folder, split: Split | str
+) -> tuple[DocumentSet, list[EmbeddedDocument]]:
+    """Return the documents of a split with links and places, as a model reads them, and their vectors.
+
+    Raises:
+        NotFoundError: the split is not there.
+        UsageError: the data set version lacks the vectors that the model reads.
+    """
+    task = partial(_embed_shard, manifest, folder)
+    found = list(run_shards(model, task, split_parts(manifest, split)))
+    vectors = [each for part in found for each in embedded(part.documents, part.texts, part.images)]
+    return joined([part.documents for part in found]), vectors
+
+
+def _embed_shard(manifest: Manifest, folder: Folder, model: LinkModel, shard: Shard) -> _EmbeddedShard:
+    card = model.card
+    documents = read_for_model(card.config, card.data, manifest, folder, shard.split, with_truth=True, shards=[shard])
+    texts, images = model.encode(documents)
+    return _EmbeddedShard(documents, texts.cpu().numpy(), images.cpu().numpy())
 
 
 def filled_splits(manifest: Manifest) -> list[str]:

@@ -1,4 +1,3 @@
-import os
 from typing import Annotated
 
 import typer
@@ -28,12 +27,10 @@ def command(
     """
     config = override(recipe_of(dataset, recipe), settings or [])
     from pipelines.run import build_dataset, parse_runner, summary_lines
-    from pipelines.sources.diy.submissions import Credentials
 
     summary = build_dataset(
         config,
         lake=Lake.at(lake),
-        credentials=Credentials.from_environment(os.environ),
         runner=parse_runner(runner),
         workers=workers,
         beam_options=beam_options or (),

@@ -37,6 +37,7 @@ def command(
             help="Columns of baselines, samples of retrieval; position=true for the ablation of positions.",
         ),
     ] = None,
+    workers: options.ShardWorkers = 1,
     tracking: options.Tracking = None,
     *,
     say: options.Progress,
@@ -50,18 +51,12 @@ def command(
     "links": [[sentence, image], ...]}.
     """
     given = {"--model": model, "--dataset": dataset, "--lake": lake, "--scores": scores, "--report": report}
-    if settings and scores is not None:
-        raise UsageError("--set: expected no --scores beside it; the settings are of baselines and of retrieval")
-    if baseline is not None:
-        _check("--baseline", given, needed=["--dataset", "--lake"], refused=["--model", "--scores", "--report"])
-    elif scores is not None:
-        _check("--scores", given, refused=["--model", "--dataset", "--report"])
-    else:
-        _check("", given, needed=["--model", "--dataset", "--lake"])
+    _check_options(given, baseline=baseline, settings=settings)
     reference = "" if scores is not None else options.known_dataset(lake, dataset or "")
     from training.evaluation.evaluate import STANDARD_CONFIG
     from training.workflows.evaluate import run_baseline, run_evaluate, run_evaluate_scores
     from training.workflows.report import run_report
+    from training.workflows.workers import by_workers
 
     config = override(STANDARD_CONFIG, settings or [])
     if baseline is not None:
@@ -69,18 +64,31 @@ def command(
     elif scores is not None:
         summary = run_evaluate_scores(scores)
     else:
-        summary = run_evaluate(
-            model=model or "", dataset=reference, lake=lake, split=split, tracking=tracking, config=config,
-            with_captions=with_captions, with_baselines=with_baselines, say=say,
-        )  # fmt: skip
+        with by_workers(workers):
+            summary = run_evaluate(
+                model=model or "", dataset=reference, lake=lake, split=split, tracking=tracking, config=config,
+                with_captions=with_captions, with_baselines=with_baselines, say=say,
+            )  # fmt: skip
     write = partial(run_report, summary, lake=lake, tracking=tracking)
     yield options.with_report(summary.lines(), summary.to_json(), report, write)
+
+
+def _check_options(given: Mapping[str, object], *, baseline: str | None, settings: list[str] | None) -> None:
+    """Raise a UsageError where options do not go together."""
+    if settings and given["--scores"] is not None:
+        raise UsageError("--set: expected no --scores beside it; the settings are of baselines and of retrieval")
+    if baseline is not None:
+        _check("--baseline", given, needed=["--dataset", "--lake"], refused=["--model", "--scores", "--report"])
+    elif given["--scores"] is not None:
+        _check("--scores", given, refused=["--model", "--dataset", "--report"])
+    else:
+        _check("", given, needed=["--model", "--dataset", "--lake"])
 
 
 def _check(
     option: str, given: Mapping[str, object], *, needed: Sequence[str] = (), refused: Sequence[str] = ()
 ) -> None:
-    """Raise a UsageError where options do not go together."""
+    """Raise a UsageError where an option lacks others, or is given beside some that it excludes."""
     command_ = f"evaluate {option}".rstrip()
     if missing := [name for name in needed if not given[name]]:
         raise UsageError(f"{command_}: expected {', '.join(missing)} as well")

@@ -21,6 +21,7 @@ def command(
     ] = None,
     settings: options.ReadingSettings = None,
     calibration: options.Calibration = None,
+    workers: options.ShardWorkers = 1,
     tracking: options.Tracking = None,
     *,
     say: options.Progress,
@@ -40,19 +41,21 @@ def command(
         dataset = options.known_dataset(lake, dataset)
     from training.mlflow.registry import open_model
     from training.retrieval.build import build_index
+    from training.workflows.workers import by_workers
 
     home, loaded = Lake.at(lake), open_model(model, tracking, dataset=dataset or "")
     if pictures is not None:
         from orchestration.inference.corpora import build_archive
 
         dataset = build_archive(loaded.model.card.data, pictures, settings or [], lake=home, say=say)
-    made = build_index(
-        loaded.model,
-        home,
-        dataset or "",
-        uri=loaded.uri,
-        name=loaded.index_name,
-        calibration=options.link_options(calibration=calibration).calibrated(loaded.calibration).calibration,
-        say=say,
-    )
+    with by_workers(workers):
+        made = build_index(
+            loaded.model,
+            home,
+            dataset or "",
+            uri=loaded.uri,
+            name=loaded.index_name,
+            calibration=options.link_options(calibration=calibration).calibrated(loaded.calibration).calibration,
+            say=say,
+        )
     yield made.lines(), made.to_json()

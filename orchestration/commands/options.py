@@ -198,6 +198,7 @@ Store = Annotated[
         help="Database of texts and decisions, such as postgresql://USER@HOST/NAME; in a local lake by default.",
     ),
 ]
+ShardWorkers = Annotated[int, typer.Option("--workers", help="Number of shards embedded at the same time, by Ray.")]
 TrainWorkers = Annotated[int, typer.Option(help="Training processes.")]
 Tracking = Annotated[str | None, _tracking(_existing_store, "MLflow's address; ./mlflow.db by default.")]
 KnownTracking = Annotated[

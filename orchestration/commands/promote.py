@@ -26,6 +26,7 @@ def command(
         str | None,
         typer.Option("--lake", help="Lake of the data set; by default the one that the model was trained from."),
     ] = None,
+    workers: options.ShardWorkers = 1,
     tracking: options.Tracking = None,
     *,
     say: options.Progress,
@@ -40,17 +41,19 @@ def command(
     rules = read_policy(policy)
     from training.mlflow.promotion import promote
     from training.mlflow.registry import open_registry
+    from training.workflows.workers import by_workers
 
-    promotion = promote(
-        open_registry(tracking, [f"models:/{model}"]),
-        model,
-        version,
-        lake=None if lake is None else Lake.at(lake),
-        dataset=dataset,
-        policy=rules,
-        is_dry_run=is_dry_run,
-        say=say,
-    )
+    with by_workers(workers):
+        promotion = promote(
+            open_registry(tracking, [f"models:/{model}"]),
+            model,
+            version,
+            lake=None if lake is None else Lake.at(lake),
+            dataset=dataset,
+            policy=rules,
+            is_dry_run=is_dry_run,
+            say=say,
+        )
     candidate, decision = promotion.candidate, promotion.decision
     verb = "would be" if is_dry_run else "is"
     verdict = f"{candidate.uri} {verb} {'' if decision.is_promoted else 'not '}the champion"

@@ -46,6 +46,35 @@ def command(
     Texts, images and the corpus's own links are not changed; `predicted_links` is added. How far both agree is counted,
     and how many of each are true, where true links are known. A shard is linked once: a repeated call continues.
     """
+    _check(input_path, dataset, model=model, form=form, settings=settings)
+    if input_path is not None and model is not None:
+        from orchestration.inference.corpora import build_corpus
+        from training.mlflow.registry import open_model
+
+        data = open_model(model, tracking).model.card.data
+        dataset = build_corpus(data, form, input_path, settings or [], lake=Lake.at(lake), workers=workers, say=say)
+        say(f"{input_path}: {dataset}")
+    from training.mlflow.registry import open_model
+    from training.report.relinking import agreement_lines, caution_line
+    from training.workflows.link import compare_links, run_link_version
+
+    linked = run_link_version(
+        model=model, dataset=str(dataset), lake=lake, output=output, splits=splits or (), workers=workers,
+        options=links(), tracking=tracking, with_documents=True, say=say,
+    )  # fmt: skip
+    agreement = compare_links(linked, lake, page)
+    trained_on = open_model(linked.manifest.model, tracking).model.card.data
+    caution = caution_line(f"{trained_on.dataset}@{trained_on.version}", linked.manifest.dataset)
+    summary: dict[str, Any] = linked.to_json() | {"agreement": agreement.to_json(), "page": page and str(page)}
+    summary |= {"trained_on": f"{trained_on.dataset}@{trained_on.version}"}
+    lines = [f"{summary['documents']} documents, {summary['links']} predicted links: {summary['output']}", caution]
+    yield [*lines, *options.failure_lines(summary), *agreement_lines(agreement)], summary
+
+
+def _check(
+    input_path: str | None, dataset: str | None, *, model: str | None, form: str, settings: list[str] | None
+) -> None:
+    """Raise a UsageError where options do not go together."""
     if (input_path is None) == (dataset is None):
         raise UsageError("relink: expected either --input PATH with --format, or --dataset NAME")
     if input_path is not None and (model is None or not form):
@@ -54,21 +83,3 @@ def command(
         raise UsageError(
             "--set and --format: expected --input beside them; the vectors of a data set are in its shards"
         )
-    if input_path is not None and model is not None:
-        from orchestration.inference.corpora import build_corpus
-        from training.mlflow.registry import open_model
-
-        data = open_model(model, tracking).model.card.data
-        dataset = build_corpus(data, form, input_path, settings or [], lake=Lake.at(lake), workers=workers, say=say)
-        say(f"{input_path}: {dataset}")
-    from training.report.relinking import agreement_lines
-    from training.workflows.link import compare_links, run_link_version
-
-    linked = run_link_version(
-        model=model, dataset=str(dataset), lake=lake, output=output, splits=splits or (), workers=workers,
-        options=links(), tracking=tracking, with_documents=True, say=say,
-    )  # fmt: skip
-    agreement = compare_links(linked, lake, page)
-    summary: dict[str, Any] = linked.to_json() | {"agreement": agreement.to_json(), "page": page and str(page)}
-    lines = [f"{summary['documents']} documents, {summary['links']} predicted links: {summary['output']}"]
-    yield [*lines, *options.failure_lines(summary), *agreement_lines(agreement)], summary

@@ -1,6 +1,7 @@
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -68,7 +69,10 @@ def command(
             options=options.link_options(refine_below=refine_below, refine_weight=refine_weight),
         )
     if trec is not None:
-        rows = ((each.picture.image, each.rank, each.score) for each in found.images)
-        lines = (f"1 Q0 {key} {rank} {score:.6f} {options.TREC_TAG}\n" for key, rank, score in rows)
-        trec.write_text("".join(lines), encoding="utf-8")
+        trec.write_text("".join(_trec_lines(found)), encoding="utf-8")
     yield found.lines(), asdict(found)
+
+
+def _trec_lines(found: Any) -> Iterator[str]:
+    rows = ((each.picture.image, each.rank, each.score) for each in found.images)
+    return (f"1 Q0 {key} {rank} {score:.6f} {options.TREC_TAG}\n" for key, rank, score in rows)

@@ -1,7 +1,5 @@
 """Which of two models editors preferred where they were compared blind, by the choices in the log."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass

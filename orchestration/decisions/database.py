@@ -5,8 +5,6 @@ What a transaction wrote is on the disk when it ends: SQLite writes ahead and fl
 belongs on a disk of this machine; pages on several machines take PostgreSQL.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -13,8 +13,6 @@ Pictures are the 256-px copies of the version they were shown from: they are in 
 dead. A copy of a copy has another content hash than the original.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -7,8 +7,6 @@ The database itself refuses changes: triggers end every UPDATE and DELETE. A dec
 returns.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace

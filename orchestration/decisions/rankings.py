@@ -5,8 +5,6 @@ nowhere that a person sees before the result; such a list has neither similariti
 of one data set version, so that a picture has the same content hash in both.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from schemas.decisions import Ranking, ShownPicture, article_digest

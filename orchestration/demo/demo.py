@@ -4,8 +4,6 @@ The steps are those that Dagster takes, with the same checks. A step that finds 
 repeat it.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import fields, replace

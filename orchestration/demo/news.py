@@ -3,8 +3,6 @@
 It is a command of its own because its training takes longer than the whole main job.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

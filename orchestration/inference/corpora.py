@@ -4,14 +4,12 @@ Reading and fetching are the pipeline's, resumable and by many workers; what is 
 set version.
 """
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from pipelines.config import recipe
 from pipelines.files import is_archive
 from pipelines.run import build_dataset
-from pipelines.sources.diy.submissions import Credentials
 from schemas.configs import override
 from schemas.console import Say
 from schemas.lake import Lake
@@ -50,6 +48,5 @@ def build_archive(data: DatasetIdentity, pictures: str, settings: Sequence[str],
 def _build(data: DatasetIdentity, name: str, settings: Sequence[str], *, lake: Lake, workers: int, say: Say) -> str:
     images = ",".join(filter(None, (data.image_features, data.region_features)))
     config = override(recipe(name), [f"features.images={images}", *settings])
-    credentials = Credentials.from_environment(os.environ)
-    made = build_dataset(config, lake=lake, credentials=credentials, workers=workers, say=say).manifest
+    made = build_dataset(config, lake=lake, workers=workers, say=say).manifest
     return f"{made.dataset}@{made.version}"

@@ -6,8 +6,6 @@ signature and not the token; programs send it as `Authorization: Bearer`. A prox
 nothing but the proxy reach the port.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import time

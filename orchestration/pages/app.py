@@ -1,7 +1,5 @@
 """The application: limits around access around routers, and every error as a page of one line."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress

@@ -3,8 +3,6 @@
 A model is champion or challenger by MLflow's registry; where none is to be had, indexes are named by their models.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 import threading

@@ -7,8 +7,6 @@ POST /uploads                keeps a picture and leads to the address with it
 GET  /images/INDEX/HASH      a picture, large, with all that is known of it
 """
 
-from __future__ import annotations
-
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -18,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import QueryParams, UploadFile
 
 from orchestration.pages.archives import Choice
-from orchestration.pages.asking import COUNTS, Asked, find, language_of
+from orchestration.pages.asking import COUNTS, SearchParameters, find, language_of
 from orchestration.pages.entities import KINDS
 from orchestration.pages.pictures import picture_address
 from orchestration.pages.rendering import own_path, page
@@ -118,7 +116,7 @@ def _keep_picture(shared: Pages, data: bytes) -> str:
 
 
 def _shown(request: Request, shared: Pages, key: str, article: Article) -> Response:
-    asked = Asked.of(request.query_params)
+    asked = SearchParameters.of(request.query_params)
     given = {name: article.texts.get(name, "") for name in TEXTS}
     content: dict[str, Any] = {"key": key, "article": article, "asked": asked, "given": given, "counts": COUNTS}
     content |= {"choices": shared.archives.choices, "choice": None, "found": None}

@@ -43,7 +43,7 @@ MOST_INFLUENCE = 60  # words whose influence is computed unasked: a text is read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class SearchParameters:
     """The parameters of an address.
 
     Attributes:
@@ -77,7 +77,7 @@ class Asked:
     has_influence: bool = False
 
     @classmethod
-    def of(cls, given: QueryParams) -> Asked:
+    def of(cls, given: QueryParams) -> SearchParameters:
         """Return what an address asks for.
 
         Raises:
@@ -140,7 +140,7 @@ class Coloured(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class SearchOutcome:
     """What was found.
 
     Attributes:
@@ -170,7 +170,7 @@ class Found:
     has_no_word: bool = False
 
 
-def language_of(asked: Asked, article: Article, archive: Archive) -> str:
+def language_of(asked: SearchParameters, article: Article, archive: Archive) -> str:
     """Return the language of the texts: stated, or found out among those that the model knows."""
     stated = asked.language or article.language
     if stated != UNDETERMINED and stated:
@@ -178,7 +178,7 @@ def language_of(asked: Asked, article: Article, archive: Archive) -> str:
     return found_language(" ".join(article.texts.values()), archive.index.model.card.config.needs.languages)
 
 
-def find(shared: Pages, choice: Choice, article: Article, asked: Asked) -> Found:
+def find(shared: Pages, choice: Choice, article: Article, asked: SearchParameters) -> SearchOutcome:
     """Return what an address and an article ask for.
 
     Raises:
@@ -200,7 +200,7 @@ def find(shared: Pages, choice: Choice, article: Article, asked: Asked) -> Found
     groups = fold(result.images)[: asked.count]
     texts, coloured = _texts(archive, query, result, asked)
     entities, has_spacy = find_entities(" ".join(article.texts.values()), language, gazetteer)
-    return Found(
+    return SearchOutcome(
         query=query,
         result=result,
         groups=groups,
@@ -266,7 +266,9 @@ def _file(shared: Pages, key: str) -> Iterator[str | None]:
         yield stream.name
 
 
-def _texts(archive: Archive, query: Query, result: SearchResult, asked: Asked) -> tuple[list[ShownText], Coloured]:
+def _texts(
+    archive: Archive, query: Query, result: SearchResult, asked: SearchParameters
+) -> tuple[list[ShownText], Coloured]:
     """Return the texts with what counts in them, and what that is."""
     texts = shown_texts(query, result.sources)
     if any(source.tokens for source in result.sources):
@@ -282,7 +284,7 @@ def _texts(archive: Archive, query: Query, result: SearchResult, asked: Asked) -
     return shown_texts(query, result.sources, influence), Coloured.INFLUENCE
 
 
-def _is_hidden(result: SearchResult, asked: Asked) -> bool:
+def _is_hidden(result: SearchResult, asked: SearchParameters) -> bool:
     """Return whether pictures are known to be unlikely, all of them, and were not asked for all the same."""
     likeliest = max((each.probability for each in result.images if each.probability is not None), default=1.0)
     return likeliest < LIKELY and asked.rank_by is not RankBy.LEXICAL and not asked.is_weak_shown

@@ -7,8 +7,6 @@
 A text with `one` and `other` is chosen by `n`. All files have the same keys and the same names in braces (tested).
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Callable, Mapping
 from functools import cache

@@ -4,8 +4,6 @@ GET /comparison        the result so far, and articles to go on with
 GET /comparison/KEY    the pictures that both models give for an article; nobody is told whose each is
 """
 
-from __future__ import annotations
-
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 

@@ -4,8 +4,6 @@ A part of a version is one block of Parquet, which cannot be read picture by pic
 for, the pictures of that part are checked and written to a scratch file, which is mapped into memory from then on.
 """
 
-from __future__ import annotations
-
 import tempfile
 import threading
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """What people said of links on the pages: that one is right, or wrong; they are rows of the log of decisions."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping
 

@@ -1,7 +1,5 @@
 """The browser of data sets: what a version is, samples of it, and what a build left out, joined or found to leak."""
 
-from __future__ import annotations
-
 import secrets
 from functools import lru_cache
 from typing import Annotated, Any

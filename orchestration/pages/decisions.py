@@ -4,8 +4,6 @@ POST /decisions    writes one on a picture that the page `then` shows: `image`, 
 GET  /decisions    the log, the newest first; `before=NUMBER` goes on
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import TypeVar

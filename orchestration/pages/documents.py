@@ -1,7 +1,5 @@
 """The articles of the data set of an index, to be opened instead of pasting one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any

@@ -1,7 +1,5 @@
 """What a build found in a data set version: clusters of near-duplicates and leaks between splits, a page at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

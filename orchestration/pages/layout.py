@@ -5,8 +5,6 @@
 Without any: the pictures that were chosen for the article, and where none was, those on its shortlist.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +12,7 @@ from dataclasses import dataclass, replace
 from starlette.datastructures import QueryParams
 
 from orchestration.pages.archives import Choice
-from orchestration.pages.asking import Asked, language_of
+from orchestration.pages.asking import SearchParameters, language_of
 from orchestration.pages.shown import said_of
 from orchestration.pages.state import Pages
 from orchestration.pages.store import Article
@@ -29,7 +27,7 @@ _NOWHERE = "-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
+class PlacedPicture:
     """A picture and where it stands.
 
     Attributes:
@@ -66,9 +64,9 @@ class Layout:
     choice: Choice
     language: str
     paragraphs: tuple[str, ...]
-    pictures: tuple[Beside, ...]
+    pictures: tuple[PlacedPicture, ...]
 
-    def beside(self, paragraph: int | None) -> list[Beside]:
+    def beside(self, paragraph: int | None) -> list[PlacedPicture]:
         """Return the pictures beside a paragraph, or beside none."""
         return [each for each in self.pictures if each.paragraph == paragraph]
 
@@ -92,7 +90,7 @@ def layout_of(shared: Pages, article: Article, given: QueryParams) -> Layout:
     """
     choice = shared.archives.choice(given.get("index", ""))
     archive = shared.archives.opened(choice)
-    language = language_of(Asked(), article, archive)
+    language = language_of(SearchParameters(), article, archive)
     paragraphs = tuple(line for line in map(str.strip, article.texts.get("body", "").splitlines()) if line)
     wanted = _wanted(given.getlist("place"), len(paragraphs)) or dict.fromkeys(_decided(shared, article))
     records = archive.index.records
@@ -106,7 +104,7 @@ def layout_of(shared: Pages, article: Article, given: QueryParams) -> Layout:
     placed = place(archive.index, split.sentences, free, language=language, reader=archive.reader)
     proposed = {each.image: _proposed(pictures[each.image], each.sentence, each.probability, split) for each in placed}
     fixed = {
-        image: Beside(picture=pictures[image], paragraph=None if where == _NOWHERE else int(where))
+        image: PlacedPicture(picture=pictures[image], paragraph=None if where == _NOWHERE else int(where))
         for image, where in wanted.items()
         if where is not None
     }
@@ -116,10 +114,10 @@ def layout_of(shared: Pages, article: Article, given: QueryParams) -> Layout:
     )  # fmt: skip
 
 
-def _proposed(picture: Picture, sentence: int | None, probability: float | None, split: SplitText) -> Beside:
+def _proposed(picture: Picture, sentence: int | None, probability: float | None, split: SplitText) -> PlacedPicture:
     if sentence is None:
-        return Beside(picture=picture, paragraph=None, is_proposed=True)
-    return Beside(
+        return PlacedPicture(picture=picture, paragraph=None, is_proposed=True)
+    return PlacedPicture(
         picture=picture,
         paragraph=split.paragraphs[sentence],
         sentence=split.sentences[sentence],

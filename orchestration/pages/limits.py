@@ -7,8 +7,6 @@
 What is beyond is answered in one line: 408, 413, or 503 with `Retry-After`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ What came of each document is one narrow table (`schemas.links.LINKED_SCHEMA`), 
 sentences and the addresses of pictures are read of the documents that a page shows, and of no other.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -64,7 +62,7 @@ class LinkedDocument:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class DocumentFilter:
     """Which documents are shown.
 
     Attributes:
@@ -138,9 +136,9 @@ def choices(table: pa.Table) -> dict[str, list[str]]:
     }
 
 
-def chosen(table: pa.Table, wanted: Wanted, order: Order) -> Int64:
+def chosen(table: pa.Table, which: DocumentFilter, order: Order) -> Int64:
     """Return the rows of the documents that are shown, in order; equal ones by their id."""
-    rows = np.flatnonzero(_fits(table, wanted))
+    rows = np.flatnonzero(_fits(table, which))
     names = np.array(table.column("document").to_pylist(), dtype=object)[rows]
     by_name = np.argsort(names, kind="stable")
     if order is Order.NAME:
@@ -152,18 +150,18 @@ def chosen(table: pa.Table, wanted: Wanted, order: Order) -> Int64:
     return np.asarray(rows[by_name[last]], np.int64)
 
 
-def _fits(table: pa.Table, wanted: Wanted) -> Bool:
+def _fits(table: pa.Table, which: DocumentFilter) -> Bool:
     mask = np.ones(table.num_rows, dtype=bool)
     for column in ("split", "language"):
-        if value := getattr(wanted, column):
+        if value := getattr(which, column):
             mask &= pc.equal(table.column(column).cast(pa.string()), value).to_numpy()
-    if wanted.relation:
+    if which.relation:
         lists = table.column("relations").combine_chunks()
         has = np.zeros(table.num_rows, dtype=bool)
-        is_it = pc.equal(pc.list_flatten(lists), wanted.relation).to_numpy(zero_copy_only=False)
+        is_it = pc.equal(pc.list_flatten(lists), which.relation).to_numpy(zero_copy_only=False)
         has[pc.list_parent_indices(lists).to_numpy()[is_it]] = True
         mask &= has
-    if wanted.has_error:
+    if which.has_error:
         for_sure = [pc.fill_null(pc.greater(table.column(name), 0), False) for name in ("wrong", "missed")]
         mask &= pc.or_(*for_sure).to_numpy()
     return mask

@@ -3,8 +3,6 @@
 A correction is a decision in the log (`orchestration.decisions`): that a link is right, or that it is wrong.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -17,10 +15,10 @@ from starlette.concurrency import run_in_threadpool
 
 from orchestration.pages.corrections import Link, correct, corrections_of
 from orchestration.pages.linked import (
+    DocumentFilter,
     LinkedDocument,
     LinkSet,
     Order,
-    Wanted,
     choices,
     chosen,
     find_links,
@@ -98,7 +96,7 @@ def linked(
         raise UsageError(f"{dataset}@{version}: no model has linked it; `multilink link --dataset` does")
     compared = [find_links(sets, name) for name in dict.fromkeys((model or sets[0].name, other)) if name]
     table = outcomes(compared[0])
-    rows = chosen(table, Wanted(split=split, language=language, relation=relation, has_error=errors), order)
+    rows = chosen(table, DocumentFilter(split=split, language=language, relation=relation, has_error=errors), order)
     pages = max(1, -(-len(rows) // PER_PAGE))
     number = min(number, pages)
     some = rows[(number - 1) * PER_PAGE : number * PER_PAGE].tolist()

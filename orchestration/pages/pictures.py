@@ -1,7 +1,5 @@
 """Pictures of the lake, by an address that names what they show: `/pictures/NAME@VERSION/HASH.jpg?part=...`."""
 
-from __future__ import annotations
-
 from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter

@@ -6,8 +6,6 @@ GET /placement/KEY/html     the same as a page that holds its pictures      GET 
 Every move is an address, so nothing is written and a script only spares a click.
 """
 
-from __future__ import annotations
-
 from base64 import b64encode
 from typing import Any
 
@@ -15,7 +13,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from orchestration.pages.articles import copy_of
-from orchestration.pages.layout import Beside, layout_of
+from orchestration.pages.layout import PlacedPicture, layout_of
 from orchestration.pages.rendering import address, environment, page
 from orchestration.pages.state import Shared
 from training.retrieval.records import Picture
@@ -66,7 +64,7 @@ def as_json(request: Request, shared: Shared, key: str) -> Response:
     return JSONResponse(values, headers=_attached("article.json"))
 
 
-def _as_json(each: Beside) -> dict[str, Any]:
+def _as_json(each: PlacedPicture) -> dict[str, Any]:
     said = each.picture.metadata
     return {
         "image": each.picture.image,

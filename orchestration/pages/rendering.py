@@ -5,8 +5,6 @@ Every template finds: `t` (texts of `texts/`), `percent`, `ui` (the interface's 
 (what a write must carry), `user`, `nav`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any

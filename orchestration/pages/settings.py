@@ -1,7 +1,5 @@
 """What the pages are started with."""
 
-from __future__ import annotations
-
 import ipaddress
 from dataclasses import dataclass
 

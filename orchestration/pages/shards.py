@@ -1,7 +1,5 @@
 """Rows of a data set version's shards that a page shows."""
 
-from __future__ import annotations
-
 import random
 from collections import defaultdict
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ Nothing of a ranking comes from the browser: whoever has the article and the add
 again from the same index.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
@@ -14,7 +12,7 @@ from starlette.datastructures import QueryParams
 
 from orchestration.decisions.rankings import COMPARED, interleaved, ranking_of
 from orchestration.pages.archives import Choice
-from orchestration.pages.asking import Asked, find, language_of
+from orchestration.pages.asking import SearchParameters, find, language_of
 from orchestration.pages.state import Pages
 from orchestration.pages.store import Article
 from schemas.decisions import Decision, Ranking, article_digest, standing
@@ -41,7 +39,7 @@ def shown_at(shared: Pages, address: str) -> Ranking:
     article = shared.store.article(found[2]) if found[2] else Article(texts={})
     if found[1] == COMPARISON:
         return compared(shared, article, pair_of(shared, given.get("a", ""), given.get("b", "")), address)
-    asked = Asked.of(given)
+    asked = SearchParameters.of(given)
     choice = shared.archives.choice(asked.index)
     result = find(shared, choice, article, asked)
     images = [image for group in result.groups for image in (group.first, *group.folded)]
@@ -68,7 +66,9 @@ def pair_of(shared: Pages, champion: str = "", challenger: str = "") -> tuple[Ch
 def compared(shared: Pages, article: Article, pair: tuple[Choice, Choice], address: str) -> Ranking:
     """Return the one list of two models' pictures for an article; it says whose each picture is, and is kept so."""
     archives = [shared.archives.opened(choice) for choice in pair]
-    queries = [Query(texts=article.texts, language=language_of(Asked(), article, archive)) for archive in archives]
+    queries = [
+        Query(texts=article.texts, language=language_of(SearchParameters(), article, archive)) for archive in archives
+    ]
     found = [
         search(archive.index, query, top=COMPARED, reader=archive.reader)
         for archive, query in zip(archives, queries, strict=True)

@@ -1,7 +1,5 @@
 """What the requests of one application share."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, cast
 

@@ -8,8 +8,6 @@ Rows are added and never changed. What a request has written is on the disk befo
 (`orchestration.decisions.database`). Other modules define their tables on `METADATA` and write within `Store.begin()`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import secrets

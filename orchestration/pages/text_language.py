@@ -1,7 +1,5 @@
 """Which language a text is in, found out on this machine (py3langid), and what languages are called."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 from typing import Any

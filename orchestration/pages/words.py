@@ -5,8 +5,6 @@ share    attention of its source that a word gets; or, where a tower attends to 
 step     0 to 3: less than an even share, at least one, 1.5 times, twice that
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

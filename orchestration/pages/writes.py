@@ -5,8 +5,6 @@ taken where both fit and where the browser does not say that it came from anothe
 `Authorization: Bearer` needs neither: nothing sends that header by itself.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import secrets

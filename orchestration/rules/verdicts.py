@@ -15,12 +15,10 @@ import pyarrow.parquet as pq
 
 from orchestration.config import CheckSettings
 from schemas.duplicates import LeakKind
-from schemas.errors import IntegrityError
 from schemas.failures import Stage
-from schemas.features import Stored, column_to_vectors
 from schemas.lake import Folder
 from schemas.manifest import Manifest, verify
-from schemas.tables import FEATURE_PREFIX
+from schemas.vector_ranges import vector_ranges
 
 PROBLEMS_SHOWN = 10
 _KEEP_ALL = "keep-all"
@@ -121,21 +119,24 @@ def leak_free(version: VersionOnDisk) -> Verdict:
 
 def norms_are_sane(version: VersionOnDisk) -> Verdict:
     """Check whether every feature vector is finite, of a sane length, and not the same for everything."""
-    problems: list[str] = []
-    numbers: dict[str, Any] = {}
     least, most = version.bounds.least_norm, version.bounds.most_norm
-    columns = [(table, name) for table in ("documents", "images") for name in version.manifest.extractors(table)]
-    for table, name in columns:
-        vectors = _vectors(version, table, name)
-        norms = np.linalg.norm(vectors.astype(np.float32), axis=1)
-        odd = int((~np.isfinite(norms) | (norms < least) | (norms > most)).sum())
-        if odd:
-            problems.append(f"{name}: {odd} of {len(norms)} vectors are not finite or outside {least:g}..{most:g}")
-        elif len(vectors) > 1 and (vectors == vectors[0]).all():
-            problems.append(f"{name}: all {len(vectors)} vectors are the same")
-        numbers |= {f"{name}_vectors": len(norms), f"{name}_mean_norm": float(np.nanmean(norms)) if len(norms) else 0.0}
-    if not columns:
+    found = vector_ranges(version.manifest, version.folder)
+    problems: list[str] = []
+    for name, vectors in found.items():
+        if vectors.not_finite:
+            problems.append(f"{name}: {vectors.not_finite} of {vectors.count} vectors are not finite")
+        elif vectors.least is not None and (vectors.least < least or (vectors.most or 0) > most):
+            lengths = f"{vectors.least:g} to {vectors.most:g}"
+            problems.append(f"{name}: {vectors.count} vectors of length {lengths}, expected {least:g} to {most:g}")
+        elif vectors.is_constant:
+            problems.append(f"{name}: all {vectors.count} vectors are the same")
+    if not found:
         problems.append("there is no feature column")
+    numbers = {
+        key: value
+        for name, vectors in found.items()
+        for key, value in ((f"{name}_vectors", vectors.count), (f"{name}_mean_norm", vectors.mean))
+    }
     text = "; ".join(problems) or ", ".join(f"{key} {value:.4g}" for key, value in numbers.items())
     return Verdict(passed=not problems, text=text, numbers=numbers)
 
@@ -184,19 +185,6 @@ def _fingerprints(version: VersionOnDisk) -> Iterator[tuple[str, str]]:
         for row in documents.to_pylist():
             found = (codes.get(image["hash"]) for image in row["images"])
             yield from ((code, row["id"]) for code in found if code is not None)
-
-
-def _vectors(version: VersionOnDisk, table: str, extractor: str) -> Stored:
-    """Return the vectors of a feature column, N x d; a column that is announced must be there."""
-    column = FEATURE_PREFIX + extractor
-    blocks: list[Any] = []
-    for part in _parts(version, table, [column]):
-        if column not in part.column_names:
-            raise IntegrityError(f"{table}: the column {column} is not there")
-        array = part.column(column).combine_chunks()
-        array = array.flatten() if pa.types.is_list(array.type) else array
-        blocks.append(column_to_vectors(array, must_be_finite=False))
-    return np.concatenate(blocks or [np.zeros((0, 1), np.float16)])
 
 
 def _parts(version: VersionOnDisk, table: str, columns: list[str]) -> Iterator[pa.Table]:

@@ -120,7 +120,7 @@ def _in_cells(
     return divide(found, count * PROBES, by="keys", rows=CROWDED, most=_MAX_PARTITIONS)
 
 
-class Seen(NamedTuple):
+class EarlierImages(NamedTuple):
     """Rows of images that earlier versions have, and their number for each version."""
 
     rows: beam.PCollection[SeenImage]
@@ -129,22 +129,22 @@ class Seen(NamedTuple):
 
 @dataclass(eq=False)
 class FindSeen(beam.PTransform):
-    """Documents to what the earlier versions that the settings name have of their images: gives `Seen`."""
+    """Documents to what the earlier versions that the settings name have of their images: gives `EarlierImages`."""
 
     config: CopyDetectionConfig
     plan: FeaturePlan
 
-    def expand(self, documents: beam.PCollection) -> Seen:
+    def expand(self, documents: beam.PCollection) -> EarlierImages:
         versions = self.config.against
         found = [documents | version >> FindSeenIn(version, self.config, self.plan) for version in versions]
         none = documents.pipeline | "none" >> beam.Create([])
         rows = (none, *(each.rows for each in found)) | "rows" >> beam.Flatten()
-        return Seen(rows, (none, *(each.counts for each in found)) | "counts" >> beam.Flatten())
+        return EarlierImages(rows, (none, *(each.counts for each in found)) | "counts" >> beam.Flatten())
 
 
 @dataclass(eq=False)
 class FindSeenIn(beam.PTransform):
-    """Documents to what an earlier version has of their images: gives `Seen`.
+    """Documents to what an earlier version has of their images: gives `EarlierImages`.
 
     Attributes:
         version: NAME@VERSION.
@@ -155,7 +155,7 @@ class FindSeenIn(beam.PTransform):
     plan: FeaturePlan
     exact_below: int = EXACT_BELOW
 
-    def expand(self, documents: beam.PCollection) -> Seen:
+    def expand(self, documents: beam.PCollection) -> EarlierImages:
         column = _column(self.config, self.plan)
         earlier, folder = read_manifest(self.plan.lake, self.version)
         shared = column if column in earlier.columns(IMAGES) else None
@@ -171,7 +171,7 @@ class FindSeenIn(beam.PTransform):
         find = beam.FlatMapTuple(partial(self._find, has_vectors=bool(shared))).with_outputs(COUNTS, main=ROWS)
         found = joined | beam.CoGroupByKey() | "find" >> find
         add = partial(add_seen, version=self.version, has_vectors=bool(shared))
-        return Seen(found[ROWS], found[COUNTS] | "add" >> beam.CombineGlobally(add))
+        return EarlierImages(found[ROWS], found[COUNTS] | "add" >> beam.CombineGlobally(add))
 
     def _near(self, documents: beam.PCollection, known: beam.PCollection, count: Any) -> beam.PCollection[Neighbours]:
         pack = partial(pack_points, plan=self.plan, extractor=self.config.extractor, also_flat=True)

@@ -54,7 +54,7 @@ from pipelines.settings import Policy
 from schemas.failures import Failure, Reason, Stage
 
 ELEMENTS_AT_ONCE = 2048  # packed together
-ROWS_PER_PARTITION, MAX_PARTITIONS = 1 << 16, 256
+ROWS_PER_PARTITION, MAX_PARTITIONS = 1 << 16, 1 << 12
 CROWDED = 1 << 16  # codes of a bucket that one worker compares: some seconds
 ROWS, DROPPED, COUNTS = "rows", "dropped", "counts"
 

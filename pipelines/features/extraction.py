@@ -182,6 +182,7 @@ class Features:
         self._extractors = extractors_of(plan, table)
         self._columns = {column.name: column for column in plan.extracted(table)}
         self._packs = {name: feature_packs(plan.lake, column, table) for name, column in self._columns.items()}
+        self._indexes = {name: packs.index() for name, packs in self._packs.items()}  # no two workers have one key
         self._writers = {name: packs.writer() for name, packs in self._packs.items()}
 
     def fill(
@@ -213,7 +214,7 @@ class Features:
 
     def _find(self, name: str, keys: Sequence[str], problems: Problems) -> Refs:
         """Return where the value of each key is, or None; known rejections go to `problems`."""
-        refs = self._packs[name].index().find(keys)
+        refs = self._indexes[name].find(keys)
         known = {number: ref for number, ref in enumerate(refs) if ref is not None}
         messages = self._packs[name].read([*known.values()], ["rejected"])["rejected"].to_pylist()
         problems |= {n: Rejected(message) for n, message in zip(known, messages, strict=True) if message is not None}
@@ -242,13 +243,13 @@ class Features:
     ) -> None:
         """Keep computed values, given by the number of their key; where they will be goes to `refs`."""
         sound = {number: checked(value, self._columns[name]) for number, value in values.items()}
-        told = {n: Rejected(f"{name}: {value.message}") for n, value in sound.items() if isinstance(value, Rejected)}
+        refused = {n: Rejected(f"{name}: {value.message}") for n, value in sound.items() if isinstance(value, Rejected)}
         kept = {number: value for number, value in sound.items() if not isinstance(value, Passing)}
-        messages = [told[n].message if n in told else None for n in kept]
+        messages = [refused[n].message if n in refused else None for n in kept]
         rows = {"key": [keys[n] for n in kept], "value": value_rows(kept.values()), "rejected": messages}
         for number, ref in zip(kept, self._writers[name].add(rows), strict=True):
             refs[number] = ref
-        problems |= told
+        problems |= refused
 
 
 def extracted(extractor: Extractor, items: Sequence[Any]) -> Sequence[Row]:

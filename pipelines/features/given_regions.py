@@ -48,7 +48,7 @@ _NUMBERED = re.compile(r"(?:COCO_[a-z]+\d{4}_)?0*(\d+)")  # COCO's and VIST's na
 _KINDS: Mapping[str, type[np.generic]] = {"objects_id": np.int64, "attrs_id": np.int64}
 
 
-class Found(NamedTuple):
+class StoredRegions(NamedTuple):
     """Regions of one picture as a file has them.
 
     Attributes:
@@ -68,7 +68,7 @@ class Found(NamedTuple):
     attribute_scores: Float32 | None = None
 
 
-Read = Callable[[], Found]
+Read = Callable[[], StoredRegions]
 
 
 class GivenRegions:
@@ -128,7 +128,7 @@ class GivenRegions:
             vectors=found.vectors[kept],
         )
 
-    def _labels(self, found: Found) -> list[str]:
+    def _labels(self, found: StoredRegions) -> list[str]:
         """Return the concept of each region: its class, after its attribute where attributes have names."""
         if found.classes is None:
             return [""] * len(found.boxes)
@@ -142,9 +142,10 @@ class GivenRegions:
         if attributes is None or found.attributes is None or found.attribute_scores is None:
             return labels
         sure = (found.attribute_scores >= ATTRIBUTE_FROM).tolist()
-        told = zip(labels, found.attributes.tolist(), sure, strict=True)
+        named = zip(labels, found.attributes.tolist(), sure, strict=True)
         return [
-            f"{_named(attributes, number, ATTRIBUTES)} {label}" if is_sure else label for label, number, is_sure in told
+            f"{_named(attributes, number, ATTRIBUTES)} {label}" if is_sure else label
+            for label, number, is_sure in named
         ]
 
     @cached_property
@@ -222,7 +223,7 @@ def _tsv_rows(path: Path) -> Iterator[tuple[str, Read]]:
             offset += len(line)
 
 
-def _read_tsv(path: Path, offset: int, size: int) -> Found:
+def _read_tsv(path: Path, offset: int, size: int) -> StoredRegions:
     with path.open("rb") as file:
         file.seek(offset)
         values = file.read(size).rstrip(b"\r\n").split(b"\t")
@@ -236,7 +237,7 @@ def _read_tsv(path: Path, offset: int, size: int) -> Found:
     return _found(arrays["boxes"], arrays["features"], float(cells["image_w"]), float(cells["image_h"]), arrays)
 
 
-def _read_npz(path: Path) -> Found:
+def _read_npz(path: Path) -> StoredRegions:
     with np.load(path, allow_pickle=False) as file:
         names = set(file.files)
         boxes, vectors = file["bbox"], file["x"]
@@ -248,13 +249,13 @@ def _read_npz(path: Path) -> Found:
 
 def _found(
     boxes: Float32, vectors: Float32, width: float, height: float, extra: Mapping[str, npt.NDArray[Any]]
-) -> Found:
+) -> StoredRegions:
     """Return regions whose boxes are in pixels of a picture of a width and height."""
     shares: Float32 = np.asarray(boxes / np.array([width, height, width, height]), np.float32)
     classes, scores, attributes, attribute_scores = (
         np.ravel(extra[name]) if name in extra else None for name in _CLASSED[3:7]
     )
-    return Found(shares, vectors.astype(np.float32), classes, scores, attributes, attribute_scores)
+    return StoredRegions(shares, vectors.astype(np.float32), classes, scores, attributes, attribute_scores)
 
 
 def _hdf5_rows(path: Path, index: Path) -> Iterator[tuple[str, Read]]:
@@ -274,11 +275,11 @@ def _hdf5_rows(path: Path, index: Path) -> Iterator[tuple[str, Read]]:
         yield image_id, partial(_read_hdf5, path, rows)
 
 
-def _read_hdf5(path: Path, rows: int | slice) -> Found:
+def _read_hdf5(path: Path, rows: int | slice) -> StoredRegions:
     import h5py
 
     with h5py.File(path, "r") as file:
-        return Found(
+        return StoredRegions(
             np.asarray(file["spatial_features"][rows])[:, :4].astype(np.float32),
             np.asarray(file["image_features"][rows]).astype(np.float32),
         )

@@ -39,7 +39,7 @@ _FIXED_TEXT = "a photograph of two red houses by the sea"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageSidecar(Preprocessing):
-    """What is said of a network that reads pictures, N x 3 x size x size, beside the preprocessing.
+    """The description of a network that reads pictures, N x 3 x size x size, beside the preprocessing.
 
     Attributes:
         input: name of its input; "" where it has one.
@@ -351,8 +351,8 @@ def image_extractor(
     """
     made = OnnxNetwork(network, config, weights)
     if isinstance(made.sidecar, TextSidecar):
-        told = "its sidecar describes a text tower; name it in features.sentences"
-        raise ConfigError(f"features.images = {network!r}: {told}")
+        problem = "its sidecar describes a text tower; name it in features.sentences"
+        raise ConfigError(f"features.images = {network!r}: {problem}")
     if isinstance(made.sidecar, VectorSidecar):
         return OnnxVectors(made, made.sidecar, config)
     return OnnxDetector(made, made.sidecar, config)

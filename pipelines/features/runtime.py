@@ -14,15 +14,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import onnxruntime
 
 from pipelines.features.weights import LocalFile, digest_of
 from pipelines.settings import Device, FeaturesConfig
 from schemas.errors import ConfigError
+
+if (
+    TYPE_CHECKING
+):  # when it is imported, it writes a file among the temporary ones: a build has a folder for them by then
+    import onnxruntime
 
 GPU_BATCH = 32  # pictures of a pass on a GPU
 _GPU, _CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
@@ -40,6 +44,8 @@ class Graph:
         Raises:
             ConfigError: a GPU is asked for, and this onnxruntime finds none.
         """
+        import onnxruntime
+
         self.path, self._sha256 = file
         self.is_gpu = config.device is not Device.CPU and _GPU in onnxruntime.get_available_providers()
         if config.device is Device.CUDA and not self.is_gpu:
@@ -47,6 +53,8 @@ class Graph:
 
     def identity(self, outputs: Sequence[npt.NDArray[Any]]) -> dict[str, Any]:
         """Return what values depend on beside the input; `outputs` are those of an input that is always the same."""
+        import onnxruntime
+
         external = self.path.with_name(self.path.name + _EXTERNAL_SUFFIX)
         arithmetic = hashlib.sha256(b"".join(output.tobytes() for output in outputs)).hexdigest()
         return {
@@ -82,6 +90,8 @@ class Graph:
     @cached_property
     def session(self) -> onnxruntime.InferenceSession:
         """The opened network."""
+        import onnxruntime
+
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = _FATAL_ONLY

@@ -91,9 +91,9 @@ class WeightFile:
 
     def _fetch(self, cache: Folder, path: Path) -> None:
         if not self.uri.startswith(_HTTP):
-            store, place = Folder(self.uri).opened()
-            with store.open_input_stream(place, compression=None) as stream:
-                return Folder(str(path.parent)).write(path.name, stream.read())
+            address, mark, options = self.uri.partition("?")
+            folder, _, name = address.rpartition("/")
+            return Folder(str(path.parent)).write(path.name, Folder(f"{folder}{mark}{options}").read(name))
         path.parent.mkdir(parents=True, exist_ok=True)
         client = process_client(self.http, cache)
         try:

@@ -2,7 +2,7 @@
 
 A capture goes where its address or its digest is named, or where it is a page or an API's answer that holds nearly all
 of the text of a document: pages are not always known by their addresses. Runs of words are compared, sentence by
-sentence; of a document with few of them it is not told, since another author's page may hold them as well.
+sentence; a document with few of them is not recognised so, since another author's page may hold them as well.
 
 A segment is written anew without its records, byte for byte else, under a name of as early a time, and so is every
 index that points into it; then the old ones go. Done again after a kill the names are the same.
@@ -40,7 +40,7 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True)
 class Marks:
-    """By what captures are told.
+    """What captures are recognised by.
 
     Attributes:
         takedowns: entries whose addresses are named.
@@ -80,8 +80,8 @@ class Marks:
 
     def new_name(self, segment: str) -> str:
         """Return the name of what is left of a segment: of the same time, and of what is taken out."""
-        told = [segment, *sorted(self.digests), *sorted(self.addresses), *self.takedowns.entries]
-        return f"{segment.partition('-')[0]}-{hashlib.sha256(repr(told).encode()).hexdigest()[:8]}"
+        parts = [segment, *sorted(self.digests), *sorted(self.addresses), *self.takedowns.entries]
+        return f"{segment.partition('-')[0]}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:8]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def named_digests(raw: Folder, takedowns: Takedowns) -> set[str]:
 
 
 def _check_closed(folder: Folder) -> None:
-    """Raise a `BuildError` where a process writes a segment: what is in it cannot be told yet."""
+    """Raise a `BuildError` where a process writes a segment: its content is not known yet."""
     indexed = set(_indexed(folder))
     for name in folder.names():
         if name.endswith(SUFFIX) and name.removesuffix(SUFFIX) not in indexed:

@@ -3,12 +3,13 @@
     captures  ->  copies, features  ->  indexes, links  ->  versions: a new one without it, then the old one goes
     (raw/)        (packs)
 
-Versions go last, since they say what belongs to what is named: killed anywhere and run again, it goes on. A version
+Versions go last but for the ledger, since they say what belongs to what is named: killed anywhere and run again, it
+goes on. A version
 that held something is replaced by one without it, under a name of its own, and `latest` follows; its failures,
 duplicates and leaks are not taken over, and links and indexes are to be made anew. A reader of the old version finds
 that it is gone. Captured input files of such versions go as a whole, and so does what unfinished builds left.
 
-No build may run meanwhile: on a file system the lock of each data set is held; on an object store nobody checks.
+No build may run meanwhile: while one does, nothing is changed.
 Models are not touched: `lake takedown` names them.
 """
 
@@ -26,11 +27,12 @@ import pyarrow.parquet as pq
 from pipelines.exports.subset import EmptySubsetError, write_subset
 from pipelines.forgetting.captures import FILES, Marks, Removal, remove_captures
 from pipelines.forgetting.holdings import Found, Holding, find_holdings
+from pipelines.forgetting.ledger import take_out
 from pipelines.packs import SUFFIX, parse_keys, read_keys, remove_rows
 from pipelines.raw import recover, request_key
-from pipelines.run import one_build_at_a_time
 from pipelines.shards.writing import write_rows
 from pipelines.sources.takedowns import Takedowns
+from pipelines.turns import turn_alone
 from pipelines.web.requests import FetchFailed, Kind, normalise
 from schemas.console import Say
 from schemas.documents import (
@@ -104,15 +106,15 @@ class _Without:
             sources = self.addresses.get(row["hash"], frozenset())
             if sources and row["statements"]:
                 left = [each for each in row["statements"] if each["source"] in sources]
-                said = (Statement(**{**each, "metadata": Metadata.of(each["metadata"])}) for each in left)
-                row.update(asdict(Image(row["hash"]).with_statements(said)))
+                statements = (Statement(**{**each, "metadata": Metadata.of(each["metadata"])}) for each in left)
+                row.update(asdict(Image(row["hash"]).with_statements(statements)))
         return _with_values(images, rows, _STATED)
 
     def settings(self, parent: str) -> dict[str, Any]:
         """Return what the new version says: how much went, and nothing by which it could be found."""
-        told = fingerprint([sorted(self.documents), sorted(self.gone)])
+        entries = fingerprint([sorted(self.documents), sorted(self.gone)])
         return {
-            "forgotten": {"parent": parent, "documents": len(self.documents), "images": len(self.gone), "list": told}
+            "forgotten": {"parent": parent, "documents": len(self.documents), "images": len(self.gone), "list": entries}
         }
 
 
@@ -126,10 +128,12 @@ def _with_values(table: pa.Table, rows: Sequence[Mapping[str, Any]], names: Sequ
 
 
 def forget(lake: Lake, takedowns: Takedowns, *, dry_run: bool, say: Say) -> Forgotten:
-    """Take what is named out of a lake, or only find it."""
-    with contextlib.ExitStack() as stack:
-        for name in () if dry_run else lake.root.child("datasets").names():
-            stack.enter_context(one_build_at_a_time(lake, name, say))
+    """Take what is named out of a lake, or only find it.
+
+    Raises:
+        HeldError: a build is under way.
+    """
+    with contextlib.nullcontext() if dry_run else turn_alone(lake):
         if not dry_run:
             recover(lake.raw)
             _remove_unfinished(lake)
@@ -145,6 +149,8 @@ def forget(lake: Lake, takedowns: Takedowns, *, dry_run: bool, say: Say) -> Forg
             say(f"{holding.reference}: {len(holding.documents)} documents and {len(holding.images)} images")
             new = "" if dry_run else _replace(lake, holding, found, times, say)
             replaced.append((holding.reference, new))
+        if not dry_run:
+            take_out(lake, found.documents, found.images)
     return Forgotten(found=found, captures=captures, files=files, packs=packs, replaced=tuple(replaced))
 
 
@@ -210,12 +216,12 @@ def _replace(lake: Lake, holding: Holding, found: Found, times: dict[str, int], 
     """
     manifest, folder = read_manifest(lake, holding.reference)
     was_latest = lake.latest(holding.dataset) == holding.version
-    choice = _Without(frozenset(holding.documents), found.images, holding.addresses)
+    choice = _Without(found.documents, found.images, holding.addresses)
     new = None
     with contextlib.suppress(EmptySubsetError):
         new = write_subset(lake, manifest, folder, choice, say=say)
         times[f"{new.dataset}@{new.version}"] = times[holding.reference]
-        _keep_times(lake, holding, new)
+        _keep_times(lake, holding, found, new)
     if was_latest:
         left = [version for version in lake.versions(holding.dataset) if version != holding.version]
         left.sort(key=lambda version: times.get(f"{holding.dataset}@{version}", 0))
@@ -233,9 +239,9 @@ def _replace(lake: Lake, holding: Holding, found: Found, times: dict[str, int], 
     return "" if new is None else f"{new.dataset}@{new.version}"
 
 
-def _keep_times(lake: Lake, holding: Holding, new: Manifest) -> None:
+def _keep_times(lake: Lake, holding: Holding, found: Found, new: Manifest) -> None:
     """Write when what the new version is made of was fetched."""
-    old, gone = lake.retrievals(holding.dataset, holding.version), {*holding.documents, *holding.images}
+    old, gone = lake.retrievals(holding.dataset, holding.version), found.documents | found.images
     target = lake.retrievals(new.dataset, new.version)
     for name in old.files():
         rows = pq.read_table(old.open(name)).to_pylist()

@@ -1,7 +1,9 @@
-"""What a list of takedowns names in a lake: documents and images of versions, and all that was made of these versions.
+"""What a list of takedowns names in a lake: documents and images, and all versions that hold or name any of it.
 
 A document that is named goes with its images, but for those that another document shows, in any version: these stay
 until they are named themselves. An image that is named goes from every document; a document without another goes too.
+Documents that a build rejected are found in the ledger. A version names what its tables of failures, duplicates and
+leaks have a row of.
 """
 
 from __future__ import annotations
@@ -11,10 +13,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipelines.features.values import texts_key
 from pipelines.forgetting.captures import named_digests
+from pipelines.forgetting.ledger import find_named
 from pipelines.sources.takedowns import Takedowns
 from schemas.documents import Image
 from schemas.lake import MANIFEST, Folder, Lake
@@ -56,25 +61,24 @@ class Found:
     """What is named in a lake.
 
     Attributes:
-        holdings: of each version that holds something.
+        holdings: of each version that holds or names something.
+        documents: ids of all documents that go, and all ids that are named: a source may have rejected the record.
         images: hashes of all images that go.
         shared: hashes of images of documents that go, which others show: they stay.
         texts: of each document that goes, its sentences.
         addresses: of their pages, as they were asked for, and of the images that go.
         inputs: addresses of captured files that the versions were read from.
+        text_keys: of the features of the documents' sentences.
     """
 
     holdings: tuple[Holding, ...]
+    documents: frozenset[str]
     images: frozenset[str]
     shared: frozenset[str]
     texts: tuple[tuple[str, ...], ...]
     addresses: frozenset[str]
     inputs: frozenset[str]
-
-    @property
-    def text_keys(self) -> frozenset[str]:
-        """Return the keys of the documents' features."""
-        return frozenset(map(texts_key, self.texts))
+    text_keys: frozenset[str]
 
 
 @dataclass(slots=True)
@@ -87,32 +91,54 @@ class _Version:
 
 
 def find_holdings(lake: Lake, takedowns: Takedowns) -> Found:
-    """Return what is named in the versions of a lake; every row of every version is looked at."""
-    versions = [_Version(*read_manifest(lake, name), {}) for name in _references(lake)]
-    named = {key for version in versions for key in _named(version, takedowns)}
+    """Return what is named in a lake; every row of every version and of the ledger is looked at."""
+    versions, read = (
+        [_Version(*read_manifest(lake, name), {}) for name in _references(lake)],
+        find_named(lake, takedowns),
+    )
+    named = {key for version in versions for key in _named(version, takedowns)} | read.images
     hashes = {image["hash"] for version in versions for row in version.documents.values() for image in row["images"]}
+    hashes.update(read.shown.values())
     for version in versions:
         _find_others(version, hashes)
-    kept = {key for version in versions for key in version.addresses}
+    kept = {key for version in versions for key in version.addresses} | read.kept
     named |= {entry.removeprefix("sha256:") for entry in takedowns.entries if entry.startswith("sha256:")}
     named |= named_digests(lake.raw, takedowns)
     gone = frozenset(named | (hashes - kept))
-    addresses = set[str]()
+    ids = {entry.removeprefix("id:") for entry in takedowns.entries if entry.startswith("id:")}
+    documents = read.documents.union(ids, *(version.documents for version in versions))
+    addresses = {address for address, key in read.shown.items() if key in gone} | read.pages
     for version in versions:
         version.images = frozenset(_sources(version, gone, addresses))
-    holding = [version for version in versions if version.documents or version.images]
+    holding = [version for version in versions if _holds(version, documents, gone)]
     pages, inputs = _retrieved(lake, holding)
     texts = {
         tuple(each["text"] for each in row["sentences"]) for version in holding for row in version.documents.values()
     }
     return Found(
         holdings=tuple(_holding(lake, version) for version in holding),
+        documents=documents,
         images=gone,
         shared=frozenset((hashes & kept) - named),
         texts=tuple(sorted(texts)),
         addresses=frozenset(addresses | pages),
         inputs=frozenset(inputs),
+        text_keys=read.texts.union(map(texts_key, texts)),
     )
+
+
+def _holds(version: _Version, documents: frozenset[str], images: frozenset[str]) -> bool:
+    """Return whether a version holds what goes, or names it in one of its tables."""
+    if version.documents or version.images:
+        return True
+    gone = pa.array(sorted(documents | images), pa.string())
+    for entry in version.manifest.files:
+        if entry.path.endswith(".parquet") and not entry.path.startswith(("documents/", "images/")):
+            table = read_part(version.folder, entry, None)
+            for column in (each for each in table.columns if each.type == pa.string()):
+                if pc.any(pc.is_in(pc.replace_substring_regex(column, r"#\d+$", ""), gone)).as_py():
+                    return True
+    return False
 
 
 def parts(manifest: Manifest, table: str) -> Iterator[FileEntry]:

@@ -155,12 +155,12 @@ def _links(lake: Lake, manifest: Manifest, document: str) -> Iterator[dict[str, 
     for name in root.names():
         folder = root.child(name)
         if folder.exists(MANIFEST):
-            told = LinksManifest.from_json(folder.read(MANIFEST).decode(), where=folder.uri)
-            paths = [entry.path for entry in told.files if entry.path.startswith("links/")]
+            links = LinksManifest.from_json(folder.read(MANIFEST).decode(), where=folder.uri)
+            paths = [entry.path for entry in links.files if entry.path.startswith("links/")]
             tables = [pq.read_table(folder.open(path), columns=["document"]) for path in paths]
             number = sum(pc.sum(pc.equal(table["document"], document)).as_py() or 0 for table in tables)
             path = f"links/{manifest.dataset}/{manifest.version}/{name}"
-            yield {"path": path, "model": told.model, "links": number}
+            yield {"path": path, "model": links.model, "links": number}
 
 
 def _indexes(lake: Lake, manifest: Manifest) -> list[str]:

@@ -16,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from pipelines.embedded import read_picture, reading_order
 from pipelines.files import FileRejected
@@ -26,8 +27,8 @@ from pipelines.settings import FingerprintName, HttpConfig, ImagesConfig
 from pipelines.sources.records import UNUSABLE
 from pipelines.sources.takedowns import NO_TAKEDOWNS, Takedowns, taken_down
 from pipelines.web.client import Client, process_client
-from pipelines.web.pool import fetch_all
-from pipelines.web.requests import FetchFailed, Kind, Request, Response
+from pipelines.web.pool import Crew
+from pipelines.web.requests import FetchFailed, Kind, Outcome, Request, Response, Task
 from schemas.codecs import ImageRejected
 from schemas.documents import COPY_SCHEMA, KNOWN_COLUMNS, Image
 from schemas.failures import Failure, Reason, Stage, unexpected
@@ -98,8 +99,8 @@ class Inspector:
         refs = [ref for ref in self._index.find(new) if ref is not None]
         known = self._access.copies.read(refs, KNOWN_COLUMNS).to_pylist() if refs else []
         for ref, row in zip(refs, known, strict=True):
-            said = {"metadata": Metadata.of(row["metadata"]), "rights": Rights.of(row["rights"])}
-            self._remember(PackedImage(Image(**row | said), ref))
+            statements = {"metadata": Metadata.of(row["metadata"]), "rights": Rights.of(row["rights"])}
+            self._remember(PackedImage(Image(**row | statements), ref))
 
     def _remember(self, found: PackedImage) -> None:
         self._recent[found.image.hash] = found
@@ -139,18 +140,59 @@ def _found(uri: str, obtain: Callable[[], Found]) -> Found:
         return unexpected(error, stage=Stage.IMAGES, record_id=uri)
 
 
-def fetch_images(uris: Iterable[str], access: ImageAccess, inspector: Inspector) -> Iterator[tuple[str, Found]]:
-    """Yield the image of each address that `is_to_fetch`, or why there is none, as the answers come.
+def locate_stored(uris: Sequence[str], access: ImageAccess) -> Iterator[tuple[str, str]]:
+    """Yield each address that `is_to_fetch` behind the segment that holds what its host answered; empty: none does."""
+    client, requests = process_client(access.http, access.raw), list(map(_request, uris))
+    yield from zip(client.locate(requests), uris, strict=True)
+
+
+def read_stored(uris: Iterable[str], access: ImageAccess, inspector: Inspector) -> Iterator[tuple[str, Found | None]]:
+    """Yield what the raw store knows of each address that `is_to_fetch`: its image, or why not; None: nothing."""
+    client, requests = process_client(access.http, access.raw), list(map(_request, uris))
+    return _come_of(zip(requests, client.look_up(requests), strict=True), client, access, inspector)
+
+
+class Fetching:
+    """The images of addresses that `is_to_fetch`, list after list, by one worker.
 
     Threads fetch and the calling one inspects: threads that inspect side by side would take more of the processor.
     """
-    client, http = process_client(access.http, access.raw), access.http
+
+    def __init__(self, access: ImageAccess, inspector: Inspector) -> None:
+        self._access, self._inspector = access, inspector
+        self._client = process_client(access.http, access.raw)
+        http = access.http
+        per_host = max(1, http.connections_per_host // http.workers_per_host)
+        self._crew = Crew(self._client, connections=http.connections, connections_per_host=per_host)
+
+    def images(self, uris: Iterable[str], *, carried: int = 0) -> Iterator[tuple[str, Found]]:
+        """Yield the images of addresses, or why there is none, as the answers come, those of earlier lists among them.
+
+        Args:
+            uris: of hosts that no other worker asks meanwhile.
+            carried: that many may be under way at the end, so that a slow host does not hold up the next list.
+        """
+        outcomes = self._crew.results(map(_request, uris), carried=carried)
+        yield from _come_of(outcomes, self._client, self._access, self._inspector)
+
+    def close(self) -> None:
+        """End the threads."""
+        self._crew.close()
+
+
+def _request(uri: str) -> Request:
+    return Request(uri, WEB, Kind.IMAGE)
+
+
+def _come_of(
+    outcomes: Iterable[tuple[Request, Outcome | Task]], client: Client, access: ImageAccess, inspector: Inspector
+) -> Iterator[tuple[str, Any]]:
+    """Yield the image of each address, or why there is none; None for one that is still to be asked."""
     stored: list[tuple[str, Response]] = []
-    requests = (Request(uri, WEB, Kind.IMAGE) for uri in uris)
-    for request, outcome in fetch_all(
-        client, requests, connections=http.connections, connections_per_host=http.connections_per_host
-    ):
-        if isinstance(outcome, FetchFailed):
+    for request, outcome in outcomes:
+        if isinstance(outcome, Task):
+            yield request.url, None
+        elif isinstance(outcome, FetchFailed):
             yield request.url, outcome.failure(request.url, stage=Stage.IMAGES)
         elif (entry := access.takedowns.matches_address(outcome.final_url)) is not None:
             yield request.url, taken_down(Stage.IMAGES, entry, request.url)
@@ -180,7 +222,12 @@ def obtain_images(uris: Iterable[str], access: ImageAccess) -> Iterator[tuple[st
     wanted = [*uris]
     on_web = [uri for uri in wanted if is_to_fetch(uri, access)]
     yield from read_at_hand([uri for uri in wanted if not is_to_fetch(uri, access)], access, inspector)
-    yield from fetch_images(on_web, access, inspector)
+    if on_web:
+        fetching = Fetching(access, inspector)
+        try:
+            yield from fetching.images(on_web)
+        finally:
+            fetching.close()
     inspector.close()
 
 

@@ -4,8 +4,11 @@
                                  |
                                  `--> the rest, by host to workers --> fetched --> images, failures
 
-Pictures that one file holds are read by one worker, in the order in which they stand there: a pass over the file. A
-host's addresses go to one worker, which keeps its pace. A worker has all its hosts in one bounded pool.
+Pictures that one file holds are read by one worker, in the order in which they stand there: a pass over the file. What
+was fetched before is read by all workers, a segment of the raw store at a time: each index is read once. A host's
+addresses go to one worker, which keeps its pace, in shares of minutes. A worker has the hosts of all its shares in one
+bounded pool: a share begins before the slow hosts of the one before it are through. What is fetched is in the raw store
+within a minute, so a worker that takes over from one that was killed asks for no more than that again.
 """
 
 from __future__ import annotations
@@ -14,16 +17,29 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import apache_beam as beam
+from apache_beam.transforms.window import GlobalWindows
 
 from pipelines.files import INSIDE
-from pipelines.images.obtain import Found, ImageAccess, Inspector, fetch_images, is_to_fetch, read_at_hand
+from pipelines.images.obtain import (
+    Fetching,
+    Found,
+    ImageAccess,
+    Inspector,
+    is_to_fetch,
+    locate_stored,
+    read_at_hand,
+    read_stored,
+)
 from pipelines.progress import Progress
 from pipelines.sources.records import CandidateDocument
 from pipelines.transforms import Separate
 from pipelines.web.requests import host_of
+
+LOOKED_UP_AT_ONCE = 2048  # addresses
+CARRIED = 2048  # addresses that may be under way when the next share begins
 
 
 class Images(NamedTuple):
@@ -39,7 +55,7 @@ class ObtainImages(beam.PTransform):
     """Turns the addresses in candidates into images: gives `Images`.
 
     Attributes:
-        shares: parts that hosts are divided into: a worker fetches one at a time.
+        shares: parts that hosts are divided into.
     """
 
     access: ImageAccess
@@ -61,14 +77,29 @@ class ObtainImages(beam.PTransform):
             | "what is at hand" >> beam.Flatten()
             | "read what is at hand" >> beam.ParDo(_Obtain(read_at_hand, self.access, self.progress))
         )
-        fetched = (
+        new, known = (
             to_fetch
-            | "to the worker of its host" >> beam.MapTuple(partial(_key_by_share, shares=self.shares))
+            | "addresses" >> beam.Values()
+            | "some at once" >> beam.BatchElements(min_batch_size=LOOKED_UP_AT_ONCE, max_batch_size=LOOKED_UP_AT_ONCE)
+            | "locate" >> beam.FlatMap(locate_stored, self.access)
+            | "new or known" >> beam.Partition(_is_held, 2)
+        )
+        stored, old = (
+            known
+            | "group by segment" >> beam.GroupByKey()
+            | "of each segment" >> beam.Values()
+            | "read what is stored" >> beam.ParDo(_Obtain(read_stored, self.access, self.progress))
+            | "stored or to ask for" >> beam.Partition(_is_to_ask, 2)
+        )
+        fetched = (
+            (new | "never asked" >> beam.Values(), old | "to ask again" >> beam.Keys())
+            | "to ask for" >> beam.Flatten()
+            | "to the worker of its host" >> beam.Map(partial(_key_by_share, self.shares, self.access))
             | "group by worker" >> beam.GroupByKey()
             | "of each worker" >> beam.Values()
-            | "fetch" >> beam.ParDo(_Obtain(fetch_images, self.access, self.progress))
+            | "fetch" >> beam.ParDo(_Fetch(self.access, self.progress))
         )
-        outcomes = (read, fetched) | "outcomes" >> beam.Flatten()
+        outcomes = (read, stored, fetched) | "outcomes" >> beam.Flatten()
         found = outcomes | "outcomes only" >> beam.Values() | Separate()
         return Images(outcomes, found.results, found.failures)
 
@@ -78,7 +109,7 @@ class _Obtain(beam.DoFn):
 
     def __init__(
         self,
-        function: Callable[[Iterable[str], ImageAccess, Inspector], Iterator[tuple[str, Found]]],
+        function: Callable[[Iterable[str], ImageAccess, Inspector], Iterator[tuple[str, Found | None]]],
         access: ImageAccess,
         progress: Progress,
     ) -> None:
@@ -89,12 +120,39 @@ class _Obtain(beam.DoFn):
     def setup(self) -> None:
         self._inspector = Inspector(self._access)
 
+    def process(self, uris: Iterable[str]) -> Iterator[tuple[str, Found | None]]:
+        for uri, found in self._function(uris, self._access, self._inspector):
+            self._progress.advance("images", found is not None)
+            yield uri, found
+
+    def finish_bundle(self) -> None:
+        self._inspector.close()
+
+
+class _Fetch(beam.DoFn):
+    """Fetches share after share with one pool; a bundle ends when all of them are through."""
+
+    def __init__(self, access: ImageAccess, progress: Progress) -> None:
+        self._access = access
+        self._progress = progress
+
+    def setup(self) -> None:
+        self._inspector = Inspector(self._access)
+        self._fetching: Fetching | None = None
+
     def process(self, uris: Iterable[str]) -> Iterator[tuple[str, Found]]:
-        for found in self._function(uris, self._access, self._inspector):
+        self._fetching = self._fetching or Fetching(self._access, self._inspector)
+        for found in self._fetching.images(uris, carried=CARRIED):
             self._progress.advance("images")
             yield found
 
-    def finish_bundle(self) -> None:
+    def finish_bundle(self) -> Iterator[Any]:
+        if self._fetching is not None:
+            for found in self._fetching.images(()):
+                self._progress.advance("images")
+                yield GlobalWindows.windowed_value(found)
+            self._fetching.close()
+            self._fetching = None
         self._inspector.close()
 
 
@@ -120,5 +178,11 @@ def _addresses(candidate: CandidateDocument) -> Iterator[str]:
     yield from set(candidate.image_uris)
 
 
-def _key_by_share(_: str, uri: str, *, shares: int) -> tuple[int, str]:
-    return zlib.crc32((host_of(uri) or "").encode()) % shares, uri
+def _is_to_ask(found: tuple[str, Found | None], _: int) -> int:
+    return int(found[1] is None)
+
+
+def _key_by_share(shares: int, access: ImageAccess, uri: str) -> tuple[int, str]:
+    """Return an address under the share of its host; one that several workers share is in as many."""
+    part = zlib.crc32(uri.encode()) % access.http.workers_per_host
+    return zlib.crc32(f"{part} {host_of(uri) or ''}".encode()) % shares, uri

@@ -22,7 +22,7 @@ def main() -> None:
     parent, module = int(sys.argv[1]), sys.argv[2]
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it ended before the kernel was told
+        if os.getppid() != parent:  # it ended before the kernel knew of the request
             sys.exit(1)
     sys.argv = sys.argv[2:]
     runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -7,7 +7,7 @@ with
 - outputs in a `Spool`, and groups in a `Sorter`, in place of `ListBuffer` and `GroupingBuffer`;
 - a stage's input cut into bundles of a bounded size, handed to whichever worker is free;
 - what an in-process worker puts out taken from it at once, instead of when its bundle has ended;
-- worker processes told to end all at once, where Beam waits half a second for one after the other.
+- worker processes that end all at once, where Beam waits half a second for one after the other.
 
 One element, and one group of a GroupByKey, still have to fit into memory; so do side inputs, which are in memory as in
 Beam. Groups come sorted by encoded key rather than in order of arrival. The input of a stage with timers is one bundle.
@@ -255,7 +255,7 @@ def _taken_at_once(worker: Any, outputs: Mapping[str, Any]) -> Iterator[None]:
 
 
 def _close_all(manager: WorkerHandlerManager, workers: Iterable[Any]) -> None:
-    """Close a run's workers, all of them told to end before the first is waited for."""
+    """Close a run's workers, all of them signalled before the first is waited for."""
     for worker in workers:
         if isinstance(worker, GrpcWorkerHandler):
             worker.control_conn.push(BeamFnControlServicer._DONE_MARKER)

@@ -25,8 +25,9 @@ from pipelines.images.claims import claim_libraries
 from pipelines.images.inspect import blas_kind, fingerprint_libraries
 from pipelines.settings import FingerprintName
 from pipelines.shards.rights import rights_table
-from pipelines.splits.leaks import LeakCount
+from pipelines.splits.leaks import leak_counts
 from pipelines.transforms import stage_table
+from schemas import vector_ranges
 from schemas.codecs import picture_libraries
 from schemas.configs import Json
 from schemas.documents import Document, Split, document_schema, image_schema
@@ -83,10 +84,10 @@ def content_digest(item: Document | Failure) -> int:
     """
     if isinstance(item, Failure):
         why = ["transient", ""] if item.reason in TRANSIENT else [str(item.reason), item.message]
-        told: Json = [str(item.stage), item.record_id, *why]
+        parts: Json = [str(item.stage), item.record_id, *why]
     else:
-        told = content(item)
-    return int.from_bytes(hashlib.sha256(canonical_json(told).encode()).digest(), "big")
+        parts = content(item)
+    return int.from_bytes(hashlib.sha256(canonical_json(parts).encode()).digest(), "big")
 
 
 def add_digests(digests: Iterable[int]) -> int:
@@ -104,8 +105,9 @@ def compose_manifest(
         features: its feature columns.
         facts: what it knows of itself, whose number does not grow with the documents'. Each is a list, in any order:
             `digest`, the one number of all that was read; `files`, entries of tables; `shards`, their summaries;
-            `unique_images`, (split, number); `passed`, `lost` and `recounted`, of `CountStages`; `explained`, (reason,
-            its commonest `Message`); `leaks` and `heeded_leaks`, `LeakCount`s; `rights`, of `CountRights`;
+            `unique_images`, (split, number of a part); `explained`, (reason, its commonest `Message`); and numbers of
+            things: of `passed`, `lost` and `recounted` of `ListOutcomes`, `leaks` and `heeded_leaks` of `ListLeaks`,
+            `rights` of `ListRights`;
             `near_copies`, their counts, where they were looked for; `seen`, a `SeenCount` of each earlier version.
     """
     known = defaultdict(list, facts)
@@ -117,21 +119,24 @@ def compose_manifest(
     reasons: Counter[str] = Counter()
     for (_, reason), number in known["lost"]:
         reasons[reason] += number
-    unique = dict(known["unique_images"])
+    unique = Counter[str]()
+    for split, number in known["unique_images"]:
+        unique[split] += number
     return Manifest(
         dataset=deciding["config"]["dataset"],
         version=version_name(**deciding),
         files=tuple(sorted([*known["files"], *(entry for shard in known["shards"] for entry in shard.entries)])),
-        splits={str(split): summarise(counted, unique.get(split, 0)) for split, counted in sizes.items()},
+        splits={str(split): summarise(counted, unique[split]) for split, counted in sizes.items()},
         failures=dict(sorted(reasons.items())),
         stages=stage_table(known["passed"], known["lost"], known["recounted"]),
         features={"images": features.images, "documents": features.sentences},
         code_version=code_version(),
         notes={
             "failures": {reason: message._asdict() for reason, message in sorted(known["explained"])},
-            "leaks": _counts(known["leaks"]),
-            "heeded_leaks": _counts(known["heeded_leaks"]),
+            "leaks": list(map(dataclasses.asdict, leak_counts(known["leaks"]))),
+            "heeded_leaks": list(map(dataclasses.asdict, leak_counts(known["heeded_leaks"]))),
             "rights": rights_table(known["rights"]),
+            vector_ranges.NOTE: vector_ranges.noted(_ranges(known["shards"])),
             **({"near_copies": known["near_copies"][0]} if known["near_copies"] else {}),
             **({"seen": [dataclasses.asdict(count) for count in sorted(known["seen"])]} if known["seen"] else {}),
         },
@@ -139,12 +144,17 @@ def compose_manifest(
     )
 
 
+def _ranges(shards: Iterable[Any]) -> dict[str, list[vector_ranges.VectorRange]]:
+    """Return the ranges of each column of vectors, in the order of the shards' names."""
+    found = defaultdict[str, list[vector_ranges.VectorRange]](list)
+    for shard in sorted(shards, key=lambda shard: shard.entries):
+        for name, parts in shard.ranges.items():
+            found[name] += parts
+    return found
+
+
 def _with_records(identity: Mapping[str, Any], digest: int) -> dict[str, Any]:
     return {**identity, "inputs": {**identity["inputs"], "records": f"{digest:064x}"}}
-
-
-def _counts(leaks: Iterable[LeakCount]) -> list[dict[str, Any]]:
-    return [dataclasses.asdict(count) for count in sorted(leaks)]
 
 
 class DocumentSize(NamedTuple):

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -23,17 +25,19 @@ from pipelines.shards.manifest import Message, add_digests, commonest, content_d
 from pipelines.shards.rights import rights_of_document, rights_of_image
 from pipelines.shards.writing import HASH_BYTES, ShardSummary, ShardWriter, part_name, write_rows
 from pipelines.splits.assign import shard_count, shard_of
+from pipelines.transforms import as_facts
 from schemas.documents import Document, Split
 from schemas.lake import Folder
 from schemas.manifest import FileEntry
 from schemas.tables import row_of
 
 ShardKey = tuple[str, int]
-ROWS_PER_PART = 100_000
+PartKey = tuple[str, int]
+ROWS_PER_PART = 20_000  # some 2 kB each while they are sorted
 
 
 class Shards(NamedTuple):
-    """The written shards: a `ShardSummary` each; and (split, number of different images that it shows)."""
+    """The written shards: a `ShardSummary` each; and (split, number of different images), whose numbers add up."""
 
     summaries: beam.PCollection
     unique_images: beam.PCollection
@@ -65,7 +69,7 @@ class WriteShards(beam.PTransform):
         )
         unique = (
             written
-            | "hashes" >> beam.MapTuple(_hashes_of)
+            | "hashes" >> beam.FlatMapTuple(_hashes_of)
             | "gather hashes" >> beam.GroupByKey()
             | "unique" >> beam.MapTuple(_count_hashes)
         )
@@ -101,54 +105,76 @@ def _every_shard(_: None, counts: Mapping[str, int]) -> Iterator[tuple[ShardKey,
             yield (split, index), None
 
 
-def _hashes_of(summary: ShardSummary, hashes: bytes) -> tuple[str, bytes]:
-    return str(summary.split), hashes
+def _hashes_of(summary: ShardSummary, hashes: bytes) -> Iterator[tuple[tuple[str, int], bytes]]:
+    """Yield the hashes of a shard under its split and their first byte, so that no worker gets all of a split."""
+    every = np.frombuffer(hashes, f"S{HASH_BYTES}")
+    first = np.frombuffer(hashes, np.uint8)[::HASH_BYTES]
+    for byte in np.unique(first).tolist():
+        yield (str(summary.split), byte), every[first == byte].tobytes()
 
 
-def _count_hashes(split: str, hashes: Iterable[bytes]) -> tuple[str, int]:
-    return split, len(np.unique(np.frombuffer(b"".join(hashes), f"S{HASH_BYTES}")))
+def _count_hashes(key: tuple[str, int], hashes: Iterable[bytes]) -> tuple[str, int]:
+    return key[0], len(np.unique(np.frombuffer(b"".join(hashes), f"S{HASH_BYTES}")))
 
 
-@dataclass(eq=False)
-class WriteTable(beam.PTransform):
-    """Writes elements as sorted parts of a table: gives a `FileEntry` each.
+class Table(NamedTuple):
+    """A table that a build writes.
 
     Attributes:
         folder: gives the folder of a version.
         path: of the table's parts in it; empty: the folder itself.
         schema: of the table.
-        version: PCollection of the one version name.
     """
 
     folder: Callable[[str], Folder]
     path: str
     schema: pa.Schema
+
+
+@dataclass(eq=False)
+class WriteTables(beam.PTransform):
+    """Writes elements of several tables, each as sorted parts: gives (name of the table, `FileEntry`) of each part.
+
+    Attributes:
+        tables: by name.
+        version: PCollection of the one version name.
+    """
+
+    tables: Mapping[str, Table]
     version: beam.PCollection
 
-    def expand(self, elements: beam.PCollection) -> beam.PCollection:
-        rows = elements | "rows" >> beam.Map(self._sortable)
-        count = rows | "count" >> beam.combiners.Count.Globally() | "count parts" >> beam.Map(_parts_of)
-        parts = beam.pvalue.AsSingleton(count)
+    def expand(self, elements: Mapping[str, beam.PCollection]) -> beam.PCollection:
+        of_each = [some | f"{name} rows" >> beam.Map(partial(_sortable, name)) for name, some in elements.items()]
+        rows = of_each | "rows" >> beam.Flatten()
+        counts = rows | "tables" >> beam.Keys() | "count" >> beam.combiners.Count.PerElement()
+        parts = beam.pvalue.AsDict(counts | "count parts" >> beam.MapTuple(_parts_of))
         gathered = rows | "choose part" >> beam.Map(_part_key, parts=parts) | "gather parts" >> beam.GroupByKey()
         return gathered | "write" >> beam.Map(self._write, parts=parts, version=beam.pvalue.AsSingleton(self.version))
 
-    def _sortable(self, element: Any) -> tuple[str, dict[str, Any]]:
-        """Return a row behind a text that orders rows by their columns, the first of them first."""
-        row = row_of(element)
-        return json.dumps([*row.values()], default=str, ensure_ascii=False), row
-
-    def _write(self, group: tuple[int, Iterable[tuple[str, dict[str, Any]]]], parts: int, version: str) -> FileEntry:
-        index, keyed = group
-        rows = [row for _, row in sorted(keyed, key=lambda pair: pair[0])]
-        return write_rows(self.folder(version), f"{self.path}/{part_name(index, parts)}".lstrip("/"), rows, self.schema)
+    def _write(
+        self, group: tuple[PartKey, Iterable[tuple[str, dict[str, Any]]]], parts: Mapping[str, int], version: str
+    ) -> tuple[str, FileEntry]:
+        (name, index), keyed = group
+        table, rows = self.tables[name], [row for _, row in sorted(keyed, key=itemgetter(0))]
+        path = f"{table.path}/{part_name(index, parts[name])}".lstrip("/")
+        return name, write_rows(table.folder(version), path, rows, table.schema)
 
 
-def _parts_of(elements: int) -> int:
-    return max(1, -(-elements // ROWS_PER_PART))
+def _sortable(name: str, element: Any) -> tuple[str, tuple[str, dict[str, Any]]]:
+    """Return a row of a table behind a text that orders rows by their columns, the first of them first."""
+    row = row_of(element)
+    return name, (json.dumps([*row.values()], default=str, ensure_ascii=False), row)
 
 
-def _part_key(keyed: tuple[str, dict[str, Any]], parts: int) -> tuple[int, tuple[str, dict[str, Any]]]:
-    return shard_of(keyed[0], count=parts), keyed
+def _parts_of(name: str, elements: int) -> tuple[str, int]:
+    return name, -(-elements // ROWS_PER_PART)
+
+
+def _part_key(
+    keyed: tuple[str, tuple[str, dict[str, Any]]], parts: Mapping[str, int]
+) -> tuple[PartKey, tuple[str, dict[str, Any]]]:
+    name, row = keyed
+    return (name, shard_of(row[0], count=parts[name])), row
 
 
 class ExplainFailures(beam.PTransform):
@@ -168,9 +194,8 @@ def _of_reason(kind: tuple[str, str], message: Message) -> tuple[str, Message]:
     return kind[0], message
 
 
-@dataclass(eq=False)
-class CountRights(beam.PTransform):
-    """(featured documents, featured images) to ((kind, what is stated), number) of each thing that is stated."""
+class ListRights(beam.PTransform):
+    """(featured documents, featured images) to things to count: of `rights`, (kind, what is stated)."""
 
     def expand(self, featured: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
         documents, images = featured
@@ -178,7 +203,7 @@ class CountRights(beam.PTransform):
             documents | "of documents" >> beam.FlatMap(rights_of_document),
             images | "of images" >> beam.FlatMap(rights_of_image),
         ) | "all that is stated" >> beam.Flatten()
-        return stated | "count" >> beam.combiners.Count.PerElement()
+        return stated | "things" >> as_facts("rights")
 
 
 class DigestInputs(beam.PTransform):

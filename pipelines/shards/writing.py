@@ -22,11 +22,12 @@ from pipelines.images.packed import given_vector
 from pipelines.packs import PackFolder
 from pipelines.shards.manifest import DocumentSize, size_of
 from schemas.documents import Split, document_schema, image_schema, to_row
-from schemas.features import FeatureColumn, vectors_to_column
+from schemas.features import FeatureColumn, FeatureKind, vectors_to_column
 from schemas.lake import Folder, Lake
 from schemas.manifest import FileEntry
 from schemas.raw import RETRIEVAL_SCHEMA, Retrieval, Retrieved, retrieval_row
 from schemas.tables import to_table
+from schemas.vector_ranges import VectorRange, range_of
 
 ROWS_PER_GROUP = 256
 HASH_BYTES = 16  # of a content hash: two that share them do not occur
@@ -40,6 +41,7 @@ class ShardSummary:
     split: Split
     entries: tuple[FileEntry, ...]
     sizes: Mapping[DocumentSize, int]
+    ranges: Mapping[str, Sequence[VectorRange]]  # of the row groups of each column of vectors
 
 
 class _Digesting(io.RawIOBase):
@@ -71,7 +73,7 @@ def part_name(index: int, count: int) -> str:
 def write_file(folder: Folder, path: str, write: Callable[[BinaryIO], int]) -> FileEntry:
     """Write a file by a function that fills a stream and returns its rows; return its manifest entry.
 
-    Where the function raises, no file is left.
+    Where the function raises, nothing is written: a file that was there stays as it was.
     """
     sink = folder.create(path)
     stream = _Digesting(sink.stream)
@@ -79,8 +81,6 @@ def write_file(folder: Folder, path: str, write: Callable[[BinaryIO], int]) -> F
         rows = write(cast(BinaryIO, stream))
     except BaseException:
         sink.discard()
-        if sink.renamed is None:
-            folder.delete(path)
         raise
     sink.commit()
     return FileEntry(path=path, bytes=stream.tell(), sha256=stream.digest.hexdigest(), rows=rows)
@@ -130,18 +130,18 @@ class ShardWriter:
         documents = sorted(documents, key=lambda featured: featured.document.id)
         shown = {each.packed.image.hash: each for featured in documents for each in featured.images}
         images = [shown[content_hash] for content_hash in sorted(shown)]
-        folder = self.lake.dataset(self.dataset, version)
+        folder, ranges = self.lake.dataset(self.dataset, version), dict[str, list[VectorRange]]()
         entries = (
             write_part(
                 folder,
                 f"documents/{split}/{name}",
-                (self._documents(group) for group in groups_of(documents)),
+                self._measured(ranges, self.features.sentences, map(self._documents, groups_of(documents))),
                 document_schema(self.features.sentences),
             ),
             write_part(
                 folder,
                 f"images/{split}/{name}",
-                (self._images(group) for group in groups_of(images)),
+                self._measured(ranges, self.features.images, map(self._images, groups_of(images))),
                 image_schema(self.features.images),
             ),
         )
@@ -151,7 +151,17 @@ class ShardWriter:
             write_rows(self.lake.retrievals(self.dataset, version), f"{split}-{name}", rows, RETRIEVAL_SCHEMA)
         hashes = b"".join(bytes.fromhex(content_hash[: 2 * HASH_BYTES]) for content_hash in shown)
         sizes = Counter(size_of(featured.document) for featured in documents)
-        return ShardSummary(split, entries, sizes), hashes
+        return ShardSummary(split, entries, sizes, ranges), hashes
+
+    def _measured(
+        self, ranges: dict[str, list[VectorRange]], columns: Iterable[FeatureColumn], groups: Iterable[pa.Table]
+    ) -> Iterator[pa.Table]:
+        """Yield row groups, and note how long the vectors of each are."""
+        vectors = [column for column in columns if column.kind is FeatureKind.VECTOR]
+        for table in groups:
+            for column in vectors:
+                ranges.setdefault(column.name, []).append(range_of(table.column(column.column)))
+            yield table
 
     def _documents(self, documents: Sequence[FeaturedDocument]) -> pa.Table:
         table = to_table((to_row(featured.document) for featured in documents), document_schema())

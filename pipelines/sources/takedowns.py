@@ -4,7 +4,7 @@
     url:https://imgur.com/a/AbCdE             a page, or an image; `url:` may be left out
     domain:example.org                        every page and image of a host and of those below it; bücher.example, too
     sha256:9f86d081884c7d65...                an image, by the SHA-256 of its original bytes; `sha256:` may be left out
-    phash:c3d4e5f60718293a/3                  an image, by its fingerprint, within so many bits (3 unless said)
+    phash:c3d4e5f60718293a/3                  an image, by its fingerprint, within so many bits (3 by default)
     # a comment, also behind an entry after a space
 
 A page, its domain or an id takes the document out; an image's address, domain, hash or fingerprint takes the image

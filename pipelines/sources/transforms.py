@@ -9,6 +9,7 @@ ImageCLEF          articles -> sentences, by all workers
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -53,7 +54,6 @@ class ReadSource(beam.PTransform):
     source: Any
     http: HttpConfig
     raw: Folder
-    credentials: Credentials
     takedowns: Takedowns
     min_images: int
     progress: Progress
@@ -86,7 +86,7 @@ class ReadSource(beam.PTransform):
         if isinstance(source, DiySource) and source.kind == "dump":
             yield from read_dump(name, subreddit=source.subreddit)
         elif isinstance(source, DiySource):
-            yield from read_listing(source, self.credentials, http=self.http, raw=self.raw)
+            yield from read_listing(source, _credentials(), http=self.http, raw=self.raw)
         elif isinstance(source, WikipediaSource):
             yield from list_titles(source, process_client(self.http, self.raw))
         elif isinstance(source, ImageclefSource):
@@ -108,7 +108,7 @@ class ReadSource(beam.PTransform):
     def _fetch(self, items: Sequence[Any]) -> Iterator[CandidateDocument | Failure]:
         source, client = self.source, process_client(self.http, self.raw)
         if isinstance(source, DiySource):
-            name, found = "albums", fetch_albums(items, client=client, source=source, credentials=self.credentials)
+            name, found = "albums", fetch_albums(items, client=client, source=source, credentials=_credentials())
         else:
             name, found = "articles", fetch_articles(items, client=client, source=source, min_images=self.min_images)
         for outcome in without_names(found, self.takedowns):
@@ -118,6 +118,11 @@ class ReadSource(beam.PTransform):
     def _split(self, article: Article) -> Iterator[CandidateDocument | Failure]:
         found = with_web_images(with_sentences(article, source=self.source), self.source.images)
         yield from without_names(found, self.takedowns)
+
+
+def _credentials() -> Credentials:
+    """Return the keys in this worker's environment: a job's graph, which others store, has none."""
+    return Credentials.from_environment(os.environ)
 
 
 def _article_id(article: Article) -> str:

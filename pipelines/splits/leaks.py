@@ -30,6 +30,17 @@ class LeakCount:
     documents: int
 
 
+def leak_counts(counted: Iterable[tuple[tuple[tuple[str, str, str], str], int]]) -> list[LeakCount]:
+    """Return counts, sorted, from the number of keys and of documents of each kind and two splits."""
+    found: dict[tuple[str, str, str], dict[str, int]] = {}
+    for (ends, name), number in counted:
+        found.setdefault(ends, {})[name] = number
+    return sorted(
+        LeakCount(LeakKind(kind), Split(one), Split(other), numbers["key"], numbers["document"])
+        for (kind, one, other), numbers in found.items()
+    )
+
+
 def is_heeded(leak: Leak, config: SplitsConfig) -> bool:
     """Return whether a leak is one to drop documents for, or to fail a build: by its kind, and a text by its length."""
     thing = _THINGS[leak.kind]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -22,7 +23,7 @@ from pipelines.documents.settle import SettledDocument
 from pipelines.documents.transforms import LeaveOut
 from pipelines.settings import OnLeak, SplitsConfig
 from pipelines.splits.assign import Survey, final_split, merge_surveys, survey_one
-from pipelines.splits.leaks import LeakCount, is_heeded, is_weaker_end
+from pipelines.splits.leaks import is_heeded, is_weaker_end
 from pipelines.splits.shared import (
     ClusterOfImage,
     Items,
@@ -37,7 +38,7 @@ from pipelines.splits.shared import (
 from schemas.duplicates import Duplicate, Leak
 from schemas.failures import Failure, Reason, Stage
 
-Ends = tuple[Any, Any, Any]  # of a leak: its kind, split and other split
+Ends = tuple[str, str, str]  # of a leak: its kind, split and other split
 
 
 @dataclass(eq=False)
@@ -129,26 +130,26 @@ class FindLeaks(beam.PTransform):
         return (texts | "leaks of texts" >> beam.FlatMap(leaks_of_items), of_images) | "leaks" >> beam.Flatten()
 
 
-class CountLeaks(beam.PTransform):
-    """PCollection[Leak] to a `LeakCount` of each kind and two splits that has any."""
+class ListLeaks(beam.PTransform):
+    """(all leaks, those that are heeded) to things to count: of `leaks` and `heeded_leaks`, ((kind, splits), name).
 
-    def expand(self, leaks: beam.PCollection[Leak]) -> beam.PCollection[LeakCount]:
-        counts = {
-            name: leaks
-            | f"{name} of leaks" >> beam.Map(_ends_and, name)
-            | f"distinct {name}" >> beam.Distinct()
-            | f"count {name}" >> beam.combiners.Count.PerKey()
-            for name in ("key", "document")
-        }
-        return counts | beam.CoGroupByKey() | "counts" >> beam.MapTuple(_leak_count)
+    The name is `key` or `document`; of equal ends each key and each document is listed once.
+    """
+
+    def expand(self, found: tuple[beam.PCollection[Leak], beam.PCollection[Leak]]) -> beam.PCollection:
+        named = zip(("leaks", "heeded_leaks"), found, strict=True)
+        ends = [leaks | name >> beam.FlatMap(partial(_ends, name)) for name, leaks in named]
+        return ends | "both" >> beam.Flatten() | "once" >> beam.Distinct() | "things" >> beam.MapTuple(_thing)
 
 
-def _ends_and(leak: Leak, name: str) -> tuple[Ends, str]:
-    return (leak.kind, leak.split, leak.other_split), getattr(leak, name)
+def _ends(kind: str, leak: Leak) -> Iterator[tuple[str, Ends, str, str]]:
+    ends = str(leak.kind), str(leak.split), str(leak.other_split)
+    yield kind, ends, "key", leak.key
+    yield kind, ends, "document", leak.document
 
 
-def _leak_count(ends: Ends, counts: dict[str, list[int]]) -> LeakCount:
-    return LeakCount(*ends, *counts["key"], *counts["document"])
+def _thing(kind: str, ends: Ends, name: str, _: str) -> tuple[str, tuple[Ends, str]]:
+    return kind, (ends, name)
 
 
 @dataclass(eq=False)

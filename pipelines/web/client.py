@@ -79,7 +79,7 @@ class Client:
         self.config = config
         self.raw = raw
         self.clock = clock
-        self.pace = Pace(requests_per_second=config.requests_per_second, clock=clock)
+        self.pace = Pace(requests_per_second=config.requests_per_second, clock=clock, workers=config.workers_per_host)
         self._transport = Transport(config)
         self._sleep = sleep
         self._store = RawStore(raw)
@@ -113,6 +113,11 @@ class Client:
         tasks = [task for task in found if isinstance(task, Task)]
         entries = iter(self._store.find_many(requests[0].source, [task.key for task in tasks]))
         return [self._unless_stored(task, next(entries)) if isinstance(task, Task) else task for task in found]
+
+    def locate(self, requests: Sequence[Request]) -> list[str]:
+        """Return the segment in which the answer to each request of one source is indexed, empty where none is."""
+        keys = [request_key(request.kind, _address(request.url)) for request in requests]
+        return [segment or "" for segment in self._store.locate(requests[0].source, keys)]
 
     def begin(self, request: Request) -> Task:
         """Return a request under way, of which nothing was asked yet.
@@ -288,8 +293,10 @@ class Client:
             reason = Reason(entry.reason)
             holds = age_s <= REMEMBERED_S.get(reason, 0.0) and entry.limit == self._limit_of(reason)
             return FetchFailed(reason, entry.message or "", entry.exception, entry.status) if holds else task
-        said = list(map(OptOut.parse, (entry.opt_outs or "").splitlines()))  # and was not honoured when it was stored
-        if (refused := honoured(said, self.config)) is not None:
+        opt_outs = list(
+            map(OptOut.parse, (entry.opt_outs or "").splitlines())
+        )  # and was not honoured when it was stored
+        if (refused := honoured(opt_outs, self.config)) is not None:
             holds = age_s <= REMEMBERED_S[refused.reason]
             return (
                 FetchFailed(refused.reason, f"{entry.final_url}: {refused.words}", None, entry.status)
@@ -327,6 +334,14 @@ def process_client(config: HttpConfig, raw: Folder) -> Client:
 @lru_cache(maxsize=8)
 def _client(config: HttpConfig, raw: Folder, _process: int) -> Client:
     return Client(config, raw)
+
+
+def _address(url: str) -> str:
+    """Return a URL as it is asked for; one that cannot be is left as it is."""
+    try:
+        return parse_target(url).url
+    except FetchFailed:
+        return url
 
 
 def usable(outcome: Outcome) -> Response:

@@ -3,7 +3,8 @@
 Every request starts `1 / requests_per_second` after the one before, at least. A host's own wishes lengthen that:
 a `Crawl-delay`, few requests left in an `X-RateLimit-*` window, a pause after 429. No wish holds longer than
 `LONGEST_WINDOW_S`, whatever the header says, and a later header that leaves enough ends it. All requests to a host are
-made by one worker process, so this is the process's own memory.
+made by one worker process, so this is the process's own memory; where several share a host (`http.workers_per_host`),
+each takes its part of the pace. A host that nothing holds back any more is forgotten once there are many.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ LONGEST_INTERVAL_S = 120.0  # between two requests, by a host's wish
 LONGEST_WINDOW_S = 3_600.0
 _NEAR_ZERO = 50  # imgur counts 500 a user and 12,500 a client; from here on what is left is spread over its window
 _MILLISECONDS = 1_000.0
+_MOST_HOSTS = 20_000
 
 
 @dataclass(slots=True)
@@ -32,10 +34,13 @@ class _Host:
 class Pace:
     """The pace of all requests of this process, by host; thread-safe."""
 
-    def __init__(self, *, requests_per_second: float, clock: Callable[[], float]) -> None:
-        self._interval_s = 1.0 / requests_per_second
+    def __init__(self, *, requests_per_second: float, clock: Callable[[], float], workers: int = 1) -> None:
+        """Keep the pace of hosts that `workers` processes share: each waits that many times as long."""
+        self._interval_s = workers / requests_per_second
+        self._workers = workers
         self._clock = clock
         self._hosts: defaultdict[str, _Host] = defaultdict(_Host)
+        self._most = _MOST_HOSTS
         self._lock = threading.Lock()
 
     def next_start(self, host: str) -> float:
@@ -46,6 +51,8 @@ class Pace:
         """Take the next start of a request to a host, and return how many seconds it is from now."""
         with self._lock:
             known, now = self._hosts[host], self._clock()
+            if len(self._hosts) > self._most:
+                self._forget(now)
             start = max(now, known.next_start)
             slow_s = known.slow_interval_s if start < known.slow_until else 0.0
             known.next_start = start + max(self._interval_s, known.interval_s, slow_s)
@@ -54,7 +61,7 @@ class Pace:
     def slow_to(self, host: str, interval_s: float) -> None:
         """Leave at least this long between the starts of two requests to a host (`Crawl-delay`)."""
         with self._lock:
-            known = self._hosts[host]
+            known, interval_s = self._hosts[host], interval_s * self._workers
             if interval_s > known.interval_s:
                 known.next_start += interval_s - max(self._interval_s, known.interval_s)
                 known.interval_s = interval_s
@@ -74,13 +81,20 @@ class Pace:
             if left is None or reset is None:
                 continue
             window_s = min(_seconds_until(reset, self._clock()), LONGEST_WINDOW_S) if left < _NEAR_ZERO else 0.0
-            interval_s = min(window_s / max(left, 1.0), LONGEST_INTERVAL_S)
+            interval_s = min(self._workers * window_s / max(left, 1.0), LONGEST_INTERVAL_S)
             with self._lock:
                 known, now = self._hosts[host], self._clock()
                 known.slow_interval_s, known.slow_until = interval_s, now + window_s
                 known.next_start = max(known.next_start, now + interval_s)
             if window_s:
                 return
+
+    def _forget(self, now: float) -> None:
+        """Forget hosts that may be asked at once: a `Crawl-delay` is read again before the next request."""
+        self._hosts = defaultdict(
+            _Host, {name: host for name, host in self._hosts.items() if max(host.next_start, host.slow_until) > now}
+        )
+        self._most = max(_MOST_HOSTS, 2 * len(self._hosts))
 
 
 def _number(text: str | None) -> float | None:

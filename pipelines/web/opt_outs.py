@@ -37,7 +37,7 @@ USAGES = {"content-usage": ("train-ai", "bots"), "content-signal": ("ai-train",)
 _DENIALS = frozenset({"n", "no", "?0"})
 _READ_BYTES = 1 << 20  # of a page
 _META = re.compile(rb"<meta\s[^>]{1,2000}>", re.IGNORECASE)
-_SHOWN = 200  # characters of what was said
+_SHOWN = 200  # characters of an opt-out
 # Which setting of `http` honours what.
 SETTINGS = {
     Reason.ROBOTS_TAG: "obey_robots_tags",
@@ -50,7 +50,7 @@ SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class OptOut:
-    """One thing that was said, as a failure's reason, and in its own words."""
+    """One opt-out: a failure's reason, and its own words."""
 
     reason: Reason
     words: str
@@ -89,9 +89,9 @@ def read_opt_outs(headers: Mapping[str, str], page: bytes, *, product: str, now:
         where = "its meta element" if in_page else "its header"
         found.append(OptOut(Reason.TDM_RESERVED, f"{where} says tdm-reservation 1{policy_words(policy)}"))
     for name in USAGES:
-        said = "\n".join([headers.get(name, ""), *named.get(name, ())])
-        if denies(name, said):
-            found.append(OptOut(Reason.USAGE_DENIED, f"{name}: {' '.join(said.split())[:_SHOWN]}"))
+        value = "\n".join([headers.get(name, ""), *named.get(name, ())])
+        if denies(name, value):
+            found.append(OptOut(Reason.USAGE_DENIED, f"{name}: {' '.join(value.split())[:_SHOWN]}"))
     return found
 
 
@@ -112,7 +112,7 @@ def denies(name: str, text: str) -> bool:
 
 
 def honoured(found: list[OptOut], config: HttpConfig) -> OptOut | None:
-    """Return the first of what was said that a configuration honours, None where there is none."""
+    """Return the first opt-out that a configuration honours, None where there is none."""
     return next((each for each in found if getattr(config, SETTINGS[each.reason])), None)
 
 
@@ -136,8 +136,8 @@ def product_of(agent: str) -> str:
 
 def _against(text: str, product: str, now: float) -> list[str]:
     """Return the directives against use in a line or more of `[product:] directive, ...`, each once."""
-    told = _UNTIL.sub(lambda found: _PAST if _is_past(found[1], now) else "", text)
-    return sorted(_AGAINST.intersection(_directives(told, product.lower())))
+    current = _UNTIL.sub(lambda found: _PAST if _is_past(found[1], now) else "", text)
+    return sorted(_AGAINST.intersection(_directives(current, product.lower())))
 
 
 def _directives(text: str, product: str) -> Iterator[str]:
@@ -178,9 +178,9 @@ class _MetaParser(HTMLParser):
         self.found: list[tuple[str, str]] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        said = {name: value or "" for name, value in attrs}
-        name = said.get("name") or said.get("http-equiv")
+        attributes = {name: value or "" for name, value in attrs}
+        name = attributes.get("name") or attributes.get("http-equiv")
         if tag == "meta" and name:
-            self.found.append((name.strip().lower(), said.get("content", "")))
+            self.found.append((name.strip().lower(), attributes.get("content", "")))
 
     handle_startendtag = handle_starttag

@@ -34,6 +34,8 @@ FRESH_S = 86_400.0  # RFC 9309 2.4
 _RETRY_S = 300.0  # a file that could not be read is not tried again for so long
 _PARSED_BYTES = 512_000  # RFC 9309 2.5: at least 500 KiB
 _MOST_RULES = 5_000  # of a tdmrep.json, and lines of a group that may be preferences
+_MOST_ORIGINS = 4_096  # whose file is kept parsed, some 12 kB each
+_LOCKS = 1_024
 _SHOWN = 200  # characters of a preference
 _USER_AGENT = re.compile(r"user[- ]?agent\s*[:\s]\s*(.*)", re.IGNORECASE)
 _OF_SITE = frozenset({"sitemap", "sitemaps", "site-map", "host"})  # lines that are in no group
@@ -42,7 +44,7 @@ Read = Callable[[str, Kind], bytes]  # returns the body behind a URL
 
 
 class OriginFiles:
-    """What the files of every origin met so far say to one product; thread-safe."""
+    """What the files of origins say to one product; thread-safe. Those of the origins met last are kept parsed."""
 
     def __init__(self, read: Read, config: HttpConfig, pace: Pace, *, clock: Callable[[], float]) -> None:
         self._config = config
@@ -85,7 +87,7 @@ class OriginFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class _Said(Generic[T]):
+class _Cached(Generic[T]):
     """What one origin's file says, None where there is none; or why it could not be read, and how often in a row."""
 
     expires: float
@@ -94,7 +96,7 @@ class _Said(Generic[T]):
 
 
 class _File(Generic[T]):
-    """One file of every origin met so far.
+    """One file of every origin.
 
     Attributes:
         is_binding: whether nothing may be asked for until the file could be read.
@@ -115,8 +117,9 @@ class _File(Generic[T]):
         self._attempts = attempts
         self._clock = clock
         self._is_binding = is_binding
-        self._said: dict[str, _Said[T]] = {}
-        self._locks: dict[str, threading.Lock] = {}
+        self._cached: dict[str, _Cached[T]] = {}  # the one met last at the end
+        self._own_lock = threading.Lock()
+        self._locks = [threading.Lock() for _ in range(_LOCKS)]  # of origins: one is asked by one thread
 
     def of(self, origin: str) -> T | None:
         """Return what an origin's file says, None where there is none.
@@ -124,30 +127,38 @@ class _File(Generic[T]):
         Raises:
             FetchFailed: it could not be read, and why.
         """
-        with self._locks.setdefault(origin, threading.Lock()):
-            said = self._said.get(origin)
-            if said is None or said.expires <= self._clock():
-                said = self._said[origin] = self._load(f"{origin}{self._path}", said.failures if said else 0)
-        if isinstance(said.what, FetchFailed):
-            raise FetchFailed(*said.what.args)  # a fresh one for each thread
-        return said.what
+        with self._locks[hash(origin) % _LOCKS]:
+            cached = self._cached.get(origin)
+            if cached is None or cached.expires <= self._clock():
+                cached = self._load(f"{origin}{self._path}", cached.failures if cached else 0)
+            self._keep(origin, cached)
+        if isinstance(cached.what, FetchFailed):
+            raise FetchFailed(*cached.what.args)  # a fresh one for each thread
+        return cached.what
 
-    def _load(self, url: str, failures: int) -> _Said[T]:
+    def _keep(self, origin: str, cached: _Cached[T]) -> None:
+        with self._own_lock:
+            self._cached.pop(origin, None)
+            self._cached[origin] = cached
+            if len(self._cached) > _MOST_ORIGINS:
+                del self._cached[next(iter(self._cached))]  # what it says is in the raw store
+
+    def _load(self, url: str, failures: int) -> _Cached[T]:
         """Read a file once; what fails is tried again by the next request, until it has failed often enough."""
         try:
-            return _Said(self._clock() + FRESH_S, self._parse(self._read(url, self._kind)))
+            return _Cached(self._clock() + FRESH_S, self._parse(self._read(url, self._kind)))
         except FetchFailed as problem:
             status = problem.status or 0
             if 400 <= status < 500 and status != TOO_MANY_REQUESTS:
-                return _Said(self._clock() + FRESH_S, None)
+                return _Cached(self._clock() + FRESH_S, None)
             if not self._is_binding:
-                return _Said(self._clock() + _RETRY_S, None)
+                return _Cached(self._clock() + _RETRY_S, None)
             if failures + 1 < self._attempts:
-                return _Said(self._clock(), problem, failures + 1)
+                return _Cached(self._clock(), problem, failures + 1)
             if status:
                 message = f"{url} must be read first: {problem.message}"
                 problem = FetchFailed(Reason.ROBOTS_DENIED, message, problem.exception)
-            return _Said(self._clock() + _RETRY_S, problem)
+            return _Cached(self._clock() + _RETRY_S, problem)
 
 
 @dataclass(frozen=True, slots=True)

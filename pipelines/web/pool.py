@@ -33,6 +33,7 @@ from schemas.failures import Reason
 
 _BATCH = 20_000  # requests that are looked up in the store at once
 _PIECE = 1_000  # tasks of a host's queue that are written, and read, at once
+_MOST_HOSTS = 20_000  # beyond them, those that nothing is left for are forgotten
 _SLOW_S = 1.0  # of an exchange
 _GIVEN_UP_AFTER = 3  # exchanges in a row without an answer, of a host that never gave one
 _GIVEN_UP_LATER = 12  # the same of a host that did
@@ -54,11 +55,11 @@ def fetch_all(
     Raises:
         BuildError: nearly all of the first requests failed for want of a connection, for one reason.
     """
-    with ThreadPoolExecutor(connections, "fetch") as threads, tempfile.TemporaryFile() as spill:
-        try:
-            yield from _Crew(client, threads, spill, connections, connections_per_host).results(requests)
-        finally:
-            client.flush()
+    crew = Crew(client, connections=connections, connections_per_host=connections_per_host)
+    try:
+        yield from crew.results(requests)
+    finally:
+        crew.close()
 
 
 @dataclass(slots=True, eq=False)
@@ -86,6 +87,10 @@ class _Host:
     is_slow: bool = False
     given_up: FetchFailed | None = None
     is_listed: bool = False
+
+    @property
+    def has_tasks(self) -> bool:
+        return bool(self.head or self.pieces or self.tail)
 
     def push(self, task: Task) -> None:
         self.tail.append(task)
@@ -115,16 +120,14 @@ class _Exchange:
     seconds: float = 0.0
 
 
-class _Crew:
-    """The threads, and the queues of all hosts."""
+class Crew:
+    """The threads, and the queues of all hosts. What was begun with one list of requests goes on with the next one."""
 
-    def __init__(
-        self, client: Client, threads: ThreadPoolExecutor, spill: IO[bytes], connections: int, per_host: int
-    ) -> None:
+    def __init__(self, client: Client, *, connections: int, connections_per_host: int) -> None:
         self._client = client
-        self._threads = threads
-        self._spill = spill
-        self._per_host = per_host
+        self._threads = ThreadPoolExecutor(connections, "fetch")
+        self._spill = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
+        self._per_host = connections_per_host
         self._free = connections
         self._free_for_slow = max(1, connections // 2)
         self._hosts: dict[str, _Host] = {}
@@ -135,10 +138,12 @@ class _Crew:
         self._left = 0
         self._lost: Counter[str | None] = Counter()  # exceptions of the first failed connections; None: other outcomes
 
-    def results(self, requests: Iterable[Request]) -> Iterator[tuple[Request, Outcome]]:
-        """Yield what came of every request."""
+    def results(self, requests: Iterable[Request], *, carried: int = 0) -> Iterator[tuple[Request, Outcome]]:
+        """Yield what came of requests, those of earlier calls among them, until at most `carried` are under way."""
         left = iter(requests)
         while batch := list(itertools.islice(left, _BATCH)):
+            if len(self._hosts) > _MOST_HOSTS:
+                self._hosts = {name: host for name, host in self._hosts.items() if host.busy or host.has_tasks}
             for request, found in zip(batch, self._client.look_up(batch), strict=True):
                 if isinstance(found, Task):
                     self._left += 1
@@ -146,8 +151,14 @@ class _Crew:
                     yield from self._go_on(wait=False)
                 else:
                     yield request, found
-        while self._left:
+        while self._left > carried:
             yield from self._go_on(wait=True)
+
+    def close(self) -> None:
+        """End the threads; what was stored is then visible to other processes."""
+        self._threads.shutdown(cancel_futures=True)
+        self._spill.close()
+        self._client.flush()
 
     def _go_on(self, *, wait: bool) -> Iterator[tuple[Request, Outcome]]:
         """Begin what may begin, and yield what came of a request, if an exchange is over that was its last."""
@@ -241,7 +252,7 @@ class _Crew:
     def _list(self, host: _Host) -> None:
         """Give a host another turn, if there is something to ask it and it is not asked enough already."""
         most = self._per_host if host.has_answered else 1
-        if not host.is_listed and host.busy < most and (host.head or host.pieces or host.tail):
+        if not host.is_listed and host.busy < most and host.has_tasks:
             host.is_listed = True
             due = 0.0 if host.given_up is not None else self._client.pace.next_start(host.name)
             heapq.heappush(self._turns, (due, next(self._numbers), host, None))

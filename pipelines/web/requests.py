@@ -273,7 +273,7 @@ class Task:
         attempt: its number, from 1.
         ready_at: the next exchange starts no earlier.
         visited: addresses of this attempt, in order.
-        opt_outs: what answers of this attempt said against their use, and is not honoured.
+        opt_outs: opt-outs of this attempt's answers that are not honoured.
         stored: an answer that was too old, and may be still the right one.
         problem: what the last exchange failed with.
         headers: returns further ones for the next exchange, to whatever origin.

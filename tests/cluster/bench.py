@@ -8,7 +8,7 @@ import subprocess
 import sys
 import urllib.request
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,10 +55,10 @@ class Bench:
         own = ["build", "diy", "--lake", lake, *set_, *(where or engine), "--json"]
         return own if where else [*own, "--", *self.cluster.beam_options]
 
-    def train_arguments(self, lake: str, version: str) -> list[str]:
+    def train_arguments(self, lake: str, version: str, *settings: str) -> list[str]:
         """Return the command that trains on two nodes."""
         recipe = ["--recipe", "tiny", "--workers", "2", "--no-report", "--json"]
-        return ["train", "--dataset", f"diy@{version}", "--lake", lake, *recipe]
+        return ["train", "--dataset", f"diy@{version}", "--lake", lake, *recipe, *settings]
 
     def weights(self, model: str) -> Mapping[str, torch.Tensor]:
         """Return the weights of a model of the cluster's registry."""
@@ -98,6 +98,14 @@ class Trained:
 
     uri: str
     weights: Mapping[str, torch.Tensor]
+
+
+References = Callable[..., Trained]  # what one local process trains with some settings
+
+
+def batches_a_step(count: int) -> list[str]:
+    """Return the settings of a training by so many batches a step."""
+    return ["--set", f"training.batches_per_step={count}"] if count > 1 else []
 
 
 def weights_of(model: str, store: str) -> Mapping[str, torch.Tensor]:

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from schemas.lake import Lake
 from schemas.manifest import read_manifest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from bench import COMMAND_TIMEOUT_S, LAKE, ROOT, Bench, Local, Trained, summary_of, weights_of
+from bench import COMMAND_TIMEOUT_S, LAKE, ROOT, Bench, Local, References, Trained, summary_of, weights_of
 
 RESULTS = ROOT / "infra" / "local" / "RESULTS.md"
 _HEAD = """\
@@ -121,10 +122,21 @@ def here(local: Local, tmp_path_factory: pytest.TempPathFactory) -> Callable[...
 
 
 @pytest.fixture(scope="session")
-def reference(here: Callable[..., dict[str, Any]]) -> Trained:
-    """Return what one local process trains on the local lake."""
-    summary = here("train", "--dataset", "diy", "--recipe", "tiny", "--no-report")
-    return Trained(summary["model_uri"], weights_of(summary["model_uri"], summary["store"]))
+def references(here: Callable[..., dict[str, Any]]) -> References:
+    """Return what gives what one local process trains on the local lake."""
+
+    @cache
+    def trained(*settings: str) -> Trained:
+        summary = here("train", "--dataset", "diy", "--recipe", "tiny", "--no-report", *settings)
+        return Trained(summary["model_uri"], weights_of(summary["model_uri"], summary["store"]))
+
+    return trained
+
+
+@pytest.fixture(scope="session")
+def reference(references: References) -> Trained:
+    """Return what one local process trains with the recipe's settings."""
+    return references()
 
 
 @pytest.fixture(scope="session")

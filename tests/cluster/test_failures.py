@@ -9,13 +9,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import mlflow
 import pyarrow.parquet as pq
 import pytest
-from bench import COMMAND_TIMEOUT_S, LAKE, Bench, Local, Trained, largest_difference, summary_of
+from bench import (
+    COMMAND_TIMEOUT_S,
+    LAKE,
+    Bench,
+    Local,
+    References,
+    Trained,
+    batches_a_step,
+    largest_difference,
+    summary_of,
+)
 
 from infra.local.programs import Engine
 from schemas.lake import Folder, Lake
 from schemas.manifest import read_manifest
+from training.mlflow.tracked_training import TASKS
 
 Found = Callable[[str], None]
 AWAY_S = 60.0
@@ -57,27 +69,32 @@ def test_task_manager_killed(bench: Bench, local: Local, found: Found) -> None:
     asked = pictures(bench) - before
     assert max(asked.values()) <= 2 * ATTEMPTS
     again = sum(count > 1 for count in asked.values())
-    found(f"the same manifest; {again} of {len(asked)} pictures asked for again: those of an open segment")
+    found(f"the same manifest; {again} of {len(asked)} pictures asked for again: less than a minute of one worker")
 
 
-def follow_training(bench: Bench, built: dict[str, Any], break_: Callable[[], None]) -> dict[str, Any]:
+def follow_training(bench: Bench, built: dict[str, Any], break_: Callable[[], None], *settings: str) -> dict[str, Any]:
     """Train, break something after some epochs, and return the summary."""
-    runs = Folder(f"{LAKE}/runs")
-    earlier = set(runs.names())
+    runs, client = Folder(f"{LAKE}/runs"), mlflow.MlflowClient(bench.cluster.environment["MLFLOW_TRACKING_URI"])
+    earlier = {*runs.names(), TASKS}
 
     def is_under_way() -> bool:
-        return any(len(runs.child(name, "epochs").names()) >= EPOCHS for name in set(runs.names()) - earlier)
+        fresh = set(runs.names()) - earlier
+        return any(len(client.get_metric_history(name, "train_loss")) >= EPOCHS for name in fresh)
 
-    process = bench.start(*bench.train_arguments(LAKE, built["version"]))
+    process = bench.start(*bench.train_arguments(LAKE, built["version"], *settings))
     wait_for(is_under_way, process)
     break_()
     return summary_of(process)
 
 
-def test_ray_node_killed_in_training(bench: Bench, built: dict[str, Any], reference: Trained, found: Found) -> None:
-    """A Ray node killed in the middle of training."""
-    trained = follow_training(bench, built, lambda: bench.kill("ray-1"))
-    largest = largest_difference(bench.weights(trained["model_uri"]), reference.weights)
+@pytest.mark.parametrize("batches", [1, 2])
+def test_ray_node_killed_in_training(
+    bench: Bench, built: dict[str, Any], references: References, found: Found, batches: int
+) -> None:
+    """A Ray node killed in the middle of training, {batches} batches a step."""
+    settings = batches_a_step(batches)
+    trained = follow_training(bench, built, lambda: bench.kill("ray-1"), *settings)
+    largest = largest_difference(bench.weights(trained["model_uri"]), references(*settings).weights)
     assert largest < WEIGHTS_DIFFER
     found(f"resumed from the last checkpoint; largest difference of a weight {largest:.1e}")
 
@@ -124,7 +141,7 @@ def is_linking() -> bool:
     """Return whether a task of linking runs in a worker: Ray names the process after it."""
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if (folder / "cmdline").read_bytes().startswith(b"ray::_link"):
+            if (folder / "cmdline").read_bytes().startswith(b"ray::_run"):
                 return True
         except OSError:  # it has ended
             continue

@@ -18,6 +18,7 @@ from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, NEAR_COPY_SCHEMA, 
 from schemas.evaluation import EVALUATION_SCHEMA
 from schemas.failures import FAILURE_SCHEMA, Reason
 from schemas.features import FeatureColumn, FeatureKind, Storage
+from schemas.ledger import LEDGER_SCHEMA
 from schemas.links import LINK_SCHEMA, LINKED_SCHEMA, RELINKED_SCHEMA
 from schemas.raw import RAW_SCHEMA, RETRIEVAL_SCHEMA
 from training import recipes as train_recipes
@@ -84,6 +85,7 @@ GOLDEN: dict[str, Callable[[], str]] = {
     "schema-links.txt": lambda: schema_text(LINK_SCHEMA),
     "schema-relinked.txt": lambda: schema_text(RELINKED_SCHEMA),
     "schema-linked-documents.txt": lambda: schema_text(LINKED_SCHEMA),
+    "schema-ledger.txt": lambda: schema_text(LEDGER_SCHEMA),
     "schema-retrievals.txt": lambda: schema_text(RETRIEVAL_SCHEMA),
     "asset-graph.txt": asset_graph_text,
     "failure-reasons.txt": lambda: "".join(f"{reason}\n" for reason in Reason),

@@ -132,7 +132,7 @@ def test_from_documents_to_links(multilink: Run, program: Run, tmp_path: Path) -
 
     assert multilink("datasets", "list", "--lake", "lake").out == f"{reference} *\n"
     assert "broken-record" in multilink("datasets", "show", "documents", "--lake", "lake").out
-    assert multilink("datasets", "verify", reference, "--lake", "lake", "--json").json["intact"] is True
+    assert multilink("datasets", "verify", reference, "--deep", "--lake", "lake", "--json").json["intact"] is True
     other = multilink(
         "build",
         "documents",

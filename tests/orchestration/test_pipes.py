@@ -20,14 +20,15 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from filelock import FileLock
 
 from orchestration.config import RaySettings, RayWhere
 from orchestration.dagster import pipes
 from orchestration.dagster.pipes import Pipes
 from orchestration.dagster.rayjob import rayjob
 from orchestration.steps import Step, Summary
+from pipelines.turns import turn_of_build
 from schemas.errors import BuildError, ConfigError, MultilinkError
+from schemas.lake import Lake
 
 sys.path.insert(0, str(Path(__file__).parent))
 from ray_operator import operated
@@ -53,8 +54,7 @@ def long_step(tmp_path: Path) -> Iterator[Step]:
     """A build that waits as long as the test lasts."""
     documents = tmp_path / "documents.jsonl"
     documents.write_text('{"id": "a", "sentences": ["One."], "images": []}\n', encoding="utf-8")
-    (tmp_path / "lake" / "builds").mkdir(parents=True)
-    with FileLock(tmp_path / "lake" / "builds" / "documents.lock"):
+    with turn_of_build(Lake.at(str(tmp_path / "lake")), "documents", print):
         yield [
             *("build", "documents", "--lake", str(tmp_path / "lake"), "--json"),
             *(

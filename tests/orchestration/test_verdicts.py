@@ -129,8 +129,8 @@ def test_pictures_and_whole_texts_may_not_be_in_two_splits(version: Make, kind: 
     [
         (np.diag([1, 1, 1, np.inf]), "1 of 4 vectors"),
         (np.diag([1, 1, np.nan, np.nan]), "2 of 4 vectors"),
-        (np.diag([1, 1, 1, 0]), "1 of 4 vectors"),
-        (np.diag([1, 1, 1, 60000]), "1 of 4 vectors"),
+        (np.diag([1, 1, 1, 0]), "4 vectors of length 0 to 1, expected"),
+        (np.diag([1, 1, 1, 60000]), "4 vectors of length 1 to 60000, expected"),
         (np.ones((4, 4)), "all 4 vectors are the same"),
     ],
 )
@@ -147,7 +147,7 @@ def test_vectors_of_every_storage_are_judged(version: Make, storage: Storage) ->
     large = 70_000.0 if storage is not Storage.FLOAT16 else 60_000.0
     assert norms_are_sane(version(vectors=np.diag([1, 1, 1, large]), storage=storage, bounds=bounds)).passed
     odd = norms_are_sane(version(vectors=np.diag([1, 1, 1, 0]), storage=storage))
-    assert not odd.passed and "1 of 4 vectors" in odd.text
+    assert not odd.passed and "4 vectors of length 0 to 1, expected" in odd.text
 
 
 def test_an_announced_feature_column_must_be_there(version: Make) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,6 @@ from pipelines.recipe import BuildConfig
 from pipelines.run import BuildSummary, build_dataset, features_of
 from pipelines.settings import Runner
 from pipelines.sources.datasets.documents import read_documents
-from pipelines.sources.diy.submissions import Credentials
 from schemas.configs import override
 from schemas.documents import Split, to_row
 from schemas.errors import BuildError, UsageError
@@ -30,6 +29,7 @@ from schemas.failures import FAILURE_SCHEMA
 from schemas.lake import Folder, Lake
 from schemas.manifest import verify
 from schemas.tables import check_schema
+from schemas.vector_ranges import measured_ranges
 
 Say = Callable[[str], None]
 BEFORE_SPLITS = ("id", "sentences", "images", "links")
@@ -46,7 +46,6 @@ def build(
     return build_dataset(
         config_of(path, *settings),
         lake=Lake.at(str(lake)),
-        credentials=Credentials(),
         runner=runner,
         workers=workers,
         say=quiet,
@@ -75,6 +74,8 @@ def test_ten_documents_are_built_and_what_is_wrong_is_named(ten_documents: Path,
     failures = {row["record_id"]: row["reason"] for row in read_table(summary, "failures").to_pylist()}
     assert failures == {"documents.jsonl:11": "broken-record", "empty": "empty-document", "p4#1": "not-found"}
     assert list(verify(summary.manifest, Folder(summary.path))) == []
+    measured = {name: asdict(found) for name, found in measured_ranges(summary.manifest, Folder(summary.path)).items()}
+    assert summary.manifest.notes["vectors"] == measured and all(found["count"] for found in measured.values())
 
 
 @pytest.mark.parametrize("is_after", [True, False])

@@ -21,7 +21,6 @@ from warcio.warcwriter import WARCWriter
 
 from pipelines.config import recipe
 from pipelines.run import build_dataset
-from pipelines.sources.diy.submissions import Credentials
 from schemas.configs import override
 from schemas.corpora import IMAGE_FEATURE, extras_of
 from schemas.documents import (
@@ -70,7 +69,7 @@ def build(dataset: str, source: Path, lake: Path, quiet: Callable[[str], None]) 
     """Build a version by the settings of one command, and return its documents by id."""
     settings = [f"source.documents={source}", "features.images=", "features.sentences="]
     config = override(recipe(dataset), settings)
-    summary = build_dataset(config, lake=Lake.at(str(lake)), credentials=Credentials(), say=quiet)
+    summary = build_dataset(config, lake=Lake.at(str(lake)), say=quiet)
     rows: dict[str, dict[str, Any]] = {}
     for split in Split:
         for entry in summary.manifest.parts("documents", split):
@@ -213,10 +212,9 @@ def test_records_of_one_id_and_other_content_count_as_failed(tmp_path: Path, qui
         build_dataset(
             replace(config, max_failure_share=0.4),
             lake=Lake.at(str(tmp_path / "lake")),
-            credentials=Credentials(),
             say=quiet,
         )
-    summary = build_dataset(config, lake=Lake.at(str(tmp_path / "lake")), credentials=Credentials(), say=quiet)
+    summary = build_dataset(config, lake=Lake.at(str(tmp_path / "lake")), say=quiet)
     assert summary.manifest.failures == {"duplicate-record": 1, "id-taken": 2}
 
 
@@ -258,7 +256,7 @@ def test_a_picture_that_is_embedded_goes_by_the_address_it_came_from(
     listed.write_text("url: https://h.example/2/a.jpg\n")
     settings = [f"source.documents={shards}", "features.images=", "features.sentences=", f"takedown_list={listed}"]
     config = override(recipe("mmc4"), settings)
-    summary = build_dataset(config, lake=Lake.at(str(tmp_path / "lake")), credentials=Credentials(), say=quiet)
+    summary = build_dataset(config, lake=Lake.at(str(tmp_path / "lake")), say=quiet)
     assert summary.manifest.failures == {"taken-down": 1}
     documents = [
         row

@@ -11,16 +11,18 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from apache_beam.internal import cloudpickle_pickler
+from apache_beam.internal.cloudpickle import cloudpickle
 from forked import Running, clean_environment, start
 
 from orchestration.demo.recorded_web import dumps_of, web_settings
 from pipelines.config import recipe
 from pipelines.run import BuildSummary, build_dataset
-from pipelines.sources.diy.submissions import Credentials
 from schemas.configs import override
 from schemas.lake import Lake
 
@@ -30,7 +32,7 @@ sys.path.insert(0, str(REPLAY))
 from server import RecordedWeb  # noqa: E402
 
 EXPECTED = json.loads((RECORDING / "expected.json").read_text(encoding="utf-8"))
-KEYS = Credentials(reddit_client_id="id", reddit_client_secret="secret", imgur_client_id="id")
+KEYS = {"REDDIT_CLIENT_ID": "an-id-7351", "REDDIT_CLIENT_SECRET": "a-secret-9264", "IMGUR_CLIENT_ID": "an-id-4486"}
 NO_FEATURES = ("features.images=", "features.sentences=")
 # The recorder's word for an outcome, and the reasons of this project that mean it.
 REASONS = {
@@ -47,6 +49,12 @@ REASONS = {
 }
 
 
+@pytest.fixture(autouse=True)
+def keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in KEYS.items():
+        monkeypatch.setenv(name, value)
+
+
 @pytest.fixture
 def web() -> Iterator[RecordedWeb]:
     with RecordedWeb(RECORDING) as served:
@@ -55,7 +63,7 @@ def web() -> Iterator[RecordedWeb]:
 
 def build(web: RecordedWeb, lake: Path, quiet: Callable[[str], None], *settings: str) -> BuildSummary:
     config = override(recipe("diy"), [*web_settings(dumps_of(RECORDING), web.port), *settings])
-    return build_dataset(config, lake=Lake.at(str(lake)), credentials=KEYS, say=quiet)
+    return build_dataset(config, lake=Lake.at(str(lake)), say=quiet)
 
 
 def read_table(summary: BuildSummary, table: str) -> pa.Table:
@@ -165,3 +173,21 @@ def test_a_build_killed_at_any_moment_ends_as_if_it_was_not(tmp_path: Path, opti
 
 def tree(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_no_key_is_in_the_graph_of_a_build(
+    web: RecordedWeb, tmp_path: Path, quiet: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a job server stores of a build is what its steps are pickled to."""
+    packed = list[bytes]()
+    dumps = cloudpickle_pickler.dumps
+
+    def keeping(step: Any, *args: Any, **options: Any) -> Any:
+        packed.append(cloudpickle.dumps(step))
+        return dumps(step, *args, **options)
+
+    monkeypatch.setattr(cloudpickle_pickler, "dumps", keeping)
+    build(web, tmp_path / "lake", quiet, *NO_FEATURES)
+    assert len(packed) > 100
+    assert any(b"https://oauth.reddit.com" in step for step in packed)
+    assert not [key for key, value in KEYS.items() if any(value.encode() in step for step in packed)]

@@ -24,7 +24,6 @@ from pipelines.exports.subset import Selection, write_subset
 from pipelines.exports.what_if import Thresholds, what_if
 from pipelines.forgetting.forget import forget
 from pipelines.run import BuildSummary, build_dataset
-from pipelines.sources.diy.submissions import Credentials
 from pipelines.sources.takedowns import parse_takedowns
 from schemas.configs import override
 from schemas.corpora import extras_of
@@ -114,7 +113,7 @@ def build(
     pq.write_table(pa.Table.from_pylist(rows), folder / "shards" / "all.parquet")
     plain = [f"source.documents={folder / 'shards'}", "features.images=", "features.sentences=", *settings]
     home = Lake.at(str(folder / lake))
-    return build_dataset(override(recipe("hf"), plain), lake=home, credentials=Credentials(), say=quiet), home
+    return build_dataset(override(recipe("hf"), plain), lake=home, say=quiet), home
 
 
 def rows_of(manifest: Manifest, folder: Folder, table: str) -> dict[str, dict[str, Any]]:

@@ -13,7 +13,6 @@ import pytest
 
 from pipelines.config import recipe
 from pipelines.run import BuildSummary, build_dataset
-from pipelines.sources.diy.submissions import Credentials
 from schemas.configs import override
 from schemas.errors import BuildError
 from schemas.lake import Folder, Lake
@@ -25,7 +24,7 @@ Say = Callable[[str], None]
 def build(path: Path, lake: Path, quiet: Say, *settings: str) -> BuildSummary:
     plain = ("features.images=", "features.sentences=")
     config = override(recipe("documents"), [f"source.documents={path}", *plain, *settings])
-    return build_dataset(config, lake=Lake.at(str(lake)), credentials=Credentials(), say=quiet)
+    return build_dataset(config, lake=Lake.at(str(lake)), say=quiet)
 
 
 def read_table(summary: BuildSummary, table: str) -> pa.Table:

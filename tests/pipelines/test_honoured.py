@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 
 from pipelines.config import recipe
 from pipelines.run import BuildSummary, build_dataset
-from pipelines.sources.diy.submissions import Credentials
 from schemas.configs import override
 from schemas.lake import Lake
 
@@ -46,7 +45,7 @@ def build(web: RecordedWeb, tmp_path: Path, quiet: Callable[[str], None], *setti
             *settings,
         ],
     )
-    return build_dataset(config, lake=Lake.at(str(tmp_path / "lake")), credentials=Credentials(), say=quiet)
+    return build_dataset(config, lake=Lake.at(str(tmp_path / "lake")), say=quiet)
 
 
 def failures(summary: BuildSummary) -> dict[str, str]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Event, Thread
 from types import MethodType
 from typing import Any
 
@@ -14,6 +17,7 @@ import pytest
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms import core, userstate
 
+from pipelines.flink_jobs import cancel_job
 from pipelines.launch import Sign, _methods_read_once, java_error, run_pipeline
 from pipelines.settings import Runner
 from schemas.errors import BuildError, UsageError
@@ -108,3 +112,58 @@ def test_the_first_worker_leaves_a_sign(tmp_path: Path) -> None:
     assert sign.name != Sign(Folder(str(tmp_path))).name  # of two runs at once each has its own
     assert sign.leave("dump") == "dump"
     assert [path.name for path in tmp_path.iterdir()] == [sign.name]
+
+
+def test_a_cancelled_run_cancels_its_job_of_flink_and_no_other() -> None:
+    """By the two requests of Flink's REST interface that its documentation names."""
+    jobs = [
+        {"jid": "1a", "name": "multilink-mine", "state": "RUNNING"},
+        {"jid": "2b", "name": "multilink-other", "state": "RUNNING"},
+        {"jid": "3c", "name": "multilink-mine", "state": "FINISHED"},
+        {"jid": "4d", "name": "multilink-mine", "state": "CREATED"},
+    ]
+    asked: list[tuple[str, str]] = []
+
+    class Master(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            asked.append((self.command, self.path))
+            body = json.dumps({"jobs": jobs} if self.command == "GET" else {}).encode()
+            self.send_response(200 if self.command == "GET" else 202)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_GET = do_PATCH = answer  # noqa: N815
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Master) as master:
+        Thread(target=master.serve_forever, daemon=True).start()
+        where = f"--flink_master=127.0.0.1:{master.server_port}"
+        assert cancel_job([where, "--job_name=multilink-mine"]) == ["1a", "4d"]
+        master.shutdown()
+    patched = [("PATCH", f"/jobs/{key}?mode=cancel") for key in ("1a", "4d")]
+    assert asked == [("GET", "/jobs/overview"), *patched]
+    assert cancel_job(["--flink_master=[local]", "--job_name=x"]) == cancel_job(["--job_name=x"]) == []
+
+
+def test_an_interrupted_run_is_cancelled_where_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cancelled: list[object] = []
+    ended = Event()
+
+    class Running:
+        def wait_until_finish(self) -> str:
+            ended.wait()
+            return "CANCELLED"
+
+        def cancel(self) -> None:
+            cancelled.append(self)
+            ended.set()
+
+    monkeypatch.setattr("pipelines.launch.cancel_job", lambda options: cancelled.append(tuple(options)))
+    monkeypatch.setattr("pipelines.launch.WORKER_TIMEOUT_S", 0.01)
+    run: Any = Running()
+    with pytest.raises(BuildError, match="no Beam worker began"):
+        Sign(Folder(str(tmp_path))).await_end(run, ["--job_name=x"])
+    assert cancelled == [run, ("--job_name=x",)]

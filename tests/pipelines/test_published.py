@@ -16,7 +16,6 @@ import pytest
 from published import SETTINGS, candidates_of, config_of, draw_all
 
 from pipelines.run import build_dataset
-from pipelines.sources.diy.submissions import Credentials
 from schemas.documents import Link, Split
 from schemas.lake import Lake
 
@@ -33,7 +32,6 @@ def test_what_is_read_is_what_the_shards_hold(dataset: str, tmp_path: Path, quie
     summary = build_dataset(
         config_of(dataset, str(tmp_path / "images.tar")),
         lake=Lake.at(str(tmp_path / "lake")),
-        credentials=Credentials(),
         say=quiet,
     )
     built: dict[str, dict[str, Any]] = {}

@@ -220,12 +220,33 @@ def test_on_an_object_store_a_segment_appears_when_it_is_closed(
     other = RawStore(far)
     assert other.find_many("web", [entry.key for entry in added]) == added
     assert other.body("web", added[1]) == body_of(1)
-    monkeypatch.setattr(module, "REMOTE_AGE_S", 0.0)
+    monkeypatch.setattr(module, "AGE_S", 0.0)
     fill(store, 2, first=3)
     assert len(list((tmp_path / "bucket").rglob("*.warc.gz"))) == 3
     (tmp_path / "bucket" / "web" / "index" / f"{added[0].segment}.parquet").unlink()
     recover(far)
     assert RawStore(far).find_many("web", [added[0].key]) == added[:1]
+
+
+def test_a_segment_is_closed_when_it_is_old(raw: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is killed leaves to those that take over its work what it had before its last minute."""
+    store = RawStore(raw)
+    fill(store, 2)
+    monkeypatch.setattr(module, "AGE_S", 0.0)
+    added = fill(store, 3, first=2)
+    assert RawStore(raw).find_many("web", [entry.key for entry in added]) == added  # nobody has closed it
+
+
+def test_many_lookups_list_the_store_once(raw: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = RawStore(raw)
+    added = fill(store, 3)
+    store.close()
+    listed: list[str] = []
+    names = Folder.names
+    monkeypatch.setattr(Folder, "names", lambda folder: listed.append(folder.uri) or names(folder))
+    for entry in added * 5:
+        assert RawStore(raw).find_many("web", [entry.key]) == [entry]
+    assert len(listed) == 1
 
 
 def test_a_store_is_left_as_it_is_found(raw: Folder) -> None:

@@ -20,7 +20,6 @@ from warcio.warcwriter import WARCWriter
 from pipelines.config import recipe
 from pipelines.recipe import BuildConfig
 from pipelines.run import build_dataset
-from pipelines.sources.diy.submissions import Credentials
 from schemas.configs import override
 from schemas.corpora import IMAGE_FEATURE
 from schemas.documents import Split
@@ -35,7 +34,7 @@ DOCUMENTS = 6
 
 def build(config: BuildConfig, root: Path, quiet: Callable[[str], None]) -> tuple[Lake, Manifest]:
     lake = Lake.at(str(root / "lake"))
-    manifest = build_dataset(override(config, SEVERAL), lake=lake, credentials=Credentials(), say=quiet).manifest
+    manifest = build_dataset(override(config, SEVERAL), lake=lake, say=quiet).manifest
     return lake, manifest
 
 

@@ -26,7 +26,6 @@ from PIL import Image
 from pipelines.card.show import retrieval_lines
 from pipelines.config import recipe
 from pipelines.run import BuildSummary, build_dataset
-from pipelines.sources.diy.submissions import Credentials
 from schemas.configs import override
 from schemas.lake import Lake
 
@@ -160,7 +159,7 @@ def build(wiki: MediaWiki, lake: Path, titles: str, quiet: Callable[[str], None]
         "max_failure_share=1",
     ]
     config = override(recipe("wiki", "wiki-live"), settings)
-    return build_dataset(config, lake=Lake.at(str(lake)), credentials=Credentials(), say=quiet)
+    return build_dataset(config, lake=Lake.at(str(lake)), say=quiet)
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:

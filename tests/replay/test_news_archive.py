@@ -13,7 +13,6 @@ from PIL import Image
 from pipelines.config import recipe
 from pipelines.images.metadata import read_metadata
 from pipelines.run import build_dataset
-from pipelines.sources.diy.submissions import Credentials
 from schemas.configs import override
 from schemas.lake import Lake
 from schemas.metadata import Metadata
@@ -65,7 +64,7 @@ def test_what_is_said_of_a_picture_is_in_its_record_or_in_its_file() -> None:
 @pytest.mark.slow
 def test_the_archive_becomes_a_data_set_without_a_failure(tmp_path: Path) -> None:
     config = override(recipe("archive"), [f"source.archive={NEWS}/archive.jsonl", "features.images=[]"])
-    summary = build_dataset(config, lake=Lake.at(str(tmp_path)), credentials=Credentials(), say=lambda line: None)
+    summary = build_dataset(config, lake=Lake.at(str(tmp_path)), say=lambda line: None)
     assert not summary.manifest.failures
     rows = [
         row

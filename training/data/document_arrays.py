@@ -3,8 +3,6 @@
 Texts become Python objects one by one, when a document is taken; vectors are never copied but then.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import fields

@@ -4,8 +4,6 @@ Thirty-two bytes a document, in one file a host that all its workers map. It is 
 in several threads, before the bytes of a part are checked: whoever reads its documents checks them, and their counts.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -3,8 +3,6 @@
 Two different sets have one key with a chance of 2^-64: among a hundred million image sets, one pair in 3,700 corpora.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

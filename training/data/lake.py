@@ -81,6 +81,12 @@ class Columns:
         found = (each.column for each in manifest.columns(table) if each.kind is kind and each.name == wanted)
         return next(found, None)
 
+    def of_documents(self, vectors: str | None) -> list[str]:
+        """Return the columns of the documents table that are read; `vectors` is that of sentence vectors."""
+        names = ["id", "language", _TEXTS, ROLES, HASHES, *([vectors] if vectors else [])]
+        names += [*(_LINKS if self.links else ()), *(_RELATIONS if self.relations else ())]
+        return [*names, AFTER_SENTENCE] if self.places else names
+
 
 _EXTRACTOR = "build the data set with an extractor"
 _KINDS = {  # setting, table, kind of column, what to do where there is none
@@ -152,14 +158,10 @@ def read_split(
     columns = columns.resolved(manifest)
     chosen = split_parts(manifest, split) if shards is None else shards
     is_strict = unreadable is None
-    vectors = columns.name("sentences", manifest)
-    names = ["id", "language", _TEXTS, ROLES, HASHES, *([vectors] if vectors else [])]
-    names += [*(_LINKS if columns.links else ()), *(_RELATIONS if columns.relations else ())]
-    names += [AFTER_SENTENCE] if columns.places else []
-    schema = document_schema(manifest.columns("documents"))
-    tables = [read_part(folder, part[0], names, schema) for part in chosen]
+    vectors, schema = columns.name("sentences", manifest), document_schema(manifest.columns("documents"))
+    tables = [read_part(folder, part.documents, columns.of_documents(vectors), schema) for part in chosen]
     table = pa.concat_tables(tables) if tables else schema.empty_table()
-    bank = _read_bank(manifest, folder, [part[1] for part in chosen], columns, is_strict=is_strict)
+    bank = _read_bank(manifest, folder, [part.images for part in chosen], columns, is_strict=is_strict)
     table = _readable(table, bank, vectors, unreadable)
     sentences, images = (Ragged.of(_lengths(table.column(name))) for name in ("sentences", "images"))
     found = DocumentSet(

@@ -5,8 +5,6 @@ where it lies. `MULTILINK_CACHE` says where the folder is; `~/.cache/multilink` 
 be made again at any time, and is removed when it was not used for a week.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

@@ -3,8 +3,6 @@
 What does not fit is one line, with what to do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

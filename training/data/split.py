@@ -4,8 +4,6 @@ A shard is read, checked and written as Arrow arrays of the host (`mapped.py`) w
 after that it is mapped. Nothing of a split is held but its index (`index.py`), and of that 32 bytes a document a host.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field

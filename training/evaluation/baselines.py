@@ -12,8 +12,6 @@ that is best on the test split (an upper bound that looks at the answers); the h
 best on the validation split.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum

@@ -6,8 +6,6 @@ becomes a row of `schemas.evaluation`; a few functions read such rows. `Evaluate
 --set KEY=VALUE` changes.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -25,13 +23,13 @@ from schemas.manifest import read_manifest
 from schemas.tables import to_table
 from training.config import PACKAGED
 from training.data.documents import DocumentSet
-from training.data.loading import read_for_model
 from training.data.ragged import Floats, Int64
 from training.data.streams import stream
 from training.metrics.links import FULLY_LINKED, DocumentScores, Links, LinkScore, PairScore, ScoreKind, score_documents
 from training.metrics.relations import DIFFICULT_BELOW, RefineConfig
 from training.metrics.retrieval import SAMPLE_PAIRS, SAMPLES, linked_pool, score_pairs
 from training.model import EmbeddedDocument, LinkModel
+from training.shards import embed_split
 
 FILE_NAME = "evaluation.parquet"
 ABSENT, LEFT_OUT, CANDIDATES, RANDOM, DOCUMENT = "absent", "left_out", "candidates", "random", "document"
@@ -261,9 +259,8 @@ def evaluate_model(
         NotFoundError: the data set, version or split is not there.
         UsageError: the data set lacks the feature columns the model reads, or no link is known.
     """
-    documents = read_documents(model, lake, reference, split)
-    where = f"{reference}, split {split}"
-    return evaluate_embedded(documents, model.embed(documents), where=where, with_pairs=with_pairs)
+    documents, vectors = embed_split(model, *read_manifest(lake, reference), split)
+    return evaluate_embedded(documents, vectors, where=f"{reference}, split {split}", with_pairs=with_pairs)
 
 
 def evaluate_embedded(
@@ -328,17 +325,6 @@ def evaluate_matrices(
 def random_similarities(document: str, sentences: int, images: int, *, seed: int = 0) -> Floats:
     """Return the random baseline's n x m matrix in [0, 1), the same for a document whatever was drawn before."""
     return stream("random baseline", seed, document).random((sentences, images), dtype=np.float32)
-
-
-def read_documents(model: LinkModel, lake: Lake, reference: str, split: Split | str) -> DocumentSet:
-    """Return the documents of a split with their links, where their images stand, and the vectors the model reads.
-
-    Raises:
-        NotFoundError: the data set, version or split is not there.
-        UsageError: the data set version has no such vectors.
-    """
-    manifest, folder = read_manifest(lake, reference)
-    return read_for_model(model.card.config, model.card.data, manifest, folder, split, with_truth=True)
 
 
 def _nothing_to_score(where: str, left_out: Mapping[str, int]) -> UsageError:

@@ -3,8 +3,6 @@
 How groups are scored is in `training.metrics.links` and, of retrieval, `judge.py`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 

@@ -4,8 +4,6 @@
 that does not apply raises a UsageError with the reason, which becomes its row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -29,7 +27,6 @@ from training.evaluation.evaluate import (
     Evaluation,
     absent,
     evaluate_embedded,
-    read_documents,
 )
 from training.evaluation.groups import Relations, groups_of, link_relations, read_relations
 from training.evaluation.position import position_scores
@@ -41,6 +38,7 @@ from training.metrics.relations import RelationPredictor, relation_scores
 from training.metrics.retrieval import Adjust, Direction, Pool, linked_pool, retrieval_scores
 from training.metrics.spread import analyse_documents, sampling_bias
 from training.model import EmbeddedDocument, LinkModel
+from training.shards import embed_split
 
 CONFUSED_EXAMPLES = 6
 FEWEST_ANALYSED = 3
@@ -172,8 +170,7 @@ def judge_model(
         UsageError: the data set lacks what the model reads, or nothing of it is known to be linked.
     """
     manifest, folder = read_manifest(lake, reference)
-    documents = read_documents(model, lake, reference, split)
-    embedded = tuple(model.embed(documents))
+    documents, embedded = embed_split(model, manifest, folder, split)
     subject = Subject(
         model=model,
         lake=lake,
@@ -181,7 +178,7 @@ def judge_model(
         folder=folder,
         split=str(split),
         documents=documents,
-        embedded=embedded,
+        embedded=tuple(embedded),
         evaluation=evaluate_embedded(documents, embedded, where=f"{reference}, split {split}"),
         config=config,
     )
@@ -208,12 +205,12 @@ def calibrate(model: LinkModel, lake: Lake, reference: str) -> Calibration:
         UsageError: there is no validation document with known links, or nothing was predicted in them.
     """
     try:
-        documents = read_documents(model, lake, reference, Split.VAL)
+        documents, vectors = embed_split(model, *read_manifest(lake, reference), Split.VAL)
     except NotFoundError as problem:
         raise UsageError(f"{reference} has no validation split to calibrate on") from problem
     if documents.links is None or all(known is None for known in documents.links):
         raise UsageError(f"{reference}: no validation document has known links to calibrate on")
-    observed = observe(model.similarities(documents), documents.links)
+    observed = observe([each.similarities() for each in vectors], documents.links)
     if not len(observed):
         raise UsageError(f"{reference}: no link was predicted in a validation document with an unlinked pair")
     return fit_calibration(observed, dataset=reference, split=str(Split.VAL))

@@ -14,8 +14,6 @@ the truth, and the baseline is an upper bound by construction, not a competitor 
 of its scores says so. (Images without a link stand somewhere, too: they cost it a few points.)
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import StrEnum
 from functools import partial

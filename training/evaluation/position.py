@@ -5,8 +5,6 @@ same batches, without any link. A place means the same in every document, so tha
 with the images of others by the same score. Training gets no places: the model stays as it is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise

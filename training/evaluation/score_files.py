@@ -6,8 +6,6 @@
 they are unknown. A line that is not so stops the reading with its number: scores of half a file would be wrong.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass

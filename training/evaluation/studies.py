@@ -9,8 +9,6 @@ A supervised model to keep is trained as any other: `--set objective.name=superv
 is `training.workflows.sweep`.
 """
 
-from __future__ import annotations
-
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

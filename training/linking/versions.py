@@ -24,7 +24,7 @@ from training.data.loading import read_for_model
 from training.linking.links import Linker
 from training.linking.shards import FAILURES, LINKS, LinkedShard, Linking, find_linked, link_shard
 from training.model import LinkModel
-from training.shards import RunShards, filled_splits, run_here
+from training.shards import filled_splits, run_shards
 
 PROGRESS_S = 1.0
 
@@ -92,9 +92,7 @@ def prepare_linking(
     )
 
 
-def link_version(
-    model: LinkModel, linking: Linking, *, splits: Sequence[str] = (), run: RunShards = run_here, say: Say
-) -> LinkedVersion:
+def link_version(model: LinkModel, linking: Linking, *, splits: Sequence[str] = (), say: Say) -> LinkedVersion:
     """Link the shards of some splits (none named: all), but those that are linked already, and write the manifest.
 
     Raises:
@@ -114,7 +112,7 @@ def link_version(
     if left and (earlier is None or any(shard.split in earlier.splits for shard in left)):
         linking.output.delete(MANIFEST)  # its counts are about to change
     began = time.monotonic()
-    fresh = list(_with_progress(run(model, partial(link_shard, linking), left), len(left), say)) if left else []
+    fresh = list(_with_progress(run_shards(model, partial(link_shard, linking), left), len(left), say)) if left else []
     seconds = time.monotonic() - began
     manifest = _manifest(linking, [*done, *fresh], earlier)
     _check_some_linked(linking, [*done, *fresh])

@@ -196,7 +196,7 @@ def _first(future: torch.futures.Future[Any]) -> Tensor:
     return summed
 
 
-def choose_device(wanted: Device) -> torch.device:
+def choose_device(wanted: Device = Device.AUTO) -> torch.device:
     """Return the device a setting names; `auto` is a GPU where there is one.
 
     Raises:

@@ -4,8 +4,6 @@ Preparing is numpy's and can be done ahead, in another thread; encoding is the d
 a batch, each prepares all of its documents, and encodes some.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """One epoch of training: its batches, prepared ahead in another thread, and a step over every K of them."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections import deque

@@ -28,7 +28,7 @@ class Progress:
         say: takes a line.
         clock: seconds from any start.
         began: when it began, by the clock.
-        said: when the last line was said.
+        reported: when the last line was reported.
         documents: documents of the steps taken.
         taken: steps taken.
     """
@@ -39,13 +39,13 @@ class Progress:
     say: Say
     clock: Clock = time.monotonic
     began: float = 0.0
-    said: float = 0.0
+    reported: float = 0.0
     documents: int = 0
     taken: int = 0
 
     def start(self) -> Progress:
         """Begin to count time."""
-        self.began = self.said = self.clock()
+        self.began = self.reported = self.clock()
         return self
 
     def step(self, documents: int, loss: Tensor, learning_rate: float) -> None:
@@ -53,8 +53,8 @@ class Progress:
         self.documents += documents
         self.taken += 1
         now = self.clock()
-        if now - self.said >= SECONDS_BETWEEN_LINES:
-            self.said = now
+        if now - self.reported >= SECONDS_BETWEEN_LINES:
+            self.reported = now
             self.say(Passing(self.line(now - self.began, float(loss), learning_rate)))
 
     def line(self, elapsed_s: float, loss: float, learning_rate: float) -> str:

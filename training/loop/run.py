@@ -4,8 +4,6 @@ Ray's workers (`training.ray.train`) run the same function. A run that was stopp
 here or on several workers.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import tempfile
 from functools import partial

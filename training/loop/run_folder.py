@@ -6,8 +6,6 @@
 <lake>/runs/<run>/checkpoint_.../        of a run of Ray Train: its checkpoints, and its own list of them
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path

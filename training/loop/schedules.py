@@ -8,8 +8,6 @@ constant   A
 With K batches a step the rate is multiplied by a power of K (`rate_scaling`).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

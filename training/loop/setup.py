@@ -5,8 +5,6 @@ share; the counts are gathered, so that all start from the same model whatever t
 before are taken over last (`starting.py`).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ the caption's model, the fuser new and trained alone for an epoch); all-for-one 
 are another language's); and plain continuation on other data.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

@@ -10,8 +10,6 @@ There is no random state to save: every draw of the core comes from a stream key
 or not at all, and the one before is removed once it has been reported.
 """
 
-from __future__ import annotations
-
 import shutil
 import uuid
 from collections import Counter

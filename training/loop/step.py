@@ -6,8 +6,6 @@ over. On a CPU there is nothing to wait for: the step itself raises. What a step
 waiting (`training.data.ragged.to_device`). AP is the exception: its assignments are solved on the host.
 """
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Iterable, Sequence

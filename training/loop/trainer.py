@@ -4,8 +4,6 @@ Only the order lives here. Set-up is in `setup.py`, an epoch in `epoch.py`, one 
 `validation.py`, what is saved in `state.py`. A data set without validation documents trains with `select = "last"`.
 """
 
-from __future__ import annotations
-
 import copy
 import logging
 import math

@@ -4,8 +4,6 @@ A split is judged in pools of documents that follow one another. Each worker enc
 together of them are sums and counts, in the order of the pools, so that all workers have the numbers of one.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Intervals of means and medians over documents, by resampling documents (percentile bootstrap, seeded)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

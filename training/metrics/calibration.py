@@ -6,8 +6,6 @@ document with known links, some pair of which is no link, is one observation: it
 Below, a calibration is fitted to such observations, and judged on those of another split.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass

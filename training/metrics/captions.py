@@ -5,8 +5,6 @@ programs. Both packages are optional (`pip install multilink[captions]`): withou
 reason, and the others are there all the same. METEOR's paraphrases are English.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

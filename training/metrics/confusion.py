@@ -4,8 +4,6 @@ Two images of one document are the nearer, the greater the cosine of the data se
 true image, the image chosen is the one of the largest similarity; of equals, each is chosen with equal probability.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter

@@ -13,8 +13,6 @@ they were all it had. Its retrieval is over a pool of its own: the group's texts
 group's, and back (Liu 2020, tables 1, 3 and 4, by source and language; Alikhani 2022, table 7, by relation).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ are measured on the data set's own vectors rather than on a model's, "to quantif
 (footnote 12). Shape suffixes: D documents, p predictors.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any

@@ -5,8 +5,6 @@ reports, decision). Model and artefacts are read back from the new place and com
 made, which is the last write but for its alias: a copy that dies on the way leaves a failed run, and no version.
 """
 
-from __future__ import annotations
-
 import tempfile
 from dataclasses import dataclass
 from functools import partial

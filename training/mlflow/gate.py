@@ -17,8 +17,6 @@ retrieve their images. A candidate is promoted if every check passes:
 Policy files are read in `policy.py`. Models are loaded, documents scored and aliases moved in `promotion.py`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 

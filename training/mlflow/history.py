@@ -4,8 +4,6 @@ Read from the log of champions (`promotion.py`), which only grows: a version tha
 an alias that was set by hand is not. Also who approved a version, which a policy may require (`policy.py`).
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -5,8 +5,6 @@ one, nothing is read from the old folder: `check_folder` raises an error, and `r
 old folder to the new one. Stores behind a server, and artefacts on an object store, have no such paths.
 """
 
-from __future__ import annotations
-
 import re
 import sqlite3
 from contextlib import closing

@@ -18,8 +18,6 @@ A policy file is TOML; a key that is left out has its default, an unknown one is
     margin = 2.0
 """
 
-from __future__ import annotations
-
 import tomllib
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum

@@ -23,8 +23,6 @@ the entry is written they are the old ones, and a process that dies right after 
 An alias that was set by hand is corrected then, too; before the first entry the aliases themselves are what counts.
 """
 
-from __future__ import annotations
-
 import json
 import time
 import uuid

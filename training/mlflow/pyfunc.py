@@ -6,8 +6,6 @@ probability here, over HTTP and by `multilink link`. Everything a document is co
 become arrays and back.
 """
 
-from __future__ import annotations
-
 import base64
 import io
 from collections.abc import Sequence
@@ -27,6 +25,7 @@ from training.data.ragged import Float32, Ragged
 from training.data.views import TextView
 from training.linking.links import Linker
 from training.linking.options import LinkOptions
+from training.loop.context import choose_device
 from training.metrics.calibration import FILE_NAME, Calibration, read_calibration
 from training.model import LinkModel
 
@@ -163,7 +162,7 @@ def example(model: LinkModel) -> dict[str, Any]:
 def _load_pyfunc(path: str) -> LinkPredictor:
     folder = Path(path)
     options = LinkOptions(calibration=logged_calibration(folder))
-    return LinkPredictor(Linker(model=LinkModel.load(folder), uri=_address(folder), options=options))
+    return LinkPredictor(Linker(model=LinkModel.load(folder, choose_device()), uri=_address(folder), options=options))
 
 
 def logged_calibration(folder: Path) -> Calibration | None:

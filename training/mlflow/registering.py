@@ -8,8 +8,6 @@ which links have their probabilities. With the run:
     evaluation/<data set>-<version>-<split>/evaluation.parquet    every number, `schemas.evaluation`
 """
 
-from __future__ import annotations
-
 import platform
 import re
 import tempfile

@@ -6,8 +6,6 @@ the files of a version. An address is a registered version or name, a run, a run
 registered version's files are checked against the digest that the registry recorded.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import tempfile
@@ -29,6 +27,7 @@ from training.evaluation.baselines import NOSTRUCT
 from training.evaluation.class_names import CLASS_NAMES, class_names_model
 from training.linking.links import Linker
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
+from training.loop.context import choose_device
 from training.metrics.calibration import Calibration
 from training.mlflow.moving import SQLITE
 from training.mlflow.pyfunc import logged_calibration
@@ -339,13 +338,18 @@ def load(uri: str, client: mlflow.MlflowClient) -> LoadedModel:
     if of_run := _OF_RUN.fullmatch(uri):
         with download(uri) as folder:
             return LoadedModel(
-                model=LinkModel.load(folder), uri=uri, run_id=of_run["run"], calibration=logged_calibration(folder)
+                model=LinkModel.load(folder, choose_device()),
+                uri=uri,
+                run_id=of_run["run"],
+                calibration=logged_calibration(folder),
             )
     if ":/" in uri:
         raise UsageError(f"--model {uri}: expected {_FORMS}")
     if Path(uri).is_dir():
         folder = Path(uri).absolute()
-        return LoadedModel(model=LinkModel.load(folder), uri=str(folder), calibration=logged_calibration(folder))
+        return LoadedModel(
+            model=LinkModel.load(folder, choose_device()), uri=str(folder), calibration=logged_calibration(folder)
+        )
     try:
         return load_version(find_version(client, uri, CHAMPION))
     except NotFoundError as problem:
@@ -379,7 +383,7 @@ def load_version(version: ModelVersion) -> LoadedModel:
     with download(version.uri) as folder:
         check_files(folder, version.tags.get(MODEL_DIGEST_TAG))
         return LoadedModel(
-            model=LinkModel.load(folder),
+            model=LinkModel.load(folder, choose_device()),
             uri=version.uri,
             version=version,
             run_id=version.run_id,

@@ -4,8 +4,6 @@ Everything goes through an explicit `MlflowClient` and run id, in the driver alo
 names the store, by the rule of `tracking_uri`. Models and promotion are in other modules.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -10,8 +10,6 @@ Bounded are the size of a body, the time in which a request arrives, and the num
 computed at a time. A refusal is one line, `{"error_code", "message"}`.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

@@ -10,8 +10,6 @@ lease, so that two processes never train one run. Schedules and sweeps train wit
 continued, one that another process trains is waited for, and a finished one is not trained twice.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time

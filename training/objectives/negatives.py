@@ -1,7 +1,5 @@
 """Documents as each other's negatives: what their similarities cost (Hessel 2019, eq. 1), and how they are counted."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

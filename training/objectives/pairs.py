@@ -3,8 +3,6 @@
 `cosines_BB[i, j]` is text `i` with image `j`; `allowed_BB[i, j]` whether pair `j` is a negative of pair `i`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

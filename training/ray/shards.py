@@ -5,8 +5,6 @@ its GPU where it has one. The model comes through Ray and MLflow is not asked, s
 output alone. A task whose process died is given to another by Ray.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +17,6 @@ import ray
 
 from schemas.errors import BuildError, MultilinkError
 from schemas.parts import Shard
-from training.config import Device
 from training.loop.context import choose_device
 from training.model import LinkModel
 from training.ray.train import WORKER_CRASHES_SURVIVED, cluster
@@ -88,7 +85,7 @@ def _received(shared: ray.ObjectRef) -> tuple[LinkModel, Callable[[LinkModel, Sh
     with tempfile.TemporaryDirectory(prefix="multilink-model-") as folder:
         for name, data in sent.files.items():
             (Path(folder) / name).write_bytes(data)
-        return LinkModel.load(Path(folder), choose_device(Device.AUTO)), sent.task
+        return LinkModel.load(Path(folder), choose_device()), sent.task
 
 
 def _files(model: LinkModel) -> dict[str, bytes]:

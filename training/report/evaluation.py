@@ -1,7 +1,5 @@
 """The page of an evaluation: its tables and charts, example documents, and how the model was trained."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence

@@ -3,8 +3,6 @@
 `examples.py` chooses documents and lays them out; here are their sentences, pictures and concepts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,12 +14,12 @@ from schemas.features import FeatureColumn, FeatureKind
 from schemas.lake import Folder
 from schemas.manifest import FileEntry, Manifest
 from schemas.parts import rows_where, split_parts
-from training.data.loading import read_for_model
 from training.data.ragged import Floats, Int64
 from training.evaluation.evaluate import Evaluation
 from training.metrics.spread import spread
 from training.model import LinkModel
 from training.report.examples import ExampleDocument, ExampleGroups, choose_examples, main_concepts
+from training.shards import embed_split
 from training.similarity.assignment import predicted_pairs
 
 EXAMPLES_EACH = 2
@@ -78,8 +76,7 @@ def most_spread(
     Spreads are of the data set's own vectors that the model reads, else of the model's.
     """
     card = model.card
-    documents = read_for_model(card.config, card.data, manifest, folder, split, with_truth=True)
-    embedded = model.embed(documents)
+    documents, embedded = embed_split(model, manifest, folder, split)
     spreads = np.zeros((len(documents), 2))
     for row, (texts, images) in enumerate(zip(documents.sentences, documents.images, strict=True)):
         own, vectors = embedded[row], documents.sentence_vectors

@@ -15,8 +15,6 @@ in an element:
 The drawing itself is the macro `example` of `parts.html.j2`.
 """
 
-from __future__ import annotations
-
 import base64
 import io
 import re

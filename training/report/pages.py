@@ -6,8 +6,6 @@ all pages share, and the pages of documents; `evaluation.py` has the page of an 
 studies.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The page of a relinking: how far given and predicted links agree, with documents in which they differ."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
@@ -60,6 +58,24 @@ def agreement_lines(agreement: Agreement) -> list[str]:
     if not agreement.documents:
         return ["no document came with links: nothing to compare"]
     return _table(agreement).lines()
+
+
+def caution_line(trained_on: str, dataset: str) -> str:
+    """Return what to know of the probabilities that a model gives in a data set.
+
+    Args:
+        trained_on: NAME@VERSION of the model's data.
+        dataset: NAME@VERSION of what was linked.
+    """
+    if trained_on.partition("@")[0] == dataset.partition("@")[0]:
+        return (
+            f"the model was trained on {trained_on}: in documents of its training split it is surer than it is right; "
+            "its probabilities hold for those of val and test"
+        )
+    return (
+        f"the model was trained on {trained_on}, where its probabilities were fitted: "
+        f"they are not promised for the pictures and texts of {dataset}"
+    )
 
 
 def _example(example: ExampleDocument, row: Mapping[str, Any]) -> ExampleDocument:

@@ -1,7 +1,5 @@
 """The pages of studies and their tables: models side by side, the supervised curve, a sweep, transfer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 

@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,7 +27,7 @@ from schemas.indexes import CellsNote, IndexManifest
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import FileEntry, Manifest, read_manifest, table_parts
 from schemas.metadata import Metadata
-from schemas.parts import read_part, split_parts
+from schemas.parts import Shard, read_part, split_parts
 from schemas.tables import check_schema
 from schemas.versions import fingerprint
 from training.data.documents import DocumentSet
@@ -38,7 +39,7 @@ from training.model import LinkModel
 from training.retrieval.records import Picture, write_records
 from training.retrieval.vectors import EXACT_BELOW, QUERIES, faiss, make_cells
 from training.retrieval.words import Words, bm25s
-from training.shards import filled_splits, one_thread
+from training.shards import filled_splits, one_thread, run_shards
 from training.towers.inputs import image_input, text_input
 
 VECTORS, CELLS, RECORDS, WORDS = "vectors.npy", "cells.faiss", "images.sqlite", "words"
@@ -192,18 +193,15 @@ def _read(model: LinkModel, manifest: Manifest, source: Folder, folder: Path, sa
     read = columns_of(model.card.config, model.card.data)
     columns = Columns(images=read.images, sentences=None, regions=read.regions, jpegs=read.jpegs)
     shards = [shard for split in filled_splits(manifest) for shard in split_parts(manifest, split)]
+    task = partial(_embed_images, manifest, source, columns)
     with found.scratch.open("wb") as stream:
-        for shard in shards:
-            entry = shard.images
-            documents = read_split(manifest, source, shard.split, columns, shards=[shard])
-            vectors = model.encode_images(image_input(documents))
-            if not np.isfinite(vectors).all():
-                raise IntegrityError(f"{entry.path}: an image has a vector that is not finite")
-            for key, caption in _captions(documents):
+        for shard, embedded in zip(shards, run_shards(model, task, shards), strict=True):
+            entry, vectors = shard.images, embedded.vectors
+            for key, caption in embedded.captions:
                 found.captions[key].add(caption)
             table = read_part(source, entry, _COLUMNS, image_schema(manifest.columns("images"))).to_pylist()
             known = {row["hash"]: (position, row) for position, row in enumerate(table)}
-            for row, key in enumerate(documents.image_hashes):
+            for row, key in enumerate(embedded.images):
                 if key not in found.rows:
                     found.rows[key] = len(found.rows)
                     position, stored = known[key]
@@ -220,6 +218,25 @@ def _read(model: LinkModel, manifest: Manifest, source: Folder, folder: Path, sa
     if not found.rows:
         raise UsageError(f"{manifest.reference}: expected images to index, found none")
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _EmbeddedImages:
+    """Content hashes and vectors of a shard's different images, and captions that its articles have for some."""
+
+    images: tuple[str, ...]
+    vectors: Float32
+    captions: list[tuple[str, str]]
+
+
+def _embed_images(
+    manifest: Manifest, source: Folder, columns: Columns, model: LinkModel, shard: Shard
+) -> _EmbeddedImages:
+    documents = read_split(manifest, source, shard.split, columns, shards=[shard])
+    vectors = model.encode_images(image_input(documents))
+    if not np.isfinite(vectors).all():
+        raise IntegrityError(f"{shard.images.path}: an image has a vector that is not finite")
+    return _EmbeddedImages(tuple(documents.image_hashes), vectors, list(_captions(documents)))
 
 
 def _captions(documents: DocumentSet) -> Iterator[tuple[str, str]]:

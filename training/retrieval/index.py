@@ -10,6 +10,7 @@ from pyarrow import fs as pafs
 from schemas.errors import IntegrityError, NotFoundError
 from schemas.indexes import IndexManifest
 from schemas.lake import MANIFEST, Folder
+from training.loop.context import choose_device
 from training.metrics.calibration import Calibration, read_calibration
 from training.model import LinkModel
 from training.retrieval.build import CALIBRATION, CELLS, MODEL, RECORDS, VECTORS, WORDS
@@ -69,7 +70,7 @@ def open_index(uri: str) -> Index:
     cells = None if manifest.cells is None else local / CELLS
     return Index(
         manifest=manifest,
-        model=LinkModel.load(local / MODEL),
+        model=LinkModel.load(local / MODEL, choose_device()),
         calibration=read_calibration(local / CALIBRATION) if has_calibration else None,
         records=Records(local / RECORDS),
         words=Words.open(local / WORDS),

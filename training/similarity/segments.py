@@ -4,8 +4,6 @@ Shape suffixes: B sentence sets, C image sets, N sentences and M images of all s
 rows of any kind, L members of the largest segment.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

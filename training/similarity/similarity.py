@@ -4,8 +4,6 @@ All start from the cosine matrix of sentences and images (Hessel 2019, 3.2; SPEC
 passes its gradient to the entry it came from (shared evenly between ties), AP to the selected entries alone.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar

@@ -4,8 +4,6 @@ Every layer that attends keeps its weights while a tower encodes (`packing.recor
 belong to (`Tower.attended`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

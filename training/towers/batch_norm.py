@@ -5,8 +5,6 @@ between workers, too: every worker sums, in its backward pass, what all of them 
 summed over workers are those of one process. A worker without a row takes part like the others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

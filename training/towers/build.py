@@ -1,7 +1,5 @@
 """The two towers of a configuration, built by their settings."""
 
-from __future__ import annotations
-
 from schemas.errors import ConfigError
 from training.config import TrainConfig
 from training.text.vocabulary import Vocabulary

@@ -5,8 +5,6 @@ which rows a tower is given (`drawing`), by their numbers in the split, and each
 of those rows on their device. 1, 2 and 4 workers drop the same numbers; so does a resumed run.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager

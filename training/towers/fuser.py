@@ -1,7 +1,5 @@
 """What every fuser of sources is: built from its settings, then from the sources' vectors to one vector a document."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -135,7 +135,7 @@ def _alone(rows: Tensor) -> list[Tensor]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingPass:
-    """What a tower is told of the step it encodes rows for; without one (None) nothing is drawn or gathered.
+    """The step that a tower encodes rows for; without one (None) nothing is drawn or gathered.
 
     Attributes:
         seed: of the run.

@@ -15,8 +15,6 @@ by falling length, E input and d state dimensions. Gates are in PyTorch's order:
     r, z = sigmoid(W_rz x + U_rz h + b_rz)    n = tanh(W_n x + b_n + r (U_n h + c_n))    h' = n + z (h - n)
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any

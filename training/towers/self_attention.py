@@ -1,7 +1,5 @@
 """Self-attention of Liu 2020 (eq. 2): over the words of a sentence, and over the sources of a document."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 from training.towers.packing import Packing, attend

@@ -5,8 +5,6 @@ A layer has attention and feed-forward, each with residual and layer normalisati
 computes them.
 """
 
-from __future__ import annotations
-
 from typing import Protocol
 
 from torch import Tensor, nn

@@ -5,8 +5,6 @@ the weights, and they are taken over occurrences: a sentence or an image that oc
 time, which makes them the same for any partition of the documents.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

@@ -141,7 +141,7 @@ class WordTower(Tower):
         """Return the word numbers of sentences.
 
         Raises:
-            UsageError: a multilingual tower is not told the sentences' languages.
+            UsageError: a multilingual tower is not given the sentences' languages.
         """
         languages = languages_of(given, self.config)
         return WordRows(*self.vocabulary.encode(given.texts, max_words=self.max_words, languages=languages))

@@ -28,7 +28,7 @@ from training.mlflow.registry import LoadedModel, open_model
 from training.report.examples import ExampleDocument
 from training.report.pages import own_documents_page, write_page
 from training.report.relinking import relinked_page
-from training.workflows.workers import runner
+from training.workflows.workers import by_workers
 
 DRAWN = 200  # documents on a page; beyond, a browser becomes slow
 DIFFERING = 40  # documents on the page of a relinking
@@ -181,7 +181,6 @@ def run_link_version(
         UsageError: the model, the data set or a split does not exist, or they do not fit together.
         BuildError: the linking could not be finished.
     """
-    run = runner(workers)
     home = Lake.at(lake)
     reference = "@".join(home.find(dataset))
     loaded = open_model(model, tracking, dataset=reference)
@@ -193,7 +192,8 @@ def run_link_version(
         with_documents=with_documents,
     )
     say(f"linking {reference} with {loaded.uri}, workers: {workers}")
-    return link_version(loaded.model, linking, splits=splits, run=run, say=say)
+    with by_workers(workers):
+        return link_version(loaded.model, linking, splits=splits, say=say)
 
 
 def compare_links(linked: LinkedVersion, lake: str, page: Path | None) -> Agreement:

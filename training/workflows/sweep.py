@@ -3,26 +3,30 @@
 A cell is a run of `train` and an evaluation of its model. What was trained before with the same settings on the same
 version is taken over, what was interrupted goes on, and what another process trains is waited for: a sweep that was
 killed is simply started again, and two may run side by side. The runs are children of one run, which keeps the table.
+Several cells can be trained at once, each in a process of its own. Models are chosen on the validation split by
+default: what is best of many on the test split is too good there.
 """
 
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing import get_context
 
 from schemas.configs import override, resolve
-from schemas.console import Say
+from schemas.console import Console, Say
 from schemas.documents import Split
-from schemas.errors import BuildError
+from schemas.errors import BuildError, UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from schemas.versions import fingerprint
 from training.data.loading import identify
 from training.evaluation.studies import Sweep, SweepCell, combinations
 from training.mlflow.runs import open_tracking, parent_run, set_parent
-from training.mlflow.tracked_training import TrainSummary, run_train
+from training.mlflow.tracked_training import run_train
 from training.recipes import DEFAULT_RECIPE
 from training.recipes import recipe as named_recipe
 from training.report.studies import sweep_page
-from training.workflows.evaluate import EvaluateSummary, run_evaluate
+from training.workflows.evaluate import run_evaluate
 
 PAPER = ("training.negative_documents=10,20,30", "objective.negatives=hardest,mean")
 
@@ -35,7 +39,8 @@ def run_sweep(
     overrides: Sequence[str] = (),
     vary: Sequence[str] = PAPER,
     workers: int = 1,
-    split: str = Split.TEST,
+    at_once: int = 1,
+    split: str = Split.VAL,
     tracking: str | None = None,
     say: Say,
 ) -> Sweep:
@@ -47,15 +52,19 @@ def run_sweep(
         recipe: named configuration.
         overrides: `KEY=VALUE` of all cells.
         vary: `KEY=VALUE,VALUE,...` of what is varied.
-        workers: training processes.
+        workers: training processes of a cell.
+        at_once: cells that are trained at the same time.
         split: that the models are judged on.
         tracking: URI of the MLflow store.
         say: takes a line of progress.
 
     Raises:
-        UsageError: the data set is not there, or does not fit a combination: before anything is trained.
+        UsageError: the data set is not there, or does not fit a combination, or `at_once` is below 1: before anything
+            is trained.
         ConfigError: a combination is no configuration: likewise.
     """
+    if at_once < 1:
+        raise UsageError(f"--at-once {at_once}: expected at least 1")
     name, home, client = recipe or DEFAULT_RECIPE, Lake.at(lake), open_tracking(tracking)
     reference = "@".join(home.find(dataset))
     manifest, folder = read_manifest(home, reference)
@@ -64,29 +73,50 @@ def run_sweep(
         identify(manifest, folder, config)
     key = fingerprint([reference, *map(resolve, configs.values())])
     parent = parent_run(client, manifest.dataset, key, f"sweep of {name}: {' '.join(vary)}")
-    train = partial(
-        run_train, lake=lake, dataset=reference, recipe=name, workers=workers, reuse=True, parent=parent,
-        tracking=tracking, say=say,
+    cell = partial(
+        _cell, name, list(overrides), reference, lake=lake, workers=workers, split=split, parent=parent,
+        tracking=client.tracking_uri,
     )  # fmt: skip
-    evaluate = partial(
-        run_evaluate, dataset=reference, lake=lake, split=split, tracking=tracking, with_baselines=False, say=say
-    )
-    cells = []
-    for number, settings in enumerate(configs, start=1):
-        say(f"{number} of {len(configs)}: {', '.join(settings)}")
-        try:
-            found = train(overrides=[*overrides, *settings])
-            set_parent(client, found.run_id, parent)
-        except BuildError as problem:
-            say(f"no model: {problem}")
-            cells.append(SweepCell(settings=settings, problem=str(problem)))
-        else:
-            cells.append(_judged(settings, found, evaluate(model=found.model_uri)))
+    if at_once == 1:
+        cells = [cell(settings, say=say) for settings in configs]
+    else:
+        say(f"{len(configs)} combinations, {at_once} at once")
+        with ProcessPoolExecutor(at_once, mp_context=get_context("spawn")) as processes:
+            cells = list(processes.map(cell, configs))
     sweep = Sweep(recipe=name, dataset=reference, split=str(split), run=parent, cells=tuple(cells))
     client.log_text(parent, sweep_page(sweep), f"sweep-{split}.html")
     client.set_terminated(parent)
     return sweep
 
 
-def _judged(settings: tuple[str, ...], trained: TrainSummary, judged: EvaluateSummary) -> SweepCell:
-    return SweepCell(settings=settings, model=trained.model_uri, run=trained.run_id, means=judged.means())
+def _cell(
+    recipe: str,
+    overrides: list[str],
+    reference: str,
+    settings: tuple[str, ...],
+    *,
+    lake: str,
+    workers: int,
+    split: str,
+    parent: str,
+    tracking: str,
+    say: Say | None = None,
+) -> SweepCell:
+    """Train and judge one combination; in a process of its own its lines begin with its settings."""
+    own = ", ".join(settings)
+    report = say or (lambda line: Console().say(f"{own}: {line}"))
+    report(f"training {own}")
+    try:
+        found = run_train(
+            lake=lake, dataset=reference, recipe=recipe, overrides=[*overrides, *settings], workers=workers, reuse=True,
+            parent=parent, tracking=tracking, say=report,
+        )  # fmt: skip
+        set_parent(open_tracking(tracking), found.run_id, parent)
+    except BuildError as problem:
+        report(f"no model: {problem}")
+        return SweepCell(settings=settings, problem=str(problem))
+    judged = run_evaluate(
+        model=found.model_uri, dataset=reference, lake=lake, split=split, tracking=tracking, with_baselines=False,
+        say=report,
+    )  # fmt: skip
+    return SweepCell(settings=settings, model=found.model_uri, run=found.run_id, means=judged.means())

@@ -1,13 +1,16 @@
-"""Who runs the shards of a data set version: this process, or Ray's workers, here or on the cluster of RAY_ADDRESS."""
+"""Who works on the shards of a data set version: this process, or Ray's workers, here or on a cluster."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from schemas.errors import UsageError
-from training.shards import RunShards, run_here
+from training.shards import shards_run_by
 
 
-def runner(workers: int) -> RunShards:
-    """Return what runs tasks for shards, `workers` at a time.
+@contextmanager
+def by_workers(workers: int) -> Iterator[None]:
+    """Let so many workers work on shards inside: this process, or with more than one, or with RAY_ADDRESS set, Ray's.
 
     Raises:
         UsageError: there are none.
@@ -16,7 +19,9 @@ def runner(workers: int) -> RunShards:
         raise UsageError(f"--workers {workers}: expected at least 1")
     address = os.environ.get("RAY_ADDRESS") or None
     if workers == 1 and address is None:
-        return run_here
+        yield
+        return
     from training.ray.shards import RayWorkers
 
-    return RayWorkers(workers, address)
+    with shards_run_by(RayWorkers(workers, address)):
+        yield

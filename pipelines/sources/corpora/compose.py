@@ -39,13 +39,13 @@ from schemas.tables import clean
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What the readers of all formats are told; see `source.CorpusSource`.
+    """Settings of the readers of all formats; see `source.CorpusSource`.
 
     Attributes:
         dataset: name of the data set.
         root: folder that addresses of pictures are relative to.
         shards: folder that all shards are below.
-        has_images: whether the user said where pictures are.
+        has_images: whether the user named a folder of pictures.
     """
 
     dataset: str

@@ -86,18 +86,18 @@ def _outcomes(
     is_list = isinstance(row[pictures], list)
     places = [f"{shard}{INSIDE}{pictures}/{number}" + (f"/{item}" if is_list else "") for item in range(len(shown))]
     found = {place: picture for place, value in enumerate(shown) if (picture := _picture(value, places[place]))}
-    said = [clean(_text(word)) if word is not None else None for word in words]
+    cleaned = [clean(_text(word)) if word is not None else None for word in words]
     if row.get(EXTRAS) is not None:
         extras = json_object(checked(row[EXTRAS], str, EXTRAS).encode())
         if isinstance(extras, FieldError):
             raise extras
-        yield restored([*filter(None, said), *found.values()], reading, record_id, extras)
+        yield restored([*filter(None, cleaned), *found.values()], reading, record_id, extras)
         return
     own = next((row[name] for name in (*_IDS, *_KEYS) if isinstance(row.get(name), str | int)), None)
     is_of_all = isinstance(own, str) and not own.isdecimal() and any(row.get(name) == own for name in _IDS)
     if own is not None:
         record_id = str(own) if is_of_all else f"{record_id.rpartition(':')[0]}:{own}"
-    sentences = [sentence(text or "") for text in said]
+    sentences = [sentence(text or "") for text in cleaned]
     kept_texts = [place for place, text in enumerate(sentences) if text.text]
     after: tuple[int | None, ...] = ()
     if len(words) == len(shown) > 1 and not set(kept_texts) & found.keys():

@@ -78,9 +78,9 @@ def _outcomes(
 ) -> Iterator[CandidateDocument | Failure]:
     rows.sort(key=lambda row: required(row, Interleaved.POSITION, int))
     about = next((row for row in rows if row[Interleaved.MODALITY] == "metadata"), {})
-    said = _object(about.get(Interleaved.TEXT))
-    url = about.get("url") or said.get("url")
-    extras = about.get(EXTRAS) or said.get(EXTRAS)
+    described = _object(about.get(Interleaved.TEXT))
+    url = about.get("url") or described.get("url")
+    extras = about.get(EXTRAS) or described.get(EXTRAS)
     pieces = list(_pieces(rows, shard))
     yield from compose(
         pieces,

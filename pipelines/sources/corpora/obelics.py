@@ -95,7 +95,7 @@ def _pieces(images: list[Any], texts: list[Any], about: list[Any], embedded: str
 
 
 def _about(record: Mapping[str, Any], places: int) -> list[Any]:
-    """Return what is said of the picture at each place."""
+    """Return the description of the picture at each place."""
     written = text_or_none(record, Parallel.METADATA)
     found = json.loads(written) if written else None
     return found if isinstance(found, list) and len(found) == places else [None] * places

@@ -86,8 +86,8 @@ def _outcomes(
     url, body = page
     language = _LANGUAGE.search(body[:10_000])
     pieces = [_placed(piece, pictures) for piece in page_pieces(body, url)]
-    told = language[1].decode() if language else None
-    yield from compose(pieces, reading, record_id, url=url or None, language=told)
+    code = language[1].decode() if language else None
+    yield from compose(pieces, reading, record_id, url=url or None, language=code)
 
 
 def page_pieces(body: bytes, url: str) -> list[Piece]:

@@ -1,4 +1,4 @@
-"""A picture archive: pictures with what is said of them, and no articles; what `multilink index` makes searchable.
+"""A picture archive: pictures with their descriptions, and no articles; what `multilink index` makes searchable.
 
     archive.jsonl   {"id": "p-1", "image": "pictures/1.jpg", "licence": "CC-BY-4.0", "title": "..", "caption": "..",
                      "credit": "..", "rights": "..", "date": "2019-05-01", "place": "..", "keywords": [".."]}
@@ -73,11 +73,11 @@ class ArchiveSource:
 def _outcomes(record: Mapping[str, Any], record_id: str) -> Iterator[CandidateDocument | Failure]:
     image = required(record, "image", str).strip()
     address = image if on_web(image) else file_name(image, "image")
-    yield _document(record_id, address, licence=text_or_none(record, "licence"), said=metadata(record))
+    yield _document(record_id, address, licence=text_or_none(record, "licence"), description=metadata(record))
 
 
 def _document(
-    record_id: str, address: str, *, licence: str | None = None, said: Metadata | None = None
+    record_id: str, address: str, *, licence: str | None = None, description: Metadata | None = None
 ) -> CandidateDocument:
     return CandidateDocument(
         id=record_id,
@@ -87,7 +87,7 @@ def _document(
         links=None,
         provenance=Provenance(DATASET, record_id, licence=licence),
         image_licences=stated([licence]),
-        image_metadata=stated([said]),
+        image_metadata=stated([description]),
     )
 
 

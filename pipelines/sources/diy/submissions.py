@@ -69,7 +69,7 @@ class DiySource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """Keys of services, read from the environment once, at the edge, and never written anywhere.
+    """Keys of services, read from its environment by the worker that asks, and never written anywhere.
 
     Empty where a service is not used.
     """

@@ -124,7 +124,7 @@ def file_name(url: str) -> str:
 
 @dataclass(slots=True)
 class _Element:
-    """An element whose end has not come; what is said of it holds for what it contains.
+    """An element whose end has not come; its attributes hold for what it contains.
 
     Attributes:
         is_text: its text is the article's.

@@ -3,7 +3,7 @@
 What stays: running text, list items, and the words of links. What goes: templates (info boxes, citations), references,
 tables, galleries and formulas, files with their captions (H: "not including captions"), categories, links to other
 languages, comments, headings. mwparserfromhell parses; templates are not expanded, for their text is not in the page.
-Where files stand is told: by links, galleries, tables and arguments of templates that name one. A file in the middle of
+Links, galleries, tables and arguments of templates that name a file give its place. A file in the middle of
 a paragraph stands before it, as MediaWiki floats it beside what follows.
 """
 

@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 from orchestration.cli import app
 from pipelines.config import recipe
 from pipelines.run import build_dataset
-from pipelines.sources.diy.submissions import Credentials
 from schemas.configs import override
 from schemas.errors import MultilinkError
 from schemas.lake import Lake
@@ -35,7 +34,7 @@ def lake(tmp_path: Path) -> Lake:
     path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
     home = Lake.at(str(tmp_path / "lake"))
     config = override(recipe("documents"), [f"source.documents={path}", "features.images=", "features.sentences="])
-    build_dataset(config, lake=home, credentials=Credentials(), say=lambda _: None)
+    build_dataset(config, lake=home, say=lambda _: None)
     return home
 
 

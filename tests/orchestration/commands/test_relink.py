@@ -16,13 +16,13 @@ from typer.testing import CliRunner
 from orchestration.cli import app
 from pipelines.config import recipe
 from pipelines.run import build_dataset
-from pipelines.sources.diy.submissions import Credentials
 from schemas.configs import override
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from training.config import TrainConfig
 from training.data.loading import identify
 from training.model import LinkModel, ModelCard
+from training.report.relinking import caution_line
 from training.towers.image.linear import LinearSettings
 from training.towers.text.sentence import SentenceSettings
 
@@ -54,9 +54,7 @@ def corpus(folder: Path) -> Path:
 def saved_model(lake: Path, shards: Path, folder: Path) -> Path:
     """Save a model, with random weights, of the features that a build of the corpus has by default."""
     settings = [f"source.documents={shards}", f"source.images={shards}"]
-    summary = build_dataset(
-        override(recipe("mmc4"), settings), lake=Lake.at(str(lake)), credentials=Credentials(), say=print
-    )
+    summary = build_dataset(override(recipe("mmc4"), settings), lake=Lake.at(str(lake)), say=print)
     manifest, version = read_manifest(Lake.at(str(lake)), f"mmc4@{summary.manifest.version}")
     torch.manual_seed(0)
     config = TrainConfig(recipe="test", dimensions=16, text=SentenceSettings(), image=LinearSettings(standardise=True))
@@ -93,6 +91,7 @@ def test_a_corpus_is_relinked_by_one_command(tmp_path: Path) -> None:
     assert summary["agreement"]["same"] == same
     assert "Where they differ" in (page / "index.html").read_text()
 
+    assert summary["trained_on"].startswith("mmc4@")
     version = summary["dataset"]
     again = run("relink", *where, "--dataset", version, "--output", tmp_path / "out")
     assert (again["shards_reused"], again["agreement"]) == (again["shards"], summary["agreement"])
@@ -112,3 +111,9 @@ def test_mistakes_are_told(arguments: list[str], told: str) -> None:
     result = CliRunner().invoke(app, ["relink", "--output", "out", "--lake", "lake", *arguments])
     assert result.exit_code != 0
     assert told in str(result.exception)
+
+
+def test_the_summary_says_what_probabilities_are_worth() -> None:
+    assert "surer than it is right" in caution_line("diy@01", "diy@02")
+    told = caution_line("diy@01", "mmc4@02")
+    assert "trained on diy@01" in told and "not promised for the pictures and texts of mmc4@02" in told

@@ -107,14 +107,13 @@ def shown(page: str) -> list[str]:
 def build(recipe_name: str, settings: Sequence[str], lake: Lake, model: object = None) -> str:
     from pipelines.config import recipe
     from pipelines.run import build_dataset
-    from pipelines.sources.diy.submissions import Credentials
     from schemas.configs import override
 
     config = override(recipe(recipe_name), settings)
     if model is not None:
         names = (model.card.data.image_features,)  # type: ignore[attr-defined]
         config = replace(config, features=replace(config.features, images=names))
-    made = build_dataset(config, lake=lake, credentials=Credentials(), say=lambda _: None).manifest
+    made = build_dataset(config, lake=lake, say=lambda _: None).manifest
     return f"{made.dataset}@{made.version}"
 
 

@@ -13,7 +13,7 @@ from newsroom import NEWS, Newsroom, searched, shown, token_in
 
 from orchestration.inference.archive import Archive
 from orchestration.pages.articles import link_of
-from orchestration.pages.asking import Asked, Coloured, _texts
+from orchestration.pages.asking import Coloured, SearchParameters, _texts
 from training.retrieval.queries import Query
 from training.retrieval.records import Picture
 from training.retrieval.search import RankBy
@@ -158,11 +158,11 @@ def test_colours_are_explained_where_there_are_some(newsroom: Newsroom, archive:
         assert "Colours show the attention" in ranked(newsroom, client, {"headline": "Neptun"}).text
     query = Query(texts={"headline": "Neptun"}, language="de")
     found = archive.search(headline="Neptun", language="de", top=3)
-    assert _texts(archive, query, found, Asked())[1] is Coloured.ATTENTION
+    assert _texts(archive, query, found, SearchParameters())[1] is Coloured.ATTENTION
     unattended = replace(found, sources=())  # as a tower without attention reads it
-    texts, coloured = _texts(archive, query, unattended, Asked())
+    texts, coloured = _texts(archive, query, unattended, SearchParameters())
     assert coloured is Coloured.INFLUENCE and [word.share for text in texts for word in text.words] == [1.0]
-    texts, coloured = _texts(archive, query, replace(unattended, images=()), Asked())
+    texts, coloured = _texts(archive, query, replace(unattended, images=()), SearchParameters())
     assert coloured is Coloured.NOTHING and [word.share for text in texts for word in text.words] == [None]
 
 

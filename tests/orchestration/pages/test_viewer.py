@@ -22,7 +22,7 @@ from PIL import Image
 
 from orchestration.decisions.log import DecisionLog
 from orchestration.pages.app import create_app
-from orchestration.pages.linked import Order, Wanted, chosen, find_links, link_sets, linked_documents, outcomes
+from orchestration.pages.linked import DocumentFilter, Order, chosen, find_links, link_sets, linked_documents, outcomes
 from orchestration.pages.settings import PagesSettings
 from orchestration.pages.store import Store
 from pipelines.images.packed import ROWS_PER_GROUP
@@ -46,7 +46,6 @@ from training.loop.context import Context
 from training.loop.trainer import train
 from training.metrics.calibration import Calibration, Method
 from training.model import LinkModel, ModelCard
-from training.shards import run_here
 from training.similarity.assignment import predicted_pairs
 from training.towers.image.linear import LinearSettings
 from training.towers.text.sentence import SentenceSettings
@@ -166,7 +165,7 @@ def site(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]
         options = LinkOptions(calibration=CALIBRATION if seed == 0 else None)
         linker = Linker(model=models[name], uri=f"models:/{name}/1", options=options)
         linking = prepare_linking(linker, lake, "synthetic", output=output)
-        link_version(models[name], linking, run=run_here, say=lambda _: None)
+        link_version(models[name], linking, say=lambda _: None)
     store = f"sqlite:///{tmp_path_factory.mktemp('store')}/pages.sqlite"
     app, address = create_app(PagesSettings(lake=lake.root.uri, store=store)), bind("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(app, http=TimedProtocol, log_level="error"))
@@ -456,7 +455,7 @@ def test_a_hundred_thousand_documents_are_sorted_in_a_moment() -> None:
     table = pa.table({name: columns[name] for name in LINKED_SCHEMA.names}, schema=LINKED_SCHEMA)
     table = table.append_column("split", pa.repeat("test", count).dictionary_encode())
     began = time.process_time()
-    rows = chosen(table, Wanted(split="test", relation="story", has_error=True), Order.WORST)
+    rows = chosen(table, DocumentFilter(split="test", relation="story", has_error=True), Order.WORST)
     assert time.process_time() - began < 5
     auc, wrong, missed = (np.asarray(columns[name]) for name in ("auc", "wrong", "missed"))
     expected = [n for n in range(count) if n % 3 and (wrong[n] or missed[n])]

@@ -15,7 +15,6 @@ from PIL import Image
 from pipelines.card.show import describe
 from pipelines.config import recipe
 from pipelines.run import BuildSummary, build_dataset
-from pipelines.sources.diy.submissions import Credentials
 from schemas.configs import override
 from schemas.errors import ConfigError, NotFoundError
 from schemas.lake import Folder, Lake
@@ -47,7 +46,7 @@ def write_documents(folder: Path, photographs: dict[str, bytes], names: list[str
 def build(path: Path, lake: Lake, *settings: str) -> BuildSummary:
     fixed = [f"source.documents={path}", "features.sentences=", "splits.val=0", "splits.test=0"]
     config = override(recipe("documents"), [*fixed, *settings])
-    return build_dataset(config, lake=lake, credentials=Credentials(), say=lambda _: None)
+    return build_dataset(config, lake=lake, say=lambda _: None)
 
 
 def rows(summary: BuildSummary, table: str) -> list[dict[str, Any]]:

@@ -12,7 +12,6 @@ import pytest
 
 from pipelines.config import recipe
 from pipelines.run import build_dataset
-from pipelines.sources.diy.submissions import Credentials
 from schemas.configs import override
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest
@@ -56,5 +55,5 @@ def built(tmp_path_factory: pytest.TempPathFactory, picture_drawer: Callable[[Pa
     path.write_text("".join(json.dumps(record(number)) + "\n" for number in range(DOCUMENTS)), encoding="utf-8")
     config = override(recipe("documents"), [f"source.documents={path}", "shards.documents=4"])
     lake = Lake.at(str(folder / "lake"))
-    summary = build_dataset(config, lake=lake, credentials=Credentials(), say=lambda _: None)
+    summary = build_dataset(config, lake=lake, say=lambda _: None)
     return Built(lake, summary.manifest, Folder(summary.path))

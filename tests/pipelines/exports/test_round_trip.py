@@ -14,7 +14,6 @@ from pipelines.config import recipe
 from pipelines.exports.export import export_version
 from pipelines.exports.reading import ShownDocument, shards_of
 from pipelines.run import build_dataset
-from pipelines.sources.diy.submissions import Credentials
 from schemas.configs import override
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest
@@ -39,7 +38,6 @@ def test_documents_come_back_equal(built: Any, tmp_path: Path, form: str) -> Non
     summary = build_dataset(
         override(recipe(form), plain),
         lake=Lake.at(str(tmp_path / "lake")),
-        credentials=Credentials(),
         say=lambda _: None,
     )
     after = documents(summary.manifest, Folder(summary.path))

@@ -18,7 +18,6 @@ from orchestration.cli import app
 from pipelines.card.show import describe
 from pipelines.config import recipe
 from pipelines.run import BuildSummary, build_dataset
-from pipelines.sources.diy.submissions import Credentials
 from pipelines.sweep import sweep_lake
 from schemas.configs import override
 from schemas.documents import Split
@@ -34,7 +33,7 @@ Say = Callable[[str], None]
 def build(path: Path, lake: Lake, quiet: Say, *settings: str) -> BuildSummary:
     fixed = [f"source.documents={path}", "features.sentences=lengths", "features.threads=1"]
     config = override(recipe("documents"), [*fixed, *settings])
-    return build_dataset(config, lake=lake, credentials=Credentials(), say=quiet)
+    return build_dataset(config, lake=lake, say=quiet)
 
 
 def add_document(path: Path) -> None:

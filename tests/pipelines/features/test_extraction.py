@@ -22,7 +22,7 @@ from pipelines.images.inspect import encode_jpeg
 from schemas.configs import override
 from schemas.errors import BuildError, ConfigError, MultilinkError
 from schemas.features import FeatureColumn
-from schemas.lake import Lake
+from schemas.lake import Folder, Lake
 
 Outcome = FeatureRefs | Rejected
 
@@ -52,6 +52,22 @@ def fill_texts(plan: FeaturePlan, *documents: tuple[str, ...]) -> list[Outcome]:
     found = list(features.fill(keys, lambda numbers: [documents[number] for number in numbers]))
     features.close()
     return found
+
+
+def test_a_worker_lists_the_packs_once(tmp_path: Path, counts: Counter[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, listed = planned(tmp_path, "features.images=colours"), list[str]()
+    fill(plan, "red")
+    names = Folder.names
+    monkeypatch.setattr(Folder, "names", lambda folder: listed.append(folder.uri) or names(folder))
+    features = Features(plan, IMAGES)
+    for colour in ("red", "green", "blue", "navy"):
+        picture = encode_jpeg(Image.new("RGB", (40, 30), colour))
+        (found,) = features.fill(
+            [hashlib.sha256(colour.encode()).hexdigest()], lambda numbers, data=picture: [data] * len(numbers)
+        )
+        assert not isinstance(found, Rejected)
+    features.close()
+    assert len(listed) == 1 and counts["colours"] == 4
 
 
 def test_only_what_is_missing_is_computed(tmp_path: Path, counts: Counter[str]) -> None:

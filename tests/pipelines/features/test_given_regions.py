@@ -20,7 +20,6 @@ from pipelines.features.given_regions import keys_of
 from pipelines.features.values import IMAGES, Regions, Rejected
 from pipelines.run import BuildSummary, build_dataset
 from pipelines.settings import FeaturesConfig
-from pipelines.sources.diy.submissions import Credentials
 from schemas.configs import override
 from schemas.errors import ConfigError, NotFoundError
 from schemas.features import FeatureKind
@@ -197,7 +196,7 @@ def images_of(summary: BuildSummary) -> dict[str, dict[str, object]]:
 def build(path: Path, lake: Lake, quiet: Say, *settings: str) -> BuildSummary:
     fixed = [f"source.documents={path}", "features.sentences=lengths", "features.threads=1"]
     config = override(recipe("documents"), [*fixed, *settings])
-    return build_dataset(config, lake=lake, credentials=Credentials(), say=quiet)
+    return build_dataset(config, lake=lake, say=quiet)
 
 
 def test_a_build_reads_them_by_the_names_of_its_images(

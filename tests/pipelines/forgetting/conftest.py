@@ -12,7 +12,6 @@ import pytest
 from orchestration.demo.recorded_web import web_settings
 from pipelines.config import recipe
 from pipelines.run import BuildSummary, build_dataset
-from pipelines.sources.diy.submissions import Credentials
 from schemas.configs import override
 from schemas.lake import Lake
 
@@ -28,7 +27,7 @@ def built(lake: Path, port: int, *settings: str) -> BuildSummary:
     """Build `diy` of the first 40 posts of the recorded web."""
     given = web_settings([RECORDING / "RS_first40.bz2"], port)
     config = override(recipe("diy"), [*given, "features.sentences=", *settings])
-    return build_dataset(config, lake=Lake.at(str(lake)), credentials=Credentials(), say=lambda _: None)
+    return build_dataset(config, lake=Lake.at(str(lake)), say=lambda _: None)
 
 
 @pytest.fixture(scope="session")
@@ -45,3 +44,23 @@ def lake(made: Path, tmp_path: Path) -> Iterator[Lake]:
     """A lake with two versions of `diy`."""
     shutil.copytree(made, tmp_path / "lake")
     yield Lake.at(str(tmp_path / "lake"))
+
+
+@pytest.fixture(autouse=True)
+def _others_are_known_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipelines.raw.LISTED_S", 0.0)
+
+
+@pytest.fixture(scope="session")
+def made_strictly(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("strict") / "lake"
+    with RecordedWeb(RECORDING) as web:
+        built(folder, web.port, "documents.max_images=4")
+    return folder
+
+
+@pytest.fixture
+def strict(made_strictly: Path, tmp_path: Path) -> Iterator[Lake]:
+    """A lake whose one version of `diy` left out two documents of three, after their images were fetched."""
+    shutil.copytree(made_strictly, tmp_path / "strict")
+    yield Lake.at(str(tmp_path / "strict"))

@@ -260,3 +260,48 @@ def test_no_manifest_of_what_is_left_names_what_went(lake: Lake) -> None:
     told = manifest.config["forgotten"]
     assert (told["documents"], told["images"]) == (1, len(row["images"]))
     assert row["id"] not in json.dumps(manifest.config)
+
+
+def ledger_of(lake: Lake) -> list[dict[str, Any]]:
+    folder = lake.ledger("diy", str(lake.latest("diy")))
+    return [row for name in folder.files() for row in pq.read_table(folder.open(name)).to_pylist()]
+
+
+def test_a_document_that_was_rejected_is_nowhere_in_the_lake(strict: Lake) -> None:
+    """Neither its id, nor its page, nor its pictures and their copies."""
+    failures = rows_of(strict, str(strict.latest("diy")), "failures")
+    key = min(row["record_id"] for row in failures if row["reason"] == "too-many-images")
+    (row,) = (row for row in ledger_of(strict) if row["key"] == key)
+    ways = {each["url"]: each["key"] for each in ledger_of(strict) if each["kind"] == "image"}
+    gone = {ways[url]: url for url in row["addresses"] if url in ways}
+    needles = [key.encode(), *(text.encode() for pair in gone.items() for text in pair)]
+    store = RawStore(strict.raw)
+    keys = [request_key("image", url) for url in gone.values()]
+    needles += [store.body("web", entry) for entry in store.find_many("web", keys) if entry is not None]
+    assert len(gone) > 4 and all(traces(strict, [needle]) for needle in needles)
+    before, documents = answers(strict), rows_of(strict, str(strict.latest("diy")), "documents")
+    done = run(strict, f"id:{key}")
+    assert (done.found.documents, done.found.images) == ({key}, gone.keys())
+    assert traces(strict, needles) == set()
+    assert rows_of(strict, str(strict.latest("diy")), "documents") == documents
+    pages = {request_key("page", row["captured"])}
+    assert before.keys() - answers(strict).keys() == pages | {request_key("image", url) for url in gone.values()}
+
+
+def test_an_image_of_a_rejected_document_goes_by_its_address(strict: Lake) -> None:
+    held = {image["hash"] for image in rows_of(strict, str(strict.latest("diy")), "images")}
+    rows = [row for row in ledger_of(strict) if row["kind"] == "image" and row["key"] not in held]
+    row = min(rows, key=lambda row: row["key"])
+    needles, versions = [row["key"].encode(), row["url"].encode()], strict.versions("diy")
+    assert traces(strict, needles)
+    run(strict, row["url"])
+    assert traces(strict, needles) == set()
+    assert strict.versions("diy") == versions  # none of which holds it
+
+
+def test_a_version_that_names_it_in_its_failures_alone_is_replaced(strict: Lake) -> None:
+    version = str(strict.latest("diy"))
+    key = min(row["record_id"] for row in rows_of(strict, version, "failures") if row["reason"] == "low-score")
+    assert {path.split("/")[0] for path in traces(strict, [key.encode()])} == {"datasets"}
+    run(strict, f"id:{key}")
+    assert traces(strict, [key.encode()]) == set()

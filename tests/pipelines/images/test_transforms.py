@@ -2,6 +2,9 @@
 
 import hashlib
 import io
+import subprocess
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -169,3 +172,57 @@ def test_the_stage_gives_what_the_plain_path_gives(
 
     run_pipeline(assemble, runner=Runner.LOCAL, workers=workers)
     assert len(Quiet.asked) == 26
+
+
+KILLED = """
+import os, sys
+from dataclasses import replace
+from pipelines import raw
+from pipelines.images.obtain import ImageAccess, obtain_images
+from pipelines.images.packed import copy_packs
+from pipelines.settings import FingerprintName, HttpConfig, ImagesConfig
+from schemas.lake import Lake
+
+site, home, count, before = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+raw.AGE_S = 0.0
+lake, config = Lake.at(home), ImagesConfig()
+http = HttpConfig(allow_hosts=(site,), requests_per_second=1e5, connections_per_host=4)
+copies = copy_packs(lake, config, FingerprintName.PHASH)
+access = ImageAccess(http=http, raw=lake.raw, copies=copies, files="", config=config, fingerprint=FingerprintName.PHASH)
+for number, found in enumerate(obtain_images([f"http://{site}/{n}.png" for n in range(count)], access)):
+    if number == before:
+        os._exit(9)
+"""
+
+
+@pytest.mark.parametrize(
+    "before",
+    [0, 7, 23, *(pytest.param(number, marks=pytest.mark.trial) for number in range(1, 36, 2) if number not in (7, 23))],
+)
+def test_a_worker_that_takes_over_asks_for_what_was_in_the_last_segment_alone(
+    tmp_path: Path, site: str, access: Callable[..., ImageAccess], before: int
+) -> None:
+    """Segments are as short as can be: one of those that were asked for, and those under way, are asked for again."""
+    for number in range(40):
+        write_picture(tmp_path / "site" / f"{number}.png", width=40 + number)
+    home = str(tmp_path / "lake")
+    done = subprocess.run([sys.executable, "-c", KILLED, site, home, "40", str(before)], check=False)
+    assert done.returncode == 9
+    first = Counter(Quiet.asked)
+    found = dict(obtain_images([f"http://{site}/{number}.png" for number in range(40)], access()))
+    assert all(isinstance(each, PackedImage) for each in found.values())
+    again = [path for path, times in Counter(Quiet.asked).items() if times > 1]
+    assert len(first) > before and set(first.values()) == {1}
+    assert len(again) <= 4 + 1  # connections of the host, and one that was answered but not yet stored
+
+
+def test_what_is_stored_is_read_by_any_worker(
+    tmp_path: Path, site: str, access: Callable[..., ImageAccess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_picture(tmp_path / "site" / "a.png")
+    uris = [f"http://{site}/{name}.png" for name in ("a", "gone", "new")]
+    known = dict(obtain_images(uris[:2], access()))
+    inspector = obtain.Inspector(access())
+    segments = {uri: segment for segment, uri in obtain.locate_stored(uris, access())}
+    assert segments[uris[0]] == segments[uris[1]] != "" == segments[uris[2]]
+    assert dict(obtain.read_stored(uris, access(), inspector)) == {**known, uris[2]: None}

@@ -19,7 +19,6 @@ from pipelines.config import recipe
 from pipelines.quality.filters import document_problem, image_problem, sharpness
 from pipelines.run import BuildSummary, build_dataset
 from pipelines.settings import QualityConfig
-from pipelines.sources.diy.submissions import Credentials
 from schemas.configs import override
 from schemas.documents import Sentence
 from schemas.errors import ConfigError
@@ -108,7 +107,7 @@ def write_documents(folder: Path, photographs: dict[str, bytes]) -> Path:
 def build(path: Path, lake: Path, *settings: str) -> BuildSummary:
     fixed = [f"source.documents={path}", "features.images=", "features.sentences=", "splits.val=0", "splits.test=0"]
     config = override(recipe("documents"), [*fixed, *settings])
-    return build_dataset(config, lake=Lake.at(str(lake)), credentials=Credentials(), say=lambda _: None)
+    return build_dataset(config, lake=Lake.at(str(lake)), say=lambda _: None)
 
 
 def rows(summary: BuildSummary, table: str) -> list[dict[str, Any]]:

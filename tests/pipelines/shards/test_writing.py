@@ -7,12 +7,15 @@ import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from pipelines.shards.manifest import DocumentSize, summarise
-from pipelines.shards.writing import write_part, write_rows
+from pipelines.shards.transforms import _count_hashes, _hashes_of
+from pipelines.shards.writing import HASH_BYTES, ShardSummary, write_part, write_rows
+from schemas.documents import Split
 from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage
 from schemas.lake import Folder
 from schemas.tables import row_of, to_table
@@ -64,3 +67,37 @@ def test_a_split_without_documents_has_no_density() -> None:
     found = summarise({}, 0)
     assert (found.documents, found.median_sentences, found.mean_images, found.max_images) == (0, 0, 0, 0)
     assert found.density is None
+
+
+@pytest.mark.parametrize("store", ["file system", "object store"])
+def test_a_failed_rewrite_leaves_the_part_that_was_there(
+    tmp_path: Path, store: str, request: pytest.FixtureRequest
+) -> None:
+    where = str(tmp_path) if store == "file system" else f"s3://lake/v?{request.getfixturevalue('object_store')}"
+    folder = Folder(where)
+    entry = write_rows(folder, "failures/part.parquet", rows(3), FAILURE_SCHEMA)
+
+    def groups() -> Iterator[pa.Table]:
+        yield to_table(rows(2), FAILURE_SCHEMA)
+        assert hashlib.sha256(folder.read("failures/part.parquet")).hexdigest() == entry.sha256
+        raise RuntimeError("a worker ends")
+
+    with pytest.raises(RuntimeError):
+        write_part(folder, "failures/part.parquet", groups(), FAILURE_SCHEMA)
+    assert hashlib.sha256(folder.read("failures/part.parquet")).hexdigest() == entry.sha256
+    with pytest.raises(RuntimeError):
+        write_part(folder, "failures/other.parquet", groups(), FAILURE_SCHEMA)
+    assert list(folder.files()) == ["failures/part.parquet"]
+
+
+def test_the_images_of_a_split_are_counted_in_parts() -> None:
+    """No key has more than about one in 256 of them."""
+    random = np.random.default_rng(0)
+    known = [random.bytes(HASH_BYTES) for _ in range(5000)]
+    shards = [b"".join(known[:3000]), b"".join(known[2000:]), b""]
+    keyed = [pair for hashes in shards for pair in _hashes_of(ShardSummary(Split.TRAIN, (), {}), hashes)]
+    groups: dict[tuple[str, int], list[bytes]] = {}
+    for key, part in keyed:
+        groups.setdefault(key, []).append(part)
+    assert len(groups) == 256 and max(sum(map(len, parts)) for parts in groups.values()) < 60 * HASH_BYTES
+    assert sum(_count_hashes(key, parts)[1] for key, parts in groups.items()) == 5000

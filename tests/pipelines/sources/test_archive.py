@@ -12,7 +12,6 @@ from PIL import Image
 from pipelines.config import recipe
 from pipelines.run import build_dataset
 from pipelines.sources.datasets.archive import ArchiveSource
-from pipelines.sources.diy.submissions import Credentials
 from pipelines.sources.records import CandidateDocument
 from schemas.configs import override
 from schemas.documents import image_schema
@@ -86,9 +85,7 @@ def test_an_archive_is_built_with_what_the_record_says_over_what_the_file_says(t
     ]
     settings = [f"source.archive={lines(tmp_path / 'archive.jsonl', *records)}", "features.images=[]"]
     lake = Lake.at(str(tmp_path / "lake"))
-    summary = build_dataset(
-        override(recipe("archive"), settings), lake=lake, credentials=Credentials(), say=lambda line: None
-    )
+    summary = build_dataset(override(recipe("archive"), settings), lake=lake, say=lambda line: None)
     manifest = summary.manifest
     assert {name: row.documents for name, row in manifest.splits.items() if row.documents} == {"train": 3}
     rows: dict[str, object] = {}
@@ -105,4 +102,4 @@ def test_an_archive_is_built_with_what_the_record_says_over_what_the_file_says(t
 
 def test_an_archive_without_an_address_says_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"source\.archive: expected the path"):
-        build_dataset(recipe("archive"), lake=Lake.at(str(tmp_path)), credentials=Credentials(), say=lambda line: None)
+        build_dataset(recipe("archive"), lake=Lake.at(str(tmp_path)), say=lambda line: None)

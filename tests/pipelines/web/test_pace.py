@@ -2,6 +2,7 @@
 
 import pytest
 
+from pipelines.web import hosts
 from pipelines.web.hosts import Pace
 
 
@@ -100,3 +101,24 @@ def test_a_pause_has_an_end() -> None:
     pace = pace_of(clock)
     pace.pause("a.example", 1e9)
     assert starts(pace, clock, "a.example", 1) == [120.0]
+
+
+def test_workers_that_share_a_host_keep_its_pace_together() -> None:
+    """Three workers, each waiting three times as long."""
+    clock = Clock()
+    pace = Pace(requests_per_second=2.0, clock=clock.time, workers=3)
+    assert starts(pace, clock, "a.example", 3) == [0.0, 1.5, 3.0]
+    pace.slow_to("b.example", 2.0)
+    assert starts(pace, clock, "b.example", 3) == [3.0, 9.0, 15.0]
+
+
+def test_hosts_that_nothing_holds_back_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hosts, "_MOST_HOSTS", 10)
+    clock = Clock()
+    pace = pace_of(clock)
+    pace.pause("slow.example", 100.0)
+    for number in range(1000):
+        starts(pace, clock, f"host{number}.example", 1)
+        clock.sleep(0.1)
+    assert len(pace._hosts) < 30
+    assert pace.next_start("slow.example") == 1100.0

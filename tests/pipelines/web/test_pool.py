@@ -11,7 +11,7 @@ import pytest
 
 from pipelines.web import pool
 from pipelines.web.client import Client
-from pipelines.web.pool import Outcome, fetch_all
+from pipelines.web.pool import Crew, Outcome, fetch_all
 from pipelines.web.requests import FetchFailed, Kind, Request, Response, Task
 from schemas.errors import BuildError
 from schemas.failures import Reason
@@ -74,9 +74,9 @@ def test_an_attempt_that_waits_holds_no_thread(web, reply, replies, client) -> N
 
 def test_hosts_that_do_not_answer_leave_threads_for_the_others(web, reply, client, monkeypatch) -> None:
     """Slow hosts that have answered before, each allowed several connections."""
-    learn = pool._Crew._learn
+    learn = pool.Crew._learn
     monkeypatch.setattr(
-        pool._Crew,
+        pool.Crew,
         "_learn",
         lambda crew, host, problem, _: learn(crew, host, problem, 9.0 if "slow" in host.name else 0.0),
     )
@@ -213,3 +213,30 @@ def test_results_left_untaken_end_the_threads(web, reply, client) -> None:
     next(outcomes)
     outcomes.close()  # type: ignore[attr-defined]
     assert {thread for thread in threading.enumerate() if "fetch" in thread.name} == before
+
+
+def test_a_slow_host_does_not_hold_up_the_next_list(web, reply, client) -> None:
+    """The slow one answers only when the whole second list is through."""
+    is_through = threading.Event()
+
+    def slow(handler: Any) -> None:
+        is_through.wait()
+        reply(200, b"late")(handler)
+
+    web.scripts |= {"/slow": slow, "/a": reply(200, b"now")}
+    hosts = names(6)
+    crew = Crew(client(["slow.test", *hosts]), connections=4, connections_per_host=2)
+    lists = [[f"http://{host}/a" for host in some] for some in (hosts[:3], hosts[3:])]
+    lists[0].insert(0, "http://slow.test/slow")
+    try:
+        found = [
+            [request.url for request, _ in crew.results((Request(url, "s", Kind.IMAGE) for url in some), carried=1)]
+            for some in lists
+        ]
+        is_through.set()
+        last = [(request.url, body_of(outcome)) for request, outcome in crew.results(())]
+    finally:
+        is_through.set()
+        crew.close()
+    assert [sorted(some) for some in found] == [sorted(lists[0][1:]), sorted(lists[1])]
+    assert last == [("http://slow.test/slow", b"late")]

@@ -4,6 +4,7 @@ from functools import partial
 
 import pytest
 
+from pipelines.web import origin_files
 from pipelines.web.requests import FetchFailed, Kind
 from schemas.failures import Reason
 
@@ -86,6 +87,18 @@ def test_the_file_is_asked_for_once_a_day(site, reply, client_of) -> None:
         assert outcome(client, f"{site.url}/private/x") == "robots-denied"
         client.flush()
     assert [path for path, _ in site.asked if path not in OTHERS] == ["/robots.txt", "/robots.txt"]
+
+
+def test_files_of_many_origins_are_not_all_kept_parsed(site, reply, client_of, monkeypatch) -> None:
+    monkeypatch.setattr(origin_files, "_MOST_ORIGINS", 3)
+    site.scripts["/robots.txt"] = reply(200, RULES)
+    names = [f"host{number}.test" for number in range(8)]
+    where = f"127.0.0.1:{site.port}"
+    client = client_of(connect_to=tuple(f"{name}={where}" for name in names), allow_hosts=(where,))
+    for _ in range(2):  # the second time from the store
+        assert {outcome(client, f"http://{name}/private/x") for name in names} == {"robots-denied"}
+    assert [path for path, _ in site.asked].count("/robots.txt") == len(names)
+    assert len(client._files._robots._said) == 3
 
 
 def test_it_need_not_be_asked(site, reply, client_of) -> None:

@@ -16,12 +16,12 @@ from schemas.manifest import read_manifest
 from training.config import TrainConfig
 from training.data.documents import GivenDocument
 from training.data.loading import identify
-from training.evaluation.evaluate import read_documents
 from training.evaluation.judge import judge_model
 from training.metrics.retrieval import Direction, linked_pool, retrieval_scores
 from training.model import LinkModel, ModelCard
 from training.report.sections import sections
 from training.settings import DataConfig
+from training.shards import embed_split
 from training.text.vocabulary import Vocabulary
 from training.towers.text.multi_source import MultiSourceSettings
 from training.towers.text.subword_attention import SubwordAttentionSettings
@@ -71,7 +71,7 @@ def test_a_source_of_a_fused_model_is_read_alone(lake: Lake) -> None:
     queries = {name: scores[0].n for name, scores in groups.items()}
     assert (queries["source=headline"], queries["source=caption"]) == (24, 23)
     assert queries["language=de"] + queries["language=fr"] == 24
-    documents = read_documents(model, lake, "synthetic", "test")
+    documents = embed_split(model, *read_manifest(lake, "synthetic"), "test")[0]
     embedded = model.embed(documents)
     alone = []
     for place, row in enumerate(documents.sources or ()):

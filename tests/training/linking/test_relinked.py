@@ -24,7 +24,7 @@ from training.loop.context import Context
 from training.loop.trainer import train
 from training.model import LinkModel
 from training.ray.shards import RayWorkers
-from training.shards import RunShards, run_here
+from training.shards import RunShards, run_here, shards_run_by
 from training.towers.image.linear import LinearSettings
 from training.towers.text.sentence import SentenceSettings
 from training.workflows.link import compare_links
@@ -42,7 +42,7 @@ from pathlib import Path
 from schemas.lake import Folder, Lake
 from training.linking.links import Linker
 from training.linking.versions import link_version, prepare_linking
-from training.shards import run_here
+from training.shards import run_here, shards_run_by
 from training.model import LinkModel
 
 lake, folder, output = sys.argv[1:]
@@ -57,7 +57,8 @@ def dying(model, task, shards):
 model = LinkModel.load(Path(folder))
 linker = Linker(model=model, uri="models:/linker/1")
 linking = prepare_linking(linker, Lake.at(lake), "synthetic", output=Folder(output), with_documents=True)
-link_version(model, linking, run=dying, say=print)
+with shards_run_by(dying):
+    link_version(model, linking, say=print)
 """
 
 
@@ -107,7 +108,8 @@ def relink(folder: Path, lake: Lake, output: Path, run: RunShards = run_here) ->
     model = LinkModel.load(folder)
     place = Folder(str(output))
     linking = prepare_linking(linker_of(model), lake, "synthetic", output=place, with_documents=True)
-    return link_version(model, linking, run=run, say=lambda line: None)
+    with shards_run_by(run):
+        return link_version(model, linking, say=lambda line: None)
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -193,7 +195,7 @@ def test_a_killed_relinking_goes_on_where_it_was(lake: Lake, folder: Path, tmp_p
 def test_links_alone_are_no_relinking(lake: Lake, folder: Path, tmp_path: Path) -> None:
     model = LinkModel.load(folder)
     linking = prepare_linking(linker_of(model), lake, "synthetic", output=Folder(str(tmp_path)))
-    link_version(model, linking, run=run_here, say=lambda line: None)
+    link_version(model, linking, say=lambda line: None)
     assert relink(folder, lake, tmp_path).reused == 0
     assert relink(folder, lake, tmp_path).reused == 9
 

@@ -34,7 +34,7 @@ from training.loop.trainer import train
 from training.metrics.calibration import Calibration, Method, PrecisionPoint
 from training.model import LinkModel
 from training.ray.shards import RayWorkers
-from training.shards import RunShards, run_here
+from training.shards import RunShards, run_here, shards_run_by
 from training.similarity.assignment import Matching, match
 from training.towers.image.linear import LinearSettings
 from training.towers.text.sentence import SentenceSettings
@@ -66,7 +66,7 @@ from pathlib import Path
 from schemas.lake import Folder, Lake
 from training.linking.links import Linker
 from training.linking.versions import link_version, prepare_linking
-from training.shards import run_here
+from training.shards import run_here, shards_run_by
 from training.model import LinkModel
 
 lake, folder, output = sys.argv[1:]
@@ -80,7 +80,8 @@ def dying(model, task, shards):
 model = LinkModel.load(Path(folder))
 linker = Linker(model=model, uri="models:/linker/1")
 linking = prepare_linking(linker, Lake.at(lake), "synthetic", output=Folder(output))
-link_version(model, linking, run=dying, say=print)
+with shards_run_by(dying):
+    link_version(model, linking, say=print)
 """
 
 
@@ -117,7 +118,8 @@ def link(
     linker = Linker(model=model, uri=uri, options=options)
     linking = prepare_linking(linker, lake, "synthetic", output=Folder(str(output)))
     said = [] if lines is None else lines
-    return link_version(model, linking, splits=splits, run=run, say=said.append)
+    with shards_run_by(run):
+        return link_version(model, linking, splits=splits, say=said.append)
 
 
 def tree(folder: Path) -> dict[str, bytes]:

@@ -22,12 +22,13 @@ from fastapi.responses import JSONResponse
 
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Lake
+from schemas.manifest import read_manifest
 from training import listening
-from training.evaluation.evaluate import read_documents
 from training.listening import bind
 from training.mlflow.registry import CHAMPION, champion_of_dataset, load
 from training.mlflow.serving import MAX_BODY_BYTES
 from training.model import LinkModel
+from training.shards import embed_split
 from training.workflows.evaluate import run_evaluate
 from training.workflows.link import run_link_version
 
@@ -112,7 +113,7 @@ def test_a_served_model_gives_the_links_of_link(
     for row in pq.read_table(tmp_path / "links" / "links").to_pylist():
         expected.setdefault(row["document"], []).append(row)
     model = LinkModel.load(trained)
-    documents = read_documents(model, registry_lake, "synthetic", "test")
+    documents = embed_split(model, *read_manifest(registry_lake, "synthetic"), "test")[0]
     assert documents.sentence_vectors is not None
     records = [
         {

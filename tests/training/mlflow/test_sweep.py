@@ -11,7 +11,7 @@ import mlflow
 import pytest
 
 from orchestration.cli import run
-from schemas.errors import BuildError, ConfigError
+from schemas.errors import BuildError, ConfigError, UsageError
 from schemas.lake import Lake
 from training.config import TrainConfig
 from training.evaluation.evaluate import evaluate_model
@@ -87,13 +87,13 @@ def test_a_sweep_that_was_killed_goes_on(client: mlflow.MlflowClient, registry_l
     assert len(trained) == 5 and again == found
     for cell, settings in zip(found.cells, combinations(VARY), strict=True):
         assert cell.settings == settings
-        expected = evaluate_model(load(cell.model, client).model, registry_lake, "synthetic").mean
+        expected = evaluate_model(load(cell.model, client).model, registry_lake, "synthetic", "val").mean
         assert {name: score.value for name, score in cell.means.items()} == {
             name: score.value for name, score in expected.items()
         }
         assert client.get_run(cell.run).data.tags["mlflow.parentRunId"] == found.run
     assert client.get_run(found.run).info.status == "FINISHED"
-    assert [item.path for item in client.list_artifacts(found.run)] == ["sweep-test.html"]
+    assert [item.path for item in client.list_artifacts(found.run)] == ["sweep-val.html"]
     assert swept().run != found.run and len(trained) == 9
 
 
@@ -119,4 +119,21 @@ def test_the_command_prints_the_table_and_what_came_to_nothing(
     page = (tmp_path / "page" / "index.html").read_text(encoding="utf-8")
     words = " ".join(re.sub(r"<[^>]+>", " ", page).split())
     assert f"{good['auc']['mean']:.1f}" in words and "training.learning_rate=9: no model, since loss nan" in words
-    assert "chosen on the test split" in words
+    assert "chosen on the test split" not in words  # it is judged on validation, unless told otherwise
+
+
+@pytest.mark.slow
+def test_cells_at_once_are_those_of_one_after_the_other(
+    client: mlflow.MlflowClient, registry_lake: Lake, tmp_path: Path
+) -> None:
+    """The second sweep finds what two processes trained at once, and trains nothing."""
+    settings = {"lake": registry_lake.root.uri, "dataset": "synthetic", "recipe": "tiny", "vary": VARY}
+    settings |= {"overrides": [*SMALL, "objective.margin=0.25"], "tracking": client.tracking_uri}
+    found = sweep.run_sweep(**settings, at_once=2, say=print)
+    lines: list[str] = []
+    assert sweep.run_sweep(**settings, say=lines.append) == found
+    assert sum(line.startswith("reused: ") for line in lines) == 4
+    assert [cell.settings for cell in found.cells] == combinations(VARY)
+    assert len({cell.model for cell in found.cells}) == 4
+    with pytest.raises(UsageError, match="--at-once 0: expected at least 1"):
+        sweep.run_sweep(**settings, at_once=0, say=print)

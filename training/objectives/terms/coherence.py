@@ -4,8 +4,6 @@ The head that predicts them is part of the model (`training.relations`); here is
 eq. 3. Relations are the only labels that training reads, in the training split, for this objective.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

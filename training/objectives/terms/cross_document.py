@@ -1,7 +1,5 @@
 """Cross-document loss (Hessel 2019, eq. 1): a document's own sets against the other documents'."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Annotated
 

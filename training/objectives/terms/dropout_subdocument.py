@@ -3,8 +3,6 @@
 Which part is drawn anew at every step, from a stream keyed by seed, split, document id, epoch and step.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

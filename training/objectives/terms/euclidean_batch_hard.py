@@ -1,7 +1,5 @@
 """The batch-hard triplet loss that Alikhani 2022's code trained."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

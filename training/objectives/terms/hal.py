@@ -1,7 +1,5 @@
 """HAL (Liu 2020, eq. 5), which weighs every negative by how hard it is."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """Intra-document loss (Li 2022, eq. 2): what belongs together most in a document against what does least."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

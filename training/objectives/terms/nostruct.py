@@ -4,8 +4,6 @@ Their cosine is the document's similarity. The draw's stream is keyed by seed, s
 it does not depend on who holds the document.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

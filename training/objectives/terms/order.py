@@ -1,7 +1,5 @@
 """Order embeddings (Vendrov et al. 2016)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

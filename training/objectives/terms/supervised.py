@@ -4,8 +4,6 @@ The one objective that is shown links, of `labelled_share` of the training docum
 `EncodedBatch.links`, and they are None unless this one is named.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

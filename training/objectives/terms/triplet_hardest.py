@@ -1,7 +1,5 @@
 """Triplets of the hardest negatives (Alikhani 2022, eq. 1; VSE++: Liu 2020, eq. 4)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor

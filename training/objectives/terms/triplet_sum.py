@@ -1,7 +1,5 @@
 """All triplets (Liu 2020, eq. 1)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor

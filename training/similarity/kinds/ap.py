@@ -1,7 +1,5 @@
 """AP: the maximum-weight matching of sentences and images (Hessel 2019, 3.2)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """DC: every sentence with its best image and every image with its best sentence (Hessel 2019, 3.2)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor

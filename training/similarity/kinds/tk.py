@@ -1,7 +1,5 @@
 """TK: the k best images of sentences and the k best sentences of images (Hessel 2019, 3.2)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """The fuser `add` of Liu 2020 (table 2): the sum over the sources."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """The fuser of Liu 2020 (5.1, steps 2-5): one single-head attention over the sources, then two affine maps, 4d-4d-d."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """The fuser `max` of Liu 2020 (table 2): the largest value of each number over the sources."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """The fuser `neural-net` of Liu 2020 (table 2): two affine maps of the concatenated sources, each with ReLU."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """Image tower of Hessel 2019 (3.1) and Liu 2020 (4.2): an affine map of a CNN's vector."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from training.towers.inputs import ImageTowerSettings, Sizes, Tower

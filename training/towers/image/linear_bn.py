@@ -1,7 +1,5 @@
 """Image tower of Alikhani 2022: batch norm and an affine map of a CNN's vector."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from training.towers.inputs import ImageTowerSettings, Sizes, Tower

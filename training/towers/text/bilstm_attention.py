@@ -10,8 +10,6 @@ How the states `h_i` of e numbers become one vector (`pooling`):
 Words are laid out as in `training.towers.recurrence`, so no work is done on padding.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

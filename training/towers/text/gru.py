@@ -1,7 +1,5 @@
 """Text tower of Hessel 2019 (3.1): a GRU over word vectors, whose last hidden state is the sentence."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Text tower over the vectors of a frozen sentence encoder, standardised on the training split (SPEC 6)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 Neither position nor mask is used (4.3.2); the point-wise CNN is two affine maps token by token (4.3.3).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """Text tower of Liu 2020 (table 1, line 1.8): a GRU over words with their n-grams."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Text tower of Li 2022 (eq. 6-7): word and position embedding, LayerNorm, W_T, transformer, mean pool."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor, nn

@@ -1,0 +1,102 @@
+"""Work on shards: Ray's workers give what this process gives, in the order of the shards, to the byte."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from schemas.documents import Split
+from schemas.errors import BuildError, UsageError
+from schemas.lake import Lake
+from schemas.manifest import read_manifest
+from schemas.parts import Shard, split_parts
+from training.config import LoopConfig, Select, TrainConfig
+from training.data.loading import load_training_data
+from training.loop.context import Context
+from training.loop.trainer import train
+from training.model import LinkModel
+from training.ray.shards import RayWorkers
+from training.retrieval.build import build_index
+from training.shards import embed_split, run_here, run_shards, shards_run_by
+from training.towers.image.linear import LinearSettings
+from training.towers.text.gru import GruSettings
+
+CONFIG = TrainConfig(
+    dimensions=16,
+    text=GruSettings(word_dimensions=8, min_word_count=1),
+    image=LinearSettings(),
+    training=LoopConfig(epochs=1, select=Select.LAST),
+)
+
+
+@pytest.fixture(scope="module")
+def lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    made = {split: lakes.make_documents(split, 30, lakes.World()) for split in (Split.TRAIN, Split.TEST)}
+    written = lakes.write_lake(str(tmp_path_factory.mktemp("shards") / "lake"), made, shards=5)
+    assert isinstance(written, Lake)
+    return written
+
+
+@pytest.fixture(scope="module")
+def model(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> LinkModel:
+    data = load_training_data(lake, "synthetic", CONFIG)
+    return LinkModel.load(train(CONFIG, data, Context(), run_directory=tmp_path_factory.mktemp("run")).model)
+
+
+def fail_at(number: int, model: LinkModel, shard: Shard) -> str:
+    """Return the name of a shard, or raise for one of them."""
+    if shard.name.startswith(f"part-{number:05d}"):
+        raise UsageError(f"{shard.name} is no good")
+    return shard.name
+
+
+def named(lake: Lake) -> list[Shard]:
+    return split_parts(read_manifest(lake, "synthetic")[0], Split.TEST)
+
+
+@pytest.mark.slow
+def test_workers_embed_to_the_byte_what_one_process_embeds(lake: Lake, model: LinkModel) -> None:
+    manifest, source = read_manifest(lake, "synthetic")
+    documents, here = embed_split(model, manifest, source, Split.TEST)
+    index = build_index(model, lake, "synthetic", uri="m", name="one", say=print)
+    with shards_run_by(RayWorkers(2)):
+        same, there = embed_split(model, manifest, source, Split.TEST)
+        other = build_index(model, lake, "synthetic", uri="m", name="two", say=print)
+        names = list(run_shards(model, partial(fail_at, -1), named(lake)))
+    assert documents.ids == same.ids and len(documents) == 30
+    assert all(
+        np.array_equal(a.texts, b.texts) and np.array_equal(a.images, b.images)
+        for a, b in zip(here, there, strict=True)
+    )
+    assert index.manifest.files == other.manifest.files
+    assert names == [shard.name for shard in named(lake)]
+
+
+@pytest.mark.slow
+def test_what_a_task_raises_is_raised_as_it_is(lake: Lake, model: LinkModel) -> None:
+    for run in (run_here, RayWorkers(2)):
+        with pytest.raises(UsageError, match=r"part-00003-of-00005\.parquet is no good"):
+            list(run(model, partial(fail_at, 3), named(lake)))
+
+
+def die(model: LinkModel, shard: Shard) -> Any:
+    import os
+    import signal
+
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_a_shard_that_kills_its_workers_ends_the_work(lake: Lake, model: LinkModel) -> None:
+    with pytest.raises(BuildError, match=r"test/part-00000-of-00005.parquet: a worker failed: WorkerCrashedError"):
+        list(RayWorkers(1)(model, die, named(lake)[:1]))
+
+
+def test_results_come_in_the_order_of_the_shards(lake: Lake, model: LinkModel, tmp_path: Path) -> None:
+    shards = named(lake)[::-1]
+    assert list(run_shards(model, partial(fail_at, -1), shards)) == [shard.name for shard in shards]
