@@ -69,15 +69,21 @@ class ModelCard:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedDocument:
-    """Unit vectors of a document, float32: n x d of its sentences, m x d of its images; and the model's steps."""
+    """Unit vectors of a document, float32: n x d of its sentences, m x d of its images; and the model's steps.
+
+    `names` are the n x m cosines of the sentences with the names of the images' classes, where the steps read them.
+    """
 
     texts: Float32
     images: Float32
     steps: LinkSteps | None = None
+    names: Float32 | None = None
 
     def similarities(self) -> Float32:
         """Return the n x m similarities: cosines, or what the steps make of them."""
-        return self.texts @ self.images.T if self.steps is None else self.steps.similarities(self.texts, self.images)
+        if self.steps is None:
+            return self.texts @ self.images.T
+        return self.steps.similarities(self.texts, self.images, self.names)
 
 
 class LinkModel(nn.Module):
@@ -108,7 +114,7 @@ class LinkModel(nn.Module):
         self.text, self.image = build_towers(card.config, sizes, vocabulary)
         self.relations = RelationHead(len(card.relations), sizes.dimensions) if card.relations else None
         link = card.config.link
-        self.steps = LinkSteps(link, sizes.dimensions) if link.steps else None
+        self.steps = LinkSteps(link, sizes.dimensions, card.data.named_columns) if link.steps else None
         if any(term.drops_signs for term in card.config.objective):
             for tower in (self.text, self.image):
                 tower.register_forward_hook(_without_signs)
@@ -238,7 +244,9 @@ def embedded(
     documents: DocumentSet, texts: Float32, images: Float32, steps: LinkSteps | None = None
 ) -> list[EmbeddedDocument]:
     """Return each document's vectors, out of N x d of the rows and U x d of the different images."""
+    named = (lambda rows, shown: None) if steps is None else steps.namer(documents)
     return [
-        EmbeddedDocument(texts[rows], images[documents.image_rows[places]], steps)
+        EmbeddedDocument(texts[rows], images[shown], steps, named(rows, shown))
         for rows, places in zip(documents.sentences, documents.images, strict=True)
+        for shown in [documents.image_rows[places]]
     ]

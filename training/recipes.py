@@ -49,12 +49,13 @@ def closed_form() -> TrainConfig:
     """
     return TrainConfig(
         recipe="closed-form",
+        data=DataConfig(image_features="all", sentence_features="all"),
         dimensions=128,
         text=text_tower("sentence", dropout=0.0),
         image=image_tower("linear", dropout=0.0),
         objective=objective("closed-form"),
         training=LoopConfig(epochs=16, select=Select.RETRIEVAL),
-        link=LinkSettings(steps=(LinkStep.CSLS, LinkStep.HALF_SINKHORN)),
+        link=LinkSettings(steps=tuple(LinkStep)),
     )
 
 

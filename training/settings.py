@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, Literal
 
-from schemas.configs import PositiveInt, Settings, require
+from schemas.configs import NonNegativeFloat, PositiveInt, Settings, require
 from schemas.documents import Role
 
 
@@ -15,8 +15,9 @@ class DataConfig(Settings):
     """What is read of a data set; for feature columns, `auto` takes the only one there is, beside those of class names.
 
     Attributes:
-        image_features: extractor of the image vectors (not read by the `region-concept` and `fine-tuned` towers).
-        sentence_features: extractor of the frozen sentence vectors (read by the `sentence` tower alone).
+        image_features: extractor of the image vectors, several as `A+B`, or `all` (not read by the `region-concept` and
+            `fine-tuned` towers).
+        sentence_features: extractor of the frozen sentence vectors, likewise (read by the `sentence` tower alone).
         region_features: detector of the regions (read by the `region-concept` tower alone).
         roles: sentences of these roles are read, all where empty (N's single source: `caption`). The `multi-source`
             tower reads the roles of `text.sources` instead.
@@ -37,10 +38,13 @@ class LinkStep(StrEnum):
     """A step at link time; those that are named are taken in this order.
 
     `csls`: a sentence and an image lose half of how near each is to everything of the other side (Conneau et al. 2018).
+    `class-names`: a second opinion, of what the image's classes are called (Norouzi et al. 2014), where the model reads
+    a column `NETWORK-names` and the encoder of its names.
     `half-sinkhorn`: half-way to the soft plan of the document: what else a sentence and an image could go with counts.
     """
 
     CSLS = "csls"
+    CLASS_NAMES = "class-names"
     HALF_SINKHORN = "half-sinkhorn"
 
 
@@ -48,14 +52,19 @@ class LinkStep(StrEnum):
 class LinkSettings(Settings):
     """What is done with a document's cosines before links are chosen; search goes by the cosines alone.
 
+    Whether `csls` is done, and how much class names count, is chosen at the end of training: what gives the lowest mean
+    rank of own images on validation documents, which takes no link. That rank cannot judge `half-sinkhorn`.
+
     Attributes:
         steps: steps of a document's similarities; none: they are the cosines.
+        names: weight of the class names, in standard deviations of the cosines a standard deviation of theirs.
         bank: sentences and images of the training split, each so many, that `csls` keeps with the model.
         neighbours: nearest of the bank whose mean cosine `csls` takes off.
     """
 
     part: ClassVar[str] = "link"
     steps: tuple[LinkStep, ...] = ()
+    names: NonNegativeFloat | Literal["auto"] = "auto"
     bank: PositiveInt = 1000
     neighbours: PositiveInt = 10
 

@@ -82,7 +82,7 @@ def embed_split(
     """
     task = partial(_embed_shard, manifest, folder)
     found = list(run_shards(model, task, split_parts(manifest, split)))
-    vectors = [each for part in found for each in embedded(part.documents, part.texts, part.images)]
+    vectors = [each for part in found for each in embedded(part.documents, part.texts, part.images, model.steps)]
     return joined([part.documents for part in found]), vectors
 
 

@@ -9,16 +9,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-import numpy as np
 import torch
 
 from schemas.errors import ConfigError
 from training.config import TrainConfig
 from training.data.documents import DocumentSet
 from training.data.loading import TrainingData
-from training.data.ragged import Int64
 from training.data.requirements import words_start
-from training.data.split import Sample, TrainingSplit, sample
+from training.data.split import Sample, sample
 from training.data.streams import StreamKey, seed_of
 from training.loop.context import Context
 from training.loop.starting import start_from_models
@@ -52,24 +50,6 @@ def new_model(config: TrainConfig, data: TrainingData, context: Context) -> Link
         tower.initialise(documents, context, seed)
     start_from_models(model, context.find_model)
     return model.to(context.device)
-
-
-def fill_banks(model: LinkModel, training: TrainingSplit) -> None:
-    """Keep training sentences and images with a model whose steps at link time compare with them.
-
-    They are of documents that lie evenly over the split, and of these documents evenly, too.
-    """
-    if model.steps is None or not len(model.steps.texts):
-        return
-    size, usable = len(model.steps.texts), training.index.usable
-    texts, images = model.encode(training.documents(usable[_evenly(len(usable), size)]))
-    rows = (torch.from_numpy(_evenly(len(side), size)).to(side.device) for side in (texts, images))
-    model.steps.fill(*(side[places] for side, places in zip((texts, images), rows, strict=True)))
-
-
-def _evenly(count: int, wanted: int) -> Int64:
-    """Return the places of at most so many of `count` things, evenly apart."""
-    return np.arange(min(count, wanted)) * count // min(count, wanted)
 
 
 @contextmanager

@@ -15,11 +15,11 @@ from schemas.errors import BuildError, UsageError
 from training.config import Select, TrainConfig
 from training.data.loading import TrainingData
 from training.data.requirements import check_pairs
-from training.data.split import TrainingSplit
 from training.loop import state as states
 from training.loop.context import Context
 from training.loop.epoch import solve_epoch, train_epoch
-from training.loop.setup import fill_banks, new_model
+from training.loop.link_steps import settle_steps
+from training.loop.setup import new_model
 from training.loop.state import RunState, check_alike
 from training.loop.validation import Validation, validate
 from training.model import LinkModel, ModelCard
@@ -67,7 +67,7 @@ def train(config: TrainConfig, data: TrainingData, context: Context, *, run_dire
         if split is not None:
             check_pairs(config, data.identity.reference, split)
     run = _begin(config, data, context)
-    solver = objectives.solver(config.objective, run.model.text, run.model.image, data.training, context)
+    solver = objectives.solver(config.objective, run.model.text, run.model.image, data, context)
     division = context.division(config.training.batches_per_step)
     while run.epoch < config.training.epochs:
         run.epoch += 1
@@ -84,7 +84,7 @@ def train(config: TrainConfig, data: TrainingData, context: Context, *, run_dire
         _keep(run, judged, context)
         run.history.append(metrics)
         _checkpoint(run, metrics, context, run_directory)
-    return _finish(run, data.training, context, run_directory)
+    return _finish(run, data, context, run_directory)
 
 
 def _check_selectable(config: TrainConfig, data: TrainingData) -> None:
@@ -151,13 +151,13 @@ def _checkpoint(run: RunState, metrics: Mapping[str, float], context: Context, r
         states.remove_older(checkpoint)
 
 
-def _finish(run: RunState, training: TrainingSplit, context: Context, run_directory: Path) -> TrainResult:
+def _finish(run: RunState, data: TrainingData, context: Context, run_directory: Path) -> TrainResult:
     if run.best_value == math.inf:
         raise BuildError("no epoch had a validation loss or rank that is a number; lower training.learning_rate")
     target = run_directory / MODEL
     if context.rank == 0:
         kept: LinkModel = run.best or run.model
-        fill_banks(kept, training)
+        settle_steps(kept, data)
         with states.whole_folder(target) as folder:
             kept.save(folder)
     return TrainResult(

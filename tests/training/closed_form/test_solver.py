@@ -92,7 +92,7 @@ def cosines_by_hand(documents: DocumentSet, epochs: int, term: ClosedForm, dimen
 @pytest.mark.parametrize("epochs", [1, 2, 3])
 def test_passes_by_hand(data: TrainingData, tmp_path: Path, epochs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passes, "PAIRS_AT_ONCE", 40)
-    model = trained(data, tmp_path, f"training.epochs={epochs}")
+    model = trained(data, tmp_path, f"training.epochs={epochs}", "link.steps=")
     documents = data.training.documents(data.training.index.usable)
     term = CONFIG.objective[0]
     assert isinstance(term, ClosedForm)
