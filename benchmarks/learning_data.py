@@ -12,6 +12,7 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.learning_columns import CLASSES, COLUMNS
 from orchestration.demo.recorded_web import recording_at, scraping
 from pipelines.config import recipe
 from pipelines.recipe import BuildConfig
@@ -28,9 +29,6 @@ from training.model import LinkModel
 from training.shards import embed_split
 
 ROOT = Path(__file__).resolve().parent.parent
-VECTORS, REGIONS, CLASSES, SENTENCES = "efficientnet-lite0", "grid", "efficientnet-lite0-classes", "use-multilingual"
-VIEWS = (f"{VECTORS}-mirrored", f"{VECTORS}-middle", "colour-shape", f"{VECTORS}-names")  # beside the vectors
-COLUMNS = f"features.images={','.join((VECTORS, REGIONS, CLASSES, *VIEWS))}"
 POSTS_SETTINGS = ("splits.val=0.1", "splits.test=0.2")  # the demo's test split, doubled: intervals are over documents
 
 
