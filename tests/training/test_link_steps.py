@@ -171,7 +171,7 @@ def test_search_and_relations_go_by_plain_vectors(lake: Lake, tmp_path: Path) ->
 
 
 def test_weights_are_those_of_the_lowest_rank_of_own_images(lake: Lake, tmp_path: Path) -> None:
-    """The rank of each candidate, worked out document by document; the model has learnt little, and class names help."""
+    """The rank of each candidate, document by document; the model has learnt little, and class names help."""
     model = model_of(
         lake,
         override(CONFIG, ["objective.name=cross-document", "objective.similarity=dc", "training.epochs=1"]),
