@@ -2,14 +2,17 @@
 
     python -m benchmarks.closed_form [--documents 1000 10000 100000] [--threads 1] [--device cpu]
 
-`multilink train --recipe closed-form` spends its time here: a pass that sums vectors' moments, once a run, and a pass of
+`multilink train --recipe closed-form` spends its time here: a pass that sums vectors' moments, once a run, and one of
 plans and products in each epoch (`training.closed_form.solver`). Both are timed for documents of ten sentences and ten
 images with vectors of the sizes of the packaged encoders (512 and 1,280). A shard of 1,000 documents is drawn once and
 passed over as often as there are thousands: what is measured is neither reading nor drawing.
 
 Measured on two shared cores (processor time, one thread):
 
-{FOUND}
+    documents  moments, s  a pass, s  ms a document  memory, MB
+        1,000        1.11       0.22          1.327         909
+       10,000        7.06       2.41          0.948         985
+      100,000       66.10      18.83          0.849         993
 """
 
 from __future__ import annotations

@@ -182,12 +182,14 @@ class TermSettings(PartSettings):
 
     Attributes:
         is_addition: whether the term is added to others, and is no objective alone.
+        is_solved: whether maps are solved for, so that the last epoch is a good one without validation documents.
         drops_signs: whether models are trained with vectors that have lost their signs.
     """
 
     group: ClassVar[Group] = OBJECTIVES
     part: ClassVar[str] = "objective"
     is_addition: ClassVar[bool] = False
+    is_solved: ClassVar[bool] = False
     drops_signs: ClassVar[bool] = False
 
     def check(self, config: TrainConfig) -> None:

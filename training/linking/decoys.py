@@ -41,8 +41,8 @@ class Decoys:
         if self.false_share is None:
             return "no link was predicted among decoys: nothing to estimate"
         return (
-            f"at least {self.false_share:.0%} of the links are false, by decoys (sentences of other documents); this is "
-            "a lower bound: sentences of one document are easier to confuse, and a low share promises nothing"
+            f"at least {self.false_share:.0%} of the links are false, by decoys (sentences of other documents); "
+            "this is a lower bound: sentences of one document are easier to confuse, and a low share promises nothing"
         )
 
 

@@ -46,7 +46,7 @@ class LinkedDocument:
     Attributes:
         id: of the document.
         sentence_numbers: indices in the document of the n sentences that the model reads; of fused sentences the first.
-        similarities: n x m cosines of those with the document's images.
+        similarities: n x m of those with the document's images: cosines, or what the model's steps make of them.
         links: the predicted links.
         given: the document itself, where it is a user's.
     """

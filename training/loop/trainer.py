@@ -62,7 +62,7 @@ def train(config: TrainConfig, data: TrainingData, context: Context, *, run_dire
         ConfigError: the checkpoint to resume from belongs to another configuration or data set version.
         BuildError: a loss or a gradient norm was not finite, or a worker's parameters are not those of the others.
     """
-    _check_selectable(config, data)
+    _check_selectable(config, data, context)
     for split in (data.training, data.validation):
         if split is not None:
             check_pairs(config, data.identity.reference, split)
@@ -87,9 +87,11 @@ def train(config: TrainConfig, data: TrainingData, context: Context, *, run_dire
     return _finish(run, data, context, run_directory)
 
 
-def _check_selectable(config: TrainConfig, data: TrainingData) -> None:
+def _check_selectable(config: TrainConfig, data: TrainingData, context: Context) -> None:
     select = config.training.select
-    if data.validation is None and select is not Select.LAST:
+    if data.validation is None and all(term.is_solved for term in config.objective):
+        context.say(f"{data.identity.reference} has no validation document to judge an epoch by: the last is kept")
+    elif data.validation is None and select is not Select.LAST:
         raise UsageError(
             f"training.select = '{select}': {data.identity.reference} has no validation document to judge an epoch by; "
             "use --set training.select=last"

@@ -226,6 +226,15 @@ def test_what_does_not_fit_is_one_line(setting: str, message: str) -> None:
         override(CONFIG, [setting])
 
 
+def test_without_validation_documents_the_last_pass_is_kept(data: TrainingData, tmp_path: Path) -> None:
+    lines: list[str] = []
+    config = override(CONFIG, ["training.select=retrieval"])
+    context = Context(on_progress=lambda line: lines.append(str(line)))
+    result = train(config, replace(data, validation=None), context, run_directory=tmp_path)
+    assert result.best_epoch == config.training.epochs
+    assert any("has no validation document" in line and "the last is kept" in line for line in lines)
+
+
 def test_links_are_never_read(lakes: ModuleType, tmp_path: Path) -> None:
     made = lakes.make_documents(Split.TRAIN, 12, lakes.World())
     models = []
