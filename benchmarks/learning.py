@@ -1,6 +1,6 @@
 """Does it learn, and does what the papers say help help? Models of every kind on three sets of recorded pictures.
 
-    python -m benchmarks.learning [--workspace DIR] [--seeds 3] [--quick] [--threads 1] [--out DIR] [--json]
+    python -m benchmarks.learning [--workspace DIR] [--seeds 5] [--quick] [--threads 1] [--out DIR] [--json]
 
 The data sets are `posts` (the demo's, `learning_data.py`), `scenes` (in the MSCOCO manner, `learning_scenes.py`) and
 `pairs` (with relations, `learning_pairs.py`). Each model of `learning_models.py` is trained by the training core in
@@ -111,6 +111,7 @@ def measure(bench: Bench, only: Collection[str], models: Collection[str]) -> Ite
     for data in (POSTS, SCENES):
         if data in only:
             yield bench.random(data)
+            yield from bench.baselines(data)
             yield from bench.object_detection(data)
     for model in MODELS:
         if model.data.partition(",")[0] not in only or model.title not in models:
@@ -123,7 +124,7 @@ def measure(bench: Bench, only: Collection[str], models: Collection[str]) -> Ite
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workspace", type=Path, help="folder of the data sets and scores; temporary unless given")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="one seed")
     parser.add_argument("--only", nargs="+", choices=(POSTS, SCENES, PAIRS), help="data sets; all unless given")
     titles = list(dict.fromkeys(model.title for model in MODELS))
@@ -154,7 +155,7 @@ def run(
     for line in measure(Bench(data, seeds, Kept.at(workspace / "scores")), only, models):
         lines[line.data, line.title] = line
         cells = "  ".join(map(shown, line.intervals))
-        print(f"{line.data:<26}{line.title:<42}{cells}  {line.seconds:.0f} s", flush=True)
+        print(f"{line.data:<26}{line.title:<42}{cells}  {line.seconds_a_model:.1f} s", flush=True)
     verdicts = [judged(each, lines) for each in EXPECTED if {each.better, each.worse} <= lines.keys()]
     ordered = list(lines.values())
     print(f"\n{markdown(ordered, verdicts)}\n{time.perf_counter() - began:.0f} s in all")

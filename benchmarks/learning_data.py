@@ -1,7 +1,7 @@
 """The first data set of `benchmarks/learning.py`, `posts`, and what all of its data sets share.
 
     posts    the demo's data set: posts with their albums, as the `diy` recipe builds it from the recorded web, with
-             regions (`grid`) and classes beside the vectors
+             regions (`grid`), classes, and further columns beside the vectors
 
 The others are made of the posts' pictures: `learning_scenes.py`, `learning_pairs.py`.
 """
@@ -12,6 +12,7 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.learning_columns import CLASSES, COLUMNS
 from orchestration.demo.recorded_web import recording_at, scraping
 from pipelines.config import recipe
 from pipelines.recipe import BuildConfig
@@ -28,8 +29,6 @@ from training.model import LinkModel
 from training.shards import embed_split
 
 ROOT = Path(__file__).resolve().parent.parent
-VECTORS, REGIONS, CLASSES, SENTENCES = "efficientnet-lite0", "grid", "efficientnet-lite0-classes", "use-multilingual"
-COLUMNS = f"features.images={VECTORS},{REGIONS},{CLASSES}"
 POSTS_SETTINGS = ("splits.val=0.1", "splits.test=0.2")  # the demo's test split, doubled: intervals are over documents
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
+from benchmarks.learning_columns import NAMED, VECTORS, VIEWS
 from schemas.configs import override
 from training.config import TrainConfig
 from training.recipes import recipe
@@ -12,6 +14,7 @@ from training.recipes import recipe
 POSTS, SCENES, PAIRS = "posts", "scenes", "pairs"
 TWICE, FOUR_TIMES, SHUFFLED = f"{SCENES}, composed twice", f"{SCENES}, composed 4 times", f"{PAIRS}, relations shuffled"
 COMPOSED = {TWICE: 2, FOUR_TIMES: 4}
+CLOSED, CLOSED_FORM, CLASS_NAMES = "closed-form", "closed form", "class names"
 CURVE = ("NoStruct", "DC", "AP")  # the models that are measured by number of training documents
 DOCUMENT_DATA = (POSTS, SCENES, TWICE, FOUR_TIMES)
 ABOUT = {
@@ -43,8 +46,13 @@ class Model:
     recipe: str
     settings: tuple[str, ...] = ()
 
+    @property
+    def has_seeds(self) -> bool:
+        return self.recipe != CLOSED
+
     def config(self, seed: int) -> TrainConfig:
-        return override(recipe(self.recipe), [*self.settings, f"training.seed={seed}", "training.device=cpu"])
+        settings = [f"data.image_features={VECTORS}", *self.settings, f"training.seed={seed}", "training.device=cpu"]
+        return override(recipe(self.recipe), settings)
 
 
 def _of(data: str, kept_share: float) -> tuple[Model, ...]:
@@ -58,7 +66,26 @@ def _of(data: str, kept_share: float) -> tuple[Model, ...]:
     )
 
 
+def _closed(data: str) -> tuple[Model, ...]:
+    """Return the closed form and AP beside it, with and without steps at link time, and with other columns."""
+    steps = "link.steps=csls,half-sinkhorn"
+    columns = {"closed form, mirrored": VIEWS[0], "closed form, and middle layers": f"{VECTORS}+{VIEWS[1]}"}
+    columns |= {"closed form, and colours": f"{VECTORS}+{VIEWS[2]}", CLOSED_FORM: VECTORS}
+    return (
+        Model("AP, steps", data, "tiny", ("objective.similarity=ap", steps)),
+        Model("AP, all columns", data, "tiny", ("objective.similarity=ap", "data.image_features=all", steps)),
+        Model("closed form, no names, cosines", data, CLOSED, ("link.steps=",)),
+        Model("closed form, cosines", data, CLOSED, (f"data.image_features={VECTORS}+{NAMED}", "link.steps=")),
+        Model("closed form, no names", data, CLOSED),
+        *(Model(title, data, CLOSED, (f"data.image_features={each}+{NAMED}",)) for title, each in columns.items()),
+        Model("closed form, all columns", data, CLOSED, ("data.image_features=all",)),
+    )
+
+
 MODELS = (
+    *_closed(POSTS),
+    *_closed(SCENES),
+    *_closed(FOUR_TIMES),
     *_of(POSTS, 0.6),
     Model("GRU, AP", POSTS, "tiny-hessel-2019"),
     Model("transformer, no concepts", POSTS, "tiny-li-2022", ("image.concepts=false",)),
@@ -89,7 +116,18 @@ def _order(data: str, random: str) -> Iterator[Expected]:
     yield Expected((data, "C+I+D (TK)"), (data, "TK"), is_strict=False)
 
 
+def _above_steps(data: str) -> Iterator[Expected]:
+    """Yield what is expected of the closed form."""
+    yield Expected((data, CLOSED_FORM), (data, "AP"))
+    yield Expected((data, CLOSED_FORM), (data, "AP, steps"))
+    yield Expected((data, CLOSED_FORM), (data, "closed form, cosines"))
+    yield Expected((data, CLOSED_FORM), (data, "closed form, no names"), is_strict=False)
+    yield Expected((data, "closed form, all columns"), (data, CLOSED_FORM), is_strict=False)
+
+
 EXPECTED = (
+    *chain.from_iterable(map(_above_steps, (POSTS, SCENES, FOUR_TIMES))),
+    *(Expected((data, CLOSED_FORM), (data, CLASS_NAMES)) for data in (POSTS, SCENES)),
     *_order(POSTS, POSTS),
     Expected((POSTS, "GRU, AP"), (POSTS, "random")),
     Expected((POSTS, "transformer, concepts"), (POSTS, "transformer, no concepts")),

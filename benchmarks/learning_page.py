@@ -75,8 +75,9 @@ def markdown(lines: Sequence[Line], verdicts: Sequence[Verdict]) -> str:
     parts = ["# What the models learn"]
     for data, rows in _by_data(lines):
         columns = rows[0].columns
-        heading = ["model", *columns, f"seeds, {columns[rows[0].judged]}"]
-        parts += [f"## {data}", _grid(heading, [[row.title, *map(shown, row.intervals), row.seeds] for row in rows])]
+        heading = ["model", *columns, f"seeds, {columns[rows[0].judged]}", "seconds a model"]
+        cells = [[row.title, *map(shown, row.intervals), row.seeds, f"{row.seconds_a_model:.1f}"] for row in rows]
+        parts += [f"## {data}", _grid(heading, cells)]
     found = [[f"{each.data}: {each.text}", shown(each.difference), each.result] for each in verdicts]
     return "\n\n".join([*parts, "## expectations", _grid(["expected", "difference", "found"], found)]) + "\n"
 
@@ -154,7 +155,8 @@ def _section(title: str, lines: Sequence[Line], sizes: Mapping[str, Mapping[Spli
 
 def _row(line: Line, kind: RowKind) -> Row:
     scores = (found.score(name, n=0) for name, found in zip(line.columns, line.intervals, strict=True))
-    return Row(line.title, tuple(scores), kind, f"seeds {line.seeds}" if line.seeds else "")
+    notes = [f"seeds {line.seeds}"] * bool(line.seeds) + [f"{line.seconds_a_model:.0f} s"] * bool(line.seconds)
+    return Row(line.title, tuple(scores), kind, "; ".join(notes))
 
 
 def _section_title(line: Line) -> str:

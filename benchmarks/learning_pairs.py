@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from benchmarks.learning_data import SENTENCES, VECTORS, LakeData
+from benchmarks.learning_columns import SENTENCES, VECTORS
+from benchmarks.learning_data import LakeData
 from orchestration.demo.recorded_web import recording_at
 from schemas.documents import Split
 from schemas.manifest import read_manifest

@@ -19,7 +19,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,8 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from benchmarks.learning_data import COLUMNS, SENTENCES, VECTORS, LakeData, built, digest_of_code
+from benchmarks.learning_columns import COLUMNS, SENTENCES
+from benchmarks.learning_data import LakeData, built, digest_of_code
 from pipelines.config import recipe
 from pipelines.features.catalogue import extractors
 from pipelines.settings import FeaturesConfig
@@ -39,7 +39,7 @@ from schemas.manifest import read_manifest
 from training.config import TrainConfig
 from training.data.documents import DocumentSet
 from training.data.lake import Columns, read_split
-from training.data.loading import TrainingData
+from training.data.loading import TrainingData, columns_of
 from training.data.ragged import Ragged
 from training.data.split import HeldSplit
 from training.model import LinkModel
@@ -88,7 +88,8 @@ class ComposedScenes:
         return f"{self.scenes.key} composed {self.times} times"
 
     def training(self, config: TrainConfig) -> TrainingData:
-        return replace(self.scenes.training(config), training=HeldSplit(self.training_documents))
+        found = self.scenes.training(config)
+        return replace(found, training=HeldSplit(self.training_documents(columns_of(config, found.identity))))
 
     def documents(self, model: LinkModel, split: Split) -> DocumentSet:
         return self.scenes.documents(model, split)
@@ -96,11 +97,10 @@ class ComposedScenes:
     def size(self, split: Split) -> int:
         return self.scenes.size(split) + (len(self.more) if split is Split.TRAIN else 0)
 
-    @cached_property
-    def training_documents(self) -> DocumentSet:
+    def training_documents(self, columns: Columns) -> DocumentSet:
         """Return the documents of all compositions, without links."""
         manifest, folder = read_manifest(self.scenes.lake, self.scenes.reference)
-        first = read_split(manifest, folder, Split.TRAIN, Columns(images=VECTORS, sentences=SENTENCES))
+        first = read_split(manifest, folder, Split.TRAIN, columns)
         rows = {hash_: row for row, hash_ in enumerate(first.image_hashes)}
         return _joined(first, self.more, {name: rows[hash_] for name, hash_ in training_pictures(self.scenes)})
 

@@ -6,6 +6,7 @@ library. A benchmark that was stopped goes on after its last finished run, and o
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,22 +18,25 @@ import numpy as np
 import torch
 
 from benchmarks.learning_data import LakeData, digest_of_code
-from benchmarks.learning_models import DOCUMENT_DATA, POSTS, Model
+from benchmarks.learning_models import CLASS_NAMES, DOCUMENT_DATA, POSTS, Model
 from benchmarks.learning_pairs import PairsData
 from benchmarks.learning_scenes import ComposedScenes
 from schemas.configs import Json, resolve
 from schemas.documents import Split
+from schemas.errors import UsageError
 from schemas.versions import fingerprint
 from training.config import PACKAGED, TrainConfig
 from training.data.documents import DocumentSet
 from training.data.ragged import Floats
 from training.evaluation.baselines import (
+    Baseline,
     class_word_vectors,
+    evaluate_baseline,
     evaluate_object_detection,
     joint_embeddings,
     object_detection_scores,
 )
-from training.evaluation.evaluate import random_similarities
+from training.evaluation.evaluate import STANDARD_CONFIG, random_similarities
 from training.loop.context import Context
 from training.loop.trainer import train
 from training.loop.validation import own_set_ranks
@@ -69,6 +73,10 @@ class Line:
     @cached_property
     def intervals(self) -> list[Interval]:
         return [mean_interval(column) for column in self.by_document.T]
+
+    @property
+    def seconds_a_model(self) -> float:
+        return self.seconds / len(self.scores)
 
     @property
     def seeds(self) -> str:
@@ -118,7 +126,7 @@ class Bench:
 
     def trained(self, model: Model) -> Line:
         """Train a model from every seed."""
-        runs = [self._run(model, seed) for seed in range(self.seeds)]
+        runs = [self._run(model, seed) for seed in range(self.seeds if model.has_seeds else 1)]
         scores = np.stack([scores for scores, _ in runs])
         return Line(model.data, model.title, scores, sum(seconds for _, seconds in runs))
 
@@ -127,6 +135,17 @@ class Bench:
         sizes = list(zip(documents.ids, documents.sentences.counts, documents.images.counts, strict=True))
         drawn = [[random_similarities(i, n, m, seed=seed) for i, n, m in sizes] for seed in range(self.seeds)]
         return Line(data, "random", np.stack([link_scores(matrices, documents) for matrices in drawn]))
+
+    def baselines(self, data: str) -> Iterator[Line]:
+        """Yield the class names and, where it is known where pictures stand, the nearest sentence."""
+        built = self._documents(data)
+        documents = built.classified(Split.TEST)
+        for title, baseline in ((CLASS_NAMES, Baseline.CLASS_NAMES), ("nearest sentence", Baseline.NEAREST_SENTENCE)):
+            with contextlib.suppress(UsageError):
+                found = evaluate_baseline(
+                    baseline, built.lake, built.reference, Split.TEST, config=STANDARD_CONFIG
+                ).evaluation
+                yield Line(data, title, link_scores(found.matrices, documents)[None])
 
     def object_detection(self, data: str) -> Iterator[Line]:
         """Yield the baseline with K chosen on validation, and with the best K on test (an upper bound)."""

@@ -2,7 +2,7 @@
 
 import multilink
 
-with multilink.load("models:/multilink-diy-cross-document@champion") as model:
+with multilink.load("models:/multilink-diy-closed-form@champion") as model:
     for link in model.link(["Cut the boards.", "Glue them."], ["shelf/1.jpg", "shelf/2.jpg"]):
         print(link.sentence, link.image, link.similarity, link.probability)
 """
@@ -98,7 +98,7 @@ class Model:
         roles: Sequence[str] | None = None,
         language: str = UNDETERMINED,
     ) -> Floats:
-        """Return the n x m cosines of a document's sentences and images; NaN of sentences that the model does not read.
+        """Return the n x m similarities of a document's sentences and images; NaN of sentences that are not read.
 
         Arguments and errors as of `link`.
         """

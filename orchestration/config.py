@@ -60,7 +60,7 @@ class DatasetSettings:
         recorded_web: folder of a recorded web that is served while the build runs; empty: the real web.
         cron: when it is rebuilt; empty: weekly for `diy`, monthly for the others.
         objectives: what a new version is trained with.
-        train_recipe: of the models.
+        train_recipe: of the models, but for an objective that has a recipe of its own name (`closed-form`).
         train_settings: overrides of the training, for every objective.
         policy: TOML file of the promotion gate's settings, relative to the settings file; empty: the standard ones.
     """
@@ -101,7 +101,11 @@ class DatasetSettings:
     def check_training(self) -> None:
         """Raise a `ConfigError` where a training has a setting that it does not know; imports the networks' library."""
         for objective in self.objectives:
-            override(train_recipes.recipe(self.train_recipe), self.training_of(objective))
+            override(train_recipes.recipe(self.recipe_of(objective)), self.training_of(objective))
+
+    def recipe_of(self, objective: str) -> str:
+        """Return the recipe of a training with an objective: `closed-form` has one of its own name."""
+        return objective if objective in train_recipes.RECIPES else self.train_recipe
 
     def training_of(self, objective: str) -> tuple[str, ...]:
         """Return the overrides of a training with an objective."""

@@ -75,7 +75,7 @@ class Steps:
         A model that the same settings gave before is reused, a run of them that was stopped is continued, and one that
         another process trains is waited for.
         """
-        settings = ["--recipe", dataset.train_recipe, *_set(*dataset.training_of(objective))]
+        settings = ["--recipe", dataset.recipe_of(objective), *_set(*dataset.training_of(objective))]
         where = ["--dataset", f"{dataset.name}@{version}", *self._stores(), *self._workers()]
         step = ["train", *where, "--reuse", "--no-report", *settings, "--json"]
         return self.run(step, say, self.settings.ray.where)

@@ -24,7 +24,7 @@ from pipelines.settings import DocumentsConfig
 from pipelines.sources.records import CandidateDocument
 from schemas.documents import Document
 from schemas.failures import Failure, Reason, Stage
-from schemas.features import RegionArrays, column_to_regions, column_to_vectors
+from schemas.features import RegionArrays, column_to_regions, column_to_vectors, several
 from schemas.lake import Folder, Lake
 
 DOCUMENTS_AT_ONCE = 64
@@ -36,7 +36,7 @@ class Extraction:
 
     Attributes:
         plan: the columns that are extracted.
-        vectors: name of its column of image vectors, or None.
+        vectors: name of its column of image vectors, several as `A+B`, or None.
         regions: name of its column of regions, or None.
         pictures: whether it reads the pictures themselves.
     """
@@ -170,13 +170,19 @@ def _with_values(
 ) -> VectorDocument:
     """Return a document with its values, read from columns as those of shards are."""
     columns = extraction.plan.arrays(IMAGES, images)
-    (read,) = extraction.plan.arrays(DOCUMENTS, [sentences]).values() or (None,)
-    vectors, regions = columns.get(f"features.{extraction.vectors}"), columns.get(f"regions.{extraction.regions}")
+    of_sentences = extraction.plan.arrays(DOCUMENTS, [sentences])
+    texts = [of_sentences[f"features.{name}"].flatten() for name in extraction.plan.config.sentences]
+    vectors = [columns[f"features.{name}"] for name in several(extraction.vectors)]
+    regions = columns.get(f"regions.{extraction.regions}")
     nothing = np.zeros((len(images), 0), np.float16)
     return VectorDocument(
         document,
-        None if read is None else column_to_vectors(read.flatten()).astype(np.float16),
-        nothing if vectors is None else column_to_vectors(vectors).astype(np.float16),
+        np.concatenate([*map(_float16, texts)], axis=1) if texts else None,
+        np.concatenate([nothing, *map(_float16, vectors)], axis=1),
         None if regions is None else column_to_regions(regions),
         pictures if extraction.pictures else None,
     )
+
+
+def _float16(column: Any) -> npt.NDArray[np.float16]:
+    return column_to_vectors(column).astype(np.float16)

@@ -24,6 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from schemas.errors import IntegrityError
+from schemas.plugins import SUM
 from schemas.tables import FEATURE_PREFIX, column
 
 Float32 = npt.NDArray[np.float32]
@@ -31,6 +32,11 @@ Int64 = npt.NDArray[np.int64]
 Stored = npt.NDArray[np.float16] | Float32  # N x d, as a reader gets it
 NAMES, NAMES_ENCODER = "-names", "use-multilingual"  # end of a column of class names, which this encoder encodes
 STEPS = 127  # int8 integers are -127 to 127
+
+
+def several(columns: str | None) -> tuple[str, ...]:
+    """Return the columns that `A+B` names."""
+    return tuple(columns.split(SUM)) if columns else ()
 
 
 class FeatureKind(StrEnum):

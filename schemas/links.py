@@ -42,7 +42,7 @@ class PredictedLink:
         document: id of the document.
         sentence: index of the sentence.
         image: index of the image.
-        similarity: cosine of the two embeddings, -1 to 1.
+        similarity: cosine of the two embeddings, -1 to 1, or what the model's steps at link time make of it.
         rank: place among the document's links by similarity, from 1.
         model: URI of the model that predicted it, with its version.
         probability: that it is true, 0 to 1, by the model's calibration; None without one.
@@ -159,7 +159,7 @@ LINK_SCHEMA = table_schema(
         column("document", pa.string(), "id of the document"),
         column("sentence", pa.int32(), "index of the sentence in the document", unit="from 0"),
         column("image", pa.int32(), "index of the image in the document", unit="from 0"),
-        column("similarity", pa.float32(), "cosine of the two embeddings", unit="-1 to 1"),
+        column("similarity", pa.float32(), "cosine of the two embeddings, or what the model's steps make of it"),
         column("rank", pa.int32(), "place among the document's links by similarity", unit="from 1"),
         column("model", pa.string(), "URI of the model that predicted it"),
         column(

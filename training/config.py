@@ -14,8 +14,8 @@ from operator import or_
 from typing import Annotated, Any, ClassVar, Literal
 
 from schemas.configs import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Probability, Settings, require
-from schemas.documents import Role
 from schemas.plugins import IMAGE_TOWERS, OBJECTIVES, SUM, TEXT_TOWERS, Group, canonical_names, find_part, requirement
+from training.settings import DataConfig, LinkSettings
 
 PACKAGED, TRAINED = "glove-6b-50d", "word2vec"  # of `text.word_vectors`, beside the path of a file
 
@@ -182,39 +182,18 @@ class TermSettings(PartSettings):
 
     Attributes:
         is_addition: whether the term is added to others, and is no objective alone.
+        is_solved: whether maps are solved for, so that the last epoch is a good one without validation documents.
         drops_signs: whether models are trained with vectors that have lost their signs.
     """
 
     group: ClassVar[Group] = OBJECTIVES
     part: ClassVar[str] = "objective"
     is_addition: ClassVar[bool] = False
+    is_solved: ClassVar[bool] = False
     drops_signs: ClassVar[bool] = False
 
     def check(self, config: TrainConfig) -> None:
         """Raise a `ConfigError` where the term does not fit the rest of a configuration."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataConfig(Settings):
-    """What is read of a data set; for feature columns, `auto` takes the only one there is, beside those of class names.
-
-    Attributes:
-        image_features: extractor of the image vectors (not read by the `region-concept` and `fine-tuned` towers).
-        sentence_features: extractor of the frozen sentence vectors (read by the `sentence` tower alone).
-        region_features: detector of the regions (read by the `region-concept` tower alone).
-        roles: sentences of these roles are read, all where empty (N's single source: `caption`). The `multi-source`
-            tower reads the roles of `text.sources` instead.
-    """
-
-    part: ClassVar[str] = "data"
-    image_features: str = "auto"
-    sentence_features: str = "auto"
-    region_features: str = "auto"
-    roles: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        Settings.__post_init__(self)
-        require_roles(self.roles, field="data.roles")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -346,6 +325,7 @@ class TrainConfig(Settings):
         image: the image tower.
         objective: what is minimised: the sum of these terms.
         training: how.
+        link: what is done with similarities before links are chosen.
     """
 
     recipe: str = "hessel-2019"
@@ -357,6 +337,7 @@ class TrainConfig(Settings):
         default_factory=partial(objective, "cross-document")
     )
     training: LoopConfig = field(default_factory=LoopConfig)
+    link: LinkSettings = field(default_factory=LinkSettings)
 
     def __post_init__(self) -> None:
         Settings.__post_init__(self)
@@ -396,10 +377,3 @@ class TrainConfig(Settings):
         require(text.shares_words or not needs.labels, field="text.name", value=text.name, rule=rule)
         rule = "region labels have one language, the word vectors several; use --set image.concepts=false"
         require(not (needs.labels and needs.languages), field="image.concepts", value=True, rule=rule)
-
-
-def require_roles(roles: tuple[str, ...], *, field: str) -> None:
-    """Raise a `ConfigError` unless these are different roles of texts."""
-    known = [role.value for role in Role]
-    rule = f"expected different roles of {', '.join(known)}"
-    require(set(roles) <= set(known) and len(set(roles)) == len(roles), field=field, value=roles, rule=rule)

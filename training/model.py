@@ -27,6 +27,7 @@ from training.data.loading import DatasetIdentity
 from training.data.ragged import Float32
 from training.data.views import TextView, viewed
 from training.formats import current_config
+from training.link_steps import LinkSteps
 from training.model_files import check_files, seal
 from training.relations import RelationHead
 from training.text.vocabulary import Vocabulary
@@ -68,14 +69,21 @@ class ModelCard:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedDocument:
-    """Unit vectors of a document, float32: n x d of its sentences, m x d of its images."""
+    """Unit vectors of a document, float32: n x d of its sentences, m x d of its images; and the model's steps.
+
+    `names` are the n x m cosines of the sentences with the names of the images' classes, where the steps read them.
+    """
 
     texts: Float32
     images: Float32
+    steps: LinkSteps | None = None
+    names: Float32 | None = None
 
     def similarities(self) -> Float32:
-        """Return the n x m cosine similarities."""
-        return self.texts @ self.images.T
+        """Return the n x m similarities: cosines, or what the steps make of them."""
+        if self.steps is None:
+            return self.texts @ self.images.T
+        return self.steps.similarities(self.texts, self.images, self.names)
 
 
 class LinkModel(nn.Module):
@@ -88,6 +96,7 @@ class LinkModel(nn.Module):
         text: text tower, rows of sentences -> N x d.
         image: image tower, rows of images -> M x d.
         relations: head that predicts the relations of a text and an image, or None where none were trained.
+        steps: at link time, or None where similarities are cosines.
     """
 
     def __init__(self, card: ModelCard, vocabulary: Vocabulary | None) -> None:
@@ -104,6 +113,8 @@ class LinkModel(nn.Module):
         )
         self.text, self.image = build_towers(card.config, sizes, vocabulary)
         self.relations = RelationHead(len(card.relations), sizes.dimensions) if card.relations else None
+        link = card.config.link
+        self.steps = LinkSteps(link, sizes.dimensions, card.data.named_columns) if link.steps else None
         if any(term.drops_signs for term in card.config.objective):
             for tower in (self.text, self.image):
                 tower.register_forward_hook(_without_signs)
@@ -127,7 +138,7 @@ class LinkModel(nn.Module):
         return viewed(document_set(given), TextView.of(self.card.config))
 
     def similarities(self, documents: DocumentSet) -> list[Float32]:
-        """Return per document the n x m matrix of cosine similarities, float32; no sentences or images: n x 0, 0 x m.
+        """Return per document its n x m similarities by `link.steps`, float32; no sentences or images: n x 0, 0 x m.
 
         The rows are those of the documents as the model reads them (`DocumentSet.sentence_numbers` says which sentences
         they are); a model that fuses several sources has one row a document.
@@ -144,7 +155,7 @@ class LinkModel(nn.Module):
             UsageError: as for `similarities`.
         """
         texts, images = self.encode(documents)
-        return embedded(documents, texts.cpu().numpy(), images.cpu().numpy())
+        return embedded(documents, texts.cpu().numpy(), images.cpu().numpy(), self.steps)
 
     def encode(self, documents: DocumentSet) -> tuple[Tensor, Tensor]:
         """Return N x d unit vectors of documents' rows and U x d of their different images, on the model's device.
@@ -229,9 +240,13 @@ def _without_signs(tower: nn.Module, given: object, vectors_ND: Tensor) -> Tenso
     return vectors_ND.abs()
 
 
-def embedded(documents: DocumentSet, texts: Float32, images: Float32) -> list[EmbeddedDocument]:
+def embedded(
+    documents: DocumentSet, texts: Float32, images: Float32, steps: LinkSteps | None = None
+) -> list[EmbeddedDocument]:
     """Return each document's vectors, out of N x d of the rows and U x d of the different images."""
+    named = (lambda rows, shown: None) if steps is None else steps.namer(documents)
     return [
-        EmbeddedDocument(texts[rows], images[documents.image_rows[places]])
+        EmbeddedDocument(texts[rows], images[shown], steps, named(rows, shown))
         for rows, places in zip(documents.sentences, documents.images, strict=True)
+        for shown in [documents.image_rows[places]]
     ]

@@ -12,7 +12,6 @@ from training.config import (
     PACKAGED,
     TRAINED,
     ConstantSchedule,
-    DataConfig,
     LoopConfig,
     Select,
     StepsSchedule,
@@ -21,6 +20,7 @@ from training.config import (
     objective,
     text_tower,
 )
+from training.settings import DataConfig, LinkSettings, LinkStep
 
 DEFAULT_RECIPE = "hessel-2019"
 PACKAGED_DIMENSIONS = 50
@@ -49,11 +49,13 @@ def closed_form() -> TrainConfig:
     """
     return TrainConfig(
         recipe="closed-form",
+        data=DataConfig(image_features="all", sentence_features="all"),
         dimensions=128,
         text=text_tower("sentence", dropout=0.0),
         image=image_tower("linear", dropout=0.0),
         objective=objective("closed-form"),
         training=LoopConfig(epochs=16, select=Select.RETRIEVAL),
+        link=LinkSettings(steps=tuple(LinkStep)),
     )
 
 

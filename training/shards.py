@@ -21,6 +21,7 @@ from schemas.parts import Shard, split_parts
 from training.data.documents import DocumentSet, joined
 from training.data.loading import read_for_model
 from training.data.ragged import Float32
+from training.link_steps import LinkSteps
 from training.model import EmbeddedDocument, LinkModel, embedded
 
 Result = TypeVar("Result")
@@ -70,9 +71,9 @@ class EmbeddedShard:
     texts: Float32
     images: Float32
 
-    def vectors(self) -> list[EmbeddedDocument]:
-        """Return the vectors of each document."""
-        return embedded(self.documents, self.texts, self.images)
+    def vectors(self, steps: LinkSteps | None) -> list[EmbeddedDocument]:
+        """Return the vectors of each document, for a model's steps at link time."""
+        return embedded(self.documents, self.texts, self.images, steps)
 
 
 def embed_split(
@@ -85,12 +86,14 @@ def embed_split(
         UsageError: the data set version lacks the vectors that the model reads.
     """
     task = partial(embed_shard, manifest, folder)
-    return joined_shards(list(run_shards(model, task, split_parts(manifest, split))))
+    return joined_shards(list(run_shards(model, task, split_parts(manifest, split))), model.steps)
 
 
-def joined_shards(shards: Sequence[EmbeddedShard]) -> tuple[DocumentSet, list[EmbeddedDocument]]:
-    """Return the documents of some shards as one set, and their vectors."""
-    return joined([shard.documents for shard in shards]), [each for shard in shards for each in shard.vectors()]
+def joined_shards(
+    shards: Sequence[EmbeddedShard], steps: LinkSteps | None
+) -> tuple[DocumentSet, list[EmbeddedDocument]]:
+    """Return the documents of some shards as one set, and their vectors, for a model's steps at link time."""
+    return joined([shard.documents for shard in shards]), [each for shard in shards for each in shard.vectors(steps)]
 
 
 def embed_shard(manifest: Manifest, folder: Folder, model: LinkModel, shard: Shard) -> EmbeddedShard:

@@ -56,17 +56,22 @@ def command(
         say(f"{input_path}: {dataset}")
     from training.mlflow.registry import open_model
     from training.report.relinking import agreement_lines, caution_line
-    from training.workflows.link import compare_links, run_link_version
+    from training.workflows.link import compare_links, estimate_false, run_link_version
 
     linked = run_link_version(
         model=model, dataset=str(dataset), lake=lake, output=output, splits=splits or (), workers=workers,
         options=links(), tracking=tracking, with_documents=True, say=say,
     )  # fmt: skip
     agreement = compare_links(linked, lake, page)
-    trained_on = open_model(linked.manifest.model, tracking).model.card.data
+    used = open_model(linked.manifest.model, tracking).model
+    trained_on = used.card.data
     caution = caution_line(f"{trained_on.dataset}@{trained_on.version}", linked.manifest.dataset)
     summary: dict[str, Any] = linked.to_json() | {"agreement": agreement.to_json(), "page": page and str(page)}
     summary |= {"trained_on": f"{trained_on.dataset}@{trained_on.version}"}
+    if not agreement.judged:
+        false = estimate_false(used, linked, lake)
+        summary |= {"false_share_at_least": false.false_share}
+        caution = f"{caution}\n{false.line()}"
     lines = [f"{summary['documents']} documents, {summary['links']} predicted links: {summary['output']}", caution]
     yield [*lines, *options.failure_lines(summary), *agreement_lines(agreement)], summary
 

@@ -25,7 +25,8 @@ from schemas.lake import Lake
 from schemas.manifest import read_manifest
 
 DATASET, RECIPE = "diy", "tiny"
-OBJECTIVES = {"NoStruct": NOSTRUCT, "AP": "cross-document"}
+OWN = "closed form"
+OBJECTIVES = {"NoStruct": NOSTRUCT, "AP": "cross-document", OWN: "closed-form"}
 LINKED_DOCUMENTS = 8
 
 
@@ -45,7 +46,7 @@ def main_job(home: Path, *, workers: int, say: Say) -> Iterator[tuple[list[str],
     )
     steps = Steps(settings=settings)
     by_ray = Steps(settings=replace(settings, ray=RaySettings(workers=max(2, workers))))
-    training = {"NoStruct": steps, "AP": by_ray}  # the way of a laptop, and that of a cluster
+    training = {"NoStruct": steps, "AP": by_ray, OWN: steps}  # the way of a laptop, and that of a cluster
     remember(Path.cwd(), lake=settings.lake, tracking_uri=settings.tracking_uri)
 
     say(f"1/5 build: scraping the recorded web and building the data set {DATASET}")
@@ -56,9 +57,9 @@ def main_job(home: Path, *, workers: int, say: Say) -> Iterator[tuple[list[str],
     say(f"{'reused: ' if build['reused'] else ''}{reference}: {splits} documents")
     models = {}
     for title, objective in OBJECTIVES.items():
-        say(f"2/5 train: {title}, recipe {RECIPE}, on {reference}")
+        say(f"2/5 train: {title}, recipe {dataset.recipe_of(objective)}, on {reference}")
         models[title] = training[title].train(dataset, build["version"], objective, say=say)
-    own = models["AP"]
+    own = models[OWN]
     say(f"3/5 evaluate: {own['model_uri']}, NoStruct and random beside it")
     scores = steps.evaluate(own["model_uri"], reference, report=str(home / "report"), say=say)
     say(f"4/5 promote: {own['model']} version {own['version']}")
@@ -72,7 +73,7 @@ def main_job(home: Path, *, workers: int, say: Say) -> Iterator[tuple[list[str],
     values = {
         "build": build,
         "models": models,
-        "scores": {"AP": scores, "NoStruct": scores["baselines"]["nostruct"]},
+        "scores": {OWN: scores, "NoStruct": scores["baselines"]["nostruct"]},
         "promotion": promotion,
         "report": scores["report"],
         "links": str(page),
@@ -115,7 +116,7 @@ def _score_lines(report: Path) -> list[str]:
     from training.report.sections import score_table
 
     rows = pq.read_table(report / FILE_NAME, columns=[item.name for item in fields(Score)]).to_pylist()
-    table = score_table([Score(**row) for row in rows], "AP")
+    table = score_table([Score(**row) for row in rows], OWN)
     return [] if table is None else ["", *table.lines()]
 
 

@@ -12,6 +12,7 @@ from pipelines.files import is_archive
 from pipelines.run import build_dataset
 from schemas.configs import override
 from schemas.console import Say
+from schemas.features import several
 from schemas.lake import Lake
 from training.data.loading import DatasetIdentity
 
@@ -34,7 +35,7 @@ def build_corpus(
         UsageError: there is no such corpus, or the model reads features that no extractor here makes.
         BuildError: the build failed.
     """
-    read = [f"source.documents={path}", f"features.sentences={data.sentence_features or ''}"]
+    read = [f"source.documents={path}", f"features.sentences={','.join(several(data.sentence_features))}"]
     return _build(data, form, [*read, *settings], lake=lake, workers=workers, say=say)
 
 
@@ -46,7 +47,7 @@ def build_archive(data: DatasetIdentity, pictures: str, settings: Sequence[str],
 
 
 def _build(data: DatasetIdentity, name: str, settings: Sequence[str], *, lake: Lake, workers: int, say: Say) -> str:
-    images = ",".join(filter(None, (data.image_features, data.region_features)))
+    images = ",".join((*several(data.image_features), *several(data.region_features)))
     config = override(recipe(name), [f"features.images={images}", *settings])
     made = build_dataset(config, lake=lake, workers=workers, say=say).manifest
     return f"{made.dataset}@{made.version}"

@@ -9,6 +9,7 @@ from pipelines.recipe import BuildConfig
 from pipelines.sources.records import CandidateDocument
 from schemas.errors import ConfigError, UsageError
 from schemas.failures import Failure
+from schemas.features import several
 from schemas.lake import Folder, Lake
 from training.data.documents import GivenDocument
 from training.data.lake import region_bank
@@ -30,8 +31,8 @@ class DocumentReader:
 
     def __init__(self, card: ModelCard, config: BuildConfig, scratch: Folder, *, with_pictures: bool = False) -> None:
         data = card.data
-        images = tuple(name for name in (data.image_features, data.region_features) if name)
-        texts = (data.sentence_features,) if data.sentence_features else ()
+        images, texts = several(data.image_features), several(data.sentence_features)
+        images += several(data.region_features)
         features = replace(config.features, images=images, sentences=texts)
         try:
             plan = plan_features(features, config.images, config.http, given=None, lake=Lake(scratch), workers=1)

@@ -9,7 +9,7 @@ Everything they keep is in the workspace:
     logs/              what each process printed
 
 Without settings in the workspace, the demo's are written there: the data set `diy` from a copy of the recorded web, to
-which posts can be added, trained with the recipe `tiny`.
+which posts can be added, trained by the closed form, and by `tiny` to compare with.
 """
 
 import contextlib
@@ -44,7 +44,7 @@ datasets:
   - name: diy
     recorded_web: web     # served while a build runs; `make posts` adds posts to it
     cron: "*/15 * * * *"  # the real web: weekly
-    objectives: [nostruct, cross-document]
+    objectives: [nostruct, closed-form]
     train_recipe: tiny
 """
 DAGSTER_SETTINGS = """\

@@ -35,7 +35,7 @@ from schemas.manifest import read_manifest
 sys.path.insert(0, str(ROOT / "tests" / "replay"))
 from add_posts import add_posts
 
-DATASET, OBJECTIVE, POSTS = "diy", "cross-document", 20
+DATASET, OBJECTIVE, POSTS = "diy", "closed-form", 20
 CRON, QUICK_CRON = '"*/15 * * * *"', '"*/2 * * * *"'
 QUIET_S = 150.0  # longer than the schedule's interval
 WAIT_S = 1500.0
@@ -162,8 +162,8 @@ def show(up: Up, version: str, pictures: Path) -> None:
     asset = f"{up.dagster.partition('/asset-groups')[0]}/assets"
     words = {
         f"{asset}/shards?view=partitions&partition={DATASET}": [version],
-        f"{asset}/cross_document/trained_model?view=partitions&partition={DATASET}": [version, decision["model"].value],
-        f"{asset}/cross_document/promotion?view=partitions&partition={DATASET}": ["beats random", version],
+        f"{asset}/closed_form/trained_model?view=partitions&partition={DATASET}": [version, decision["model"].value],
+        f"{asset}/closed_form/promotion?view=partitions&partition={DATASET}": ["beats random", version],
         f"{asset.removesuffix('assets')}runs": ["new_data_set_version", "new_challenger", "alias_change"],
     }
     with opened_page() as page:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.config import MONTHLY, WEEKLY, RayWhere, Settings, load_settings, read_settings
+from orchestration.config import MONTHLY, WEEKLY, DatasetSettings, RayWhere, Settings, load_settings, read_settings
 from orchestration.demo.recorded_web import dumps_of, web_settings
 from orchestration.local.up import DEMO_SETTINGS, prepare
 from pipelines.config import datasets
@@ -104,3 +104,9 @@ def test_a_new_workspace_gets_the_demo_and_a_web_that_posts_can_be_added_to(tmp_
 @pytest.mark.parametrize("text", [DEMO_SETTINGS, (INFRA / "compose" / "settings.yaml").read_text(encoding="utf-8")])
 def test_the_settings_that_are_given_out_load(text: str) -> None:
     assert isinstance(read_settings(text, where="given"), Settings)
+
+
+def test_an_objective_with_a_recipe_of_its_own_name_is_trained_by_it() -> None:
+    dataset = DatasetSettings(name="diy", objectives=("nostruct", "closed-form"), train_recipe="tiny")
+    dataset.check_training()
+    assert [dataset.recipe_of(each) for each in dataset.objectives] == ["tiny", "closed-form"]

@@ -18,7 +18,7 @@ def test_the_demo_promotes_a_model_that_beats_random_and_reuses_what_it_made(mul
     first = multilink("demo", "--workspace", "demo", "--json")
     assert first.status == 0, first.err
     values = first.json
-    own, nostruct = values["scores"]["AP"], values["scores"]["NoStruct"]
+    own, nostruct = values["scores"]["closed form"], values["scores"]["NoStruct"]
     assert own["auc"]["low"] > own["random"]["auc"]["high"]
     assert own["auc"]["mean"] >= nostruct["auc"]["mean"]
     assert values["promotion"]["is_promoted"]
@@ -34,17 +34,19 @@ def test_the_demo_promotes_a_model_that_beats_random_and_reuses_what_it_made(mul
     assert Path(values["links"]).is_file()
 
     client = mlflow.MlflowClient(values["tracking_uri"], registry_uri=values["tracking_uri"])
-    name = values["models"]["AP"]["model"]
+    name = values["models"]["closed form"]["model"]
     champion = client.get_model_version_by_alias(name, "champion")
-    assert str(champion.version) == values["models"]["AP"]["version"]
+    assert str(champion.version) == values["models"]["closed form"]["version"]
     run = client.get_run(champion.run_id)
-    assert run.data.params["objective.similarity.name"] == "ap"
+    assert run.data.params["objective.name"] == "closed-form"
     assert run.inputs.dataset_inputs[0].dataset.digest == values["build"]["version"]
-    assert len(client.get_metric_history(champion.run_id, "validation_auc")) == values["models"]["AP"]["epochs"]
+    assert (
+        len(client.get_metric_history(champion.run_id, "validation_auc")) == values["models"]["closed form"]["epochs"]
+    )
 
     second = multilink("demo", "--workspace", "demo", "--json")
     assert second.status == 0, second.err
-    assert second.err.count("reused: ") == 4  # the data set, both models, the links of the version
+    assert second.err.count("reused: ") == 5  # the data set, three models, the links of the version
     assert second.json["index"]["reused"]
     assert second.json["build"]["version"] == values["build"]["version"]
     assert second.json["scores"] == values["scores"]

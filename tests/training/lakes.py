@@ -30,14 +30,14 @@ from schemas.documents import (
     to_row,
 )
 from schemas.evaluation import EVALUATION_SCHEMA, Score
-from schemas.features import FeatureColumn, FeatureKind
+from schemas.features import NAMES_ENCODER, FeatureColumn, FeatureKind
 from schemas.lake import Lake
 from schemas.manifest import FileEntry, Manifest, SplitStatistics, commit
 from schemas.tables import FEATURE_PREFIX, check_schema, to_table
 from training.data.documents import DocumentSet
 from training.data.split import TrainingSplit
 
-TEXT_EXTRACTOR, IMAGE_EXTRACTOR, DETECTOR = "text-test", "image-test", "boxes-test"
+TEXT_EXTRACTOR, IMAGE_EXTRACTOR, DETECTOR, NAMED = "text-test", "image-test", "boxes-test", "noisy-names"
 REGIONS_EACH = 2
 
 
@@ -156,16 +156,18 @@ def write_lake(
     world: World | None = None,
     version: str = "v1",
     is_rich: bool = False,
+    is_named: bool = False,
     said: Mapping[str, Mapping[str, object]] | None = None,
 ) -> Lake:
     """Write documents as a committed version of the data set `synthetic` and return the lake.
 
-    A rich one also has pictures and two regions of each image, made of its vector. `said` are further columns of some
+    A rich one also has pictures and two regions of each image, made of its vector. A named one has columns of class
+    names (`noisy-names`) and of their encoder, with vectors of one latent space. `said` are further columns of some
     images, by their hash.
     """
     world = world or World()
     lake = Lake.at(root)
-    writer = _Writer(lake, version, world, is_rich=is_rich, said=said or {})
+    writer = _Writer(lake, version, world, is_rich=is_rich, is_named=is_named, said=said or {})
     for split, made in splits.items():
         for shard in range(shards):
             writer.write_shard(split, shard, shards, made.documents[shard::shards], made)
@@ -193,27 +195,52 @@ def whole(split: TrainingSplit) -> DocumentSet:
 
 class _Writer:
     def __init__(
-        self, lake: Lake, version: str, world: World, *, is_rich: bool, said: Mapping[str, Mapping[str, object]]
+        self,
+        lake: Lake,
+        version: str,
+        world: World,
+        *,
+        is_rich: bool,
+        is_named: bool,
+        said: Mapping[str, Mapping[str, object]],
     ) -> None:
         self.said = said
+        self.to_latent = _to_latent(world) if is_named else None
         self.folder = lake.dataset("synthetic", version)
         regions = FeatureColumn(name=DETECTOR, kind=FeatureKind.REGIONS, dimensions=world.image_dimensions)
         vectors = FeatureColumn(name=IMAGE_EXTRACTOR, dimensions=world.image_dimensions)
-        self.images = (regions, vectors) if is_rich else (vectors,)
+        self.images: tuple[FeatureColumn, ...] = (regions, vectors) if is_rich else (vectors,)
         self.is_rich = is_rich
-        self.sentences = (FeatureColumn(name=TEXT_EXTRACTOR, dimensions=world.text_dimensions),)
+        self.sentences: tuple[FeatureColumn, ...] = (
+            FeatureColumn(name=TEXT_EXTRACTOR, dimensions=world.text_dimensions),
+        )
+        if is_named:
+            self.images += (FeatureColumn(name=NAMED, dimensions=world.latent),)
+            self.sentences += (FeatureColumn(name=NAMES_ENCODER, dimensions=world.latent),)
         self.files: list[FileEntry] = []
 
     def write_shard(self, split: Split, shard: int, shards: int, documents: Sequence[Document], made: Made) -> None:
         name = f"{split}/part-{shard:05d}-of-{shards:05d}.parquet"
-        rows = [to_row(d) | {FEATURE_PREFIX + TEXT_EXTRACTOR: _halves(made.sentence_vectors[d.id])} for d in documents]
+        rows = [to_row(d) | self._sentences(made.sentence_vectors[d.id]) for d in documents]
         self._write(f"documents/{name}", to_table(rows, document_schema(self.sentences)))
         hashes = dict.fromkeys(image.hash for document in documents for image in document.images)
         images = [
-            _image_row(key, made.image_vectors[key], is_rich=self.is_rich) | {**self.said.get(key, {})}
+            _image_row(key, made.image_vectors[key], is_rich=self.is_rich) | self._said(key, made.image_vectors[key])
             for key in hashes
         ]
         self._write(f"images/{name}", to_table(images, image_schema(self.images)))
+
+    def _sentences(self, vectors: np.ndarray) -> dict[str, object]:
+        found: dict[str, object] = {FEATURE_PREFIX + TEXT_EXTRACTOR: _halves(vectors)}
+        if self.to_latent is None:
+            return found
+        return found | {FEATURE_PREFIX + NAMES_ENCODER: _halves(vectors @ self.to_latent[0])}
+
+    def _said(self, key: str, vector: np.ndarray) -> dict[str, object]:
+        found = {**self.said.get(key, {})}
+        return (
+            found if self.to_latent is None else found | {FEATURE_PREFIX + NAMED: _halves(vector @ self.to_latent[1])}
+        )
 
     def _write(self, path: str, table: pa.Table) -> None:
         buffer = io.BytesIO()
@@ -222,6 +249,14 @@ class _Writer:
         self.folder.write(path, data)
         digest = hashlib.sha256(data).hexdigest()
         self.files.append(FileEntry(path=path, bytes=len(data), sha256=digest, rows=table.num_rows))
+
+
+def _to_latent(world: World) -> tuple[np.ndarray, np.ndarray]:
+    """Return what takes the vectors of sentences and of images back to where both came from."""
+    maps = np.random.default_rng(world.seed)
+    maps.normal(size=(world.topics, world.latent))
+    to_text = maps.normal(size=(world.latent, world.text_dimensions))
+    return np.linalg.pinv(to_text), np.linalg.pinv(maps.normal(size=(world.latent, world.image_dimensions)))
 
 
 def _image_row(key: str, vector: np.ndarray, *, is_rich: bool) -> dict[str, object]:

@@ -26,7 +26,7 @@ class Column:
     Attributes:
         size: how many numbers it has.
         components: of which at most so many are kept.
-        weight: what they are multiplied with at the end.
+        weight: what they are multiplied with at the end; 0: the part is not read.
     """
 
     size: int
@@ -84,8 +84,8 @@ def inputs_from(sums: Tensor, columns: Sequence[Column], *, what: str) -> Inputs
 def _half_whitened(covariance_VV: Tensor, column: Column) -> Tensor:
     """Return V x K: the largest components, each divided by the square root of its deviation, of norm `weight`."""
     values, vectors = torch.linalg.eigh(covariance_VV)
-    kept = values.flip(0)[: column.components]
-    kept = kept[kept > SMALLEST * kept[0].clamp(min=torch.finfo(kept.dtype).tiny)]
+    kept = values.flip(0)[: column.components if column.weight else 0]
+    kept = kept[kept > SMALLEST * values[-1].clamp(min=torch.finfo(kept.dtype).tiny)]
     components_VK = vectors.flip(1)[:, : len(kept)]
     whitened_VK: Tensor = components_VK * kept**-0.25 * (column.weight / kept.sqrt().sum().sqrt())
     return whitened_VK

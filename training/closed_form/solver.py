@@ -1,7 +1,8 @@
 """Two affine maps without gradients: directions of sentences and of images that go together in documents, by turns.
 
-    P_d  <- how much of each sentence of document d goes to each of its images: all alike at the start of a path, later
-            the soft plan of the maps' cosines, times a sharpness that rises from pass to pass
+    P_d  <- how much of each sentence of document d goes to each of its images: at the start of a path the soft plan of
+            their cosines with class names over their deviation, or all alike where there are no class names; later the
+            soft plan of the maps' cosines, times a sharpness that rises from pass to pass
     C    =  sum over documents of X_d^T P_d V_d, each document's plan of weight 1
     U, S, V = SVD of Wx C Wv, where W is the inverse root of a covariance with a regularisation that falls
     maps <- Wx U g and Wv V g with g = sqrt(S / S[0])
@@ -15,19 +16,19 @@ documents, n and m sentences and images of the largest.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from training.closed_form.inputs import Column, Inputs, inputs_from, inverse_root, sums_of
-from training.closed_form.passes import Sets, on, sentence_vectors, shared, summed
+from training.closed_form.inputs import SMALLEST, Column, Inputs, inputs_from, inverse_root, sums_of
+from training.closed_form.passes import Sets, on, shared, summed
 from training.closed_form.plans import pair_weights
-from training.data.ragged import to_device
+from training.data.ragged import Ragged, to_device
 from training.data.split import TrainingSplit
 from training.similarity.segments import padding
-from training.towers.inputs import Tower, VectorRows, Workers
+from training.towers.inputs import Tower, VectorRows, Workers, unit
 
 Watch = Callable[[int], None]
 
@@ -38,7 +39,7 @@ class Pass:
 
     Attributes:
         regularisation: what is added to covariances, in mean eigenvalues.
-        sharpness: what cosines are multiplied with before the plan; None: plans are all alike.
+        sharpness: what cosines are multiplied with before the plan; None: the path starts.
     """
 
     regularisation: float
@@ -54,7 +55,8 @@ class Solver:
         image: an affine map of image vectors.
         split: training documents.
         workers: share the work.
-        components: how many principal components are read of sentence and of image vectors.
+        columns: parts of the sentence vectors, and of the image vectors.
+        named: where sentences and class names stand in them, as vectors of one space; None where they do not.
         pass_of: gives what an epoch (from 1) is made with.
     """
 
@@ -62,9 +64,11 @@ class Solver:
     image: Tower
     split: TrainingSplit
     workers: Workers
-    components: tuple[int, int]
+    columns: tuple[Sequence[Column], Sequence[Column]]
+    named: tuple[slice, slice] | None
     pass_of: Callable[[int], Pass]
     _inputs: tuple[Inputs, Inputs] | None = field(default=None, init=False)
+    _names_sharpness: float = field(default=1.0, init=False)
 
     def take(self, epoch: int, watch: Watch) -> dict[str, float]:
         """Take one pass and set the towers' maps; return its loss, regularisation and sharpness.
@@ -91,37 +95,55 @@ class Solver:
     def inputs(self) -> tuple[Inputs, Inputs]:
         """Return the inputs of sentences and of images, from a pass of their own the first time."""
         if self._inputs is None:
-            example = self.split.documents(self.split.index.usable[:1])
-            sizes = (sentence_vectors(example).shape[1], example.image_bank.shape[1])
-            counts = [(1 + size) ** 2 for size in sizes]
+            sizes = [1 + sum(column.size for column in columns) for columns in self.columns]
+            counts = [*(size**2 for size in sizes), 3]
             like = torch.zeros(sum(counts), dtype=torch.float64, device=self.workers.device)
-            sums = torch.split(summed(self.split, self.workers, self._moments, like), counts)
+            *sums, of_names = torch.split(summed(self.split, self.workers, self._moments, like), counts)
             text, image = (
-                inputs_from(each.view(1 + size, 1 + size), [Column(size=size, components=kept)], what=what)
-                for each, size, kept, what in zip(sums, sizes, self.components, ("sentences", "images"), strict=True)
+                inputs_from(each.view(size, size), columns, what=what)
+                for each, size, columns, what in zip(sums, sizes, self.columns, ("sentences", "images"), strict=True)
             )
             self._inputs = (text, image)
+            count, total, squares = of_names.tolist()
+            variance = squares / max(count, 1.0) - (total / max(count, 1.0)) ** 2
+            self._names_sharpness = max(variance, SMALLEST) ** -0.5
         return self._inputs
 
     def _moments(self, sets: Sets) -> Tensor:
         both = (sums_of(on(rows, self.workers)) for rows in (sets.texts, sets.places))
-        return torch.cat([sums.flatten() for sums in both])
+        names = torch.zeros(3, dtype=torch.float64, device=self.workers.device)
+        if self.named is not None:
+            texts, images = (_counted(each, self.workers.device) for each in (sets.sentences, sets.images))
+            names_Bnm = torch.where(texts[:, :, None] & images[:, None, :], self._names(sets).double(), 0.0)
+            pairs = torch.as_tensor(int(sets.sentences.counts @ sets.images.counts), device=names.device)
+            names = torch.stack([pairs.double(), names_Bnm.sum(), names_Bnm.square().sum()])
+        return torch.cat([*(sums.flatten() for sums in both), names])
+
+    def _names(self, sets: Sets) -> Tensor:
+        """Return B x n x m cosines of sentences with class names; beyond a document's size they mean nothing."""
+        if self.named is None:
+            raise ValueError("class names were not read")
+        of_texts, of_images = self.named
+        texts, images = (
+            unit(on(sets.texts[:, of_texts], self.workers)),
+            unit(on(sets.places[:, of_images], self.workers)),
+        )
+        return _blocks(texts, images, sets)
 
     def _products(self, sets: Sets, step: Pass) -> Tensor:
         """Return the number of documents, the sum of their weighted cosines, and K x K of `x_s^T P_si v_i`."""
         with torch.inference_mode():
             text_ND, image_MD = self.text(VectorRows(sets.texts)), self.image(VectorRows(sets.places))
-        text_places, _ = padding(sets.sentences, self.workers.device)
-        image_places, _ = padding(sets.images, self.workers.device)
-        cosines_Bnm = text_ND[text_places] @ image_MD[image_places].transpose(1, 2)
-        weights_Bnm = pair_weights(cosines_Bnm, sets.sentences, sets.images, step.sharpness)
+        cosines_Bnm = _blocks(text_ND, image_MD, sets)
+        scores_Bnm, sharpness = cosines_Bnm, step.sharpness
+        if sharpness is None and self.named is not None:
+            scores_Bnm, sharpness = self._names(sets), self._names_sharpness
+        weights_Bnm = pair_weights(scores_Bnm, sets.sentences, sets.images, sharpness)
         texts, images = self.inputs
         x_NK, v_MK = texts.of(on(sets.texts, self.workers)), images.of(on(sets.places, self.workers))
-        partners_BnK = weights_Bnm @ v_MK[image_places]
-        n_B = to_device(sets.sentences.counts, self.workers.device)
-        is_row_Bn = torch.arange(text_places.shape[1], device=n_B.device)[None, :] < n_B[:, None]
-        product_KK = x_NK.T @ partners_BnK[is_row_Bn]
-        known = torch.stack([n_B.new_tensor(len(n_B)).float(), (weights_Bnm * cosines_Bnm).sum()])
+        partners_BnK = weights_Bnm @ v_MK[padding(sets.images, v_MK.device)[0]]
+        product_KK = x_NK.T @ partners_BnK[_counted(sets.sentences, x_NK.device)]
+        known = torch.stack([x_NK.new_tensor(len(sets.sentences)), (weights_Bnm * cosines_Bnm).sum()])
         return torch.cat([known, product_KK.flatten()]).double()
 
     def _solve(self, product_KK: Tensor, regularisation: float) -> None:
@@ -133,3 +155,15 @@ class Solver:
         for tower, inputs, root, sides in zip((self.text, self.image), (texts, images), roots, (u, vt.T), strict=True):
             weights_VD = shared(inputs.whitening @ root @ (sides * strength), self.workers)
             tower.set_map(weights_VD.T, -(inputs.mean @ weights_VD))
+
+
+def _blocks(text_ND: Tensor, image_MD: Tensor, sets: Sets) -> Tensor:
+    """Return B x n x m products of each document's sentences and images; beyond its size they mean nothing."""
+    (texts, _), (images, _) = padding(sets.sentences, text_ND.device), padding(sets.images, image_MD.device)
+    return text_ND[texts] @ image_MD[images].transpose(1, 2)
+
+
+def _counted(segments: Ragged, device: torch.device) -> Tensor:
+    """Return C x L, whether a place of each segment is a member's, bool."""
+    counts = to_device(segments.counts, device)
+    return torch.arange(int(segments.counts.max()), device=device)[None, :] < counts[:, None]

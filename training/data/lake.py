@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from itertools import chain
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,10 +17,19 @@ import pyarrow.compute as pc
 
 from schemas.documents import AFTER_SENTENCE, Split, document_schema, image_schema, layout_problem
 from schemas.errors import ConfigError, IntegrityError, UsageError
-from schemas.features import NAMES, FeatureKind, RegionArrays, column_to_classes, column_to_regions, column_to_vectors
+from schemas.features import (
+    NAMES,
+    FeatureKind,
+    RegionArrays,
+    column_to_classes,
+    column_to_regions,
+    column_to_vectors,
+    several,
+)
 from schemas.lake import Folder
 from schemas.manifest import FileEntry, Manifest
 from schemas.parts import Shard, read_part, split_parts
+from schemas.plugins import SUM
 from schemas.tables import FEATURE_PREFIX
 from training.data.documents import (
     UNKNOWN_PLACE,
@@ -29,10 +39,10 @@ from training.data.documents import (
     Vectors,
 )
 from training.data.index import HASHES, ROLES
-from training.data.ragged import Int64, Ragged
+from training.data.ragged import Floats, Int64, Ragged
 from training.data.views import ALL_SENTENCES, TextView, viewed
 
-AUTO = "auto"
+AUTO, ALL = "auto", "all"
 UNKNOWN_ROW = -1
 _TEXTS = "sentences.list.element.text"
 _RELATIONS = ("links.list.element.relations.list.element.name", "links.list.element.relations.list.element.value")
@@ -44,8 +54,8 @@ class Columns:
     """What is read of a split beside its sentences' texts and roles and its documents' languages.
 
     Attributes:
-        images: extractor of the image vectors, `auto` for the only one there is, but for class names; None: none
-            are read.
+        images: extractor of the image vectors, several as `A+B`, whose vectors stand one after the other; `auto` for
+            the only one there is, but for class names; `all`; None: none are read.
         sentences: extractor of the sentence vectors, likewise.
         regions: detector of the images' regions, likewise.
         classes: extractor of the images' likeliest classes, likewise.
@@ -74,16 +84,15 @@ class Columns:
         found: dict[str, Any] = {name: _extractor(manifest, name, getattr(self, name)) for name in _KINDS}
         return replace(self, **found)
 
-    def name(self, field: str, manifest: Manifest) -> str | None:
-        """Return the name of the table column that holds `images`, `sentences`, `regions` or `classes`."""
+    def names(self, field: str, manifest: Manifest) -> list[str]:
+        """Return the names of the table columns that hold `images`, `sentences`, `regions` or `classes`."""
         _, table, kind, _ = _KINDS[field]
-        wanted = getattr(self, field)
-        found = (each.column for each in manifest.columns(table) if each.kind is kind and each.name == wanted)
-        return next(found, None)
+        found = {each.name: each.column for each in manifest.columns(table) if each.kind is kind}
+        return [found[name] for name in several(getattr(self, field))]
 
-    def of_documents(self, vectors: str | None) -> list[str]:
-        """Return the columns of the documents table that are read; `vectors` is that of sentence vectors."""
-        names = ["id", "language", _TEXTS, ROLES, HASHES, *([vectors] if vectors else [])]
+    def of_documents(self, vectors: Sequence[str]) -> list[str]:
+        """Return the columns of the documents table that are read; `vectors` are those of sentence vectors."""
+        names = ["id", "language", _TEXTS, ROLES, HASHES, *vectors]
         names += [*(_LINKS if self.links else ()), *(_RELATIONS if self.relations else ())]
         return [*names, AFTER_SENTENCE] if self.places else names
 
@@ -103,7 +112,7 @@ _KINDS = {  # setting, table, kind of column, what to do where there is none
 
 
 def _extractor(manifest: Manifest, field: str, wanted: str | None) -> str | None:
-    """Return the extractor that a setting names; `auto` is the only one there is."""
+    """Return the extractor that a setting names, or several; `auto` is the only one there is, `all` is every one."""
     if wanted is None:
         return None
     setting, table, kind, remedy = _KINDS[field]
@@ -111,10 +120,13 @@ def _extractor(manifest: Manifest, field: str, wanted: str | None) -> str | None
     if wanted == AUTO:
         extractors = {name: size for name, size in extractors.items() if not name.endswith(NAMES)} or extractors
     known = ", ".join(sorted(extractors)) or "none"
-    if wanted == AUTO and len(extractors) != 1:
+    if wanted == ALL and extractors:
+        return SUM.join(sorted(extractors))
+    if wanted in (AUTO, ALL) and len(extractors) != 1:
         advice = f"set {setting} to one of them" if extractors else remedy
-        raise ConfigError(f"{setting} = 'auto': expected one extractor in the data set, found {known}; {advice}")
-    if wanted != AUTO and wanted not in extractors:
+        expected = "one extractor" if wanted == AUTO else "extractors"
+        raise ConfigError(f"{setting} = {wanted!r}: expected {expected} in the data set, found {known}; {advice}")
+    if wanted != AUTO and not extractors.keys() >= set(several(wanted)):
         raise ConfigError(f"{setting} = {wanted!r}: the data set has no such feature column; it has {known}")
     return next(iter(extractors)) if wanted == AUTO else wanted
 
@@ -158,7 +170,7 @@ def read_split(
     columns = columns.resolved(manifest)
     chosen = split_parts(manifest, split) if shards is None else shards
     is_strict = unreadable is None
-    vectors, schema = columns.name("sentences", manifest), document_schema(manifest.columns("documents"))
+    vectors, schema = columns.names("sentences", manifest), document_schema(manifest.columns("documents"))
     tables = [read_part(folder, part.documents, columns.of_documents(vectors), schema) for part in chosen]
     table = pa.concat_tables(tables) if tables else schema.empty_table()
     bank = _read_bank(manifest, folder, [part.images for part in chosen], columns, is_strict=is_strict)
@@ -169,7 +181,7 @@ def read_split(
         texts=tuple(_items(table, "sentences", "text").to_pylist()),
         sentences=sentences,
         sentence_numbers=sentences.numbers,
-        sentence_vectors=_vectors(table.column(vectors), where=vectors, is_strict=is_strict) if vectors else None,
+        sentence_vectors=_beside([_vectors(table.column(name), where=name, is_strict=is_strict) for name in vectors]),
         images=images,
         image_rows=_rows_of(table, bank),
         image_hashes=tuple(bank.rows),
@@ -211,8 +223,8 @@ def _read_bank(
 ) -> _Bank:
     """Return the images of some parts; of one in several parts, the first row."""
     schema = image_schema(manifest.columns("images"))
-    names = {field: columns.name(field, manifest) for field in ("images", "regions", "classes")}
-    wanted = ["hash", *filter(None, names.values()), *(["jpeg"] if columns.jpegs else [])]
+    names = {field: columns.names(field, manifest) for field in ("images", "regions", "classes")}
+    wanted = ["hash", *chain.from_iterable(names.values()), *(["jpeg"] if columns.jpegs else [])]
     rows: dict[str, int] = {}
     parts: list[pa.Table] = [schema.empty_table().select(wanted)]
     for entry in entries:
@@ -221,8 +233,13 @@ def _read_bank(
         fresh = [place for place, key in enumerate(keys) if _is_new(key, rows)]
         parts.append(table if len(fresh) == table.num_rows else table.take(pa.array(fresh, pa.int64())))
     where = entries[0].path if entries else ""
-    of = {field: [part.column(name) for part in parts] for field, name in names.items() if name}
-    vectors = [_vectors(column, where=where, is_strict=is_strict) for column in of.get("images", ())]
+    of = {field: [part.column(name) for part in parts] for field, known in names.items() for name in known}
+    vectors = _beside(
+        [
+            np.concatenate([_vectors(part.column(name), where=where, is_strict=is_strict) for part in parts])
+            for name in names["images"]
+        ]
+    )
     jpegs = None
     if columns.jpegs:
         jpegs = tuple(jpeg or b"" for part in parts for jpeg in part.column("jpeg").to_pylist())
@@ -233,7 +250,7 @@ def _read_bank(
             )
     return _Bank(
         rows=rows,
-        vectors=cast(Vectors, np.concatenate(vectors)) if vectors else np.zeros((len(rows), 0), np.float16),
+        vectors=np.zeros((len(rows), 0), np.float16) if vectors is None else vectors,
         regions=_regions(of["regions"], where=where, is_strict=is_strict) if "regions" in of else None,
         classes=_classes(of["classes"]) if "classes" in of else None,
         jpegs=jpegs,
@@ -279,7 +296,7 @@ def _classes(columns: Sequence[pa.ChunkedArray]) -> ClassBank:
     return ClassBank(labels=padded, probabilities=probabilities)
 
 
-def _readable(table: pa.Table, bank: _Bank, vectors: str | None, unreadable: list[Unreadable] | None) -> pa.Table:
+def _readable(table: pa.Table, bank: _Bank, vectors: Sequence[str], unreadable: list[Unreadable] | None) -> pa.Table:
     """Return the documents that can be read; the others go to `unreadable`, or the first of them is raised."""
     problems = _problems(table, bank, vectors)
     if not any(problems):
@@ -292,10 +309,9 @@ def _readable(table: pa.Table, bank: _Bank, vectors: str | None, unreadable: lis
     return table.filter(pa.array([not problem for problem in problems]))
 
 
-def _problems(table: pa.Table, bank: _Bank, vectors: str | None) -> list[str]:
+def _problems(table: pa.Table, bank: _Bank, vectors: Sequence[str]) -> list[str]:
     """Return what is wrong with each document, nothing ("") where all is there."""
     sentences, images = _lengths(table.column("sentences")), Ragged.of(_lengths(table.column("images")))
-    counts = _lengths(table.column(vectors)) if vectors else sentences
     found = [""] * table.num_rows
     for place, key in _images_without(table, bank.without_picture):
         found[images.owners[place]] = f"image {key[:16]} has no picture"
@@ -306,9 +322,10 @@ def _problems(table: pa.Table, bank: _Bank, vectors: str | None) -> list[str]:
     hashes = _items(table, "images", "hash")
     for place in np.flatnonzero(_rows_of(table, bank) == UNKNOWN_ROW)[::-1]:
         found[images.owners[place]] = f"image {hashes[place].as_py()[:16]} is not in the images part of its shard"
-    for document in np.flatnonzero(sentences != counts):
-        name = (vectors or "").removeprefix(FEATURE_PREFIX)
-        found[document] = f"{sentences[document]} sentences but {counts[document]} {name} vectors"
+    for column in vectors:
+        counts, name = _lengths(table.column(column)), column.removeprefix(FEATURE_PREFIX)
+        for document in np.flatnonzero(sentences != counts):
+            found[document] = f"{sentences[document]} sentences but {counts[document]} {name} vectors"
     return found
 
 
@@ -360,6 +377,11 @@ def _relations(table: pa.Table) -> tuple[Mapping[str, bool | None], ...]:
 def _items(table: pa.Table, column: str, field: str) -> pa.Array:
     """Return a field of the items of all documents, one after the other."""
     return table.column(column).combine_chunks().flatten().field(field)
+
+
+def _beside(columns: Sequence[Floats]) -> Vectors | None:
+    """Return the vectors of several columns, one after the other in each row; None without a column."""
+    return np.concatenate(columns, axis=1) if columns else None
 
 
 def _lengths(column: pa.ChunkedArray) -> Int64:

@@ -8,10 +8,11 @@ upper bound: it is shown links (`TrainingSplit.links_shown`).
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from schemas.documents import Split
 from schemas.errors import ConfigError, UsageError
-from schemas.features import FeatureKind
+from schemas.features import NAMES, NAMES_ENCODER, FeatureKind, several
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import Manifest, read_manifest
 from schemas.parts import Shard
@@ -27,7 +28,8 @@ from training.data.views import TextView
 class DatasetIdentity:
     """Which data a model comes from: name, version, SHA-256 (hex) of the manifest, feature columns and their sizes.
 
-    A column that the towers do not read is None, as is its size.
+    A column that the towers do not read is None, as is its size. Several columns of one tower are named `A+B`; their
+    size is that of all, and `image_sizes` and `sentence_sizes` are those of each, empty of a single one.
     """
 
     dataset: str
@@ -39,10 +41,34 @@ class DatasetIdentity:
     sentence_dimensions: int | None
     region_features: str | None = None
     region_dimensions: int | None = None
+    image_sizes: tuple[int, ...] = ()
+    sentence_sizes: tuple[int, ...] = ()
 
     @property
     def reference(self) -> str:
         return f"{self.dataset}@{self.version}"
+
+    @property
+    def image_columns(self) -> dict[str, slice]:
+        """Return where each column of images stands in their vectors."""
+        return _slices(self.image_features, self.image_sizes or (self.image_dimensions or 0,))
+
+    @property
+    def sentence_columns(self) -> dict[str, slice]:
+        """Return where each column of sentences stands in their vectors."""
+        return _slices(self.sentence_features, self.sentence_sizes or (self.sentence_dimensions or 0,))
+
+    @property
+    def named_columns(self) -> tuple[slice, slice] | None:
+        """Return where sentences and names of images' classes stand in the vectors; None unless both are read."""
+        names = next((part for name, part in self.image_columns.items() if name.endswith(NAMES)), None)
+        sentences = self.sentence_columns.get(NAMES_ENCODER)
+        return None if names is None or sentences is None else (sentences, names)
+
+
+def _slices(names: str | None, sizes: Sequence[int]) -> dict[str, slice]:
+    ends = list(accumulate(sizes))
+    return {name: slice(end - size, end) for name, size, end in zip(several(names), sizes, ends, strict=False)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,17 +117,23 @@ def identify(manifest: Manifest, folder: Folder, config: TrainConfig) -> Dataset
         sentences=data.sentence_features if reads.sentence_vectors else None,
         regions=data.region_features if reads.regions else None,
     ).resolved(manifest)
-    images, regions = manifest.extractors("images"), manifest.extractors("images", FeatureKind.REGIONS)
+    regions, tables = manifest.extractors("images", FeatureKind.REGIONS), ("images", "documents")
+    images, sentences = (
+        tuple(manifest.extractors(table)[name] for name in several(names))
+        for table, names in zip(tables, (found.images, found.sentences), strict=True)
+    )
     return DatasetIdentity(
         dataset=manifest.dataset,
         version=manifest.version,
         manifest_digest=hashlib.sha256(folder.read(MANIFEST)).hexdigest(),
         image_features=found.images,
-        image_dimensions=images[found.images] if found.images else None,
+        image_dimensions=sum(images) if images else None,
         sentence_features=found.sentences,
-        sentence_dimensions=manifest.extractors("documents")[found.sentences] if found.sentences else None,
+        sentence_dimensions=sum(sentences) if sentences else None,
         region_features=found.regions,
         region_dimensions=regions[found.regions] if found.regions else None,
+        image_sizes=images if len(images) > 1 else (),
+        sentence_sizes=sentences if len(sentences) > 1 else (),
     )
 
 

@@ -32,7 +32,7 @@ def class_names_model(pictures: str = NETWORK + NAMES) -> LinkModel:
         sentence_features=NAMES_ENCODER,
         sentence_dimensions=DIMENSIONS,
     )
-    config = override(closed_form(), [f"recipe={CLASS_NAMES}", f"dimensions={DIMENSIONS}", *columns])
+    config = override(closed_form(), [f"recipe={CLASS_NAMES}", f"dimensions={DIMENSIONS}", "link.steps=", *columns])
     model = LinkModel(ModelCard(config=config, data=identity), None).eval()
     for tower in (model.text, model.image):
         tower.set_map(torch.eye(DIMENSIONS), torch.zeros(DIMENSIONS))

@@ -320,7 +320,7 @@ def _calibration(subject: Subject) -> Iterable[Score]:
     fitted = subject.calibration
     if isinstance(fitted, UsageError):
         raise fitted
-    note = f"{fitted.method}, {fitted.links} links of {fitted.split}"
+    note = f"by similarity, soft plan and margin; {fitted.links} links of {fitted.split}"
     return (replace(score, note=score.note or note) for score in calibration_scores(fitted, observed))
 
 

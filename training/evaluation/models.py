@@ -64,7 +64,7 @@ def evaluate_model(
         raise nothing_to_score(where, scores.left_out)
     pairs = None
     if with_pairs or not scores:
-        documents, vectors = joined_shards([part.embedded for part in parts if part.embedded is not None])
+        documents, vectors = joined_shards([part.embedded for part in parts if part.embedded is not None], model.steps)
         pairs = score_pairs(linked_pool(documents, vectors, documents.links or ()))
     ids = tuple(name for part in parts for name in part.ids)
     return Evaluation(ids=ids, scores=scores, chance=chance, where=where, pairs=pairs)
@@ -85,7 +85,7 @@ def _score_shard(
     model: LinkModel, shard: Shard, *, manifest: Manifest, folder: Folder, pool: frozenset[Shard], with_pairs: bool
 ) -> _ScoredShard:
     own = embed_shard(manifest, folder, model, shard)
-    matrices = [document.similarities() for document in own.vectors()]
+    matrices = [document.similarities() for document in own.vectors(model.steps)]
     scores, chance = scores_of(own.documents.ids, matrices, own.documents.links or ())
     is_kept = shard in pool and (with_pairs or not scores)
     return _ScoredShard(own.documents.ids, scores, chance, has_links(own.documents), own if is_kept else None)

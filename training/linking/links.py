@@ -46,7 +46,7 @@ class LinkedDocument:
     Attributes:
         id: of the document.
         sentence_numbers: indices in the document of the n sentences that the model reads; of fused sentences the first.
-        similarities: n x m cosines of those with the document's images.
+        similarities: n x m of those with the document's images: cosines, or what the model's steps make of them.
         links: the predicted links.
         given: the document itself, where it is a user's.
     """
@@ -125,7 +125,8 @@ class Linker:
         if self.model.relations is not None:
             links = with_relations(links, RelationPredictor.of(self.model), vectors, sentence_numbers)
         threshold = self.options.threshold(self.uri)
-        kept = calibrated([link for link in links if link.similarity >= threshold], self.options.calibration)
+        kept = [link for link in links if link.similarity >= threshold]
+        kept = calibrated(kept, self.options.calibration, matrix, sentence_numbers)
         return LinkedDocument(document, sentence_numbers, matrix, tuple(kept))
 
     def _refined(self, matrix: Floats, vectors: EmbeddedDocument) -> Floats:
@@ -168,9 +169,7 @@ def with_relations(
     links: list[PredictedLink], predictor: RelationPredictor, vectors: EmbeddedDocument, sentence_numbers: Int64
 ) -> list[PredictedLink]:
     """Return a document's links, each with the relations that the model predicts for its sentence and image."""
-    row_of = {number: row for row, number in enumerate(sentence_numbers.tolist())}
-    rows = np.array([row_of[link.sentence] for link in links], np.int64)
-    columns = np.array([link.image for link in links], np.int64)
+    rows, columns = _places(links, sentence_numbers)
     found = predictor.pairs(vectors.texts[rows], vectors.images[columns]).tolist()
     return [
         replace(link, relations=tuple(map(PredictedRelation, predictor.names, probabilities)))
@@ -182,11 +181,20 @@ def _failure(document: str, reason: Reason, message: str, exception: str | None 
     return Failure(Stage.LINKING, document, reason, message, exception)
 
 
-def calibrated(links: list[PredictedLink], calibration: Calibration | None) -> list[PredictedLink]:
-    """Return links with their probability, where there is a calibration."""
+def _places(links: list[PredictedLink], sentence_numbers: Int64) -> tuple[Int64, Int64]:
+    """Return the row and the column of each link in its document's similarities."""
+    row_of = {number: row for row, number in enumerate(sentence_numbers.tolist())}
+    rows = [row_of[link.sentence] for link in links]
+    return np.array(rows, np.int64), np.array([link.image for link in links], np.int64)
+
+
+def calibrated(
+    links: list[PredictedLink], calibration: Calibration | None, matrix: Floats, sentence_numbers: Int64
+) -> list[PredictedLink]:
+    """Return links of a document with n x m similarities with their probability, where there is a calibration."""
     if calibration is None or not links:
         return links
-    probabilities = calibration.probability(np.array([link.similarity for link in links])).tolist()
+    probabilities = calibration.of_links(matrix, *_places(links, sentence_numbers)).tolist()
     return [replace(link, probability=value) for link, value in zip(links, probabilities, strict=True)]
 
 

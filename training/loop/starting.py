@@ -20,7 +20,7 @@ from training.text.vocabulary import Vocabulary
 
 EVERY_SOURCE = ""
 SOURCE_SIGN = "="
-_FUSER, _ENCODER = "text.fuser.", "text.encoder."
+_FUSER, _ENCODER, _STEPS = "text.fuser.", "text.encoder.", "steps."
 
 
 def start_from_models(model: LinkModel, find: FindModel = Path) -> None:
@@ -96,10 +96,10 @@ def _by_source(model: LinkModel, sources: Sequence[str], givers: Mapping[str, Li
 
 
 def _take(model: LinkModel, weights: Mapping[str, Tensor], vocabulary: Vocabulary | None) -> None:
-    """Copy weights by name, word tables word by word; every parameter but the fuser's must be among them."""
+    """Copy weights by name, word tables word by word; every parameter but the fuser's and the banks must be there."""
     own = model.state_dict()
     for name, target in own.items():
-        if name.startswith(_FUSER):
+        if name.startswith((_FUSER, _STEPS)):
             continue
         if name not in weights:
             raise _mismatch(model, f"its models have no weights for {name}")

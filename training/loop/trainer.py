@@ -18,6 +18,7 @@ from training.data.requirements import check_pairs
 from training.loop import state as states
 from training.loop.context import Context
 from training.loop.epoch import solve_epoch, train_epoch
+from training.loop.link_steps import settle_steps
 from training.loop.setup import new_model
 from training.loop.state import RunState, check_alike
 from training.loop.validation import Validation, validate
@@ -61,12 +62,12 @@ def train(config: TrainConfig, data: TrainingData, context: Context, *, run_dire
         ConfigError: the checkpoint to resume from belongs to another configuration or data set version.
         BuildError: a loss or a gradient norm was not finite, or a worker's parameters are not those of the others.
     """
-    _check_selectable(config, data)
+    _check_selectable(config, data, context)
     for split in (data.training, data.validation):
         if split is not None:
             check_pairs(config, data.identity.reference, split)
     run = _begin(config, data, context)
-    solver = objectives.solver(config.objective, run.model.text, run.model.image, data.training, context)
+    solver = objectives.solver(config.objective, run.model.text, run.model.image, data, context)
     division = context.division(config.training.batches_per_step)
     while run.epoch < config.training.epochs:
         run.epoch += 1
@@ -83,12 +84,14 @@ def train(config: TrainConfig, data: TrainingData, context: Context, *, run_dire
         _keep(run, judged, context)
         run.history.append(metrics)
         _checkpoint(run, metrics, context, run_directory)
-    return _finish(run, context, run_directory)
+    return _finish(run, data, context, run_directory)
 
 
-def _check_selectable(config: TrainConfig, data: TrainingData) -> None:
+def _check_selectable(config: TrainConfig, data: TrainingData, context: Context) -> None:
     select = config.training.select
-    if data.validation is None and select is not Select.LAST:
+    if data.validation is None and all(term.is_solved for term in config.objective):
+        context.say(f"{data.identity.reference} has no validation document to judge an epoch by: the last is kept")
+    elif data.validation is None and select is not Select.LAST:
         raise UsageError(
             f"training.select = '{select}': {data.identity.reference} has no validation document to judge an epoch by; "
             "use --set training.select=last"
@@ -150,12 +153,13 @@ def _checkpoint(run: RunState, metrics: Mapping[str, float], context: Context, r
         states.remove_older(checkpoint)
 
 
-def _finish(run: RunState, context: Context, run_directory: Path) -> TrainResult:
+def _finish(run: RunState, data: TrainingData, context: Context, run_directory: Path) -> TrainResult:
     if run.best_value == math.inf:
         raise BuildError("no epoch had a validation loss or rank that is a number; lower training.learning_rate")
     target = run_directory / MODEL
     if context.rank == 0:
         kept: LinkModel = run.best or run.model
+        settle_steps(kept, data)
         with states.whole_folder(target) as folder:
             kept.save(folder)
     return TrainResult(

@@ -1,8 +1,9 @@
-"""From the similarity of a predicted link to the probability that it is true, and to a threshold for a precision.
+"""From what is seen of a predicted link to the probability that it is true, and to a threshold for a precision.
 
 A `Calibration` is learnt from validation links, and small enough to be a JSON file beside a model's report. It is about
 predicted links, the edges that linking draws, not about all pairs of a document. Every predicted link of a
-document with known links, some pair of which is no link, is one observation: its similarity, and whether it is true.
+document with known links, some pair of which is no link, is one observation: how sure it looks (`link_features`), and
+whether it is true.
 Below, a calibration is fitted to such observations, and judged on those of another split.
 """
 
@@ -14,23 +15,25 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
-from scipy import optimize, stats
+import torch
+from scipy import optimize
 
 from schemas.configs import restore_json
 from schemas.errors import UsageError
 from schemas.evaluation import Score
+from training.closed_form.plans import soft_plans
 from training.data.ragged import Bool, Float64, Floats, Int64
 from training.metrics.bootstrap import pooled_interval
 from training.metrics.links import link_mask
+from training.metrics.precision import PrecisionPoint, precision_points
 from training.similarity.assignment import predicted_pairs
 
 FILE_NAME = "calibration.json"
 CALIBRATION_FORMAT: Final = 2  # 1: precisions of thresholds were shares, not bounds
 ENOUGH_FOR_ISOTONIC = 1_000  # below it a sigmoid is the better fit (Niculescu-Mizil and Caruana 2005)
-CONFIDENCE = 0.95  # of the stated precision of links above a threshold
-FEWEST_KEPT = 20
-KEPT_RATIO = 1.25  # of the links that two thresholds in a row keep
 RELIABILITY_BINS = 10
+FEATURES, PLAN_SHARPNESS = 3, 10.0
+RIDGE = 1e-6  # of standardised slopes: features of few links may say the same
 WANTED_PRECISIONS = (0.8, 0.9, 0.95)
 
 
@@ -39,21 +42,6 @@ class Method(StrEnum):
 
     PLATT = "platt"
     ISOTONIC = "isotonic"
-
-
-@dataclass(frozen=True, slots=True)
-class PrecisionPoint:
-    """The precision of links with at least this similarity, by the validation links that have it.
-
-    Attributes:
-        similarity: the threshold.
-        precision: share of such links, 0 to 1, that is true at least, with 95% confidence for all points together.
-        links: validation links it was measured on.
-    """
-
-    similarity: float
-    precision: float
-    links: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +60,8 @@ class Calibration:
         similarities: rising knots of the curve; empty for another method.
         probabilities: the curve there; linear in between, constant beyond.
         points: thresholds that keep fewer and fewer links at a higher and higher precision.
+        features: slopes of the `link_features` of a link in the sigmoid of its probability, and last its intercept;
+            empty in calibrations of before: links go by the similarity alone, as pictures that are searched for do.
     """
 
     dataset: str
@@ -85,17 +75,30 @@ class Calibration:
     similarities: tuple[float, ...] = ()
     probabilities: tuple[float, ...] = ()
     points: tuple[PrecisionPoint, ...] = ()
+    features: tuple[float, ...] = ()
     format: Literal[2] = CALIBRATION_FORMAT
 
+    def of_links(self, matrix: Floats, rows: Int64, columns: Int64) -> Float64:
+        """Return the probability, 0 to 1, that predicted links of a document with n x m similarities are true."""
+        return self.of_features(link_features(matrix, rows, columns))
+
+    def of_features(self, features_EF: Float64) -> Float64:
+        """Return the probability of E links by their `link_features`."""
+        if not self.features:
+            return self.probability(features_EF[:, 0])
+        return _sigmoid(features_EF @ np.array(self.features[:-1]) + self.features[-1])
+
     def probability(self, similarities: Floats) -> Float64:
-        """Return the probability, 0 to 1, that predicted links of these similarities are true."""
+        """Return the probability, 0 to 1, that predicted links of which no more is known than this are true."""
         values = np.asarray(similarities, dtype=np.float64)
         if self.method is Method.ISOTONIC:
             return np.interp(values, self.similarities, self.probabilities)
-        return np.asarray(0.5 * (1 + np.tanh((self.slope * values + self.intercept) / 2)), dtype=np.float64)
+        return _sigmoid(self.slope * values + self.intercept)
 
     def threshold(self, precision: float) -> float:
         """Return the smallest similarity from which on links have at least this precision, 0 to 1, with 95% confidence.
+
+        It is that of the next level that was tested (`precision.LEVELS`).
 
         Raises:
             UsageError: no threshold reaches it, or it is no precision.
@@ -108,7 +111,7 @@ class Calibration:
         best = max((point.precision for point in self.points), default=0.0)
         raise UsageError(
             f"--precision {precision:g}: no threshold is known to reach it with 95% confidence, by {self.links} links "
-            f"of {self.dataset}, split {self.split}; the highest is {best:.3f}"
+            f"in {self.documents} documents of {self.dataset}, split {self.split}; the highest is {best:g}"
         )
 
     def to_json(self) -> str:
@@ -131,19 +134,23 @@ class Observations:
     """Predicted links of documents whose links are known.
 
     Attributes:
-        similarities: E cosines.
+        features: E x F, the similarity first (`link_features`).
         are_true: E.
         documents: E document numbers.
         document_count: documents with known links and an unlinked pair, those without a prediction among them.
     """
 
-    similarities: Float64
+    features: Float64
     are_true: Bool
     documents: Int64
     document_count: int
 
     def __len__(self) -> int:
-        return len(self.similarities)
+        return len(self.features)
+
+    @property
+    def similarities(self) -> Float64:
+        return self.features[:, 0]
 
 
 def observe(matrices: Sequence[Floats], links: Sequence[Int64 | None]) -> Observations:
@@ -160,9 +167,10 @@ def observe(matrices: Sequence[Floats], links: Sequence[Int64 | None]) -> Observ
             continue
         count += 1
         pairs = predicted_pairs(matrix)
-        parts.append((matrix[pairs].astype(np.float64), true[pairs], np.full(len(pairs[0]), number)))
-    joined = [np.concatenate(column) for column in zip(*parts, strict=True)] or [np.zeros(0)] * 3
-    return Observations(joined[0], joined[1].astype(bool), joined[2].astype(np.int64), document_count=count)
+        parts.append((link_features(matrix, *pairs), true[pairs], np.full(len(pairs[0]), number)))
+    parts.append((np.zeros((0, FEATURES)), np.zeros(0, bool), np.zeros(0, np.int64)))
+    features, are_true, documents = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return Observations(features, are_true.astype(bool), documents.astype(np.int64), document_count=count)
 
 
 def fit_calibration(observed: Observations, *, dataset: str, split: str, method: Method | None = None) -> Calibration:
@@ -177,7 +185,7 @@ def fit_calibration(observed: Observations, *, dataset: str, split: str, method:
     slope = intercept = 0.0
     knots: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
     if chosen is Method.PLATT:
-        slope, intercept = fit_sigmoid(observed.similarities, observed.are_true)
+        slope, intercept = fit_sigmoid(observed.features[:, :1], observed.are_true)
     else:
         knots = fit_isotonic(observed.similarities, observed.are_true)
     return Calibration(
@@ -191,12 +199,38 @@ def fit_calibration(observed: Observations, *, dataset: str, split: str, method:
         intercept=intercept,
         similarities=knots[0],
         probabilities=knots[1],
-        points=precision_points(observed.similarities, observed.are_true),
+        points=precision_points(observed.similarities, observed.are_true, observed.documents, observed.document_count),
+        features=fit_sigmoid(observed.features, observed.are_true),
     )
 
 
-def fit_sigmoid(similarities: Float64, are_true: Bool) -> tuple[float, float]:
-    """Return slope and intercept of the sigmoid of least cross-entropy, with Platt's (1999) smoothed targets.
+def link_features(matrix: Floats, rows: Int64, columns: Int64) -> Float64:
+    """Return E x 3 numbers that tell how sure links of a document are: similarity, soft plan, margin.
+
+    The plan is the logarithm of how much of the sentence goes to the image (`closed_form.plans`), times what an equal
+    share is. The margin is to the highest other similarity of the sentence or the image; 0 where there is none.
+
+    Args:
+        matrix: n x m similarities.
+        rows: sentence of each link.
+        columns: image of each.
+    """
+    n, m = matrix.shape
+    found = matrix[rows, columns].astype(np.float64)
+    if not len(rows):
+        return np.zeros((0, FEATURES))
+    scores = torch.from_numpy(PLAN_SHARPNESS * matrix.astype(np.float64))
+    plans = soft_plans(scores[None], torch.tensor([n]), torch.tensor([m]))[0].numpy() + np.log(max(n, m))
+    places = np.arange(len(rows))
+    by_row, by_column = matrix[rows].astype(np.float64), matrix[:, columns].T.astype(np.float64)
+    by_row[places, columns] = by_column[places, rows] = -np.inf
+    others = np.maximum(by_row.max(axis=1), by_column.max(axis=1))
+    margins = np.where(np.isfinite(others), found - others, 0.0)
+    return np.stack([found, plans[rows, columns], margins], axis=1)
+
+
+def fit_sigmoid(features_EF: Float64, are_true: Bool) -> tuple[float, ...]:
+    """Return slopes and intercept of the sigmoid of least cross-entropy, with Platt's (1999) smoothed targets.
 
     The targets (t + 1) / (t + 2) and 1 / (f + 2), of t true and f false links, keep it finite where a threshold tells
     them apart without error.
@@ -204,18 +238,20 @@ def fit_sigmoid(similarities: Float64, are_true: Bool) -> tuple[float, float]:
     true = int(are_true.sum())
     false = len(are_true) - true
     targets = np.where(are_true, (true + 1) / (true + 2), 1 / (false + 2))
-    middle, width = float(similarities.mean()), float(similarities.std()) or 1.0
-    scaled = (similarities - middle) / width
+    middle, width = features_EF.mean(axis=0), features_EF.std(axis=0)
+    width[width == 0] = 1.0
+    scaled = np.column_stack([(features_EF - middle) / width, np.ones(len(are_true))])
 
     def cost(weights: Float64) -> tuple[float, Float64]:
-        logits = weights[0] * scaled + weights[1]
-        residual = 0.5 * (1 + np.tanh(logits / 2)) - targets
-        value = np.mean(np.logaddexp(0, logits) - targets * logits)
-        return float(value), np.array([np.mean(residual * scaled), np.mean(residual)])
+        logits = scaled @ weights
+        value = np.mean(np.logaddexp(0, logits) - targets * logits) + RIDGE * np.square(weights[:-1]).sum()
+        slopes = (_sigmoid(logits) - targets) @ scaled / len(targets)
+        slopes[:-1] += 2 * RIDGE * weights[:-1]
+        return float(value), slopes
 
-    found = optimize.minimize(cost, np.zeros(2), jac=True, method="BFGS", options={"gtol": 1e-9})
-    slope = float(found.x[0]) / width
-    return slope, float(found.x[1]) - slope * middle
+    found = optimize.minimize(cost, np.zeros(scaled.shape[1]), jac=True, method="BFGS", options={"gtol": 1e-9})
+    slopes = found.x[:-1] / width
+    return (*slopes.tolist(), float(found.x[-1] - slopes @ middle))
 
 
 def fit_isotonic(similarities: Float64, are_true: Bool) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -228,28 +264,6 @@ def fit_isotonic(similarities: Float64, are_true: Bool) -> tuple[tuple[float, ..
     return tuple(values[kept].tolist()), tuple(np.clip(curve[kept], 0.0, 1.0).tolist())
 
 
-def precision_points(similarities: Float64, are_true: Bool) -> tuple[PrecisionPoint, ...]:
-    """Return thresholds from the one that keeps all links on, each more precise than all that keep more.
-
-    A precision is a lower bound, by Clopper and Pearson (1934), at which the tail of each of the K thresholds tried is
-    a K-th of 5% (Bonferroni): all bounds hold at once with 95% confidence, so that a threshold may be chosen by them.
-    Links are taken as independent of one another, given their similarities. K is small and does not depend on labels:
-    the thresholds tried keep all links, 1 / 1.25 of them, 1 / 1.25**2 and so on, down to `FEWEST_KEPT`.
-    """
-    values, rows, counts = np.unique(similarities, return_inverse=True, return_counts=True)
-    true = np.bincount(rows, weights=are_true)
-    kept, kept_true = (np.cumsum(each[::-1])[::-1] for each in (counts, true))
-    steps = int(np.log(max(1.0, len(similarities) / FEWEST_KEPT)) / np.log(KEPT_RATIO) + 1e-9)
-    sizes = np.append(len(similarities) / KEPT_RATIO ** np.arange(steps + 1), min(len(similarities), FEWEST_KEPT))
-    tried = np.unique(len(kept) - 1 - np.searchsorted(kept[::-1], sizes - 1e-9))
-    points: list[PrecisionPoint] = []
-    for value, number, right in zip(values[tried], kept[tried], kept_true[tried], strict=True):
-        precision = float(stats.beta.ppf((1 - CONFIDENCE) / len(tried), right, number - right + 1)) if right else 0.0
-        if not points or precision > points[-1].precision:
-            points.append(PrecisionPoint(float(value), precision, int(number)))
-    return tuple(points)
-
-
 def calibration_scores(calibration: Calibration, observed: Observations) -> Iterator[Score]:
     """Yield the Brier score, the expected calibration error over bins, the bins, and what thresholds keep.
 
@@ -260,7 +274,7 @@ def calibration_scores(calibration: Calibration, observed: Observations) -> Iter
     Raises:
         ValueError: there is no observation.
     """
-    probabilities = calibration.probability(observed.similarities)
+    probabilities = calibration.of_features(observed.features)
     bins = reliability(probabilities, observed.are_true)
     brier = float(np.mean((probabilities - observed.are_true) ** 2))
     error = 100 * sum(each.links * abs(each.expected - each.true) for each in bins) / len(observed)
@@ -294,6 +308,10 @@ def reliability(probabilities: Float64, are_true: Bool, *, bins: int = RELIABILI
     numbers = (middles * bins // len(probabilities)).astype(np.int64)[rows]
     parts = [numbers == number for number in np.unique(numbers)]
     return [Bin(float(probabilities[p].mean()), float(are_true[p].mean()), int(p.sum())) for p in parts]
+
+
+def _sigmoid(logits: Float64) -> Float64:
+    return np.asarray(0.5 * (1 + np.tanh(logits / 2)), dtype=np.float64)
 
 
 def _kept(calibration: Calibration, observed: Observations, wanted: float) -> Iterator[Score]:

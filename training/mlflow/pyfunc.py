@@ -73,7 +73,8 @@ class LinkPredictor:
         """Return of each document its similarities, its predicted links, and the model's address.
 
         `read` are the indices of the n sentences that the model reads (all, unless it goes by their roles), and
-        `similarities` n lists of m cosines; `links` are those of `multilink link`, the most similar first, with their
+        `similarities` n lists of m cosines, or what the model's steps make of them; `links` are those of
+        `multilink link`, the most similar first, with their
         `sentence`, `image`, `similarity` and `probability`; of a coherence model also their `relations`.
 
         Raises:

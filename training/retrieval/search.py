@@ -232,7 +232,7 @@ def _images(
     vectors = index.vectors.rows[rows]
     similarities = vectors @ vector
     probabilities: Sequence[float | None] = [None] * len(rows)
-    if calibration is not None:
+    if calibration is not None and index.model.steps is None:  # steps: it is of other numbers than cosines
         probabilities = calibration.probability(similarities).tolist()
     relations: Sequence[tuple[tuple[str, float], ...] | None] = [None] * len(rows)
     if index.model.relations is not None and text is not None and len(rows):

@@ -19,12 +19,14 @@ from schemas.links import PredictedLink
 from schemas.manifest import read_manifest
 from schemas.tables import row_of, to_table
 from training.data.documents import GivenDocument
+from training.linking.decoys import Decoys, count_decoys
 from training.linking.links import LinkedDocument, write_links
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
 from training.linking.relinked import Agreement, compare
 from training.linking.shards import RELINKED
 from training.linking.versions import LinkedVersion, link_version, prepare_linking
 from training.mlflow.registry import LoadedModel, open_model
+from training.model import LinkModel
 from training.report.examples import ExampleDocument
 from training.report.pages import own_documents_page, write_page
 from training.report.relinking import relinked_page
@@ -194,6 +196,11 @@ def run_link_version(
     say(f"linking {reference} with {loaded.uri}, workers: {workers}")
     with by_workers(workers):
         return link_version(loaded.model, linking, splits=splits, say=say)
+
+
+def estimate_false(model: LinkModel, linked: LinkedVersion, lake: str) -> Decoys:
+    """Return how many links of a version without known links are false at least."""
+    return count_decoys(model, *read_manifest(Lake.at(lake), linked.manifest.dataset))
 
 
 def compare_links(linked: LinkedVersion, lake: str, page: Path | None) -> Agreement:

@@ -60,14 +60,37 @@ def half_whitened(rows: np.ndarray, components: int) -> np.ndarray:
     return found / np.sqrt((found**2).sum(axis=1).mean())
 
 
-def cosines_by_hand(documents: DocumentSet, epochs: int, term: ClosedForm, dimensions: int) -> list[np.ndarray]:
-    """Return each document's cosines after some passes of the first path, worked out document by document."""
+Parts = tuple[tuple[slice, float], ...]
+
+
+def cosines_by_hand(
+    documents: DocumentSet,
+    epochs: int,
+    term: ClosedForm,
+    dimensions: int,
+    *,
+    parts: tuple[Parts, Parts] = (((slice(None), 1.0),), ((slice(None), 1.0),)),
+    named: tuple[slice, slice] | None = None,
+) -> list[np.ndarray]:
+    """Return each document's cosines after some passes of the first path, worked out document by document.
+
+    `parts` are the columns of sentences and of images with their weights, `named` those of class names.
+    """
     assert documents.sentence_vectors is not None
-    x = half_whitened(documents.sentence_vectors.astype(np.float64), term.sentence_components)
-    v = half_whitened(documents.image_bank[documents.image_rows].astype(np.float64), term.image_components)
+    given = [documents.sentence_vectors.astype(np.float64), documents.image_bank[documents.image_rows].astype(float)]
+    counts = (term.sentence_components, term.image_components)
+    x, v = (
+        np.hstack([weight * half_whitened(vectors[:, part], count) for part, weight in own])
+        for vectors, count, own in zip(given, counts, parts, strict=True)
+    )
     pairs = list(zip(documents.sentences, documents.images, strict=True))
     plans = [np.full((len(x[rows]), len(v[columns])), 1.0) for rows, columns in pairs]
     plans = [plan / plan.size for plan in plans]
+    if named is not None:
+        chosen = [side[:, part] for side, part in zip(given, named, strict=True)]
+        units = [side / np.linalg.norm(side, axis=1)[:, None] for side in chosen]
+        names = [units[0][rows] @ units[1][columns].T for rows, columns in pairs]
+        plans = [plan_of(each / np.concatenate([each.ravel() for each in names]).std()) for each in names]
     cosines: list[np.ndarray] = []
     for number in range(epochs):
         along = number / (term.passes - 1)
@@ -92,13 +115,44 @@ def cosines_by_hand(documents: DocumentSet, epochs: int, term: ClosedForm, dimen
 @pytest.mark.parametrize("epochs", [1, 2, 3])
 def test_passes_by_hand(data: TrainingData, tmp_path: Path, epochs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passes, "PAIRS_AT_ONCE", 40)
-    model = trained(data, tmp_path, f"training.epochs={epochs}")
+    model = trained(data, tmp_path, f"training.epochs={epochs}", "link.steps=")
     documents = data.training.documents(data.training.index.usable)
     term = CONFIG.objective[0]
     assert isinstance(term, ClosedForm)
     expected = cosines_by_hand(documents, epochs, term, CONFIG.dimensions)
     for found, wanted in zip(model.similarities(documents), expected, strict=True):
         assert found == pytest.approx(wanted, abs=2e-4)
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_columns_are_whitened_by_themselves_and_class_names_are_the_first_plan(
+    lakes: ModuleType, tmp_path: Path, epochs: int
+) -> None:
+    made = {Split.TRAIN: lakes.make_documents(Split.TRAIN, 60, lakes.World())}
+    lake: Lake = lakes.write_lake(str(tmp_path / "lake"), made, is_named=True)
+    settings = [f"training.epochs={epochs}", "link.steps=", "objective.column_weights=image-*=0.5,*-encoder=7"]
+    data = load_training_data(lake, "synthetic", override(CONFIG, settings))
+    assert (data.identity.image_features, data.identity.image_sizes) == ("image-test+noisy-names", (16, 8))
+    model = trained(data, tmp_path / "run", *settings)
+    documents = data.training.documents(data.training.index.usable)
+    term = CONFIG.objective[0]
+    assert isinstance(term, ClosedForm)
+    texts, images = ((slice(12), 1.0), (slice(12, 20), 1.0)), ((slice(16), 0.5), (slice(16, 24), 1.0))
+    named = (slice(12, 20), slice(16, 24))
+    expected = cosines_by_hand(documents, epochs, term, CONFIG.dimensions, parts=(texts, images), named=named)
+    for found, wanted in zip(model.similarities(documents), expected, strict=True):
+        assert found == pytest.approx(wanted, abs=5e-4)
+
+
+def test_a_column_of_weight_0_is_not_read(lakes: ModuleType, tmp_path: Path) -> None:
+    made = {Split.TRAIN: lakes.make_documents(Split.TRAIN, 30, lakes.World())}
+    lake: Lake = lakes.write_lake(str(tmp_path / "lake"), made, is_named=True)
+    config = override(CONFIG, ["objective.column_weights=noisy-*=0", "training.epochs=1"])
+    weights = trained(
+        load_training_data(lake, "synthetic", config), tmp_path / "run", *["objective.column_weights=noisy-*=0"]
+    )
+    assert not weights.image.state_dict()["affine.weight"][:, 16:].any()
+    assert weights.image.state_dict()["affine.weight"][:, :16].any()
 
 
 def test_each_path_begins_anew_and_its_last_pass_is_repeated() -> None:
@@ -164,11 +218,21 @@ def test_a_resumed_run_has_the_same_bits(data: TrainingData, tmp_path: Path) -> 
         ("training.max_rows=3", "training.max_rows = 3: .*of whole documents"),
         ("training.start_from=other", "training.start_from = .*anew"),
         ("objective.regularisation=", "objective.regularisation = .*expected at least one"),
+        ("objective.column_weights=a=b", r"objective.column_weights = 'a=b': expected COLUMN=WEIGHT"),
     ],
 )
 def test_what_does_not_fit_is_one_line(setting: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         override(CONFIG, [setting])
+
+
+def test_without_validation_documents_the_last_pass_is_kept(data: TrainingData, tmp_path: Path) -> None:
+    lines: list[str] = []
+    config = override(CONFIG, ["training.select=retrieval"])
+    context = Context(on_progress=lambda line: lines.append(str(line)))
+    result = train(config, replace(data, validation=None), context, run_directory=tmp_path)
+    assert result.best_epoch == config.training.epochs
+    assert any("has no validation document" in line and "the last is kept" in line for line in lines)
 
 
 def test_links_are_never_read(lakes: ModuleType, tmp_path: Path) -> None:

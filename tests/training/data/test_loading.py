@@ -15,7 +15,7 @@ from schemas.errors import ConfigError, IntegrityError, NotFoundError, UsageErro
 from schemas.features import FeatureColumn, FeatureKind
 from schemas.lake import Lake
 from schemas.manifest import Manifest, read_manifest
-from training.config import DataConfig, TrainConfig
+from training.config import TrainConfig
 from training.data import split
 from training.data.index import read_index
 from training.data.lake import Columns, read_split
@@ -23,6 +23,7 @@ from training.data.loading import load_training_data
 from training.data.mapped import CACHE
 from training.data.ragged import Ragged
 from training.data.split import sample
+from training.settings import DataConfig
 from training.towers.text.sentence import SentenceSettings
 
 CONFIG = TrainConfig(text=SentenceSettings())

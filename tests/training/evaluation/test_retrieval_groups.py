@@ -13,13 +13,14 @@ from schemas.documents import Split
 from schemas.evaluation import Score
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
-from training.config import DataConfig, TrainConfig
+from training.config import TrainConfig
 from training.data.documents import GivenDocument
 from training.data.loading import identify
 from training.evaluation.judge import judge_model
 from training.metrics.retrieval import Direction, linked_pool, retrieval_scores
 from training.model import LinkModel, ModelCard
 from training.report.sections import sections
+from training.settings import DataConfig
 from training.shards import embed_split
 from training.text.vocabulary import Vocabulary
 from training.towers.text.multi_source import MultiSourceSettings

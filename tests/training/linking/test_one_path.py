@@ -17,7 +17,7 @@ from schemas.errors import UsageError
 from schemas.lake import Lake
 from schemas.links import PredictedLink
 from schemas.manifest import read_manifest
-from training.config import DataConfig, TrainConfig
+from training.config import TrainConfig
 from training.data.documents import GivenDocument
 from training.data.lake import Columns, read_split
 from training.data.loading import identify, read_for_model
@@ -27,6 +27,7 @@ from training.metrics.relations import RefineConfig
 from training.mlflow.serving import make_app
 from training.model import LinkModel, ModelCard
 from training.recipes import RECIPES
+from training.settings import DataConfig
 from training.text.vocabulary import Vocabulary
 from training.towers.text.sentence import SentenceSettings
 

@@ -15,7 +15,7 @@ from schemas.configs import override
 from schemas.documents import Split
 from schemas.errors import ConfigError, UsageError
 from schemas.lake import Lake
-from training.config import DataConfig, LoopConfig, Select, TrainConfig, objective
+from training.config import LoopConfig, Select, TrainConfig, objective
 from training.data.documents import RegionBank
 from training.data.loading import TrainingData, load_training_data
 from training.data.ragged import Ragged
@@ -24,6 +24,7 @@ from training.loop.context import Context
 from training.loop.setup import new_model
 from training.loop.trainer import TrainResult, train
 from training.model import LinkModel
+from training.settings import DataConfig
 from training.towers.image.linear import LinearSettings
 from training.towers.text.gru import GruSettings
 from training.towers.text.multi_source import MultiSourceTower

@@ -18,6 +18,7 @@ from training.data.documents import GivenDocument
 from training.data.lake import Columns, read_split
 from training.evaluation.evaluate import EvaluateConfig
 from training.evaluation.judge import judge_model
+from training.linking.links import LinkedDocument
 from training.linking.options import LinkOptions
 from training.metrics.links import score_documents
 from training.mlflow.registry import find_version, load
@@ -120,7 +121,7 @@ def test_links_at_a_wanted_precision(
     evaluated(client, registry_lake)
     calibration = load("models:/linker/1", client).calibration
     assert calibration is not None and calibration.dataset == "synthetic@v1" and calibration.split == "val"
-    wanted = (calibration.points[0].precision + calibration.points[-1].precision) / 2
+    wanted = calibration.points[-1].precision
     found = {}
     for name, precision in (("all", None), ("some", wanted)):
         path = tmp_path / f"{name}.parquet"
@@ -129,9 +130,14 @@ def test_links_at_a_wanted_precision(
         found[name] = pq.read_table(path).to_pylist()
     threshold = calibration.threshold(wanted)
     assert found["some"] == [row for row in found["all"] if row["similarity"] >= threshold]
-    assert 0 < len(found["some"]) < len(found["all"])
-    similarities = np.array([row["similarity"] for row in found["all"]])
-    assert [row["probability"] for row in found["all"]] == pytest.approx(calibration.probability(similarities), 1e-5)
+    assert 0 < len(found["some"]) <= len(found["all"])
+    assert all(row["similarity"] >= threshold for row in found["some"])
+    linker = loaded.linker(LinkOptions(calibration=calibration))
+    matrices = [each.similarities for each in linker.link_given(documents) if isinstance(each, LinkedDocument)]
+    places = {document.id: matrix for document, matrix in zip(documents, matrices, strict=True)}
+    for row in found["all"]:
+        place = (np.array([row["sentence"]]), np.array([row["image"]]))
+        assert row["probability"] == pytest.approx(calibration.of_links(places[row["document"]], *place)[0], abs=1e-5)
     assert LinkOptions().calibrated(calibration) == LinkOptions(calibration=calibration)
     assert LinkOptions(calibration=calibration).calibrated(loaded.calibration).calibration == calibration
 

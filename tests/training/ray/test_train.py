@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 import ray
 
-from schemas.configs import resolve
+from schemas.configs import override, resolve
 from schemas.documents import Split
 from schemas.errors import BuildError, ConfigError, UsageError
 from schemas.lake import Folder, Lake
@@ -27,6 +27,7 @@ from training.mlflow.runs import connect
 from training.mlflow.tracked_training import TASKS, run_train
 from training.model import LinkModel
 from training.ray.train import _drop_torn_snapshot, _own_error, cluster, launch
+from training.recipes import recipe
 from training.towers.image.linear import LinearSettings
 from training.towers.text.sentence import SentenceSettings
 
@@ -73,8 +74,9 @@ def assert_same_weights(found: LinkModel, expected: LinkModel, tolerance: float)
 
 
 @pytest.mark.slow
-def test_two_ray_workers_train_the_model_of_one_process(lake: Lake, tmp_path: Path) -> None:
-    config = replace(CONFIG, training=replace(CONFIG.training, epochs=4))
+@pytest.mark.parametrize("whole", [CONFIG, override(recipe("closed-form"), ["dimensions=8"])], ids=["steps", "solved"])
+def test_two_ray_workers_train_the_model_of_one_process(whole: TrainConfig, lake: Lake, tmp_path: Path) -> None:
+    config = replace(whole, training=replace(whole.training, epochs=4))
     reported: list[Mapping[str, float]] = []
     lines: list[str] = []
     result = launch(
@@ -82,14 +84,14 @@ def test_two_ray_workers_train_the_model_of_one_process(lake: Lake, tmp_path: Pa
         lake=lake,
         dataset="synthetic@v1",
         workers=2,
-        run_id="two",
+        run_id=f"two-{whole.recipe}",
         on_report=reported.append,
         on_progress=lines.append,
     )
     assert [metrics["epoch"] for metrics in reported] == [1, 2, 3, 4]
     assert result.epochs == 4 and len(result.history) == 4
     assert result.history[-1] == reported[-1]
-    assert result.model == Path(lake.root.uri) / "runs" / "two" / "model"
+    assert result.model == Path(lake.root.uri) / "runs" / f"two-{whole.recipe}" / "model"
     assert_same_weights(LinkModel.load(result.model), train_undisturbed(config, lake, tmp_path), 1e-4)
 
 

@@ -194,7 +194,9 @@ def test_the_same_content_gives_the_same_bytes(tmp_path):
 def test_what_was_measured_has_its_section():
     numbers = np.random.default_rng(0)
     similarities = numbers.random(300)
-    seen = Observations(similarities, numbers.random(300) < similarities, np.arange(300) // 10, document_count=30)
+    seen = Observations(
+        similarities[:, None], numbers.random(300) < similarities, np.arange(300) // 10, document_count=30
+    )
     calibration = fit_calibration(seen, dataset="d@v", split="val")
     rows = [
         Score("recall_at_1", 20.0, 15.0, 25.0, 9, "text to image, whole pool of 9", "retrieval"),

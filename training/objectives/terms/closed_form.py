@@ -7,23 +7,29 @@ its own, and the epoch that is kept is that of the lowest rank of own images amo
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated
+from fnmatch import fnmatch
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
 
 from schemas.configs import PositiveFloat, PositiveInt, require
 from schemas.plugins import SIMILARITIES
+from training.closed_form.inputs import Column
 from training.closed_form.plans import pair_weights
 from training.closed_form.solver import Pass, Solver
 from training.config import TrainConfig
-from training.data.split import TrainingSplit
+from training.data.loading import TrainingData
 from training.objectives.batch import EncodedBatch, Term
 from training.similarity.kinds.dc import Dc
 from training.similarity.segments import own_blocks
 from training.similarity.similarity import SetSimilarity
 from training.towers.inputs import Tower, Workers
+
+WEIGHT = re.compile(r"[^=]+=\d+(\.\d+)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,10 +44,13 @@ class ClosedForm(Term):
         fall: what it is divided by from the first pass of a path to the last.
         sharpness: what cosines are multiplied with before the soft plan, in a path's first pass.
         rise: what it is multiplied with from the first pass of a path to the last.
-        sentence_components: principal components of sentence vectors that are read.
-        image_components: of image vectors.
+        sentence_components: principal components of each column of sentence vectors that are read.
+        image_components: of each column of image vectors.
+        column_weights: what columns are multiplied with, as `COLUMN=WEIGHT` with `*` for any letters; the first that
+            fits, 1 where none does.
     """
 
+    is_solved: ClassVar[bool] = True
     name: str = "closed-form"
     similarity: Annotated[SetSimilarity, SIMILARITIES] = field(default_factory=Dc)
     passes: PositiveInt = 8
@@ -51,6 +60,7 @@ class ClosedForm(Term):
     rise: PositiveFloat = 3.0
     sentence_components: PositiveInt = 160
     image_components: PositiveInt = 200
+    column_weights: tuple[str, ...] = ("*-middle=0.5", "colour-shape=0.5")
 
     def check(self, config: TrainConfig) -> None:
         fits = "objective.name = 'closed-form' solves for affine maps of vectors"
@@ -59,19 +69,35 @@ class ClosedForm(Term):
         for tower, known in ((config.text, "sentence"), (config.image, "linear")):
             rule = f"{fits}; use --set {tower.part}.name={known}"
             require(tower.is_affine, field=f"{tower.part}.name", value=tower.name, rule=rule)
+        rule = "expected COLUMN=WEIGHT, such as colour-shape=0.5"
+        for each in self.column_weights:
+            require(bool(WEIGHT.fullmatch(each)), field="objective.column_weights", value=each, rule=rule)
         for setting in ("start_from", "max_rows"):
             value = getattr(config.training, setting)
             require(not value, field=f"training.{setting}", value=value, rule=f"{fits} of whole documents, anew")
 
-    def solver(self, text: Tower, image: Tower, split: TrainingSplit, workers: Workers) -> Solver:
+    def solver(self, text: Tower, image: Tower, data: TrainingData, workers: Workers) -> Solver:
+        known = data.identity
         return Solver(
             text=text,
             image=image,
-            split=split,
+            split=data.training,
             workers=workers,
-            components=(self.sentence_components, self.image_components),
+            columns=(
+                self._columns(known.sentence_columns, self.sentence_components),
+                self._columns(known.image_columns, self.image_components),
+            ),
+            named=known.named_columns,
             pass_of=self.pass_of,
         )
+
+    def _columns(self, columns: Mapping[str, slice], components: int) -> list[Column]:
+        rules = [each.rpartition("=") for each in self.column_weights]
+        weights = {name: [float(weight) for glob, _, weight in rules if fnmatch(name, glob)] for name in columns}
+        return [
+            Column(size=part.stop - part.start, components=components, weight=[*weights[name], 1.0][0])
+            for name, part in columns.items()
+        ]
 
     def pass_of(self, epoch: int) -> Pass:
         """Return what an epoch (from 1) is made with; beyond the last path its last pass is repeated."""

@@ -1,0 +1,116 @@
+"""Does the closed form's time grow with the documents and with nothing else? And its memory not at all?
+
+    python -m benchmarks.closed_form [--documents 1000 10000 100000] [--threads 1] [--device cpu]
+
+`multilink train --recipe closed-form` spends its time here: a pass that sums vectors' moments, once a run, and one of
+plans and products in each epoch (`training.closed_form.solver`). Both are timed for documents of ten sentences and ten
+images with vectors of the sizes of the packaged encoders (512 and 1,280). A shard of 1,000 documents is drawn once and
+passed over as often as there are thousands: what is measured is neither reading nor drawing.
+
+Measured on two shared cores (processor time, one thread):
+
+    documents  moments, s  a pass, s  ms a document  memory, MB
+        1,000        1.11       0.22          1.327         909
+       10,000        7.06       2.41          0.948         985
+      100,000       66.10      18.83          0.849         993
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from training.closed_form.inputs import Column
+from training.closed_form.solver import Solver
+from training.data.documents import DocumentSet
+from training.data.index import SplitIndex
+from training.data.ragged import Ragged
+from training.data.split import TrainingSplit
+from training.loop.context import Context
+from training.objectives.terms.closed_form import ClosedForm
+from training.towers.vectors import VectorTower
+
+SHARD, ROWS, SIZES, DIMENSIONS = 1000, 10, (512, 1280), 128
+
+
+class Repeated(TrainingSplit):
+    """A split of so many shards, each of the same documents."""
+
+    def __init__(self, documents: DocumentSet, shards: int) -> None:
+        self.one = documents
+        self.index = SplitIndex(
+            shards=Ragged.of([len(documents)] * shards),
+            sentences=documents.sentences,
+            images=documents.images,
+            image_sets=documents.image_sets,
+            usable=np.arange(len(documents)),
+        )
+
+    def shard(self, number: int) -> DocumentSet:
+        return self.one
+
+
+def drawn() -> DocumentSet:
+    rng = np.random.default_rng(0)
+    texts, images = (rng.normal(size=(SHARD * ROWS, size)).astype(np.float16) for size in SIZES)
+    sets = Ragged.of([ROWS] * SHARD)
+    return DocumentSet(
+        ids=tuple(map(str, range(SHARD))),
+        texts=("",) * len(texts),
+        sentences=sets,
+        sentence_numbers=sets.numbers,
+        sentence_vectors=texts,
+        images=sets,
+        image_rows=np.arange(len(images)),
+        image_hashes=tuple(map(str, range(len(images)))),
+        image_bank=images,
+    )
+
+
+def measured(documents: DocumentSet, count: int, device: torch.device) -> tuple[float, float]:
+    """Return the processor seconds of the pass of moments, and of a pass of plans and products."""
+    term = ClosedForm()
+    towers = [VectorTower(size, DIMENSIONS, dropout=0.0).to(device) for size in SIZES]
+    components = (term.sentence_components, term.image_components)
+    text, image = ([Column(size=size, components=kept)] for size, kept in zip(SIZES, components, strict=True))
+    split = Repeated(documents, -(-count // SHARD))
+    solver = Solver(
+        text=towers[0],
+        image=towers[1],
+        split=split,
+        workers=Context(device=device),
+        columns=(text, image),
+        named=None,
+        pass_of=lambda epoch: term.pass_of(2),
+    )
+    began = time.process_time()
+    _ = solver.inputs
+    between = time.process_time()
+    solver.take(1, lambda read: None)
+    return between - began, time.process_time() - between
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--documents", type=int, nargs="+", default=[1000, 10_000, 100_000])
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(options.threads)
+    documents, device = drawn(), torch.device(options.device)
+    measured(documents, SHARD, device)  # what is done once a process
+    print("documents  moments, s  a pass, s  ms a document  memory, MB")
+    for count in options.documents:
+        moments, a_pass = measured(documents, count, device)
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        each = 1000 * (moments + a_pass) / count
+        print(f"{count:>9,}  {moments:>10.2f}  {a_pass:>9.2f}  {each:>13.3f}  {memory:>10.0f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

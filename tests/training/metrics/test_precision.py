@@ -1,0 +1,90 @@
+"""Thresholds of a precision: the bound, and how often they fail where links of a document are dependent."""
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from training.metrics import precision
+from training.metrics.precision import LEVELS, PrecisionPoint, precision_points
+
+LINKS = 5  # of a document
+SIMILARITIES = np.linspace(0, 1, 4001)
+
+
+def drawn(seed, documents, share, correlation):
+    """Links that are true with a probability of `share(similarity)`, correlated within their document."""
+    numbers = np.random.default_rng(seed)
+    similarities = numbers.random((documents, LINKS))
+    own, common = numbers.normal(size=(documents, LINKS)), numbers.normal(size=(documents, 1))
+    draws = norm.cdf(np.sqrt(correlation) * common + np.sqrt(1 - correlation) * own)
+    return similarities.ravel(), (draws < share(similarities)).ravel(), np.repeat(np.arange(documents), LINKS)
+
+
+def rising(similarities):
+    return 0.5 + 0.49 * similarities
+
+
+def flat(similarities):
+    return np.full_like(similarities, 0.79)
+
+
+@pytest.mark.parametrize("documents", [30, 150])
+@pytest.mark.parametrize("correlation", [0.0, 0.6])
+@pytest.mark.parametrize("share", [rising, flat])
+def test_a_threshold_hardly_ever_keeps_less_than_it_promises(documents, correlation, share):
+    """At a rate of 5% more than 5 of 40 draws would fail once in eighty times; none of them does."""
+    missed = 0
+    for seed in range(40):
+        points = precision_points(*drawn(seed, documents, share, correlation), documents)
+        missed += any(share(SIMILARITIES[p.similarity <= SIMILARITIES]).mean() < p.precision for p in points)
+    assert missed <= 5
+
+
+def test_links_of_a_document_that_are_all_alike_are_one_observation():
+    """By a bound that takes 800 links as independent, 12 of these 40 draws would be proven to reach 0.8."""
+    missed = 0
+    for seed in range(40):
+        numbers = np.random.default_rng(seed)
+        true = np.repeat(numbers.random(40) < 0.78, 20)
+        points = precision_points(np.full(800, 0.5), true, np.repeat(np.arange(40), 20), 40)
+        missed += any(point.precision >= 0.8 for point in points)
+    assert missed <= 4
+
+
+def test_thresholds_are_found_where_there_are_some():
+    similarities, are_true, documents = drawn(1, 300, rising, 0.3)
+    points = precision_points(similarities, are_true, documents, 300)
+    assert [point.precision for point in points] == list(LEVELS[: len(points)])
+    assert points[-1].precision >= 0.85
+    kept = [point.links for point in points]
+    assert kept == sorted(kept, reverse=True)
+    for point in points:
+        assert point.links == int((similarities >= point.similarity).sum()) >= 20
+
+
+def test_the_bound_of_one_threshold_is_the_gates(monkeypatch):
+    """One similarity, so one threshold: proven where an upper bound of mean false links is below the share of links."""
+    monkeypatch.setattr(precision, "LEVELS", (0.6,))
+    numbers = np.random.default_rng(3)
+    for false in (16, 22, 28, 34):
+        are_true = numbers.permutation(np.arange(100) >= false)
+        points = precision_points(np.full(100, 0.4), are_true, np.arange(100), 100)
+        weights = numbers.dirichlet(np.ones(101), size=20_000)
+        bound = np.quantile(weights[:, 1:] @ (~are_true - 0.4) + 0.6 * weights[:, 0], 0.95)
+        assert bool(points) == (bound < 0), (false, bound)
+
+
+def test_few_links_are_no_threshold():
+    assert precision_points(np.arange(19) / 19, np.ones(19, bool), np.arange(19), 19) == ()
+    assert precision_points(np.zeros(0), np.zeros(0, bool), np.zeros(0, np.int64), 0) == ()
+    found = precision_points(np.arange(40) / 40, np.ones(40, bool), np.arange(40), 40)
+    assert found[0] == PrecisionPoint(0.0, 0.5, 40)
+    assert min(point.links for point in found) >= 20
+
+
+def test_a_document_without_links_counts():
+    """Many documents whose links are kept by no threshold make a share no better known, and no worse."""
+    similarities, are_true, documents = drawn(2, 60, rising, 0.0)
+    alone = precision_points(similarities, are_true, documents, 60)
+    among = precision_points(similarities, are_true, documents, 6000)
+    assert abs(len(alone) - len(among)) <= 2

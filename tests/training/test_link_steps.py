@@ -1,0 +1,240 @@
+"""Steps at link time against loops; every caller of a model has the same numbers; without a step nothing changes."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+from fastapi.testclient import TestClient
+
+from schemas.configs import override
+from schemas.documents import Split
+from schemas.lake import Lake
+from schemas.manifest import read_manifest
+from training.config import TrainConfig
+from training.data.documents import DocumentSet, GivenDocument
+from training.data.loading import load_training_data, read_for_model
+from training.evaluation.models import evaluate_model
+from training.link_steps import LinkSteps, half_sinkhorn
+from training.linking.links import LinkedDocument, Linker
+from training.loop.context import Context
+from training.loop.link_steps import NAMES_WEIGHTS, settle_steps
+from training.loop.trainer import train
+from training.mlflow.serving import make_app
+from training.model import LinkModel
+from training.recipes import recipe
+from training.settings import LinkSettings, LinkStep
+from training.shards import embed_split
+
+CONFIG = override(
+    recipe("closed-form"),
+    ["dimensions=8", "training.epochs=2", "training.select=last", "link.bank=30", "link.neighbours=4"],
+)
+EVERY_STEP = LinkSettings(steps=tuple(LinkStep), bank=20, neighbours=5)
+
+
+def unit(rng: np.random.Generator, count: int) -> np.ndarray:
+    rows = rng.normal(size=(count, 6)).astype(np.float32)
+    found: np.ndarray = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return found
+
+
+@pytest.fixture(scope="module")
+def lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    made = {split: lakes.make_documents(split, 20, lakes.World()) for split in Split}
+    written: Lake = lakes.write_lake(str(tmp_path_factory.mktemp("lake")), made, is_named=True)
+    return written
+
+
+def model_of(lake: Lake, config: TrainConfig, folder: Path) -> LinkModel:
+    data = load_training_data(lake, "synthetic", config)
+    return LinkModel.load(train(config, data, Context(), run_directory=folder).model)
+
+
+def test_csls_and_class_names_by_hand() -> None:
+    rng = np.random.default_rng(0)
+    texts, images, text_bank, image_bank = (unit(rng, count) for count in (4, 3, 9, 7))
+    steps = LinkSteps(replace(EVERY_STEP, steps=(LinkStep.CSLS, LinkStep.CLASS_NAMES)), 6)
+    named, named_bank = (rng.normal(size=size).astype(np.float32) for size in ((4, 3), (9, 7)))
+    assert steps.similarities(texts, images, named) == pytest.approx(texts @ images.T)  # weights are 0
+    a_weight_of_one = steps.fill(text_bank, image_bank, named_bank)
+    assert a_weight_of_one == pytest.approx(np.std(text_bank @ image_bank.T) / np.std(named_bank))
+    steps.weights.copy_(torch.tensor([1.0, 0.3]))
+
+    def near(row: np.ndarray, bank: np.ndarray) -> float:
+        return float(np.mean(sorted((float(row @ other) for other in bank), reverse=True)[:5]))
+
+    level = np.mean([near(row, image_bank) for row in text_bank]) / 2
+    level += np.mean([near(row, text_bank) for row in image_bank]) / 2
+    found = steps.similarities(texts, images, named)
+    for i, text in enumerate(texts):
+        for j, image in enumerate(images):
+            expected = text @ image - near(text, image_bank) / 2 - near(image, text_bank) / 2 + level
+            expected += 0.3 * (named[i, j] - named_bank.mean())
+            assert found[i, j] == pytest.approx(expected, abs=1e-6)
+
+
+def test_half_sinkhorn_by_hand() -> None:
+    scores = np.random.default_rng(2).normal(size=(4, 2)) / 5
+    kernel = np.hstack([np.exp(10 * scores), np.ones((4, 1))])
+    for _ in range(15):
+        kernel /= kernel.sum(axis=1, keepdims=True)
+        kernel *= np.array([1, 1, 2]) / kernel.sum(axis=0)
+    assert half_sinkhorn(scores) == pytest.approx(scores / 2 + (np.log(kernel[:, :2]) + np.log(4)) / 20)
+
+
+@pytest.mark.parametrize(("n", "m"), [(3, 3), (5, 2), (1, 4)])
+def test_half_sinkhorn_keeps_equal_pairs_as_they_are(n: int, m: int) -> None:
+    assert half_sinkhorn(np.zeros((n, m))) == pytest.approx(np.zeros((n, m)), abs=1e-9)
+
+
+def given(documents: DocumentSet) -> Iterator[GivenDocument]:
+    assert documents.sentence_vectors is not None
+    for number, (rows, places) in enumerate(zip(documents.sentences, documents.images, strict=True)):
+        yield GivenDocument(
+            id=documents.ids[number],
+            texts=documents.texts[rows],
+            image_vectors=documents.image_bank[documents.image_rows[places]],
+            sentence_vectors=documents.sentence_vectors[rows],
+        )
+
+
+def test_every_caller_has_the_same_numbers(lake: Lake, tmp_path: Path) -> None:
+    """Evaluation, pages, links of a data set, of a file, over HTTP and as MLflow calls: one matrix a document."""
+    model = model_of(lake, override(CONFIG, ["link.names=0.4"]), tmp_path)
+    assert model.steps is not None
+    model.steps.weights[0] = 1.0
+    documents, vectors = embed_split(model, *read_manifest(lake, "synthetic"), Split.TEST)
+    assert (
+        read_for_model(model.card.config, model.card.data, *read_manifest(lake, "synthetic"), "test").ids
+        == documents.ids
+    )
+    linker = Linker(model=model, uri="x")
+    with TestClient(make_app(linker)) as client:
+        records = [
+            {
+                "sentences": list(each.texts),
+                "image_vectors": np.asarray(each.image_vectors, float).tolist(),
+                "sentence_vectors": np.asarray(each.sentence_vectors, float).tolist(),
+            }
+            for each in given(documents)
+        ]
+        served = json.loads(client.post("/invocations", json={"dataframe_records": records}).text)["predictions"]
+    callers = {
+        "evaluate": list(evaluate_model(model, lake, "synthetic").matrices),
+        "shards": [each.similarities() for each in vectors],
+        "model": model.similarities(documents),
+        "link a version": [found_of(each) for each in linker.link_set(documents)],
+        "link a file": [found_of(each) for each in linker.link_given(given(documents))],
+        "serve": [np.array(each["similarities"]) for each in served],
+    }
+    for number, (rows, places) in enumerate(zip(documents.sentences, documents.images, strict=True)):
+        own = by_hand(model, documents, np.arange(rows.start, rows.stop), documents.image_rows[places])
+        for name, matrices in callers.items():
+            assert matrices[number] == pytest.approx(own, abs=1e-5), name
+        plain = vectors[number].texts @ vectors[number].images.T
+        assert np.abs(plain - own).max() > 0.01
+
+
+def found_of(each: object) -> np.ndarray:
+    assert isinstance(each, LinkedDocument)
+    return each.similarities
+
+
+def by_hand(model: LinkModel, documents: DocumentSet, rows: np.ndarray, shown: np.ndarray) -> np.ndarray:
+    """All three steps of one document, out of what the model's file holds."""
+    state = {name: value.numpy() for name, value in model.state_dict().items() if name.startswith("steps.")}
+    with torch.inference_mode():
+        texts, images = (each.numpy() for each in model.encode(documents))
+    texts, images = texts[rows], images[shown]
+    hubs = np.array([np.mean(np.sort(state["steps.images"] @ text)[-4:]) for text in texts])[:, None]
+    hubs = hubs + np.array([np.mean(np.sort(state["steps.texts"] @ image)[-4:]) for image in images])
+    assert documents.sentence_vectors is not None
+    sentences = documents.sentence_vectors[rows].astype(float)
+    names = documents.image_bank[shown].astype(float)
+    sentences, names = sentences[:, 12:], names[:, 16:]  # text-test, use-multilingual; image-test, noisy-names
+    named = (sentences @ names.T) / np.linalg.norm(sentences, axis=1)[:, None] / np.linalg.norm(names, axis=1)
+    scores = texts @ images.T - hubs / 2 + state["steps.levels"][0]
+    scores = scores + state["steps.weights"][1] * (named - state["steps.levels"][1])
+    return half_sinkhorn(scores)
+
+
+def test_search_and_relations_go_by_plain_vectors(lake: Lake, tmp_path: Path) -> None:
+    model = model_of(lake, CONFIG, tmp_path)
+    _, [first, *_] = embed_split(model, *read_manifest(lake, "synthetic"), Split.TEST)
+    assert np.linalg.norm(first.texts, axis=1) == pytest.approx(np.ones(len(first.texts)), abs=1e-5)
+    assert first.texts.shape[1] == first.images.shape[1] == 8
+
+
+def test_weights_are_those_of_the_lowest_rank_of_own_images(lake: Lake, tmp_path: Path) -> None:
+    """The rank of each candidate, document by document; the model has learnt little, and class names help."""
+    model = model_of(
+        lake,
+        override(CONFIG, ["objective.name=cross-document", "objective.similarity=dc", "training.epochs=1"]),
+        tmp_path,
+    )
+    steps = model.steps
+    assert steps is not None and steps.counts.tolist() == [30, 30]
+    data = load_training_data(lake, "synthetic", CONFIG)
+    settle_steps(model, data)
+    chosen = steps.weights.tolist()
+    assert chosen[1] > 0
+    documents = read_for_model(model.card.config, model.card.data, *read_manifest(lake, "synthetic"), Split.VAL)
+    texts, images = (each.numpy() for each in model.encode(documents))
+    named = steps.namer(documents)
+
+    def rank(weights: tuple[float, float]) -> float:
+        ranks: list[float] = []
+        for rows in documents.sentences:
+            sets = []
+            for places in documents.images:
+                shown = documents.image_rows[places]
+                matrix = steps.weighted(texts[rows], images[shown], named(rows, shown), weights)
+                sets.append((matrix.max(axis=1).mean() + matrix.max(axis=0).mean()) / 2)
+            own = sets[len(ranks)]
+            ranks.append(sum(value > own for value in sets) + sum(value == own for value in sets) / 2 + 0.5)
+        return float(np.mean(ranks))
+
+    unit_weight = chosen[1] / next(w for w in NAMES_WEIGHTS[1:] if is_multiple(chosen[1], w, model, data))
+    tried = {
+        (hubs, unit_weight * weight): rank((hubs, unit_weight * weight))
+        for hubs in (0.0, 1.0)
+        for weight in NAMES_WEIGHTS
+    }
+    assert rank((chosen[0], chosen[1])) == pytest.approx(min(tried.values()))
+
+
+def is_multiple(value: float, weight: float, model: LinkModel, data: object) -> bool:
+    """Whether a chosen weight is this one of those tried: alone among them, it gives the same."""
+    fixed = override(model.card.config, [f"link.names={weight}"])
+    other = LinkModel(replace(model.card, config=fixed), None)
+    other.load_state_dict(model.state_dict())
+    settle_steps(other.eval(), data)  # type: ignore[arg-type]
+    assert other.steps is not None
+    return float(other.steps.weights[1]) == pytest.approx(value)
+
+
+def test_without_validation_documents_class_names_count_a_little(lake: Lake, tmp_path: Path) -> None:
+    model = model_of(lake, CONFIG, tmp_path)
+    data = replace(load_training_data(lake, "synthetic", CONFIG), validation=None)
+    settle_steps(model, data)
+    assert model.steps is not None
+    assert model.steps.weights[0] == 1.0
+    assert is_multiple(float(model.steps.weights[1]), 0.2, model, data)
+
+
+def test_a_model_without_steps_has_no_bank(lake: Lake, tmp_path: Path) -> None:
+    model = model_of(lake, replace(CONFIG, link=LinkSettings()), tmp_path)
+    assert not [name for name in model.state_dict() if name.startswith("steps.")]
+
+
+def test_a_run_starts_from_a_model_with_a_bank(lake: Lake, tmp_path: Path) -> None:
+    model_of(lake, CONFIG, tmp_path / "first")
+    start = f"training.start_from={tmp_path / 'first' / 'model'}"
+    model = model_of(lake, override(CONFIG, ["objective.name=cross-document", start]), tmp_path / "next")
+    assert model.steps is not None
+    assert model.steps.counts.tolist() == [30, 30]

@@ -1,0 +1,142 @@
+"""Similarities of a document out of its cosines: steps at link time, which every caller of a model takes alike.
+
+    csls             c_si - (r_s + r_i) / 2 + r, where r_s is the mean cosine of sentence s with its nearest images of
+                     the bank, r_i that of image i with its nearest sentences, and r their mean over the banks
+    class-names      + w (z_si - z), where z_si is the cosine of sentence s with the names of the classes of image i, z
+                     its mean over the banks, and w the weight times the deviation of cosines over that of z_si
+    half-sinkhorn    the mean of the similarity and of (log p_si + log max(n, m)) / 10, where p is the soft plan of ten
+                     times the similarities (`closed_form.plans`): where all pairs are alike, nothing changes
+
+All keep the level of cosines, so that zero means what it meant. Shape suffixes: n sentences and m images of a document,
+K and L rows of the banks, d dimensions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from training.closed_form.plans import soft_plans
+from training.data.documents import DocumentSet
+from training.data.ragged import Float32, Floats, Int64
+from training.settings import LinkSettings, LinkStep
+
+SHARPNESS, SHARE = 10.0, 0.5  # of the soft plan
+Namer = Callable[[Any, Int64], Float32 | None]
+
+
+class LinkSteps(nn.Module):
+    """The steps of a model, with banks of unit vectors that are saved with it; it stays on the CPU.
+
+    Args:
+        settings: which steps.
+        dimensions: d.
+        columns: where sentences and class names stand in the vectors that the model reads; None where they do not.
+
+    Attributes:
+        weights: how much `csls` (0 or 1) and class names count (`w` above); 0 until training is over.
+    """
+
+    texts: Tensor
+    images: Tensor
+    counts: Tensor
+    levels: Tensor
+    weights: Tensor
+
+    def __init__(self, settings: LinkSettings, dimensions: int, columns: tuple[slice, slice] | None = None) -> None:
+        super().__init__()
+        self.settings = settings
+        self.columns = columns if LinkStep.CLASS_NAMES in settings.steps else None
+        rows = settings.bank if LinkStep.CSLS in settings.steps else 0
+        for name in ("texts", "images"):
+            self.register_buffer(name, torch.zeros(rows, dimensions))
+        self.register_buffer("counts", torch.zeros(2, dtype=torch.int64))
+        self.register_buffer("levels", torch.zeros(2))
+        self.register_buffer("weights", torch.zeros(2))
+
+    def _apply(self, *arguments: Any, **named: Any) -> Self:
+        return self
+
+    def fill(self, texts_Kd: Float32, images_Ld: Float32, names_KL: Float32 | None) -> float:
+        """Keep unit vectors as banks and the levels of both steps; return what a weight of class names of 1 is.
+
+        Args:
+            texts_Kd: sentences, at most as many as a bank has rows, where there are banks.
+            images_Ld: images, likewise.
+            names_KL: cosines of those sentences with the class names of those images.
+        """
+        if len(self.texts):
+            for bank, rows, count in zip((self.texts, self.images), (texts_Kd, images_Ld), self.counts, strict=True):
+                bank.zero_()[: len(rows)] = torch.from_numpy(rows)
+                count.fill_(len(rows))
+            self.levels[0] = float(self._near(texts_Kd, images_Ld).mean() + self._near(images_Ld, texts_Kd).mean()) / 2
+        if names_KL is None:
+            return 0.0
+        self.levels[1] = float(names_KL.mean())
+        return float((texts_Kd @ images_Ld.T).std() / max(float(names_KL.std()), np.finfo(np.float32).tiny))
+
+    def similarities(self, texts_nd: Float32, images_md: Float32, names_nm: Float32 | None) -> Float32:
+        """Return the n x m similarities of a document's unit vectors, by all steps."""
+        found = self.weighted(texts_nd, images_md, names_nm, tuple(self.weights.tolist()))
+        if LinkStep.HALF_SINKHORN in self.settings.steps and found.size:
+            found = half_sinkhorn(found)
+        return found.astype(np.float32)
+
+    def weighted(
+        self, texts_nd: Float32, images_md: Float32, names_nm: Float32 | None, weights: tuple[float, ...]
+    ) -> Floats:
+        """Return the n x m similarities by the steps that have weights; documents do not matter to them."""
+        found: Floats = texts_nd @ images_md.T
+        if weights[0] and found.size:
+            texts, images = self._banks()
+            hubs_nm = (self._near(texts_nd, images)[:, None] + self._near(images_md, texts)[None, :]) / 2
+            found = found - weights[0] * (hubs_nm - float(self.levels[0]))
+        if weights[1] and names_nm is not None:
+            found = found + weights[1] * (names_nm - float(self.levels[1]))
+        return found
+
+    def namer(self, documents: DocumentSet) -> Namer:
+        """Return what gives the cosines of some rows of documents with the class names of some of their images.
+
+        It gives None where the model reads no class names.
+        """
+        if self.columns is None or documents.sentence_vectors is None:
+            return lambda rows, images: None
+        of_texts, of_images = self.columns
+        texts, images = documents.sentence_vectors, documents.image_bank
+        return lambda rows, shown: _unit(texts[rows, of_texts]) @ _unit(images[shown, of_images]).T
+
+    def _near(self, rows_nd: Float32, bank_Kd: Float32) -> Float32:
+        """Return the mean cosine of each row with its nearest rows of a bank."""
+        count = min(self.settings.neighbours, len(bank_Kd))
+        cosines_nK = rows_nd @ bank_Kd.T
+        nearest: Float32 = np.partition(cosines_nK, -count, axis=1)[:, -count:].mean(axis=1)
+        return nearest
+
+    def _banks(self) -> tuple[Float32, Float32]:
+        texts, images = (
+            bank[: int(count)].numpy() for bank, count in zip((self.texts, self.images), self.counts, strict=True)
+        )
+        return texts, images
+
+
+def half_sinkhorn(scores_nm: Floats) -> Floats:
+    """Return the mean of similarities and of what their soft plan makes of them."""
+    n, m = scores_nm.shape
+    scores = torch.from_numpy(SHARPNESS * scores_nm.astype(np.float64))
+    plan = soft_plans(scores[None], torch.tensor([n]), torch.tensor([m]))[0].numpy()
+    mean: Floats = (1 - SHARE) * scores_nm + SHARE * (plan + math.log(max(n, m))) / SHARPNESS
+    return mean
+
+
+def _unit(rows: Floats) -> Float32:
+    """Return rows of length 1, or of 0."""
+    found = rows.astype(np.float32)
+    lengths = np.linalg.norm(found, axis=1, keepdims=True)
+    unit: Float32 = np.divide(found, lengths, out=np.zeros_like(found), where=lengths > 0)
+    return unit

@@ -1,0 +1,102 @@
+"""Thresholds that keep links of a wanted precision, tested document by document: links of one document are dependent.
+
+For a wanted share of true links P, a document has X = false links - (1 - P) * links of at least the threshold. The
+threshold is proven where the upper bound of the mean of X over documents is below 0. The bound is that of the gate: a
+Bayesian bootstrap with one document more, whose links are as many as any document has, and all false (Gaffke 2005;
+Learned-Miller and Thomas 2019). No distribution is known for which it misses more often than it may, whatever the
+number of documents, where intervals by a normal distribution do.
+
+Thresholds follow from the similarities alone. They are tested from strict to loose, from several starts that divide the
+error, and each start ends with its first failure (fixed sequence; Angelopoulos et al. 2025).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from training.data.ragged import Bool, Float64, Int64
+from training.data.streams import stream
+
+ERROR = 0.05  # the probability that a threshold keeps less than the precision it was chosen for
+FEWEST_KEPT = 20  # links; thresholds that keep fewer are not tested
+KEPT_RATIO = 1.25  # of the links that two thresholds in a row keep
+STARTS = 2
+LEVELS = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975, 0.99)
+RESAMPLES, NUMBERS_AT_ONCE = 4000, 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class PrecisionPoint:
+    """A threshold whose links have a precision, by the validation documents.
+
+    Attributes:
+        similarity: the threshold.
+        precision: share of its links, 0 to 1, that is true at least, with 95% confidence.
+        links: validation links that it keeps.
+    """
+
+    similarity: float
+    precision: float
+    links: int
+
+
+def precision_points(similarities: Float64, are_true: Bool, documents: Int64, count: int) -> tuple[PrecisionPoint, ...]:
+    """Return the loosest proven threshold of each of `LEVELS`, up to the first that has none.
+
+    Each holds with 95% confidence for who chose the level beforehand, of documents like these.
+
+    Args:
+        similarities: of E predicted links.
+        are_true: of each.
+        documents: the document of each, 0 or more.
+        count: of documents, those without a link among them.
+    """
+    if len(similarities) < FEWEST_KEPT:
+        return ()
+    thresholds = _thresholds(similarities)
+    _, rows = np.unique(documents, return_inverse=True)
+    is_kept = similarities[:, None] >= thresholds[None, :]
+    links_DK, false_DK = np.zeros((2, count, len(thresholds)))
+    np.add.at(links_DK, rows, is_kept)
+    np.add.at(false_DK, rows, is_kept & ~are_true[:, None])
+    draws = [np.concatenate(parts) for parts in zip(*_resampled(links_DK, false_DK), strict=True)]
+    points: list[PrecisionPoint] = []
+    for level in LEVELS:
+        place = _loosest(*draws, most_K=links_DK.max(axis=0), level=level)
+        if place is None:
+            break
+        points.append(PrecisionPoint(float(thresholds[place]), level, int(links_DK[:, place].sum())))
+    return tuple(points)
+
+
+def _thresholds(similarities: Float64) -> Float64:
+    """Return thresholds, strict ones first, that keep 20 links or more, each about 1.25 times what the last keeps."""
+    values, counts = np.unique(similarities, return_counts=True)
+    kept = np.cumsum(counts[::-1])  # by falling value
+    steps = int(np.log(len(similarities) / FEWEST_KEPT) / np.log(KEPT_RATIO) + 1e-9)
+    sizes = np.append(len(similarities) / KEPT_RATIO ** np.arange(steps + 1), FEWEST_KEPT)
+    found: Float64 = values[::-1][np.unique(np.searchsorted(kept, sizes - 1e-9))]
+    return found
+
+
+def _resampled(links_DK: Float64, false_DK: Float64) -> Iterator[tuple[Float64, Float64, Float64]]:
+    """Yield weighted means of both over documents, S x K, and the weight of the document more, S x 1."""
+    draws, count = stream("precision", 0), len(links_DK) + 1
+    block = max(1, NUMBERS_AT_ONCE // count)
+    for start in range(0, RESAMPLES, block):
+        weights = draws.standard_exponential((min(block, RESAMPLES - start), count))
+        weights /= weights.sum(axis=1, keepdims=True)
+        yield weights[:, 1:] @ links_DK, weights[:, 1:] @ false_DK, weights[:, :1]
+
+
+def _loosest(links_SK: Float64, false_SK: Float64, more_S1: Float64, *, most_K: Float64, level: float) -> int | None:
+    """Return the loosest threshold that is proven to keep a precision; None where there is none."""
+    starts = np.unique(np.linspace(0, len(most_K), STARTS, endpoint=False).astype(np.int64))
+    excess_SK = false_SK - (1 - level) * links_SK + level * most_K * more_S1
+    is_proven = np.quantile(excess_SK, 1 - ERROR / len(starts), axis=0) < 0
+    ends = [start + int(np.argmin(np.append(is_proven[start:], False))) for start in starts]
+    proven = [end - 1 for start, end in zip(starts.tolist(), ends, strict=True) if end > start]
+    return max(proven, default=None)

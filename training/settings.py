@@ -1,0 +1,76 @@
+"""Settings beside the parts: what is read of a data set, and what is done with cosines before links are chosen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar, Literal
+
+from schemas.configs import NonNegativeFloat, PositiveInt, Settings, require
+from schemas.documents import Role
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataConfig(Settings):
+    """What is read of a data set; for feature columns, `auto` takes the only one there is, beside those of class names.
+
+    Attributes:
+        image_features: extractor of the image vectors, several as `A+B`, or `all` (not read by the `region-concept` and
+            `fine-tuned` towers).
+        sentence_features: extractor of the frozen sentence vectors, likewise (read by the `sentence` tower alone).
+        region_features: detector of the regions (read by the `region-concept` tower alone).
+        roles: sentences of these roles are read, all where empty (N's single source: `caption`). The `multi-source`
+            tower reads the roles of `text.sources` instead.
+    """
+
+    part: ClassVar[str] = "data"
+    image_features: str = "auto"
+    sentence_features: str = "auto"
+    region_features: str = "auto"
+    roles: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        Settings.__post_init__(self)
+        require_roles(self.roles, field="data.roles")
+
+
+class LinkStep(StrEnum):
+    """A step at link time; those that are named are taken in this order.
+
+    `csls`: a sentence and an image lose half of how near each is to everything of the other side (Conneau et al. 2018).
+    `class-names`: a second opinion, of what the image's classes are called (Norouzi et al. 2014), where the model reads
+    a column `NETWORK-names` and the encoder of its names.
+    `half-sinkhorn`: half-way to the soft plan of the document: what else a sentence and an image could go with counts.
+    """
+
+    CSLS = "csls"
+    CLASS_NAMES = "class-names"
+    HALF_SINKHORN = "half-sinkhorn"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkSettings(Settings):
+    """What is done with a document's cosines before links are chosen; search goes by the cosines alone.
+
+    Whether `csls` is done, and how much class names count, is chosen at the end of training: what gives the lowest mean
+    rank of own images on validation documents, which takes no link. That rank cannot judge `half-sinkhorn`.
+
+    Attributes:
+        steps: steps of a document's similarities; none: they are the cosines.
+        names: weight of the class names, in standard deviations of the cosines a standard deviation of theirs.
+        bank: sentences and images of the training split, each so many, that `csls` keeps with the model.
+        neighbours: nearest of the bank whose mean cosine `csls` takes off.
+    """
+
+    part: ClassVar[str] = "link"
+    steps: tuple[LinkStep, ...] = ()
+    names: NonNegativeFloat | Literal["auto"] = "auto"
+    bank: PositiveInt = 1000
+    neighbours: PositiveInt = 10
+
+
+def require_roles(roles: tuple[str, ...], *, field: str) -> None:
+    """Raise a `ConfigError` unless these are different roles of texts."""
+    known = [role.value for role in Role]
+    rule = f"expected different roles of {', '.join(known)}"
+    require(set(roles) <= set(known) and len(set(roles)) == len(roles), field=field, value=roles, rule=rule)
