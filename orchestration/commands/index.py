@@ -20,7 +20,6 @@ def command(
         ),
     ] = None,
     settings: options.ReadingSettings = None,
-    calibration: options.Calibration = None,
     workers: options.ShardWorkers = 1,
     tracking: options.Tracking = None,
     *,
@@ -55,7 +54,6 @@ def command(
             dataset or "",
             uri=loaded.uri,
             name=loaded.index_name,
-            calibration=options.link_options(calibration=calibration).calibrated(loaded.calibration).calibration,
             say=say,
         )
     yield made.lines(), made.to_json()

@@ -44,8 +44,9 @@ def command(
 ) -> options.Summaries:
     """Rank the pictures of an index for a text, a picture, or both.
 
-    The table has the cosine and the probability by the model's calibration. Below it are the weights of the texts, if
-    the model fuses several, and the relations to expect, if it predicts any. Filters act before ranking.
+    The table has the cosine and, of a text by similarity alone, the probability by validation texts that were searched
+    for in this index. Below it are the weights of the texts, if the model fuses several, and the relations to expect,
+    if it predicts any. Filters act before ranking.
     """
     from orchestration.inference.archive import Archive
     from training.retrieval.search import RankBy

@@ -77,8 +77,7 @@ class Archive:
             entities: names that the metadata must contain.
             top: how many pictures.
             rank_by: similarity, words, or both.
-            options: of links: `refine` ranks by refined similarities, of models with relations; `calibration` gives
-                probabilities in place of the index's own.
+            options: of links: `refine` ranks by refined similarities, of models with relations.
 
         Raises:
             UsageError: the query or a condition cannot be read.

@@ -285,6 +285,5 @@ def _texts(
 
 
 def _is_hidden(result: SearchResult, asked: SearchParameters) -> bool:
-    """Return whether pictures are known to be unlikely, all of them, and were not asked for all the same."""
-    likeliest = max((each.probability for each in result.images if each.probability is not None), default=1.0)
-    return likeliest < LIKELY and asked.rank_by is not RankBy.LEXICAL and not asked.is_weak_shown
+    """Return whether the first pictures are known to be wrong, likely, and were not asked for all the same."""
+    return result.first_ten is not None and result.first_ten < LIKELY and not asked.is_weak_shown

@@ -34,14 +34,12 @@ class PlacedPicture:
         picture: what is known of it.
         paragraph: beside it, from 0; None: beside none.
         sentence: that the model links it with; "": none, or an editor placed it.
-        probability: of that link.
         is_proposed: whether the model placed it.
     """
 
     picture: Picture
     paragraph: int | None
     sentence: str = ""
-    probability: float | None = None
     is_proposed: bool = False
 
     @property
@@ -102,7 +100,7 @@ def layout_of(shared: Pages, article: Article, given: QueryParams) -> Layout:
     split = split_sentences(paragraphs, language=language)
     free = [image for image, where in wanted.items() if where is None]
     placed = place(archive.index, split.sentences, free, language=language, reader=archive.reader)
-    proposed = {each.image: _proposed(pictures[each.image], each.sentence, each.probability, split) for each in placed}
+    proposed = {each.image: _proposed(pictures[each.image], each.sentence, split) for each in placed}
     fixed = {
         image: PlacedPicture(picture=pictures[image], paragraph=None if where == _NOWHERE else int(where))
         for image, where in wanted.items()
@@ -114,14 +112,13 @@ def layout_of(shared: Pages, article: Article, given: QueryParams) -> Layout:
     )  # fmt: skip
 
 
-def _proposed(picture: Picture, sentence: int | None, probability: float | None, split: SplitText) -> PlacedPicture:
+def _proposed(picture: Picture, sentence: int | None, split: SplitText) -> PlacedPicture:
     if sentence is None:
         return PlacedPicture(picture=picture, paragraph=None, is_proposed=True)
     return PlacedPicture(
         picture=picture,
         paragraph=split.paragraphs[sentence],
         sentence=split.sentences[sentence],
-        probability=probability,
         is_proposed=True,
     )
 

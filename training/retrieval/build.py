@@ -34,16 +34,16 @@ from training.data.documents import DocumentSet
 from training.data.lake import Columns, read_split
 from training.data.loading import columns_of, read_for_model
 from training.data.ragged import Float32
-from training.metrics.calibration import Calibration
 from training.model import LinkModel
+from training.retrieval.confidence import CONFIDENCE, Confidence, fit_confidence
 from training.retrieval.records import Picture, write_records
-from training.retrieval.vectors import EXACT_BELOW, QUERIES, faiss, make_cells
+from training.retrieval.vectors import EXACT_BELOW, QUERIES, Vectors, faiss, make_cells
 from training.retrieval.words import Words, bm25s
 from training.shards import filled_splits, one_thread, run_shards
 from training.towers.inputs import image_input, text_input
 
 VECTORS, CELLS, RECORDS, WORDS = "vectors.npy", "cells.faiss", "images.sqlite", "words"
-MODEL, CALIBRATION, SCRATCH = "model", "calibration.json", "scratch.f32"
+MODEL, SCRATCH = "model", "scratch.f32"
 MAX_SHOWN_WITH = 4_000  # characters of the captions of all articles that showed a picture
 ROWS_AT_ONCE = 65_536
 _COPIED = ("source", "format", "width", "height", "licence")
@@ -88,7 +88,6 @@ def build_index(
     *,
     uri: str,
     name: str,
-    calibration: Calibration | None = None,
     exact_below: int = EXACT_BELOW,
     say: Say,
 ) -> BuiltIndex:
@@ -100,7 +99,6 @@ def build_index(
         reference: data set and version.
         uri: address of the model, with its version.
         name: under which the index lies beside others of the version.
-        calibration: of the model; kept with the index.
         exact_below: number of images from which the index is approximate.
         say: takes a line of progress.
 
@@ -110,7 +108,7 @@ def build_index(
     """
     manifest, source = read_manifest(lake, reference)
     target = lake.index(manifest.dataset, manifest.version, name)
-    made_by = _made_by(model, source, calibration, exact_below)
+    made_by = _made_by(model, source, exact_below)
     if (earlier := _earlier(target)) is not None and earlier.made_by == made_by:
         return BuiltIndex(manifest=earlier, folder=target, is_reused=True)
     target.delete(MANIFEST)  # the files are about to change
@@ -132,12 +130,26 @@ def build_index(
         )
         Words.of(picture.text for picture in archive.in_order()).save(folder / WORDS)
         model.save(folder / MODEL)
-        if calibration is not None:
-            (folder / CALIBRATION).write_text(calibration.to_json(), encoding="utf-8")
+        cells = None if index.cells is None else folder / CELLS
+        opened = Vectors.open(folder / VECTORS, cells, index.cells.probes if index.cells else 0)
+        rows = {key: row for row, key in enumerate(sorted(archive.rows))}
+        if (confidence := _confidence(model, manifest, source, opened, rows)) is not None:
+            (folder / CONFIDENCE).write_text(confidence.to_json(), encoding="utf-8")
+            say(confidence.lines()[0])
         names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
         index = replace(index, files=tuple(_copy(folder / name, target, name) for name in names if name != SCRATCH))
     target.write(MANIFEST, index.to_json().encode())
     return BuiltIndex(manifest=index, folder=target, is_reused=False)
+
+
+def _confidence(
+    model: LinkModel, manifest: Manifest, source: Folder, vectors: Vectors, row_of: dict[str, int]
+) -> Confidence | None:
+    """Return the probabilities of results; None where the model cannot read the version's texts, or none is linked."""
+    try:
+        return fit_confidence(model, manifest, source, vectors, row_of)
+    except UsageError:  # no vectors of sentences, no roles, no language: an archive has no texts
+        return None
 
 
 def _earlier(target: Folder) -> IndexManifest | None:
@@ -147,13 +159,12 @@ def _earlier(target: Folder) -> IndexManifest | None:
     return None
 
 
-def _made_by(model: LinkModel, source: Folder, calibration: Calibration | None, exact_below: int) -> str:
+def _made_by(model: LinkModel, source: Folder, exact_below: int) -> str:
     libraries = {"sqlite": sqlite3.sqlite_version, "numpy": np.__version__, "bm25s": bm25s().__version__}
     return fingerprint(
         {
             "model": model.digest(),
             "data": hashlib.sha256(source.read(MANIFEST)).hexdigest(),
-            "calibration": None if calibration is None else calibration.to_json(),
             "exact_below": exact_below,
             "libraries": libraries,
             "format": 2,

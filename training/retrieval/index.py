@@ -11,9 +11,9 @@ from schemas.errors import IntegrityError, NotFoundError
 from schemas.indexes import IndexManifest
 from schemas.lake import MANIFEST, Folder
 from training.loop.context import choose_device
-from training.metrics.calibration import Calibration, read_calibration
 from training.model import LinkModel
-from training.retrieval.build import CALIBRATION, CELLS, MODEL, RECORDS, VECTORS, WORDS
+from training.retrieval.build import CELLS, MODEL, RECORDS, VECTORS, WORDS
+from training.retrieval.confidence import CONFIDENCE, Confidence, read_confidence
 from training.retrieval.records import Records
 from training.retrieval.vectors import Vectors
 from training.retrieval.words import Words
@@ -26,7 +26,7 @@ class Index:
     Attributes:
         manifest: what it is.
         model: reads the queries.
-        calibration: gives similarities their probability; None: they have none.
+        confidence: gives results their probability; None: they have none.
         records: the pictures.
         words: of their texts.
         vectors: theirs, row by row.
@@ -35,7 +35,7 @@ class Index:
 
     manifest: IndexManifest
     model: LinkModel
-    calibration: Calibration | None
+    confidence: Confidence | None
     records: Records
     words: Words
     vectors: Vectors
@@ -66,12 +66,12 @@ def open_index(uri: str) -> Index:
             raise IntegrityError(f"{uri}/{entry.path}: missing or cut short; remove the folder and make the index anew")
     copy = None if folder.local is not None else tempfile.TemporaryDirectory(prefix="multilink-index-")
     local = _download(folder, Path(copy.name)) if copy else cast(Path, folder.local)
-    has_calibration = (local / CALIBRATION).is_file()
+    confidence = local / CONFIDENCE
     cells = None if manifest.cells is None else local / CELLS
     return Index(
         manifest=manifest,
         model=LinkModel.load(local / MODEL, choose_device()),
-        calibration=read_calibration(local / CALIBRATION) if has_calibration else None,
+        confidence=read_confidence(confidence) if confidence.is_file() else None,
         records=Records(local / RECORDS),
         words=Words.open(local / WORDS),
         vectors=Vectors.open(local / VECTORS, cells, manifest.cells.probes if manifest.cells else 0),

@@ -7,8 +7,6 @@ at most one sentence, and each sentence one picture. A picture without one is fo
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from schemas.documents import UNDETERMINED, Role
 from schemas.errors import UsageError
 from training.retrieval.index import Index
@@ -26,13 +24,11 @@ class Placed:
         image: content hash.
         sentence: its number, from 0; None: no sentence is linked to the picture.
         similarity: cosine of the two.
-        probability: that such a link is true; None: the index has no calibration.
     """
 
     image: str
     sentence: int | None = None
     similarity: float | None = None
-    probability: float | None = None
 
 
 def place(
@@ -67,7 +63,5 @@ def place(
     matrix = vectors @ index.vectors.rows[rows].T
     placed = [Placed(image=image) for image in images]
     for row, column in zip(*predicted_pairs(matrix), strict=True):
-        calibration, similarity = index.calibration, float(matrix[row, column])
-        probability = None if calibration is None else float(calibration.probability(np.array([similarity]))[0])
-        placed[column] = Placed(images[column], int(row), similarity, probability)
+        placed[column] = Placed(images[column], int(row), float(matrix[row, column]))
     return placed

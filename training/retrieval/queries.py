@@ -61,6 +61,11 @@ class Query:
         return {role: text for role, text in found.items() if text}
 
     @property
+    def is_text_alone(self) -> bool:
+        """Return whether there is a text, and nothing else moves the query."""
+        return bool(self.given) and self.picture is None and not self.like and not self.unlike
+
+    @property
     def text(self) -> str:
         """Return all texts as one."""
         return " ".join(self.given.values())

@@ -4,9 +4,9 @@
                  `---> BM25 over metadata -------------------------------> ranks --+--> reciprocal rank fusion
 
 A query's vector is that of its text. A picture given as a query, pictures that are liked and those that are not move it
-as Rocchio did (Manning et al. 2008, 9.1.1): 1 x the text, 0.75 x the mean of the liked, -0.15 x that of the others. The
-probability of a picture is the calibration's for a predicted link of that similarity: that such a link inside a
-document is true. The best picture of a large archive is right less often than that.
+as Rocchio did (Manning et al. 2008, 9.1.1): 1 x the text, 0.75 x the mean of the liked, -0.15 x that of the others.
+Probabilities are the index's own (`confidence.py`): of a text that is searched for by similarity alone, in all
+pictures. Any other search has none.
 """
 
 from collections.abc import Sequence
@@ -19,8 +19,8 @@ from schemas.console import aligned
 from schemas.errors import UsageError
 from training.data.ragged import Float32, Float64
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
-from training.metrics.calibration import Calibration
 from training.metrics.relations import RefineConfig, RelationPredictor
+from training.retrieval.confidence import FIRST, Confidence
 from training.retrieval.filters import NO_FILTERS, Filters
 from training.retrieval.index import Index
 from training.retrieval.queries import Query, QueryReader, Reader, SourceText, read_words
@@ -50,7 +50,7 @@ class RankedImage:
         rank: from 1.
         picture: what is known of it.
         similarity: cosine with the query, -1 to 1.
-        probability: that a link of this similarity is true; None without a calibration.
+        probability: that the picture is right, of the first ten; None where the index knows none for such a search.
         score: what it is ranked by: the similarity, refined or not, BM25, or the sum of reciprocal ranks.
         visual_rank: by similarity, among the first RERANKED; None: beyond.
         lexical_rank: by words; None: it shares no selective word, or is beyond.
@@ -78,6 +78,7 @@ class SearchResult:
         expected: relations of a picture that fits, the likeliest first, each with its mean probability over the first
             pictures; empty: the model predicts none.
         is_refined: whether relations changed the similarities that pictures are ranked by.
+        first_ten: probability that one of the first ten pictures is right; None likewise.
     """
 
     images: tuple[RankedImage, ...]
@@ -85,6 +86,7 @@ class SearchResult:
     searched: int
     expected: tuple[tuple[str, float], ...] = ()
     is_refined: bool = False
+    first_ten: float | None = None
 
     def lines(self) -> list[str]:
         """Return the ranking as a table, and what the model read and expects."""
@@ -103,8 +105,10 @@ class SearchResult:
         ]
         weights = [f"{source.role} {source.weight:.2f}" for source in self.sources if source.weight is not None]
         expected = [f"{name} {probability:.2f}" for name, probability in self.expected]
+        sure = [] if self.first_ten is None else [f"one of the first {FIRST} is right with {self.first_ten:.0%}"]
         return [
             f"{len(self.images)} of {self.searched} images",
+            *sure,
             *(aligned([head, *rows]) if rows else []),
             *([f"weights: {', '.join(weights)}"] if weights else []),
             *([f"expect: {', '.join(expected)}{', refined by them' * self.is_refined}"] if expected else []),
@@ -129,8 +133,7 @@ def search(
         filters: which pictures take part at all.
         top: 1 to MAX_TOP.
         rank_by: similarity, words, or both.
-        options: of links. Their refinement ranks pictures (Alikhani 2022), of models with relations; their calibration
-            gives probabilities in place of the index's own.
+        options: of links. Their refinement ranks pictures (Alikhani 2022), of models with relations.
         reader: gives what the model reads beside words.
 
     Raises:
@@ -139,6 +142,8 @@ def search(
     """
     if options.precision is not None:
         raise UsageError(f"--precision {options.precision:g}: of links; a search ranks pictures, and leaves none out")
+    if options.calibration is not None:
+        raise UsageError("--calibration: of links; an index has probabilities of its own, by validation texts")
     if not 1 <= top <= MAX_TOP:
         raise UsageError(f"--top {top}: expected 1 to {MAX_TOP}")
     if rank_by is not RankBy.VISUAL and not query.text:
@@ -148,12 +153,14 @@ def search(
     vector = query_vector(index, query, queries, text)
     selected = index.records.select(filters)
     visual = index.vectors.nearest(vector, RERANKED, selected)
-    refine, calibration = options.refine, options.calibration or index.calibration
+    refine = options.refine
     refined = visual if refine is None or not len(visual.rows) else _refined(index, refine, visual, vector)
     lexical = index.words.rank(query.text, RERANKED, selected)
     rankings = {RankBy.VISUAL: refined, RankBy.LEXICAL: lexical, RankBy.FUSED: fused(refined, lexical)}
+    is_known = rank_by is RankBy.VISUAL and selected is None and refined is visual and query.is_text_alone
+    confidence = index.confidence if is_known else None
     images = _images(
-        index, vector, text, rankings[rank_by], top, visual=refined, lexical=lexical, calibration=calibration
+        index, vector, text, rankings[rank_by], top, visual=refined, lexical=lexical, confidence=confidence
     )
     return SearchResult(
         images=tuple(images),
@@ -161,6 +168,7 @@ def search(
         searched=index.records.count if selected is None else len(selected),
         expected=_expected(images),
         is_refined=refined is not visual,
+        first_ten=None if confidence is None else float(confidence.any_of_first.probability(visual.scores[:1])[0]),
     )
 
 
@@ -225,15 +233,15 @@ def _images(
     *,
     visual: Ranked,
     lexical: Ranked,
-    calibration: Calibration | None,
+    confidence: Confidence | None,
 ) -> list[RankedImage]:
     """Return the first `top` pictures of a ranking, with their ranks by similarity and by words."""
     rows, visual_ranks, lexical_ranks = ranking.rows[:top], _ranks(visual), _ranks(lexical)
     vectors = index.vectors.rows[rows]
     similarities = vectors @ vector
     probabilities: Sequence[float | None] = [None] * len(rows)
-    if calibration is not None and index.model.steps is None:  # steps: it is of other numbers than cosines
-        probabilities = calibration.probability(similarities).tolist()
+    if confidence is not None:
+        probabilities = [*confidence.pictures.probability(similarities[:FIRST]).tolist(), *probabilities[FIRST:]]
     relations: Sequence[tuple[tuple[str, float], ...] | None] = [None] * len(rows)
     if index.model.relations is not None and text is not None and len(rows):
         predictor = RelationPredictor.of(index.model)

@@ -6,7 +6,6 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -16,7 +15,6 @@ from orchestration.inference.queries import query_reader
 from schemas.features import column_to_vectors
 from training.config import TrainConfig
 from training.data.loading import DatasetIdentity
-from training.metrics.calibration import Calibration, Method
 from training.model import LinkModel, ModelCard
 from training.retrieval.queries import RawDocument
 from training.towers.image.linear import LinearSettings
@@ -60,14 +58,10 @@ def archive(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
         shutil.copy(PHOTOGRAPHS / name, folder / name)
         lines.append(json.dumps({"id": name, "image": name, **said}) + "\n")
     (folder / "archive.jsonl").write_text("".join(lines))
-    calibration = Calibration(
-        dataset="x@1", split="val", documents=1, links=9, true_links=5, method=Method.PLATT, slope=2.0
-    )
-    (folder / "calibration.json").write_text(calibration.to_json())
     (folder / "m.db").touch()  # a store without models
     lake = folder / "lake"
     arguments = ["index", "--lake", str(lake), "--model", str(model), "--pictures", str(folder / "archive.jsonl")]
-    arguments += ["--calibration", str(folder / "calibration.json"), "--tracking-uri", f"sqlite:///{folder}/m.db"]
+    arguments += ["--tracking-uri", f"sqlite:///{folder}/m.db"]
     assert run(arguments) == 0
     (index,) = (lake / "indexes" / "archive").glob("*/model-*")
     return {"index": str(index), "lake": str(lake), "folder": str(folder), "version": index.parent.name}
@@ -109,7 +103,7 @@ def test_an_archives_pictures_are_ranked_for_a_text(
     for each in found["images"]:  # type: ignore[attr-defined]
         cosine = by_hand[each["picture"]["source"]]
         assert each["similarity"] == pytest.approx(cosine, abs=1e-5)
-        assert each["probability"] == pytest.approx(1 / (1 + np.exp(-2 * cosine)), abs=1e-5)
+        assert each["probability"] is None  # an archive has no validation texts
     lines = [line.split() for line in run_file.read_text().splitlines()]
     hashes = [each["picture"]["image"] for each in found["images"]]  # type: ignore[attr-defined]
     assert [(line[0], line[1], line[2], line[3], line[5]) for line in lines] == [
@@ -153,7 +147,7 @@ def test_a_mistake_is_one_line(
 def test_an_index_is_taken_over(archive: dict[str, str], model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = archive["folder"]
     arguments = ["index", "--lake", archive["lake"], "--model", str(model), "--dataset", "archive", "--json"]
-    arguments += ["--calibration", f"{folder}/calibration.json", "--tracking-uri", f"sqlite:///{folder}/m.db"]
+    arguments += ["--tracking-uri", f"sqlite:///{folder}/m.db"]
     assert run(arguments) == 0
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert found["reused"] and found["images"] == 4 and found["described"]["title"] == 3

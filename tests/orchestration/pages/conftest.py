@@ -29,6 +29,7 @@ def newsroom(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Newsroom]:
     """Build the news and an archive that means harm, train on the news, index both, and show them."""
     from training.metrics.calibration import Calibration, Method
     from training.model import LinkModel
+    from training.retrieval.confidence import Confidence
 
     folder = tmp_path_factory.mktemp("newsroom")
     lake = Lake.at(str(folder / "lake"))
@@ -38,10 +39,11 @@ def newsroom(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Newsroom]:
         dataset=news, split="val", documents=39, links=156, true_links=156, method=Method.PLATT,
         slope=20.0, intercept=-9.0,
     )  # fmt: skip
+    confidence = Confidence(images=39, queries=156, found=156, any_of_first=calibration, pictures=calibration)
     evil = build("archive", [f"source.archive={write_evil(folder)}"], lake, model)
     folders = {}
     for name, reference in (("news", news), ("evil", evil)):
-        folders[name] = indexed(model, lake, reference, calibration)
+        folders[name] = indexed(model, lake, reference, confidence)
     settings = PagesSettings(lake=lake.root.uri, store=f"sqlite:///{folder}/pages.sqlite")
     with served(settings) as server:
         yield Newsroom(server.url, folders["news"], key_of(news), key_of(evil))
@@ -75,7 +77,7 @@ def rivals(newsroom: Newsroom, archive: Archive, tmp_path_factory: pytest.TempPa
         for weights in other.image.parameters():
             weights.add_(torch.randn_like(weights) * weights.std().nan_to_num(0.1) * 0.5)
     lake = Lake.at(str(Path(newsroom.folder).parents[3]))
-    challenger = indexed(other, lake, archive.index.manifest.dataset, archive.index.calibration, name="searcher-2")
+    challenger = indexed(other, lake, archive.index.manifest.dataset, archive.index.confidence, name="searcher-2")
     store, indexes = f"sqlite:///{tmp_path_factory.mktemp('rivals')}/pages.sqlite", (newsroom.folder, challenger)
     with served(PagesSettings(lake=lake.root.uri, store=store, indexes=indexes)) as server:
         yield Rivals(server.url, store, indexes)

@@ -131,13 +131,15 @@ def trained(lake: Lake, reference: str, folder: Path) -> Path:
     return train(config, data, Context(), run_directory=folder / "run").model
 
 
-def indexed(model: object, lake: Lake, reference: str, calibration: object, name: str = "searcher-1") -> str:
+def indexed(model: object, lake: Lake, reference: str, confidence: object, name: str = "searcher-1") -> str:
     from training.retrieval.build import build_index
+    from training.retrieval.confidence import CONFIDENCE
 
     made = build_index(
         model, lake, reference, uri=f"models:/{name.replace('-', '/')}", name=name,  # type: ignore[arg-type]
-        calibration=calibration, say=lambda _: None,  # type: ignore[arg-type]
+        say=lambda _: None,
     )  # fmt: skip
+    made.folder.write(CONFIDENCE, confidence.to_json().encode())  # type: ignore[attr-defined]
     return made.folder.uri
 
 

@@ -138,11 +138,13 @@ def test_pictures_refine_and_are_queries(newsroom: Newsroom, archive: Archive) -
 def test_nothing_likely_is_said_instead_of_a_grid(newsroom: Newsroom) -> None:
     with newsroom.client() as client:
         page = ranked(newsroom, client, {"headline": "Qwertz uiopü asdf"})
-        assert "Nothing above 50%" in page.text and shown(page.text) == []
+        assert "With less than 50% is one of the first ten" in page.text and shown(page.text) == []
         (address,) = links(page.text, 'id="show-weak"')
         weak = client.get(address)
         probabilities = [float(value) for value in re.findall(r'value="([\d.]+)" aria-label="Probability"', weak.text)]
-        assert len(probabilities) == 12 and max(probabilities) < 0.5
+        assert len(probabilities) == 10 and max(probabilities) < 0.5  # beyond the first ten nothing is known
+        likely = ranked(newsroom, client, TEXTS)
+        assert 'id="first-ten"' in likely.text and "At least one of the first ten is right with" in likely.text
 
 
 def test_words_of_no_picture_are_said_to_be_so(newsroom: Newsroom) -> None:

@@ -16,12 +16,12 @@ from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import read_manifest
 from training.config import LoopConfig, Select, TrainConfig
 from training.data.documents import GivenDocument
+from training.data.lake import Columns, read_split
 from training.data.loading import identify, load_training_data, read_for_model
 from training.linking.links import LinkedDocument, Linker
 from training.linking.options import LinkOptions
 from training.loop.context import Context
 from training.loop.trainer import train
-from training.metrics.calibration import Calibration, Method
 from training.metrics.relations import RefineConfig
 from training.model import LinkModel, ModelCard
 from training.retrieval.build import BuiltIndex, build_index
@@ -44,21 +44,11 @@ CONFIG = TrainConfig(
     training=LoopConfig(epochs=3, learning_rate=1e-2, select=Select.LAST),
 )
 URI = "models:/searcher/1"
-CALIBRATION = Calibration(
-    dataset="synthetic@v1",
-    split="val",
-    documents=10,
-    links=30,
-    true_links=20,
-    method=Method.PLATT,
-    slope=4.0,
-    intercept=-1.0,
-)
 
 
 @pytest.fixture(scope="module")
 def made(lakes: ModuleType) -> dict[Split, Any]:
-    counts = {Split.TRAIN: 100, Split.VAL: 10, Split.TEST: 30}
+    counts = {Split.TRAIN: 100, Split.VAL: 25, Split.TEST: 30}
     return {split: with_own_texts(lakes.make_documents(split, count, lakes.World())) for split, count in counts.items()}
 
 
@@ -96,7 +86,7 @@ def built(model: LinkModel, lake: Lake, **options: object) -> BuiltIndex:
 
 @pytest.fixture(scope="module")
 def index(model: LinkModel, lake: Lake) -> Index:
-    found = built(model, lake, calibration=CALIBRATION)
+    found = built(model, lake)
     assert found.folder.uri.endswith("indexes/synthetic/v1/searcher-1") and not found.is_reused
     return open_index(found.folder.uri)
 
@@ -166,10 +156,59 @@ def test_a_texts_ranking_is_that_of_linkings_similarities(
         assert [each.rank for each in found.images] == list(range(1, 11))
         for each in found.images:
             assert each.similarity == pytest.approx(float(images[each.picture.image] @ texts[text]), abs=1e-5)
-            assert each.probability == pytest.approx(1 / (1 + np.exp(1 - 4 * each.similarity)), abs=1e-6)
             assert each.visual_rank == each.rank and each.relations is None
             assert each.score == pytest.approx(each.similarity, abs=1e-6)
         assert found.expected == () and not found.is_refined
+
+
+def test_probabilities_are_those_of_validation_texts_in_this_index(
+    index: Index, reader: Extractor, lake: Lake, truth: tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
+) -> None:
+    texts, images = truth
+    hashes, vectors = list(images), np.stack(list(images.values()))
+    manifest, folder = read_manifest(lake, "synthetic")
+    documents = read_split(manifest, folder, Split.VAL, Columns(images=None, sentences=None, links=True))
+    best, is_found, right = [], [], []
+    for number, links in enumerate(documents.links or ()):
+        assert links is not None
+        for sentence in sorted(set(links[:, 0].tolist())):
+            cosines = vectors @ texts[documents.texts[documents.sentences.rows(number)][sentence]]
+            first = np.argsort(-cosines)[:10]
+            own = documents.image_rows[documents.images.rows(number)][links[links[:, 0] == sentence, 1]]
+            are_right = [hashes[row] in {documents.image_hashes[image] for image in own} for row in first]
+            best.append(cosines[first[0]])
+            is_found.append(any(are_right))
+            right += are_right
+    confidence = index.confidence
+    assert confidence is not None and confidence.images == len(images)
+    assert (confidence.queries, confidence.found) == (len(best), sum(is_found)) and 0 < sum(is_found) < len(best)
+    assert confidence.pictures.links == len(right) and confidence.pictures.true_links == sum(right)
+    assert np.mean(confidence.any_of_first.probability(np.array(best))) == pytest.approx(np.mean(is_found), abs=0.02)
+    text = next(iter(texts))
+    found = search(index, Query(texts={"caption": text}), top=12, reader=reader)
+    assert found.first_ten == pytest.approx(
+        float(confidence.any_of_first.probability(np.array([found.images[0].similarity]))[0])
+    )
+    assert [each.probability is None for each in found.images] == [False] * 10 + [True] * 2
+    assert f"one of the first 10 is right with {found.first_ten:.0%}" in found.lines()
+    liked = Query(texts={"caption": text}, like=(hashes[0],))
+    for other in (
+        search(index, liked, reader=reader),
+        search(index, Query(texts={"caption": text}), filters=parse_filters(["date=2011"]), reader=reader),
+        search(index, Query(texts={"caption": text}), rank_by=RankBy.FUSED, reader=reader),
+    ):
+        assert other.first_ten is None and {each.probability for each in other.images} == {None}
+
+
+def test_without_enough_validation_texts_there_is_no_probability(
+    model: LinkModel, lakes: ModuleType, made: dict[Split, Any], reader: Extractor, tmp_path: Path
+) -> None:
+    bare = lakes.write_lake(str(tmp_path / "lake"), {Split.TEST: made[Split.TEST]})
+    index = open_index(build_index(model, bare, "synthetic", uri=URI, name="m", say=print).folder.uri)
+    assert index.confidence is None
+    (text, *_) = made[Split.TEST].documents[0].sentences
+    found = search(index, Query(texts={"caption": text.text}), reader=reader)
+    assert found.first_ten is None and {each.probability for each in found.images} == {None}
 
 
 def test_a_filter_acts_before_ranking(
@@ -216,7 +255,7 @@ def test_pictures_can_be_asked_with(
 
 
 def test_pictures_are_placed_as_linking_links_them(index: Index, reader: Extractor, made: dict[Split, Any]) -> None:
-    linker = Linker(model=index.model, uri=URI, options=LinkOptions(calibration=CALIBRATION))
+    linker = Linker(model=index.model, uri=URI)
     for document in made[Split.TEST].documents[:5]:
         sentences = [each.text for each in document.sentences]
         images = list(dict.fromkeys(each.hash for each in document.images))
@@ -235,7 +274,6 @@ def test_pictures_are_placed_as_linking_links_them(index: Index, reader: Extract
                 continue
             assert each.sentence == wanted[each.image].sentence
             assert each.similarity == pytest.approx(wanted[each.image].similarity, abs=1e-5)
-            assert each.probability == pytest.approx(wanted[each.image].probability, abs=1e-5)
     assert place(index, [], images, reader=reader) == [Placed(image=image) for image in images]
     assert place(index, sentences, [], reader=reader) == []
     with pytest.raises(NotFoundError, match="not in this index"):
@@ -282,16 +320,15 @@ def test_what_cannot_be_searched_for_is_said(
 def test_an_index_is_made_once_and_with_equal_bytes(model: LinkModel, lake: Lake, index: Index, tmp_path: Path) -> None:
     first = lake.index("synthetic", "v1", "searcher-1")
     before = {name: first.read(name) for name in first.files()}
-    assert built(model, lake, calibration=CALIBRATION).is_reused
+    assert built(model, lake).is_reused
     first.delete(MANIFEST)
-    assert not built(model, lake, calibration=CALIBRATION).is_reused
+    assert not built(model, lake).is_reused
     assert {name: first.read(name) for name in first.files()} == before
     first.write(MANIFEST, before[MANIFEST].replace(b'"format": 2', b'"format": 1'))  # by an earlier version
-    assert not built(model, lake, calibration=CALIBRATION).is_reused
+    assert not built(model, lake).is_reused
     assert {name: first.read(name) for name in first.files()} == before
-    assert not built(model, lake).is_reused  # without a calibration it is another
     first.remove()
-    built(model, lake, calibration=CALIBRATION)
+    built(model, lake)
 
 
 def test_a_damaged_index_is_refused(model: LinkModel, lake: Lake) -> None:
