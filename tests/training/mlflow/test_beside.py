@@ -72,6 +72,8 @@ def test_nostruct_of_the_same_version_stands_beside_a_model(
         "(after_sentence)",
         "frozen joint embeddings": "no two columns are named as of one joint model (sentence_features, image_features)",
         "object detection": "the data set has no classes of its images; build it with a classifier",
+        "class names": "the data set has no vectors of class names; build it with "
+        "features.images=...,efficientnet-lite0-names and features.sentences=use-multilingual",
     }
     nostruct = save_as_nostruct(untrained, tmp_path / "nostruct")
     for version in ("v0", "v1"):
