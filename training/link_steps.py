@@ -74,7 +74,8 @@ class LinkSteps(nn.Module):
             for bank, rows, count in zip((self.texts, self.images), (texts_Kd, images_Ld), self.counts, strict=True):
                 bank.zero_()[: len(rows)] = torch.from_numpy(rows)
                 count.fill_(len(rows))
-            self.levels[0] = float(self._near(texts_Kd, images_Ld).mean() + self._near(images_Ld, texts_Kd).mean()) / 2
+            texts, images = self._banks()
+            self.levels[0] = float(self._near(texts_Kd, images).mean() + self._near(images_Ld, texts).mean()) / 2
         if names_KL is None:
             return 0.0
         self.levels[1] = float(names_KL.mean())
@@ -111,17 +112,16 @@ class LinkSteps(nn.Module):
         texts, images = documents.sentence_vectors, documents.image_bank
         return lambda rows, shown: _unit(texts[rows, of_texts]) @ _unit(images[shown, of_images]).T
 
-    def _near(self, rows_nd: Float32, bank_Kd: Float32) -> Float32:
+    def _near(self, rows_nd: Float32, bank_Kd: Tensor) -> Float32:
         """Return the mean cosine of each row with its nearest rows of a bank."""
-        count = min(self.settings.neighbours, len(bank_Kd))
-        cosines_nK = rows_nd @ bank_Kd.T
-        nearest: Float32 = np.partition(cosines_nK, -count, axis=1)[:, -count:].mean(axis=1)
+        cosines_nK = torch.from_numpy(rows_nd) @ bank_Kd.T  # torch's threads are limited where documents are linked
+        nearest: Float32 = (
+            cosines_nK.topk(min(self.settings.neighbours, len(bank_Kd)), dim=1).values.mean(dim=1).numpy()
+        )
         return nearest
 
-    def _banks(self) -> tuple[Float32, Float32]:
-        texts, images = (
-            bank[: int(count)].numpy() for bank, count in zip((self.texts, self.images), self.counts, strict=True)
-        )
+    def _banks(self) -> tuple[Tensor, Tensor]:
+        texts, images = (bank[: int(count)] for bank, count in zip((self.texts, self.images), self.counts, strict=True))
         return texts, images
 
 

@@ -120,3 +120,17 @@ def test_the_extractors_are_those_the_model_was_trained_on(
     words = "the model reads features that cannot be made from raw documents here: features.images = 'released'"
     with pytest.raises(UsageError, match=words):
         DocumentReader(card("released", None), recipe("documents"), Folder(str(tmp_path / "other")))
+
+
+def test_several_columns_stand_one_after_the_other(own_documents: Path, tmp_path: Path, counts: Counter[str]) -> None:
+    """`colour-shape` looks at every picture, `colours` refuses the white one, which both then lack."""
+    read: dict[str, GivenDocument] = {}
+    for name in ("colours", "colour-shape", "colour-shape+colours"):
+        config, scratch = override(recipe("documents"), ["features.threads=1"]), Folder(str(tmp_path / name))
+        found = list(
+            DocumentReader(card(name, None), config, scratch).read(read_documents(own_documents), files=str(tmp_path))
+        )
+        read[name] = next(item for item in found if isinstance(item, GivenDocument))
+    shape, colours = read["colour-shape"].image_vectors[[0, 1, 3]], read["colours"].image_vectors
+    assert read["colour-shape+colours"].image_vectors.tolist() == np.hstack([shape, colours]).tolist()
+    assert counts["colours"] == 8

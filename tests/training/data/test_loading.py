@@ -267,3 +267,24 @@ def test_a_part_with_one_flipped_byte_is_refused(lakes: ModuleType, made: dict, 
     part.unlink()
     with pytest.raises(IntegrityError, match=r"part-.*parquet: missing"):
         lakes.whole(load_training_data(lake, "synthetic", CONFIG).training)
+
+
+def test_several_columns_are_read_as_one_vector(lakes: ModuleType, tmp_path: Path) -> None:
+    made = lakes.make_documents(Split.TRAIN, 6, lakes.World())
+    named: Lake = lakes.write_lake(str(tmp_path / "lake"), {Split.TRAIN: made}, is_named=True)
+    manifest, folder = opened(named)
+    single = {
+        name: read_split(manifest, folder, Split.TRAIN, Columns(images=name)).image_bank
+        for name in ("image-test", "noisy-names")
+    }
+    both = read_split(manifest, folder, Split.TRAIN, Columns(images="noisy-names+image-test", sentences="all"))
+    assert both.image_bank.tolist() == np.hstack([single["noisy-names"], single["image-test"]]).tolist()
+    assert both.sentence_vectors is not None
+    assert both.sentence_vectors.shape[1] == 12 + 8
+    assert Columns(images="all", sentences="all").resolved(manifest).images == "image-test+noisy-names"
+    with pytest.raises(ConfigError, match=r"data.image_features = 'image-test\+other': the data set has no such"):
+        Columns(images="image-test+other").resolved(manifest)
+    both_all = DataConfig(image_features="all", sentence_features="all")
+    identity = load_training_data(named, "synthetic", replace(CONFIG, data=both_all)).identity
+    assert identity.image_columns == {"image-test": slice(0, 16), "noisy-names": slice(16, 24)}
+    assert identity.sentence_dimensions == 12 + 8
