@@ -46,7 +46,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from training.metrics.bootstrap import Interval
-from training.mlflow.gate import difference_interval, level_of
+from training.metrics.intervals import difference_interval, level_of
 from training.mlflow.policy import STANDARD_POLICY
 
 PAIRED_DEVIATION, STEP, START, CANDIDATES = 12.0, (-0.5, 1.5), 80.0, 30

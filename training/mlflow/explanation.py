@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from training.mlflow.gate import TITLES, Check, Decision, level_of
+from training.metrics.intervals import level_of
+from training.mlflow.gate import TITLES, Check, Decision
 from training.mlflow.policy import Undecided
 
 _COMPARED = ("champion", "best champion")

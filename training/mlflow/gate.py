@@ -27,27 +27,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
-from scipy.special import stdtrit
 
 from schemas.configs import Json, resolve
 from schemas.errors import UsageError
-from schemas.evaluation import LEVEL
 from training.data.ragged import Float64
-from training.data.streams import stream
 from training.evaluation.evaluate import Evaluation
 from training.metrics.bootstrap import Interval
+from training.metrics.intervals import difference_interval, documents_needed, level_of, mean_interval
 from training.metrics.links import LinkScore, PairScore, ScoreKind
-from training.mlflow.policy import BEST, STANDARD_POLICY, Guard, Measure, Policy, Undecided
+from training.mlflow.policy import STANDARD_POLICY, Guard, Measure, Policy, Undecided
 from training.retrieval.interleaving import Preference
 
 Scores = Mapping[str, LinkScore | PairScore]
 TITLES = {metric: title for kind in ScoreKind for metric, title in kind.metrics.items()}
 APPROVAL = "approval"  # the check of it
 RANDOM_AUC = 50.0
-RESAMPLES = 10_000
-NUMBERS_AT_ONCE = 1 << 22
-POWER_QUANTILE = 0.8416  # of the normal distribution at 80%
-MOST_DOCUMENTS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,43 +167,6 @@ class Decision:
         }
 
 
-def mean_interval(scores: Float64, *, level: float = LEVEL) -> Interval:
-    """Return the mean of per-document scores from 0 to 100, with an interval that is sound however few they are."""
-    low, high = mean_bounds(np.asarray(scores)[:, None], level=level)
-    return Interval(float(np.mean(scores)), float(low[0]), float(high[0]))
-
-
-def mean_bounds(scores: Float64, *, level: float = LEVEL) -> tuple[Float64, Float64]:
-    """Return lower and upper bounds of k means from n x k scores, each 0 to 100; a row is a document.
-
-    A Bayesian bootstrap with one document more, which has the worst score for the lower bound and the best for the
-    upper (Gaffke 2005; Learned-Miller and Thomas 2019). No distribution of scores is known for which such a bound
-    misses the mean more often than it may, whatever n; for many documents it is that of the bootstrap. The percentile
-    bootstrap alone has no width for one document, and Student's interval misses where scores are skewed.
-    """
-    draws, count = stream("gate", 0), len(scores) + 1
-    block = max(1, NUMBERS_AT_ONCE // count)
-    lows, spare = [], []
-    for start in range(0, RESAMPLES, block):
-        weights = draws.standard_exponential((min(block, RESAMPLES - start), count))
-        weights /= weights.sum(axis=1, keepdims=True)
-        lows.append(weights[:, 1:] @ scores)
-        spare.append(weights[:, :1] * BEST)
-    means, tail = np.concatenate(lows), (1 - level) / 2
-    low = np.quantile(means, tail, axis=0)
-    return low, np.quantile(means + np.concatenate(spare), 1 - tail, axis=0)
-
-
-def difference_interval(differences: Float64, *, level: float = LEVEL) -> Interval:
-    """Return the mean of per-document differences with Student's interval; of fewer than two it is unbounded."""
-    count = len(differences)
-    if count < 2:
-        return Interval(float(differences.sum()), -BEST, BEST)
-    mean, error = float(differences.mean()), float(differences.std(ddof=1)) / count**0.5
-    half = float(stdtrit(count - 1, (1 + level) / 2)) * error
-    return Interval(mean, mean - half, mean + half)
-
-
 def contest_of(
     dataset: str, split: str, evaluations: Sequence[Evaluation], measure: Measure, *, attempt: int = 1
 ) -> Contest:
@@ -333,28 +290,6 @@ def _within_margin(name: str, target: Contest, other: Scores, policy: Policy) ->
         is_undecided=not is_within and not is_worse,
         documents_needed=needed,
     )
-
-
-def level_of(level: float, attempt: int) -> float:
-    """Return the level at which a champion's k-th candidate is compared with it: a k-th of the error rate is left."""
-    return 1 - (1 - level) / attempt
-
-
-def documents_needed(differences: Float64, margin: float, *, level: float = LEVEL) -> int:
-    """Return of how many documents a model as good as another is shown to be within the margin, in four of five cases.
-
-    Differences of further documents are taken to spread as those at hand do; 0 where fewer than two are there, or the
-    margin is none (a model that is as good is never shown to be better).
-    """
-    if len(differences) < 2 or not margin:
-        return 0
-    spread, count = float(differences.std(ddof=1)), 2
-    while count < MOST_DOCUMENTS:
-        wanted = ((float(stdtrit(count - 1, (1 + level) / 2)) + POWER_QUANTILE) * spread / margin) ** 2
-        if count >= wanted:
-            return count
-        count = max(count + 1, min(int(wanted), 2 * count))
-    return count
 
 
 def _enough_documents(contest: Contest, policy: Policy) -> Check:

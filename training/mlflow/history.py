@@ -16,7 +16,7 @@ import mlflow
 
 from schemas.console import aligned
 from schemas.errors import GateError, UsageError
-from training.mlflow.promotion import ChampionEntry, champion_log
+from training.mlflow.champions import ChampionEntry, champion_log
 from training.mlflow.registry import APPROVED_TAG, ModelVersion, find_model, find_version, versions
 from training.mlflow.runs import DATASET_TAG, VERSION_TAG
 

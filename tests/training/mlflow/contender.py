@@ -6,7 +6,7 @@ step it prints what came of it.
 
 import sys
 
-from training.mlflow.promotion import append_entry, last_entry
+from training.mlflow.champions import append_entry, last_entry
 from training.mlflow.runs import connect
 
 

@@ -9,7 +9,8 @@ import pytest
 from mlflow.exceptions import MlflowException
 
 from schemas.errors import BuildError, GateError, NotFoundError
-from training.mlflow.promotion import align_aliases, append_entry, last_entry, rollback
+from training.mlflow.champions import align_aliases, append_entry, last_entry
+from training.mlflow.promotion import rollback
 from training.mlflow.registry import canonical_name, model_names
 
 WRITES = ("create_registered_model", "create_model_version", "set_registered_model_alias")

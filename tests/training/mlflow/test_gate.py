@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from schemas.errors import ConfigError, NotFoundError
+from training.metrics.intervals import difference_interval, documents_needed, mean_bounds, mean_interval
 from training.metrics.links import LinkScore
 from training.mlflow.gate import (
     APPROVAL,
@@ -14,10 +15,6 @@ from training.mlflow.gate import (
     Contest,
     Decision,
     decide,
-    difference_interval,
-    documents_needed,
-    mean_bounds,
-    mean_interval,
     refuse,
 )
 from training.mlflow.policy import STANDARD_POLICY, Editors, Guard, Minimum, Policy, Undecided, read_policy

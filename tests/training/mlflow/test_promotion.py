@@ -16,6 +16,7 @@ from training.evaluation.evaluate import Evaluation
 from training.evaluation.models import evaluate_model
 from training.metrics.links import LinkScore
 from training.mlflow import promotion
+from training.mlflow.champions import best_champion, last_entry
 from training.mlflow.explanation import explained
 from training.mlflow.policy import Guard, Minimum, Policy
 from training.mlflow.promotion import Promotion, chosen_by_links, promote, rollback
@@ -230,7 +231,7 @@ def test_a_chain_of_champions_is_held_to_the_best_of_them(
     fifth = judge("5", "4", "1")
     assert fifth.decision.is_promoted and fifth.to_json()["best"] == "5"
     rollback(client, "linker")
-    assert promotion.best_champion(client, "linker", promotion.last_entry(client, "linker")) == "4"
+    assert best_champion(client, "linker", last_entry(client, "linker")) == "4"
 
 
 def test_links_that_chose_an_epoch_judge_no_candidate(
