@@ -16,7 +16,8 @@ run (a model from a seed): a benchmark that was stopped goes on from there, and 
 
 What was found of the closed form (AUC, precision at 1; of SGD the mean of five seeds; the closed form has no seed).
 Nothing was chosen on test documents: regularisation, passes, hubs and the weight of class names by the rank of own
-images on validation documents. `closed form` reads the CNN's vectors and its class names; seconds are of a processor, for a model.
+images on validation documents. `closed form` reads the CNN's vectors and its class names. Seconds are of a processor,
+for a model.
 
                                    posts              scenes             composed 4 times
     class names, untrained      68.8  64.8         72.9  58.9
