@@ -21,7 +21,7 @@ for a model.
 
                                    posts              scenes             composed 4 times
     class names, untrained      68.8  64.8         72.9  58.9
-    AP                          78.8  80.7   10 s  70.1  44.3   11 s
+    AP                          78.8  80.7   10 s  70.1  44.3   11 s   91.7  87.5         (two seeds)
     AP, steps                   86.2  88.1   12 s  72.2  43.6   14 s   94.1  88.9   40 s
     AP, steps, all columns      86.3  85.2   22 s  73.6  43.2   21 s   94.4  89.6   71 s
     closed form, cosines        82.5  79.6    3 s  86.0  75.0    3 s   92.5  91.1    7 s
@@ -35,6 +35,7 @@ for a model.
 
     closed form less AP         posts 9.8 (7.8 to 11.8), 4.4 (-4.4 to 13.3)
                                 scenes 18.0 (15.5 to 20.4), 36.1 (23.9 to 47.5)
+                                composed 4 times, two seeds of AP: 3.5 (1.5 to 5.6), 5.4 (-1.8 to 12.5)
     closed form less AP, steps  posts 2.3 (0.9 to 3.9); scenes 15.9 (13.0 to 18.7); composed 4 times 1.1 (-0.6 to 2.6)
     less its own cosines        posts 6.1 (4.6 to 7.6); scenes 2.1 (1.2 to 3.2); composed 4 times 2.7 (1.5 to 4.0)
     all columns less it         posts 1.7 (0.6 to 2.7); scenes 2.0 (0.7 to 3.4); composed 4 times -0.1 (-1.1 to 0.8)
