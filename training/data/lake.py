@@ -234,12 +234,8 @@ def _read_bank(
         parts.append(table if len(fresh) == table.num_rows else table.take(pa.array(fresh, pa.int64())))
     where = entries[0].path if entries else ""
     of = {field: [part.column(name) for part in parts] for field, known in names.items() for name in known}
-    vectors = _beside(
-        [
-            np.concatenate([_vectors(part.column(name), where=where, is_strict=is_strict) for part in parts])
-            for name in names["images"]
-        ]
-    )
+    table = pa.concat_tables(parts)
+    vectors = _beside([_vectors(table.column(name), where=where, is_strict=is_strict) for name in names["images"]])
     jpegs = None
     if columns.jpegs:
         jpegs = tuple(jpeg or b"" for part in parts for jpeg in part.column("jpeg").to_pylist())
