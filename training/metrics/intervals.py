@@ -1,5 +1,7 @@
 """Intervals of means of per-document scores that are sound however few documents there are, and what they can show."""
 
+from collections.abc import Iterator
+
 import numpy as np
 from scipy.special import stdtrit
 
@@ -29,17 +31,22 @@ def mean_bounds(scores: Float64, *, level: float = LEVEL) -> tuple[Float64, Floa
     misses the mean more often than it may, whatever n; for many documents it is that of the bootstrap. The percentile
     bootstrap alone has no width for one document, and Student's interval misses where scores are skewed.
     """
-    draws, count = stream("gate", 0), len(scores) + 1
-    block = max(1, NUMBERS_AT_ONCE // count)
     lows, spare = [], []
-    for start in range(0, RESAMPLES, block):
-        weights = draws.standard_exponential((min(block, RESAMPLES - start), count))
-        weights /= weights.sum(axis=1, keepdims=True)
+    for weights in document_weights("gate", len(scores), RESAMPLES):
         lows.append(weights[:, 1:] @ scores)
         spare.append(weights[:, :1] * BEST)
     means, tail = np.concatenate(lows), (1 - level) / 2
     low = np.quantile(means, tail, axis=0)
     return low, np.quantile(means + np.concatenate(spare), 1 - tail, axis=0)
+
+
+def document_weights(name: str, documents: int, resamples: int) -> Iterator[Float64]:
+    """Yield R x (1 + documents) weights of a Bayesian bootstrap, many rows at once; column 0 is of one more document."""
+    draws, count = stream(name, 0), documents + 1
+    block = max(1, NUMBERS_AT_ONCE // count)
+    for start in range(0, resamples, block):
+        weights = draws.standard_exponential((min(block, resamples - start), count))
+        yield weights / weights.sum(axis=1, keepdims=True)
 
 
 def difference_interval(differences: Float64, *, level: float = LEVEL) -> Interval:

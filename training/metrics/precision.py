@@ -18,14 +18,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from training.data.ragged import Bool, Float64, Int64
-from training.data.streams import stream
+from training.metrics.intervals import document_weights
 
 ERROR = 0.05  # the probability that a threshold keeps less than the precision it was chosen for
 FEWEST_KEPT = 20  # links; thresholds that keep fewer are not tested
 KEPT_RATIO = 1.25  # of the links that two thresholds in a row keep
 STARTS = 2
 LEVELS = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975, 0.99)
-RESAMPLES, NUMBERS_AT_ONCE = 4000, 1 << 24
+RESAMPLES = 4000
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +84,7 @@ def _thresholds(similarities: Float64) -> Float64:
 
 def _resampled(links_DK: Float64, false_DK: Float64) -> Iterator[tuple[Float64, Float64, Float64]]:
     """Yield weighted means of both over documents, S x K, and the weight of the document more, S x 1."""
-    draws, count = stream("precision", 0), len(links_DK) + 1
-    block = max(1, NUMBERS_AT_ONCE // count)
-    for start in range(0, RESAMPLES, block):
-        weights = draws.standard_exponential((min(block, RESAMPLES - start), count))
-        weights /= weights.sum(axis=1, keepdims=True)
+    for weights in document_weights("precision", len(links_DK), RESAMPLES):
         yield weights[:, 1:] @ links_DK, weights[:, 1:] @ false_DK, weights[:, :1]
 
 

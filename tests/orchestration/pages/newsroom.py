@@ -16,7 +16,7 @@ import uvicorn
 
 from orchestration.pages.app import create_app
 from orchestration.pages.settings import PagesSettings
-from schemas.lake import Lake
+from schemas.lake import MANIFEST, Lake
 from training.listening import TimedProtocol, bind
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -140,6 +140,8 @@ def indexed(model: object, lake: Lake, reference: str, confidence: object, name:
         say=lambda _: None,
     )  # fmt: skip
     made.folder.write(CONFIDENCE, confidence.to_json().encode())  # type: ignore[attr-defined]
+    others = tuple(entry for entry in made.manifest.files if entry.path != CONFIDENCE)
+    made.folder.write(MANIFEST, replace(made.manifest, files=others).to_json().encode())
     return made.folder.uri
 
 
