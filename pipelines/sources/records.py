@@ -340,7 +340,7 @@ def caption_text(record: Mapping[str, Any], *names: str) -> str:
 
 
 def file_name(value: object, name: str) -> str:
-    """Return the name of a file below the images of a source; that it stays there is for `files.read_named` to see to.
+    """Return the name of a file below the images of a source; that it stays there is for `read_named` to see to.
 
     Raises:
         FieldError: MISSING_FIELD: it is absent or blank; BROKEN_RECORD: it is no text, or an address of another kind.

@@ -6,8 +6,6 @@
 Every shard is read by one worker, from front to back, so that as many workers as there are shards have work.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
