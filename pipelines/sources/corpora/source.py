@@ -52,7 +52,7 @@ class CorpusSource:
         documents: paths of the shards, of the folders they are in, at whatever depth, or of a folder with a pattern of
             their names (`crawl/*.warc.gz`).
         images: folder or archive of pictures that a shard names and does not hold, or the URL of a folder; empty: the
-            folder that all shards are in.
+            folder that all shards are in, except that mmc4 then fetches them from their own URLs.
         language: of the documents, where they do not say theirs.
         sentence_model: name or path of an installed spaCy pipeline that splits running text (obelics, interleaved,
             web); empty: by rules.
