@@ -42,7 +42,8 @@ import torch
 from scipy.optimize import linear_sum_assignment
 
 from benchmarks.scale_data import write
-from schemas.documents import Document, ImageRef, Provenance, Sentence, Split, document_schema, image_schema, to_row
+from schemas.document_rows import to_row
+from schemas.documents import Document, ImageRef, Provenance, Sentence, Split, document_schema, image_schema
 from schemas.features import FeatureColumn
 from schemas.lake import Folder, Lake
 from schemas.manifest import FileEntry, Manifest, SplitStatistics, commit, read_manifest

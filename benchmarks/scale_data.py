@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.documents import Document, ImageRef, Provenance, Sentence, Split, document_schema, image_schema, to_row
+from schemas.document_rows import to_row
+from schemas.documents import Document, ImageRef, Provenance, Sentence, Split, document_schema, image_schema
 from schemas.features import FeatureColumn
 from schemas.lake import Folder, Lake
 from schemas.manifest import FileEntry, Manifest, SplitStatistics, commit

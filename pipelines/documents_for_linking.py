@@ -3,8 +3,6 @@
 The same plain functions as in the pipeline, so the same bytes give the same vectors; a test holds the two paths equal.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice

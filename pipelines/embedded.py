@@ -11,8 +11,6 @@
 An address is relative: what is below another root has the same one.
 """
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Iterator
@@ -20,7 +18,8 @@ from contextlib import contextmanager
 
 from PIL import Image, UnidentifiedImageError
 
-from pipelines.files import INSIDE, BrokenInputError, FileRejected, path_below, read_named, read_span
+from pipelines.files import INSIDE, BrokenInputError
+from pipelines.named_files import FileRejected, path_below, read_named, read_span
 from pipelines.tables import is_table, read_cell
 from pipelines.warc import is_warc, read_body
 from schemas.failures import Reason

@@ -1,4 +1,4 @@
-"""The one opener: a source's file, the files of a published collection, and pictures by name.
+"""The one opener: a source's file, and the files of a published collection; `named_files` finds one by its name.
 
     dumps/RS_2018-01.zst                                        a file
     00012.tar!/000120007.jpg                                    a picture in an archive, below the root of pictures
@@ -6,12 +6,9 @@
     s3://bucket/RS_2018-01.zst, file:///data/train.json.xz      whatever pyarrow.fs opens
 
 `InputFile.open` and `read_lines` stream from front to back: nothing is unpacked to disk, and about a megabyte is in
-memory. `read_tree` holds one file at a time; a tar is read once, in its own order. `read_named` finds a file by its
-name below a folder, a tar or a zip; an archive is indexed once per process and stays open. What a name leads to is
-never outside its root. A file that is damaged or ends early gives what comes before that, then `BrokenInputError`.
+memory. `read_tree` holds one file at a time; a tar is read once, in its own order. A file that is damaged or ends early
+gives what comes before that, then `BrokenInputError`.
 """
-
-from __future__ import annotations
 
 import bz2
 import contextlib
@@ -19,21 +16,19 @@ import gzip
 import io
 import lzma
 import os
-import posixpath
-import re
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from operator import attrgetter
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
 from backports import zstd
 
-from schemas.errors import ConfigError, NotFoundError
+from schemas.errors import NotFoundError
 from schemas.failures import Failure, Reason, Stage, is_about_machine
 from schemas.lake import Folder
 
@@ -42,14 +37,11 @@ MAX_LINE_BYTES = 64 * 2**20  # a longer line is no record
 MAX_FILE_BYTES = 64 * 2**20  # of a file of a collection: no article is longer
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")  # what may follow a published name
 ARCHIVES = (".zip", ".tar", ".tgz", ".tbz2", ".txz", *(f".tar{suffix}" for suffix in COMPRESSED))
-# Data sets name an image `123.jpg` that is there as `123.png`: tried in this order after the name as written.
-EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".JPG", ".JPEG", ".PNG")
 _BUFFER_BYTES = 2**20
 _PIECE_BYTES = 2**18
 _OF_DUMPS = {zstd.DecompressionParameter.window_log_max: 31}  # what the published ones are compressed with
-_NOT_IN_NAMES = re.compile("[\0\ud800-\udfff]")
-_ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
-_DAMAGE = (
+ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
+DAMAGE = (
     EOFError, OSError, RuntimeError, ValueError, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, zlib.error,
     zstd.ZstdError,
 )  # fmt: skip
@@ -70,15 +62,6 @@ class BrokenInputError(Exception):
         """Return the failure row of what was not read."""
         exception = type(self.__cause__ or self).__name__
         return Failure(Stage.SOURCES, self.record_id, Reason.BROKEN_RECORD, str(self), exception)
-
-
-class FileRejected(Exception):  # noqa: N818 - an outcome with a reason, not a fault of the program
-    """A name that leads to no file that can be read."""
-
-    def __init__(self, reason: Reason, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
-        self.message = message
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,143 +170,15 @@ def read_tree(root: str, *, wanted: Callable[[str], bool]) -> Iterator[tuple[str
                 yield name, problem
 
 
-def read_named(root: str, name: str, *, max_bytes: int, extensions: Sequence[str] = EXTENSIONS) -> bytes:
-    """Return a file's bytes by its name below a root, or by the name with another extension.
-
-    Args:
-        root: the path of a folder, or the path or URI of a tar or a zip, perhaps `ARCHIVE!/FOLDER`.
-        name: relative to the root, or, for a folder on this machine, absolute; it may lead to nothing outside it. It
-            may be `ARCHIVE!/MEMBER` below a folder.
-        max_bytes: a larger file is refused.
-        extensions: those to try after the name as written.
-
-    Raises:
-        FileRejected: NOT_FOUND, FORBIDDEN (outside the root, or no right to read), TOO_LARGE, or CORRUPT_IMAGE: a
-            member of an archive that is damaged, encrypted, or packed by an unknown method.
-        ConfigError: the root is an archive that cannot be read by name.
-    """
-    try:
-        container, is_inside, member = name.partition(INSIDE)
-        if is_inside:
-            root, name = path_below(root, container), member
-        data = _named_bytes(root, name, max_bytes + 1, extensions)
-    except _ABSENT as problem:
-        raise FileRejected(Reason.NOT_FOUND, f"{name}: no such file") from problem
-    except ConfigError as problem:
-        if not is_inside:
-            raise
-        raise FileRejected(Reason.CORRUPT_IMAGE, str(problem)) from problem
-    except _DAMAGE as problem:
-        if is_about_machine(problem):
-            raise
-        reason = Reason.FORBIDDEN if isinstance(problem, PermissionError) else Reason.CORRUPT_IMAGE
-        raise FileRejected(reason, f"{name}: cannot be read: {problem}") from problem
-    if len(data) > max_bytes:
-        raise FileRejected(Reason.TOO_LARGE, f"{name}: expected at most {max_bytes} bytes, found more")
-    return data
-
-
-def _named_bytes(root: str, name: str, limit: int, extensions: Sequence[str]) -> bytes:
-    if _NOT_IN_NAMES.search(name):
-        raise FileRejected(Reason.NOT_FOUND, f"{name!r}: expected the name of a file")
-    uri, _, prefix = root.partition(INSIDE)
-    if "://" not in uri and not os.path.isfile(uri):  # noqa: PTH113 - a tenth of pathlib's time, at every image
-        with open(path_below(root, name, extensions), "rb") as stream:  # noqa: PTH123
-            return stream.read(limit)
-    if "://" in uri and not is_archive(uri):
-        with open_uri(path_below(uri, name)) as stream:
-            return stream.read(limit)
-    relative = _inside(name)
-    archive = _index(uri, None if "://" in uri else os.stat(uri).st_mtime_ns)  # noqa: PTH116
-    names = _spellings(posixpath.normpath(posixpath.join(prefix, relative)), extensions)
-    read = next((archive[spelling] for spelling in names if spelling in archive), None)
-    if read is None:
-        raise FileRejected(Reason.NOT_FOUND, f"{name}: no such file")
-    return read(limit)
-
-
-def _spellings(name: str, extensions: Sequence[str]) -> list[str]:
-    """Return a name as written, then with each other extension."""
-    stem = name.removesuffix(PurePosixPath(name).suffix)
-    return [name, *(stem + extension for extension in extensions if stem + extension != name)]
-
-
-def _inside(name: str) -> str:
-    """Return a relative path without `.` and `..`."""
-    relative = posixpath.normpath(name)
-    if relative.startswith(("/", "../")) or relative == "..":
-        raise FileRejected(Reason.FORBIDDEN, f"{name}: leads out of the images")
-    return relative
-
-
-def path_below(root: str, name: str, extensions: Sequence[str] = ()) -> str:
-    """Return the path, or the URI, of the regular file that a name leads to below a folder, links followed.
-
-    Raises:
-        FileRejected: NOT_FOUND, or FORBIDDEN: it is outside the folder.
-    """
-    if "://" in root:
-        return f"{root.rstrip('/')}/{_inside(name)}"
-    base = os.path.realpath(root)
-    for spelling in _spellings(name, extensions):
-        path = os.path.realpath(os.path.join(base, spelling))  # noqa: PTH118
-        if not path.startswith(os.path.join(base, "")):  # noqa: PTH118
-            raise FileRejected(Reason.FORBIDDEN, f"{name}: leads out of the images")
-        if os.path.isfile(path):  # noqa: PTH113
-            return path
-    raise FileRejected(Reason.NOT_FOUND, f"{name}: no such file")
-
-
-@lru_cache(maxsize=8)
-def _index(uri: str, changed: int | None) -> Mapping[str, Callable[[int], bytes]]:
-    """Return what reads each file of a plain tar or a zip, given a limit; made once until it changes."""
-    try:
-        with open_uri(uri) as stream:
-            if zipfile.is_zipfile(stream):
-                zipped = zipfile.ZipFile(open_uri(uri) if "://" in uri else uri)  # stays open
-                entries = (entry for entry in zipped.infolist() if not entry.is_dir())
-                return {entry.filename.removeprefix("./"): partial(_zipped_bytes, zipped, entry) for entry in entries}
-            stream.seek(0)
-            found: dict[str, Callable[[int], bytes]] = {}
-            tar = tarfile.open(fileobj=stream, mode="r:", errors="replace")  # noqa: SIM115 - it closes nothing
-            with contextlib.suppress(tarfile.TarError):  # it is damaged: what comes before that is good
-                for member in _tar_members(tar):
-                    if not member.issparse():
-                        read = partial(read_span, uri, member.offset_data, member.size)
-                        found[member.name.removeprefix("./")] = read
-            return found
-    except (tarfile.TarError, zipfile.BadZipFile) as problem:
-        raise ConfigError(f"{uri}: expected a folder, a zip, or a tar that is not compressed: {problem}") from problem
-
-
-def _zipped_bytes(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, limit: int) -> bytes:
-    with archive.open(entry) as stream:
-        return stream.read(limit)
-
-
-def read_span(uri: str, offset: int, size: int, limit: int) -> bytes:
-    """Return at most so many bytes of those that stand at a place of a file.
-
-    Raises:
-        FileRejected: TRUNCATED: the file ends before them.
-    """
-    with open_uri(uri) as stream:
-        stream.seek(offset)
-        data = stream.read(min(size, limit))
-    if len(data) < min(size, limit):
-        raise FileRejected(Reason.TRUNCATED, f"{PurePosixPath(uri).name}: expected {size} bytes at byte {offset}")
-    return data
-
-
 @contextlib.contextmanager
 def file_errors(address: str) -> Iterator[None]:
     """Turn what reading a file that is damaged or not there raises into the project's errors."""
     name = PurePosixPath(address).name
     try:
         yield
-    except (*_ABSENT, PermissionError) as error:
+    except (*ABSENT, PermissionError) as error:
         raise NotFoundError(f"{address}: {error.strerror}") from error
-    except _DAMAGE as error:
+    except DAMAGE as error:
         if is_about_machine(error):
             raise
         raise BrokenInputError(f"{name}: cannot be read on: {error}", name) from error
@@ -365,11 +220,11 @@ def _members(stream: BinaryIO, uri: str) -> Iterator[tuple[str, Callable[[], Bin
         return
     plain = _decompressed(stream, uri)
     with tarfile.open(fileobj=plain, mode="r:" if plain is stream else "r|", errors="replace") as archive:
-        for member in _tar_members(archive):
+        for member in tar_members(archive):
             yield member.name.removeprefix("./"), cast(Callable[[], BinaryIO], partial(archive.extractfile, member))
 
 
-def _tar_members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+def tar_members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
     """Yield the files of a tar; one without the block of zeros at its end was cut off between two members."""
     for member in archive:
         if member.isfile():

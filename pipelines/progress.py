@@ -5,8 +5,6 @@ machine, needs no lock, and survives a killed worker. Where the lake is not loca
 shown (a cluster's runner has its own page).
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from collections import Counter

@@ -16,8 +16,6 @@ leaves a segment without an index, whole up to its last record: `recover` cuts o
 Failures stand in the index alone, so a kill forgets those of the open segment; they are found again by asking.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import gzip

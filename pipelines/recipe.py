@@ -5,8 +5,6 @@ DATASET --set key=value` addresses its keys. A recipe is a function that returns
 `pipelines/sources/datasets/`, or in another package.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from typing import Any
 

@@ -12,8 +12,6 @@ Killed anywhere and run again, the same version with the same bytes comes out: w
 was written has the same names and content.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -14,8 +14,6 @@ While a build is under way nothing is deleted. What is younger than a day stays,
 requests nobody says that a build is under way.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext

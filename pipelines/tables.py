@@ -21,7 +21,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.files import FileRejected, file_errors
+from pipelines.files import file_errors
+from pipelines.named_files import FileRejected
 from schemas.failures import Reason
 from schemas.lake import Folder
 

@@ -9,8 +9,6 @@ its headers say was stored without the chunks or the compression that they name,
 stands.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

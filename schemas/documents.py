@@ -2,7 +2,7 @@
 
 A document is ordered sentences, ordered image references, and links that are unknown, empty or known: these three
 states stay apart everywhere, as `None`, `()` (there is none), and a non-empty tuple. The dataclasses are what stages
-pass along; `document_schema` is what a documents part holds.
+pass along; `document_schema` is what a documents part holds, and `document_rows` turns one into the other.
 
 Where a source knows its layout, `after_sentence` says of each image how many of the document's sentences stand wholly
 before it: 0 is before the first, n behind the last. An image beside a sentence (the caption below it, the step it
@@ -26,14 +26,12 @@ from feature vectors alone (`multi-retrieval`) has no pixels: the picture column
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Any
 
 import pyarrow as pa
 
-from schemas.errors import IntegrityError
 from schemas.features import FeatureColumn, image_fields, sentence_fields
 from schemas.metadata import METADATA_TYPE, Metadata
 from schemas.rights import RIGHTS_TYPE, Rights
@@ -270,91 +268,6 @@ def document_schema(features: Iterable[FeatureColumn] = ()) -> pa.Schema:
         ),
     ]
     return table_schema("documents", 1, [*columns, *sentence_fields(features)])
-
-
-def to_row(document: Document) -> dict[str, Any]:
-    """Return a document as a row of `document_schema()` (its split must be assigned).
-
-    Raises:
-        IntegrityError: an image stands where the document has no sentence.
-    """
-    if document.split is None:
-        raise ValueError(f"document {document.id} has no split yet")
-    links, after = document.links, document.after_sentence
-    if after and (problem := layout_problem(after, sentences=len(document.sentences), images=len(document.images))):
-        raise IntegrityError(f"document {document.id}: {problem}")
-    return {
-        "id": document.id,
-        "dataset": document.dataset,
-        "language": document.language,
-        "split": str(document.split),
-        "sentences": [{"text": s.text, "role": str(s.role)} for s in document.sentences],
-        "images": [{"hash": i.hash, "source": i.source} for i in document.images],
-        "links": None
-        if links is None
-        else [
-            {
-                "sentence": link.sentence,
-                "image": link.image,
-                "relations": [{"name": name, "value": value} for name, value in link.relations],
-            }
-            for link in links
-        ],
-        "provenance": {
-            "source": document.provenance.source,
-            "record_id": document.provenance.record_id,
-            "url": document.provenance.url,
-            "licence": document.provenance.licence,
-        },
-        AFTER_SENTENCE: list(after) if is_placed(after) else None,
-        **_given_columns(document.given),
-    }
-
-
-def from_row(row: Mapping[str, Any]) -> Document:
-    """Return the document of a row of `document_schema()`, which may lack columns that were added later.
-
-    What the images part says of its images (licence, metadata) is not with it.
-    """
-    links, after, given = row["links"], row.get(AFTER_SENTENCE), row.get(GIVEN_LINKS)
-    return Document(
-        id=row["id"],
-        dataset=row["dataset"],
-        sentences=tuple(Sentence(each["text"], Role(each["role"])) for each in row["sentences"]),
-        images=tuple(ImageRef(each["hash"], each["source"]) for each in row["images"]),
-        links=None if links is None else tuple(map(_link, links)),
-        provenance=Provenance(**row["provenance"]),
-        language=row["language"],
-        split=Split(row["split"]),
-        after_sentence=tuple(after or ()),
-        given=None
-        if given is None
-        else Given(tuple(GivenLink(**each) for each in given), tuple(row[GIVEN_SIMILARITIES] or ())),
-    )
-
-
-def _link(fields: Mapping[str, Any]) -> Link:
-    relations = tuple((each["name"], each["value"]) for each in fields["relations"])
-    return Link(fields["sentence"], fields["image"], relations)
-
-
-def _given_columns(given: Given | None) -> dict[str, Any]:
-    if given is None:
-        return {GIVEN_LINKS: None, GIVEN_SIMILARITIES: None}
-    return {GIVEN_LINKS: list(map(asdict, given.links)), GIVEN_SIMILARITIES: list(given.similarities) or None}
-
-
-def is_placed(after: Sequence[int | None]) -> bool:
-    """Return whether it is known of any image where it stands."""
-    return any(place is not None for place in after)
-
-
-def layout_problem(after: Sequence[int | None], *, sentences: int, images: int) -> str:
-    """Return what is wrong with the places of a document's images ("" where nothing is)."""
-    if len(after) != images:
-        return f"{images} images, but {AFTER_SENTENCE} of {len(after)}"
-    outside = next((place for place in after if place is not None and not 0 <= place <= sentences), None)
-    return "" if outside is None else f"{AFTER_SENTENCE} {outside} is outside 0 to {sentences} sentences"
 
 
 @travels

@@ -7,8 +7,6 @@ goes, as long as the answers of hosts do. One row for each document that was rea
 image. What a takedown list took out has none.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

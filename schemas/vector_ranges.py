@@ -3,8 +3,6 @@
 Numbers are rounded to six digits, so that a build on another kind of processor notes the same.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping

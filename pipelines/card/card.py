@@ -4,8 +4,6 @@ Everything in it comes from the manifest, so that equal builds have equal cards:
 Its words are in `README.md.j2`. `write_cards` puts it, and croissant.json, beside the shards and into the manifest.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

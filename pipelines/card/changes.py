@@ -4,8 +4,6 @@ The reason why a document is not in a version is in the version's own failure ro
 have the document. The newsroom's pages and Dagster's page show the changes.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ RecordSet. Fields come from the same schemas the parts were written with, so tha
 Specification: https://docs.mlcommons.org/croissant/docs/croissant-spec-1.0.html
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -5,8 +5,6 @@ One file that needs nothing else: styles inline, pictures as data URIs, no scrip
 cluster its first images, of an image its first occurrences, and says what it leaves out.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """A data set version in words: what `datasets show` and the end of a build print."""
 
-from __future__ import annotations
-
 from textwrap import shorten
 from typing import Any
 

@@ -4,8 +4,6 @@ A record type is a dataclass whose fields are columns of one length; `Columns` g
 and fingerprints are columns of bytes of one width, which numpy sorts, searches and compares as whole values.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Self

@@ -23,8 +23,6 @@ Two codes of different buckets that meet this way and are near are near all the 
 found in each. Codes of several words are compared by their first words, and by the next where these are near.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from itertools import combinations
 from math import comb, log2

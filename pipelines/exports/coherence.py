@@ -6,8 +6,6 @@ A document has at most min(sentences, images) links, since each sentence and eac
 a calibrated probability count with their similarity, negative ones with 0. A document without links has 0.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass

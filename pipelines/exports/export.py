@@ -7,8 +7,6 @@
 One shard is in memory at a time. An export's folder is empty or holds an earlier export, which the new one replaces.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Iterator, Sequence

@@ -5,8 +5,6 @@ what those have no field for. `hf` is one row a document with its pictures, for 
 documents give the same bytes: no clock time, no owner, nothing of the machine.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import tarfile

@@ -5,8 +5,6 @@ each time. Its rows are the same. It writes to its own kind of storage, so a dat
 copied to where it is wanted, which may be any store that a lake may be on.
 """
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """A version as documents with their pictures: what every format is written from, a shard in memory at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple

@@ -6,8 +6,6 @@ run copied is digested where it lies and not copied again. `retrievals/` goes al
 indexes do not.
 """
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import dataclass
 from typing import BinaryIO

@@ -1,7 +1,5 @@
 """Some documents of a version, drawn at random by their ids and a seed: the same draw on every machine."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from heapq import nsmallest
 

@@ -8,8 +8,6 @@ The manifest's settings name the parent (`subset`), and so does an input. What t
 its leaks are the parent's to tell.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,7 +27,8 @@ from pipelines.shards.manifest import DocumentSize, size_of, summarise
 from pipelines.shards.writing import ROWS_PER_GROUP, part_name, write_part
 from pipelines.sources.draws import hashed
 from schemas.console import Say
-from schemas.documents import Split, document_schema, from_row, image_schema
+from schemas.document_rows import from_row
+from schemas.documents import Split, document_schema, image_schema
 from schemas.errors import UsageError
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import FileEntry, Manifest, version_name

@@ -18,7 +18,7 @@ from pipelines.quality.filters import Problem, document_problem, image_problem
 from pipelines.settings import NO_LIMIT, DocumentsConfig, QualityConfig
 from pipelines.sources.draws import hashed
 from schemas.configs import override, restore
-from schemas.documents import from_row
+from schemas.document_rows import from_row
 from schemas.lake import Folder
 from schemas.manifest import Manifest
 

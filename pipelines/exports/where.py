@@ -8,8 +8,6 @@
 columns of the documents part. Nothing of the text is run: whatever is no such form is refused.
 """
 
-from __future__ import annotations
-
 import ast
 import operator
 from collections.abc import Callable

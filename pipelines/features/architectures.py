@@ -10,8 +10,6 @@
 A network here is its last feature map and the classifier behind the mean over its cells.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 from pkgutil import resolve_name

@@ -11,8 +11,6 @@ satisfies the protocol and `ENTRIES`; or an entry of another package (`schemas.p
 but that has a weight file ending in `.onnx` is a network of the user's own.
 """
 
-from __future__ import annotations
-
 import timeit
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

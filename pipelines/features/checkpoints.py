@@ -1,7 +1,5 @@
 """Checkpoints of published networks: reading their tensors, and giving them to a network. Needs PyTorch."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

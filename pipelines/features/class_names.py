@@ -5,8 +5,6 @@ less the mean of all names, times the root of its probability; of length 1. Noro
 probability itself and do not centre: both were chosen by the rank of own pictures (`benchmarks/learning.py`).
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass

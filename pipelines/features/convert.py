@@ -12,8 +12,6 @@ A graph is made once for each checkpoint: a lake keeps it, and a folder of this 
 Workers read it and need no PyTorch.
 """
 
-from __future__ import annotations
-
 import json
 import warnings
 from pathlib import Path

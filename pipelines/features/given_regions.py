@@ -13,8 +13,6 @@ A picture is found by the name of its file, or by the number in it: `COCO_val201
 Names of classes and attributes are files of the user, one name a line: the weights `NAME-classes`, `NAME-attributes`.
 """
 
-from __future__ import annotations
-
 import base64
 import io
 import json

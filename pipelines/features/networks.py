@@ -5,8 +5,6 @@ graphs of its builds, so that workers need neither the checkpoint nor PyTorch, a
 column.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -11,8 +11,6 @@ A network computes in the precision it was exported in. On a GPU vectors come fr
 axis is of any length.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

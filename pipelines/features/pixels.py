@@ -3,8 +3,6 @@
 The stored copy has a shorter side of 256 px, so that a centre crop is a cut and no resampling.
 """
 
-from __future__ import annotations
-
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence

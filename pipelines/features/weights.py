@@ -6,8 +6,6 @@ stated. What a host has goes through the client of every source. It is kept in a
 hashed whenever it is opened, wherever it is.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Mapping

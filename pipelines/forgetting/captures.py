@@ -11,8 +11,6 @@ index that points into it; then the old ones go. Done again after a kill the nam
     becomes     | info | record a | record c |                    c is found at another offset
 """
 
-from __future__ import annotations
-
 import hashlib
 import html
 import re

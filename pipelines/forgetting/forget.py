@@ -13,8 +13,6 @@ No build may run meanwhile: while one does, nothing is changed.
 Models are not touched: `lake takedown` names them.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -35,16 +33,8 @@ from pipelines.sources.takedowns import Takedowns
 from pipelines.turns import turn_alone
 from pipelines.web.requests import FetchFailed, Kind, normalise
 from schemas.console import Say
-from schemas.documents import (
-    AFTER_SENTENCE,
-    GIVEN_LINKS,
-    GIVEN_SIMILARITIES,
-    Image,
-    Statement,
-    document_schema,
-    from_row,
-    to_row,
-)
+from schemas.document_rows import from_row, to_row
+from schemas.documents import AFTER_SENTENCE, GIVEN_LINKS, GIVEN_SIMILARITIES, Image, Statement, document_schema
 from schemas.lake import LATEST, MANIFEST, Folder, Lake
 from schemas.manifest import Manifest, read_manifest
 from schemas.metadata import Metadata

@@ -6,8 +6,6 @@ Documents that a build rejected are found in the ledger. A version names what it
 leaks have a row of.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

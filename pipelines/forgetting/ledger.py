@@ -5,8 +5,6 @@
 A lake that was built in before there was a ledger has none: of its rejected documents nothing is known.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import compress

@@ -1,7 +1,5 @@
 """Everything that a lake knows of one document: where it is, what it was made of, and what was made of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -4,8 +4,6 @@ Nothing is fetched: a manifest that is elsewhere, and lists of revoked certifica
 depends on the bytes alone, so what concerns dates and trust of certificates does not count (`schemas.rights`).
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import importlib.util
 import io

@@ -12,8 +12,6 @@ computed on the decoded original, upright and in full size (as Hessel 2019's too
 for one computation for ever: a changed one gets a new name.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.metadata
 import io

@@ -6,8 +6,6 @@ from the first that has it. All three are untrusted: every part is bounded befor
 names; coordinates are not read, since they tell where people live.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -19,9 +19,9 @@ from functools import partial
 from typing import Any
 
 from pipelines.embedded import read_picture, reading_order
-from pipelines.files import FileRejected
 from pipelines.images.inspect import inspect_image
 from pipelines.images.packed import ROW, PackedImage, given_vector
+from pipelines.named_files import FileRejected
 from pipelines.packs import PackFolder
 from pipelines.settings import FingerprintName, HttpConfig, ImagesConfig
 from pipelines.sources.records import UNUSABLE

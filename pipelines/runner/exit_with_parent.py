@@ -6,8 +6,6 @@ A build that is killed must not leave Beam's services behind. On Linux the kerne
 by the build alone, where it still can.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import runpy

@@ -21,7 +21,8 @@ from pipelines.features.values import DOCUMENTS, IMAGES
 from pipelines.images.packed import given_vector
 from pipelines.packs import PackFolder
 from pipelines.shards.manifest import DocumentSize, size_of
-from schemas.documents import Split, document_schema, image_schema, to_row
+from schemas.document_rows import to_row
+from schemas.documents import Split, document_schema, image_schema
 from schemas.features import FeatureColumn, FeatureKind, vectors_to_column
 from schemas.lake import Folder, Lake
 from schemas.manifest import FileEntry

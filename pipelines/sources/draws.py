@@ -4,8 +4,6 @@ A draw is a hash of the seed and a key, so that it does not depend on the order 
 on the version of a random generator.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from itertools import chain

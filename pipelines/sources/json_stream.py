@@ -10,8 +10,6 @@ Python's own decoder, which is three times as fast as ijson's C back end on list
 surrogate pairs, and refuses what that crashes on: numbers of 5,000 digits, nesting without end.
 """
 
-from __future__ import annotations
-
 import codecs
 import json
 import re

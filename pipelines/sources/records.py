@@ -1,8 +1,8 @@
 """Records that somebody else wrote, and the candidate documents they become.
 
 A source iterates over records, each with where it is in its file (`articles.jsonl:7`), and gives `outcomes_of` a
-function that makes documents of one; `fetch_records` does the same with the answers of a host. What that function
-raises is the failure row of this record alone. The functions below them are the typed fields of a record.
+function that makes documents of one; `answers.fetch_records` does the same with the answers of a host. What that
+function raises is the failure row of this record alone. The functions below them are the typed fields of a record.
 
 An image of a candidate is still an address (`uri`): a URL, the path of a local file, or `row:<n>` of a feature array.
 The images stage turns addresses into content hashes; `pipelines.documents.settle` then makes a `Document` of it. Where
@@ -17,15 +17,12 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from pipelines.files import MAX_LINE_BYTES, BrokenInputError, input_file, read_lines
-from pipelines.web.client import Client, usable
-from pipelines.web.pool import fetch_all
-from pipelines.web.requests import FetchFailed, Outcome, Request, Response
+from pipelines.web.requests import FetchFailed
 from schemas.documents import UNDETERMINED, Given, Link, Provenance, Role, Sentence, Split
 from schemas.failures import Failure, Reason, Stage, unexpected
 from schemas.metadata import Metadata, day_of, keywords_of, plain_text
@@ -141,39 +138,6 @@ def outcomes_of(
             yield from outcomes
     except BrokenInputError as problem:
         yield problem.failure()
-
-
-def fetch_records(
-    items: Iterable[tuple[str, T]],
-    *,
-    client: Client,
-    request_of: Callable[[T], Request],
-    read: Callable[[T, Response], Iterable[R | Failure]],
-) -> Iterator[R | Failure]:
-    """Yield what is read of the answer to each item's request, or why there is none, in the order of the answers.
-
-    Args:
-        items: what failures are filed under, and the item; several may ask for the same address.
-        client: fetches, with as many connections as one host may have.
-        request_of: returns an item's request.
-        read: returns what an answer gives; what it raises is the failure row of this item alone.
-    """
-    waiting: dict[str, list[tuple[str, T]]] = {}
-    requests: dict[str, Request] = {}
-    for record_id, item in items:
-        request = request_of(item)
-        requests[request.url] = request
-        waiting.setdefault(request.url, []).append((record_id, item))
-    threads = client.config.connections_per_host
-    answers = fetch_all(client, requests.values(), connections=threads, connections_per_host=threads)
-    for request, outcome in answers:
-        yield from outcomes_of(waiting.pop(request.url), partial(_read_answer, outcome, read))
-
-
-def _read_answer(
-    outcome: Outcome, read: Callable[[T, Response], Iterable[R | Failure]], item: T, _: str
-) -> Iterable[R | Failure]:
-    return read(item, usable(outcome))
 
 
 def sentence(text: str, role: Role = Role.SENTENCE) -> Sentence:
@@ -340,7 +304,7 @@ def caption_text(record: Mapping[str, Any], *names: str) -> str:
 
 
 def file_name(value: object, name: str) -> str:
-    """Return the name of a file below the images of a source; that it stays there is for `files.read_named` to see to.
+    """Return the name of a file below the images of a source; that it stays there is for `read_named` to see to.
 
     Raises:
         FieldError: MISSING_FIELD: it is absent or blank; BROKEN_RECORD: it is no text, or an address of another kind.

@@ -5,8 +5,6 @@ connects to one of exactly these (so a second look-up cannot give another answer
 multicast and reserved addresses are refused, also where an IPv6 address carries them inside.
 """
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable, Iterable
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network

@@ -10,8 +10,6 @@ another file by now: then it starts anew. A file older than `http.listing_max_ag
 again only where its host has another one. One process at a time fetches a file.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -7,8 +7,6 @@ made by one worker process, so this is the process's own memory; where several s
 each takes its part of the pace. A host that nothing holds back any more is forgotten once there are many.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping

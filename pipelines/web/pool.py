@@ -11,8 +11,6 @@ All of this is decided by the thread that takes the results, whenever it asks fo
 with its exchange is free again only when that was looked at, so results do not pile up.
 """
 
-from __future__ import annotations
-
 import heapq
 import itertools
 import os

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 
 from orchestration.config import CheckSettings
 from orchestration.rules.verdicts import VersionOnDisk
-from schemas.documents import Document, ImageRef, Provenance, Sentence, Split, document_schema, image_schema, to_row
+from schemas.document_rows import to_row
+from schemas.documents import Document, ImageRef, Provenance, Sentence, Split, document_schema, image_schema
 from schemas.features import FeatureColumn, Storage, quantise
 from schemas.lake import Folder
 from schemas.manifest import FileEntry, Manifest, SplitStatistics, version_name

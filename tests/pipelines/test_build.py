@@ -23,7 +23,8 @@ from pipelines.run import BuildSummary, build_dataset, features_of
 from pipelines.settings import Runner
 from pipelines.sources.datasets.documents import read_documents
 from schemas.configs import override
-from schemas.documents import Split, to_row
+from schemas.document_rows import to_row
+from schemas.documents import Split
 from schemas.errors import BuildError, UsageError
 from schemas.failures import FAILURE_SCHEMA
 from schemas.lake import Folder, Lake

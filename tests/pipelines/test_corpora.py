@@ -23,6 +23,7 @@ from pipelines.config import recipe
 from pipelines.run import build_dataset
 from schemas.configs import override
 from schemas.corpora import IMAGE_FEATURE, extras_of
+from schemas.document_rows import to_row
 from schemas.documents import (
     Document,
     Given,
@@ -34,7 +35,6 @@ from schemas.documents import (
     Sentence,
     Split,
     image_schema,
-    to_row,
 )
 from schemas.errors import BuildError
 from schemas.lake import Lake

@@ -27,7 +27,8 @@ from pipelines.run import BuildSummary, build_dataset
 from pipelines.sources.takedowns import parse_takedowns
 from schemas.configs import override
 from schemas.corpora import extras_of
-from schemas.documents import Document, Given, GivenLink, ImageRef, Link, Provenance, Role, Sentence, Split, to_row
+from schemas.document_rows import to_row
+from schemas.documents import Document, Given, GivenLink, ImageRef, Link, Provenance, Role, Sentence, Split
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest, verify
 from schemas.metadata import Metadata

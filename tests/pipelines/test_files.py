@@ -18,7 +18,8 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from pipelines.files import BrokenInputError, FileRejected, file_names, input_file, read_lines, read_named, read_tree
+from pipelines.files import BrokenInputError, file_names, input_file, read_lines, read_tree
+from pipelines.named_files import FileRejected, read_named
 from pipelines.sources.json_stream import read_items
 from pipelines.sources.records import json_lines
 from schemas.errors import ConfigError, NotFoundError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import signal
@@ -254,3 +255,35 @@ def test_a_store_is_left_as_it_is_found(raw: Folder) -> None:
     RawStore(raw).close()
     recover(raw)
     assert not os.path.exists(raw.uri)  # noqa: PTH110
+
+
+def test_a_record_that_a_full_disk_cuts_is_taken_back(raw: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = RawStore(raw)
+    fill(store, 1)
+    stream = store._segments["web"]._stream
+
+    class Full:
+        """Takes ten bytes, and no more."""
+
+        tell, seek, truncate = stream.tell, stream.seek, stream.truncate
+        left = 10
+
+        def write(self, data: memoryview) -> int:
+            if not self.left:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            self.left = 0
+            return stream.write(data[:10])
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store._segments["web"], "_stream", Full())
+        with pytest.raises(OSError, match="No space left"):
+            fill(store, 1, first=1)
+    (later,) = fill(store, 1, first=2)
+    store.close()
+    again = RawStore(raw)
+    keys = [request_key("image", f"http://a.example/{n}") for n in range(3)]
+    assert [entry is not None for entry in again.find_many("web", keys)] == [True, False, True]
+    with files_of(raw, ".warc.gz")[0].open("rb") as segment:
+        bodies = [record.content_stream().read() for record in ArchiveIterator(segment)]
+    assert bodies[1:] == [body_of(0), body_of(2)]
+    assert later.offset > 0

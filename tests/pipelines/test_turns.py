@@ -46,6 +46,14 @@ def test_a_sweep_leaves_the_parts_of_a_build_that_takes_days(lake: Lake) -> None
     assert sweep_lake(lake, dry_run=False, now=later).paths == (f"datasets/documents/0123/{part}",)
 
 
+def test_a_sweep_takes_what_was_made_of_versions_that_are_gone(lake: Lake) -> None:
+    paths = tuple(f"{top}/documents/0123/file" for top in ("indexes", "links", "retrievals"))
+    for path in paths:
+        lake.root.write(path, b"made of it")
+    assert sweep_lake(lake, dry_run=False, now=time.time() + TWO_DAYS_S).paths == paths
+    assert not any(map(lake.root.exists, paths))
+
+
 def test_builds_of_other_data_sets_go_on_and_one_of_the_same_waits(lake: Lake) -> None:
     with turn_of_build(lake, "documents", stop):
         with turn_of_build(lake, "others", stop):

@@ -9,6 +9,7 @@ import pytest
 
 from pipelines.images.packed import PackedImage
 from pipelines.packs import PackRef
+from schemas.document_rows import to_row
 from schemas.documents import (
     Document,
     Image,
@@ -20,7 +21,6 @@ from schemas.documents import (
     Split,
     document_schema,
     image_schema,
-    to_row,
 )
 from schemas.errors import IntegrityError
 from schemas.failures import Failure, Reason, Stage

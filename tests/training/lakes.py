@@ -17,18 +17,8 @@ import PIL.Image
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.documents import (
-    Document,
-    ImageRef,
-    Link,
-    Provenance,
-    Role,
-    Sentence,
-    Split,
-    document_schema,
-    image_schema,
-    to_row,
-)
+from schemas.document_rows import to_row
+from schemas.documents import Document, ImageRef, Link, Provenance, Role, Sentence, Split, document_schema, image_schema
 from schemas.evaluation import EVALUATION_SCHEMA, Score
 from schemas.features import NAMES_ENCODER, FeatureColumn, FeatureKind
 from schemas.lake import Lake

@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.documents import AFTER_SENTENCE, Split, document_schema, image_schema, layout_problem
+from schemas.document_rows import layout_problem
+from schemas.documents import AFTER_SENTENCE, Split, document_schema, image_schema
 from schemas.errors import ConfigError, IntegrityError, UsageError
 from schemas.features import (
     NAMES,

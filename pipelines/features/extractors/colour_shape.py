@@ -9,8 +9,6 @@
 The picture is squashed to 64 x 64 pixels. Sums are of whole numbers, so that every processor gives the same values.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The extractors of DenseNet-169 (Hessel 2019, 4: the layer before the classifier)."""
 
-from __future__ import annotations
-
 from pipelines.features.architectures import CENTRE, Architecture
 from pipelines.features.networks import entries_of
 

@@ -1,7 +1,5 @@
 """The extractors of EfficientNet-lite0, whose weights come with a package."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pipelines.features.architectures import Architecture

@@ -9,8 +9,6 @@ It runs in PyTorch: its proposals, and what suppression leaves of them, are as m
 to ONNX does not express.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence

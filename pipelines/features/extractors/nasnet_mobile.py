@@ -1,7 +1,5 @@
 """The extractors of NASNet mobile (Hessel 2019, supplement 2: resized to 256, centre crop of 224)."""
 
-from __future__ import annotations
-
 from pipelines.features.architectures import Architecture
 from pipelines.features.networks import entries_of
 from pipelines.features.pixels import Preprocessing

@@ -3,8 +3,6 @@
 The preprocessing is that of VSE++, whose features that paper shares.
 """
 
-from __future__ import annotations
-
 from pipelines.features.architectures import CENTRE, RESNET_CELLS, Architecture
 from pipelines.features.networks import entries_of
 

@@ -1,7 +1,5 @@
 """The extractors of ResNet-50 (Alikhani 2022: "Image is first resized to 224 x 224")."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from pipelines.features.architectures import CENTRE, RESNET_CELLS, Architecture

@@ -5,8 +5,6 @@ shape, so that a sentence has another last bit in another document (at most 3e-7
 time that ten calls take (`benchmarks/features.py`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.metadata
 import threading

@@ -7,8 +7,6 @@ Running text is split into sentences. Where a document left this project (`schem
 sentence as it stands, and everything else is as it was.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +29,8 @@ from pipelines.sources.records import (
     text_or_none,
 )
 from pipelines.sources.text import paragraphs_of, split_sentences
-from schemas.documents import Given, GivenLink, Link, Provenance, Role, Sentence, is_placed, layout_problem
+from schemas.document_rows import is_placed, layout_problem
+from schemas.documents import Given, GivenLink, Link, Provenance, Role, Sentence
 from schemas.failures import Failure, Reason
 from schemas.metadata import Metadata
 from schemas.tables import clean

@@ -12,8 +12,6 @@ A document has the id in the column `id` or `uid`; a number there, or a key, may
 shard's path. Exports of this project have a column `multilink` (`schemas.corpora`), and come back whole.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial

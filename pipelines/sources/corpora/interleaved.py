@@ -12,8 +12,6 @@ A picture that the curator could not get (`materialize_error`) is a failure with
 (tables, audio) are passed over.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from functools import partial

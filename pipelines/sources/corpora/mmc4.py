@@ -13,8 +13,6 @@ A picture is the file `image_name` in `images-X.tar` beside a shard `docs-X.json
 `source.images`; else it is fetched from its `raw_url`.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from functools import partial

@@ -10,8 +10,6 @@ from their URLs, or looked up by them in `source.images`; a column `pictures` of
 `images`, holds them (this project's exports). Alternative texts are metadata of the pictures.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from functools import partial

@@ -1,7 +1,5 @@
 """Rows of the tables of a corpus as records, without the pictures in them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Any

@@ -6,8 +6,6 @@
 Every shard is read by one worker, from front to back, so that as many workers as there are shards have work.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
@@ -54,7 +52,7 @@ class CorpusSource:
         documents: paths of the shards, of the folders they are in, at whatever depth, or of a folder with a pattern of
             their names (`crawl/*.warc.gz`).
         images: folder or archive of pictures that a shard names and does not hold, or the URL of a folder; empty: the
-            folder that all shards are in.
+            folder that all shards are in, except that mmc4 then fetches them from their own URLs.
         language: of the documents, where they do not say theirs.
         sentence_model: name or path of an installed spaCy pipeline that splits running text (obelics, interleaved,
             web); empty: by rules.

@@ -9,8 +9,6 @@ Answers other than pages with status 200 are passed over. A page without a main 
 failure; so is one that says that it may not be used, unless the settings say otherwise.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import time

@@ -13,8 +13,6 @@ A pair is one sentence and one picture, and the link between them is known. Pict
 are failures with its message.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -23,15 +21,8 @@ from itertools import count
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from pipelines.files import (
-    COMPRESSED,
-    EXTENSIONS,
-    INSIDE,
-    MAX_FILE_BYTES,
-    BrokenInputError,
-    file_errors,
-    tree_files,
-)
+from pipelines.files import COMPRESSED, INSIDE, MAX_FILE_BYTES, BrokenInputError, file_errors, tree_files
+from pipelines.named_files import EXTENSIONS
 from pipelines.sources.corpora.compose import Picture, Piece, Reading, compose, document_of
 from pipelines.sources.corpora.obelics import in_document_order
 from pipelines.sources.corpora.rows import Row, read_rows

@@ -9,14 +9,13 @@ folder or `source.images`, or a URL) must be there; the other fields are metadat
 with what the picture's own file says, into the images table. Where both say something, the record counts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
 
-from pipelines.files import EXTENSIONS, file_names
+from pipelines.files import file_names
+from pipelines.named_files import EXTENSIONS
 from pipelines.recipe import EVERY_DOCUMENT, BuildConfig, without_limits
 from pipelines.settings import FeaturesConfig, SplitsConfig
 from pipelines.sources.inputs import IMAGES, Input

@@ -16,8 +16,6 @@ rows share their image with training rows: the build reports such leaks, and wit
 splits.leak_kinds=images-exact` drops those training rows (`pipelines.splits.leaks`).
 """
 
-from __future__ import annotations
-
 import csv
 import html
 import re

@@ -13,8 +13,6 @@ path is relative to the file's folder (or `source.images`) and stays as written,
 where that is. An image that cannot be used costs its document nothing else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +40,8 @@ from pipelines.sources.records import (
     unusable,
     web_url,
 )
-from schemas.documents import UNDETERMINED, Provenance, Role, Sentence, Split, is_placed
+from schemas.document_rows import is_placed
+from schemas.documents import UNDETERMINED, Provenance, Role, Sentence, Split
 from schemas.failures import Failure, Reason
 from schemas.metadata import Metadata
 

@@ -8,8 +8,6 @@ The links of a document are the union of what both of its sides say. The feature
 `docs.json` is streamed; `id2row.json` is in memory.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

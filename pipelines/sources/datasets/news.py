@@ -28,8 +28,6 @@ it is not known where. A body stays one text, as N encodes it. Files are streame
   headlines and no leads; the topic is no part of a document.
 """
 
-from __future__ import annotations
-
 import html
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -37,7 +35,8 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
-from pipelines.files import INSIDE, FileRejected, input_file, read_named
+from pipelines.files import INSIDE, input_file
+from pipelines.named_files import FileRejected, read_named
 from pipelines.recipe import BuildConfig, as_published
 from pipelines.sources.inputs import IMAGES, Input, require_language
 from pipelines.sources.json_stream import read_items, read_mapping, read_members

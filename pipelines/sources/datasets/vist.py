@@ -10,8 +10,6 @@ own row, and its story is then one short. Files are streamed; a split's stories 
 as it was typed; the tokenized one stands in where that is absent.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -27,12 +27,12 @@ from typing import Any
 
 from bs4 import BeautifulSoup, Tag
 
+from pipelines.sources.answers import fetch_records
 from pipelines.sources.diy.submissions import Credentials, DiySource, Submission, find_album_id
 from pipelines.sources.records import (
     CandidateDocument,
     FieldError,
     checked,
-    fetch_records,
     optional,
     rejected,
     required,

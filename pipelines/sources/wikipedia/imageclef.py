@@ -29,7 +29,8 @@ from pipelines.sources.inputs import IMAGES, Input, require_language, require_le
 from pipelines.sources.records import CandidateDocument, FieldError, outcomes_of, rejected, sentence, stated
 from pipelines.sources.text import split_sentences
 from pipelines.sources.wikipedia.wikitext import file_key, strip_markup
-from schemas.documents import Provenance, is_placed
+from schemas.document_rows import is_placed
+from schemas.documents import Provenance
 from schemas.failures import Failure, Reason
 
 DATASET = "wiki"

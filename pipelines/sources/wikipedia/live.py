@@ -21,12 +21,12 @@ from typing import Any, ClassVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from pipelines.files import input_file, read_lines
+from pipelines.sources.answers import fetch_records
 from pipelines.sources.inputs import Input, require_language, require_least
 from pipelines.sources.records import (
     CandidateDocument,
     FieldError,
     checked,
-    fetch_records,
     optional,
     outcomes_of,
     required,

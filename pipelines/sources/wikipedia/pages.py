@@ -6,8 +6,6 @@ stays of the text and what goes is the same as in `wikitext.py`. It is read as a
 length takes seconds to make. Nothing is fetched here.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ Links, galleries, tables and arguments of templates that name a file give its pl
 a paragraph stands before it, as MediaWiki floats it beside what follows.
 """
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Iterable, Iterator

@@ -14,17 +14,8 @@ from typer.testing import CliRunner
 from orchestration.cli import app
 from pipelines.shards.manifest import size_of, summarise
 from pipelines.shards.writing import write_part
-from schemas.documents import (
-    Document,
-    ImageRef,
-    Link,
-    Provenance,
-    Sentence,
-    Split,
-    document_schema,
-    image_schema,
-    to_row,
-)
+from schemas.document_rows import to_row
+from schemas.documents import Document, ImageRef, Link, Provenance, Sentence, Split, document_schema, image_schema
 from schemas.lake import Lake
 from schemas.manifest import Manifest, SplitStatistics, commit, version_name
 from schemas.tables import to_table

@@ -16,17 +16,8 @@ from PIL import Image
 
 from pipelines.card.croissant import croissant
 from pipelines.shards.writing import write_rows
-from schemas.documents import (
-    Document,
-    ImageRef,
-    Link,
-    Provenance,
-    Sentence,
-    Split,
-    document_schema,
-    image_schema,
-    to_row,
-)
+from schemas.document_rows import to_row
+from schemas.documents import Document, ImageRef, Link, Provenance, Sentence, Split, document_schema, image_schema
 from schemas.features import FeatureColumn, FeatureKind, Storage
 from schemas.lake import Folder
 from schemas.manifest import FileEntry, Manifest

@@ -32,7 +32,8 @@ from warcio.warcwriter import WARCWriter
 from pipelines.config import recipe
 from pipelines.documents.settle import check_candidate
 from pipelines.embedded import read_picture
-from pipelines.files import BrokenInputError, FileRejected, read_tree
+from pipelines.files import BrokenInputError, read_tree
+from pipelines.named_files import FileRejected
 from pipelines.shards.manifest import content_digest
 from pipelines.sources.corpora.source import CorpusSource, Format
 from pipelines.sources.corpora.web import page_pieces

@@ -12,7 +12,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from schemas.documents import Given, GivenLink, Split, to_row
+from schemas.document_rows import to_row
+from schemas.documents import Given, GivenLink, Split
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.links import RELINKED_SCHEMA
 from schemas.tables import check_schema

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from pipelines.embedded import read_picture
-from pipelines.files import FileRejected
+from pipelines.named_files import FileRejected
 from pipelines.sources.corpora.source import CorpusSource, Format
 from pipelines.sources.inputs import find_inputs, image_root
 from pipelines.sources.records import CandidateDocument
