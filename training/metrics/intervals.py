@@ -41,7 +41,7 @@ def mean_bounds(scores: Float64, *, level: float = LEVEL) -> tuple[Float64, Floa
 
 
 def document_weights(name: str, documents: int, resamples: int) -> Iterator[Float64]:
-    """Yield R x (1 + documents) weights of a Bayesian bootstrap, many rows at once; column 0 is of one more document."""
+    """Yield R x (1 + documents) weights of a Bayesian bootstrap, rows at once; column 0 is of one more document."""
     draws, count = stream(name, 0), documents + 1
     block = max(1, NUMBERS_AT_ONCE // count)
     for start in range(0, resamples, block):
