@@ -3,13 +3,13 @@
 Images are drawn at random within strata of the model's scores, linked ones and those without a link. What the labels
 say is corrected by the scores, which are known of every image: with y the label and f the score,
 
-    mean of y  =  sum over strata h of share_h * (b * mean of f over all of h + mean of y - b * f over the labelled of h)
+    mean of y  =  sum over strata h of share_h * (b * mean of f over all of h + mean of y - b f over its labelled ones)
 
-(prediction-powered inference with a fitted b; Angelopoulos et al. 2023, arXiv:2311.01453, with strata as in Fisch et al.
-2024; surveys know it as the regression estimator, Cochran 1977, section 7). Whatever the scores are worth, the second
-term corrects the first: a bad model makes the interval wide, not wrong. Intervals of shares are Clopper and Pearson's
-with the number of labels that would have this variance under plain sampling (Korn and Graubard 1998). `simulate` of
-`benchmarks/labelled.py` shows how often they hold.
+(prediction-powered inference with a fitted b; Angelopoulos et al. 2023, arXiv:2311.01453, with strata as in Fisch et
+al. 2024; surveys know it as the regression estimator, Cochran 1977, section 7). Whatever the scores are worth, the
+second term corrects the first: a bad model makes the interval wide, not wrong. Intervals of shares are Clopper and
+Pearson's with the number of labels that would have this variance under plain sampling (Korn and Graubard 1998).
+`benchmarks/labelled.py` simulates how often they hold.
 """
 
 from collections import Counter
@@ -130,10 +130,12 @@ def measure(population: Population, labels: Labels, *, level: float = LEVEL) -> 
     return CorpusMeasures(precision=precision, recall=recall, auc=_auc(population, labels, level=level))
 
 
-def threshold_for(population: Population, labels: Labels, wanted: float, *, error: float = 1 - LEVEL) -> Threshold | None:
+def threshold_for(
+    population: Population, labels: Labels, wanted: float, *, error: float = 1 - LEVEL
+) -> Threshold | None:
     """Return the lowest of four thresholds whose links are shown to have a precision; None: none is.
 
-    The thresholds keep all links, three quarters, half and a quarter of them; each is tested with its share of the error.
+    The thresholds keep all links, three quarters, half and a quarter of them; each has its share of the error.
     """
     scores = population.scores[population.is_linked]
     for kept in KEPT if len(scores) else ():
@@ -181,9 +183,11 @@ def _share(population: Population, labels: Labels, parts: Bool, whole: Bool | Fl
     error = _variance(population, labels, residuals, extremes) / total**2 if total > 0 else np.inf
     known = int(own.sum())
     worth = known if error == 0 else max(share * (1 - share), 1 / (4 * known)) / error
-    worth *= (stdtrit(max(known - 1, 1), 0.975) / stdtrit(max(known - len(np.unique(population.strata)), 1), 0.975)) ** 2
+    worth *= (
+        stdtrit(max(known - 1, 1), 0.975) / stdtrit(max(known - len(np.unique(population.strata)), 1), 0.975)
+    ) ** 2
     worth = max(worth, min(FEWEST, known))
-    low, high = _clopper_pearson(share, worth, level)
+    low, high = clopper_pearson(share, worth, level)
     more = int(np.ceil((_factor(share, worth, level) - 1) * len(labels.rows)))
     return Measured(interval=Interval(share, low, high), more=min(more, len(population.strata) - len(labels.rows)))
 
@@ -198,7 +202,7 @@ class _Estimate:
     @classmethod
     def of(cls, population: Population, labels: Labels, values: Float64) -> "_Estimate":
         scores = np.where(population.is_linked, population.scores, 0.0)
-        own, sizes, counts = population.strata[labels.rows], *_sizes(population, labels)
+        own, (sizes, counts) = population.strata[labels.rows], _sizes(population, labels)
         centred = scores[labels.rows] - _means(scores[labels.rows], own, counts)[own]
         weights = (sizes**2 / np.maximum(counts, 1) ** 2)[own]
         spread = float((weights * centred**2).sum())
@@ -213,7 +217,7 @@ def _sizes(population: Population, labels: Labels) -> tuple[Float64, Float64]:
     """Return how many images each stratum has, and how many of them are labelled."""
     count = int(population.strata.max()) + 1
     every, own = population.strata, population.strata[labels.rows]
-    return tuple(np.bincount(each, minlength=count).astype(np.float64) for each in (every, own))  # type: ignore[return-value]
+    return np.bincount(every, minlength=count).astype(np.float64), np.bincount(own, minlength=count).astype(np.float64)
 
 
 def _means(values: Float64, strata: Int64, counts: Float64) -> Float64:
@@ -222,18 +226,18 @@ def _means(values: Float64, strata: Int64, counts: Float64) -> Float64:
 
 def _variance(population: Population, labels: Labels, residuals: Float64, extremes: tuple[Float64, Float64]) -> float:
     """Return the variance of the mean of residuals over strata, each with half a label more of either kind."""
-    own, sizes, counts = population.strata[labels.rows], *_sizes(population, labels)
+    own, (sizes, counts) = population.strata[labels.rows], _sizes(population, labels)
     means = _means(residuals, own, counts)
-    squares = np.bincount(own, (residuals - means[own]) ** 2, len(counts))
+    squares = _means((residuals - means[own]) ** 2, own, counts) * counts
     low, high = (_means(each, own, counts) for each in extremes)
-    squares = squares + UNSEEN / 2 * (high - low) ** 2
-    spread = squares / np.maximum(counts + 2 * UNSEEN - 1, 1)
+    spread = (squares + UNSEEN / 2 * (high - low) ** 2) / np.maximum(counts + 2 * UNSEEN - 1, 1)
     shares = sizes / sizes[counts > 0].sum()
     left = 1 - counts / np.maximum(sizes, 1)
     return float((shares**2 * spread / np.maximum(counts, 1) * left)[counts > 0].sum())
 
 
-def _clopper_pearson(share: float, worth: float, level: float) -> tuple[float, float]:
+def clopper_pearson(share: float, worth: float, level: float) -> tuple[float, float]:
+    """Return the bounds of a share that was found among so many labels; their number need not be whole."""
     found, tail = share * worth, (1 - level) / 2
     low = 0.0 if found <= 0 else float(betaincinv(found, worth - found + 1, tail))
     high = 1.0 if found >= worth else float(betaincinv(found + 1, worth - found, 1 - tail))
@@ -244,7 +248,7 @@ def _factor(share: float, worth: float, level: float) -> float:
     """Return by how much more labels are worth whose interval is half as wide."""
 
     def width(factor: float) -> float:
-        low, high = _clopper_pearson(share, worth * factor, level)
+        low, high = clopper_pearson(share, worth * factor, level)
         return high - low
 
     return _smallest(lambda factor: width(factor) <= width(1) / 2)
@@ -261,7 +265,7 @@ def _smallest(is_enough: Callable[[float], bool]) -> float:
 
 
 def _auc(population: Population, labels: Labels, *, level: float) -> Interval | None:
-    """Return how often a right link scores above a wrong one, its interval from the labels' placements (DeLong 1988)."""
+    """Return how often a right link scores above a wrong one, its interval from placements (DeLong 1988)."""
     linked = population.is_linked[labels.rows]
     rows, is_right = labels.rows[linked], labels.is_right[linked]
     if is_right.all() or not is_right.any():
