@@ -6,9 +6,12 @@ import hashlib
 import io
 import re
 import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -540,3 +543,25 @@ def test_every_image_of_a_version_is_in_the_frame_once(site: Site) -> None:
         assert frame.image(at) == (row, image) and frame.sentences[at] == sentence
         assert frame.population.scores[at] == pytest.approx(similarity)
     assert links_by([links], "models:/first-1/1") is links_by([links], "first") is links
+
+
+def test_the_command_prints_the_address_of_the_page_and_serves_it(site: Site, tmp_path: Path) -> None:
+    options = ["--dataset", "synthetic", "--lake", site.lake.root.uri, "--port", "0", "--by", "Zoë"]
+    command = [
+        sys.executable,
+        "-m",
+        "orchestration",
+        "label",
+        "first",
+        *options,
+        "--store",
+        f"sqlite:///{tmp_path}/log",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().partition(",")[0]
+        try:
+            assert "/labels/synthetic/v1/first-1?count=50&seed=0&by=Zo%C3%AB" in address
+            assert 'data-done="0"' in got(address)
+        finally:
+            process.terminate()
