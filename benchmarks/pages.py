@@ -42,7 +42,8 @@ from schemas.lake import MANIFEST, Lake
 from schemas.manifest import FileEntry, read_manifest
 from schemas.metadata import Metadata
 from schemas.parts import read_part
-from training.retrieval.build import CALIBRATION, CELLS, MODEL, RECORDS, VECTORS, WORDS
+from training.retrieval.build import CELLS, MODEL, RECORDS, VECTORS, WORDS
+from training.retrieval.confidence import CONFIDENCE
 from training.retrieval.records import Picture, Records, write_records
 from training.retrieval.vectors import EXACT_BELOW, QUERIES, faiss, make_cells
 from training.retrieval.words import Words
@@ -73,8 +74,8 @@ def enlarge(index: Path, target: Path, images: int) -> dict[str, Any]:
         made, note = make_cells(rows, np.array(rows[:: images // QUERIES][:QUERIES]), "pictures")
         faiss().write_index(made, str(target / CELLS))
     (target / MODEL).symlink_to((index / MODEL).resolve())
-    if (index / CALIBRATION).is_file():
-        (target / CALIBRATION).write_bytes((index / CALIBRATION).read_bytes())
+    if (index / CONFIDENCE).is_file():
+        (target / CONFIDENCE).write_bytes((index / CONFIDENCE).read_bytes())
     names = sorted(path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file())
     files = tuple(FileEntry(path=name, bytes=(target / name).stat().st_size, sha256="", rows=0) for name in names)
     (target / MANIFEST).write_text(replace(manifest, images=images, cells=note, files=files).to_json())

@@ -33,7 +33,8 @@ TREE = {
         *("build", "datasets", "features", "lake"),
         *("train", "evaluate", "examples", "compare", "promote", "approve", "promotions", "rollback", "copy"),
         *("relocate", "serve", "supervised", "sweep", "transfer", "settings"),
-        *("link", "relink", "index", "search", "evaluate-search", "pages", "decisions", "demo", "up"),
+        *("link", "relink", "label", "measure"),
+        *("index", "search", "evaluate-search", "pages", "decisions", "demo", "up"),
     ),
     "datasets": (
         *("list", "show", "verify", "diff", "failures", "duplicates", "export", "replicate", "subset"),

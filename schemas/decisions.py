@@ -2,6 +2,7 @@
 
     shortlist, choose, reject, withdraw    a picture for an article, with the ranking in which it was shown
     right, wrong                           a link of a sentence and an image, in a document of a data set version
+    fits, none-fits, cannot-say            which sentence goes with an image drawn at random (`multilink label`)
 
 Decisions are only ever added. What counts of several about one picture of one article, or about one link, is the last
 (`standing`); `withdraw` takes the others back. An article is known by its texts alone, so that another query with the
@@ -30,11 +31,19 @@ class Action(StrEnum):
     WITHDRAW = "withdraw"
     RIGHT = "right"
     WRONG = "wrong"
+    FITS = "fits"
+    NONE_FITS = "none-fits"
+    CANNOT_SAY = "cannot-say"
 
     @property
     def is_correction(self) -> bool:
         """Return whether it is about a link, not about a picture that was shown for an article."""
         return self in (Action.RIGHT, Action.WRONG)
+
+    @property
+    def is_label(self) -> bool:
+        """Return whether it is the answer to a question about an image that was drawn at random."""
+        return self in (Action.FITS, Action.NONE_FITS, Action.CANNOT_SAY)
 
 
 class Objection(StrEnum):
@@ -127,13 +136,13 @@ class Decision:
         image: content hash of the picture.
         dataset: NAME@VERSION that it is of.
         model: URI of the model that ranked it or predicted the link; empty in a blind comparison.
-        document: of a link: id of its document.
-        sentence: of a link: number of its sentence in the document, from 0.
+        document: of a link or a label: id of its document.
+        sentence: of a link: number of its sentence in the document, from 0; of a label: of the sentence that fits.
         reason: of a rejection.
         note: of who decided.
         who: name that the reverse proxy gave; empty: unknown.
         ranking: digest of the ranking; empty for links.
-        article: digest of the article; empty for links.
+        article: digest of the article; of a label: digest of the sample; empty for links.
         number: in the log, from 1; given by it.
         at: ISO 8601 in UTC; given by the log.
     """
@@ -158,8 +167,12 @@ class Decision:
         if (self.action is Action.REJECT) != (self.reason is not None):
             raise UsageError(f"{self.action}: expected a reason with reject, and with no other action")
         is_link = bool(self.document) and self.sentence is not None and self.sentence >= 0
-        if self.action.is_correction != is_link:
-            raise UsageError(f"{self.action}: expected a document and a sentence with right and wrong, and no other")
+        if (self.action.is_correction or self.action is Action.FITS) != is_link:
+            raise UsageError(
+                f"{self.action}: expected a document and a sentence with right, wrong and fits, and no other"
+            )
+        if self.action.is_label and not (self.document and self.article and self.model):
+            raise UsageError(f"{self.action}: expected the document, the sample and the model of an image")
         if len(self.note) > MAX_NOTE or len(self.who) > MAX_WHO:
             raise UsageError(f"expected a note of at most {MAX_NOTE} characters, a name of at most {MAX_WHO}")
 
@@ -173,6 +186,8 @@ class Decision:
         """Return what it is about: later decisions with the same subject take its place."""
         if self.action.is_correction:
             return self.dataset, self.document, str(self.sentence), self.image
+        if self.action.is_label:
+            return self.article, self.document, self.image, self.who
         return self.article, self.image
 
 

@@ -127,7 +127,7 @@ def _articles(decided: Iterable[Decision], log: DecisionLog, left_out: Counter[s
     """Yield each article for which a picture was chosen."""
     of_article: dict[str, list[Decision]] = defaultdict(list)
     for each in decided:
-        if not each.action.is_correction:
+        if not (each.action.is_correction or each.action.is_label):
             of_article[each.article].append(each)
     rankings = log.rankings(each.ranking for each in decided if each.ranking)
     for article, decisions in of_article.items():

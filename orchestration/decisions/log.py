@@ -139,10 +139,11 @@ class DecisionLog:
             BuildError: the database refused; nothing was written.
         """
         is_shown = ranking is not None and any(each.image == decision.image for each in ranking.pictures)
-        if not (ranking is None if decision.action.is_correction else is_shown):
+        needs_none = decision.action.is_correction or decision.action.is_label
+        if not (ranking is None if needs_none else is_shown):
             raise UsageError(f"{decision.action}: expected a picture of the ranking on the page, or a link")
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        digest, article = ("", "") if ranking is None else (ranking.digest, ranking.article)
+        digest, article = ("", decision.article) if ranking is None else (ranking.digest, ranking.article)
         decision = replace(decision, at=at, ranking=digest, article=article)
         values = {name: value for name, value in plain(decision).items() if name != "number"}
         new_ranking = _INSERT[self._engine.dialect.name](RANKINGS).on_conflict_do_nothing()
@@ -215,9 +216,10 @@ class DecisionLog:
     def corrections(self, dataset: str, documents: Iterable[str]) -> Iterator[Decision]:
         """Yield the corrections of links of some documents of a version (NAME@VERSION), in order of each document."""
         wanted = sorted(set(documents))
+        of_links = DECISIONS.c.action.in_([Action.RIGHT, Action.WRONG])
         for start in range(0, len(wanted), READ_AT_ONCE):
             some = DECISIONS.c.document.in_(wanted[start : start + READ_AT_ONCE])
-            yield from self._decisions(select(DECISIONS).where(DECISIONS.c.dataset == dataset, some), 0)
+            yield from self._decisions(select(DECISIONS).where(DECISIONS.c.dataset == dataset, some, of_links), 0)
 
     def latest(self, count: int, *, before: int | None = None) -> list[Decision]:
         """Return the last `count` decisions, or the last before a number, the newest first."""

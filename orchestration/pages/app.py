@@ -19,6 +19,7 @@ from orchestration.pages import (
     datasets,
     decisions,
     documents,
+    labels,
     links,
     pictures,
     placement,
@@ -36,7 +37,7 @@ from schemas.errors import MultilinkError, NotFoundError, UsageError
 from schemas.lake import Lake
 
 # In the order of the navigation; each has a `router`, and `NAV` where it stands there.
-MODULES = (articles, documents, pictures, decisions, placement, comparison, links, datasets, access)
+MODULES = (articles, documents, pictures, decisions, placement, comparison, links, labels, datasets, access)
 
 
 def create_app(settings: PagesSettings) -> FastAPI:

@@ -6,9 +6,12 @@ import hashlib
 import io
 import re
 import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +23,10 @@ import pytest
 import uvicorn
 from PIL import Image
 
+from orchestration.cli import run
 from orchestration.decisions.log import DecisionLog
 from orchestration.pages.app import create_app
+from orchestration.pages.label_sample import drawn_images, frame_of, links_by, sample_of
 from orchestration.pages.linked import DocumentFilter, Order, chosen, find_links, link_sets, linked_documents, outcomes
 from orchestration.pages.settings import PagesSettings
 from orchestration.pages.store import Store
@@ -462,3 +467,101 @@ def test_a_hundred_thousand_documents_are_sorted_in_a_moment() -> None:
     expected = [n for n in range(count) if n % 3 and (wrong[n] or missed[n])]
     assert sorted(rows.tolist()) == expected
     assert (np.diff(auc[rows]) >= 0).all()
+
+
+@in_chromium
+def test_pictures_are_labelled_by_keyboard_and_say_what_the_corpus_is_worth(
+    browser: Page, site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ten pictures: the proposed sentence is right, then none, cannot say, a number, arrows; the log says the same."""
+    links = find_links(link_sets(site.lake, site.manifest), MODELS[0])
+    frame = frame_of(links)
+    rows = drawn_images(frame, 10, 0)
+    browser.goto(f"{site.url}/labels/synthetic/v1/{MODELS[0]}?count=10&by=Anna&ui=en")
+    keys = ["r", "n", "c", "1", "ArrowDown Enter", *"rrrrr"]
+    for number, (row, pressed) in enumerate(zip(rows, keys, strict=True)):
+        browser.wait_for_selector(f"[data-row='{row}']", timeout=15_000)
+        assert browser.get_attribute("[data-done]", "data-done") == str(number)
+        assert not re.search(r"similarity|probability|\d%|0\.\d\d", str(browser.text_content("main")))
+        assert browser.locator("form.label img").evaluate("each => each.complete && each.naturalWidth") > 0
+        proposed = browser.locator("button[data-proposed]")
+        assert proposed.count() == (1 if frame.sentences[row] >= 0 else 0)
+        if pressed.startswith("Arrow"):
+            browser.locator("form.label ol button").first.focus()
+        press = pressed if pressed != "r" or proposed.count() else "n"
+        for key in press.split():
+            browser.keyboard.press(key)
+    browser.wait_for_selector("text=multilink measure first-1 --dataset synthetic@v1")
+    with DecisionLog(Store(site.store).engine) as log:
+        made = list(log.decisions(article=sample_of(links, 0)))
+        assert [each.who for each in made] == ["Anna"] * 10
+        assert [(each.document, each.sentence) for each in made[3:5]] == [
+            (frame.documents[frame.image(rows[3])[0]], 0),
+            (frame.documents[frame.image(rows[4])[0]], 1),
+        ]
+        assert (made[1].action, made[2].action) == (Action.NONE_FITS, Action.CANNOT_SAY)
+        again = [replace(each, who="Ben") for each in made[3:]]
+        for each in again:
+            log.decide(each)
+        assert not list(log.corrections("synthetic@v1", {made[3].document} - {"test-005"}))
+    assert "Which" not in got(f"{site.url}/decisions") and "sentence fits" in got(f"{site.url}/decisions", ui="en")
+    common = ["measure", "first", "--dataset", "synthetic", "--lake", site.lake.root.uri, "--store", site.store]
+    assert run([*common, "--precision", "0.9"]) == 0
+    told = capsys.readouterr().out
+    assert f"10 of {len(frame.sentences)} images are labelled" in told and "cannot say: 1" in told
+    assert re.search(r"precision \d+\.\d% \(.* to .* with 95%\); about \d+ more labels", told)
+    assert "Anna and Ben: 100% of 7 images alike, Cohen's kappa 1.00" in told
+    assert "precision 90%: no threshold is shown to have it" in told
+    assert run([*common, "--seed", "9"]) == 2
+    assert "no image of this sample is labelled yet" in capsys.readouterr().err
+    assert run(["measure", "third", *common[2:]]) == 2
+    assert "links of this version: first-1, second-2" in capsys.readouterr().err
+
+
+def test_a_label_that_the_page_cannot_give_is_refused(site: Site) -> None:
+    target = f"{site.url}/labels/synthetic/v1/{MODELS[0]}?count=5&by=Eve"
+    with httpx.Client(timeout=120) as browser:
+        text = browser.get(target).text
+        (token,) = set(re.findall(r'name="csrf" value="([^"]*)"', text))
+        (row,) = re.findall(r'data-row="(\d+)"', text)
+        for values in ({"row": row, "answer": "999"}, {"row": "999999", "answer": "0"}, {"row": row}, {"answer": "0"}):
+            assert browser.post(target, data=values | {"csrf": token}).status_code == 400
+        assert browser.post(target, data={"row": row, "answer": "none-fits"}).status_code == 403
+        assert browser.get(target.replace("count=5", "count=0")).status_code == 400
+        assert browser.get(target).text.count(f'data-row="{row}"') == 1
+
+
+def test_every_image_of_a_version_is_in_the_frame_once(site: Site) -> None:
+    links = find_links(link_sets(site.lake, site.manifest), MODELS[0])
+    frame, table = frame_of(links), outcomes(links)
+    assert len(frame.sentences) == sum(table.column("images").to_pylist())
+    assert int(frame.population.is_linked.sum()) == sum(table.column("links").to_pylist())
+    row = table.column("document").to_pylist().index("test-005")
+    (found,) = linked_documents(links, site.manifest, site.folder, [row])
+    for sentence, image, similarity in found.drawn.predicted:
+        at = int(frame.starts[row]) + image
+        assert frame.image(at) == (row, image) and frame.sentences[at] == sentence
+        assert frame.population.scores[at] == pytest.approx(similarity)
+    assert links_by([links], "models:/first-1/1") is links_by([links], "first") is links
+
+
+def test_the_command_prints_the_address_of_the_page_and_serves_it(site: Site, tmp_path: Path) -> None:
+    options = ["--dataset", "synthetic", "--lake", site.lake.root.uri, "--port", "0", "--by", "Zoë"]
+    command = [
+        sys.executable,
+        "-m",
+        "orchestration",
+        "label",
+        "first",
+        *options,
+        "--store",
+        f"sqlite:///{tmp_path}/log",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().partition(",")[0]
+        try:
+            assert "/labels/synthetic/v1/first-1?count=50&seed=0&by=Zo%C3%AB" in address
+            assert 'data-done="0"' in got(address)
+        finally:
+            process.terminate()

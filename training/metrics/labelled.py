@@ -1,0 +1,286 @@
+"""Precision, recall and AUC of a corpus's links from a few labelled images and the model's scores of all of them.
+
+Images are drawn at random within strata of the model's scores, linked ones and those without a link. What the labels
+say is corrected by the scores, which are known of every image: with y the label and f the score,
+
+    mean of y  =  sum over strata h of share_h * (b * mean of f over all of h + mean of y - b f over its labelled ones)
+
+(prediction-powered inference with a fitted b; Angelopoulos et al. 2023, arXiv:2311.01453, with strata as in Fisch et
+al. 2024; surveys know it as the regression estimator, Cochran 1977, section 7). Whatever the scores are worth, the
+second term corrects the first: a bad model makes the interval wide, not wrong. Intervals of shares are Clopper and
+Pearson's with the number of labels that would have this variance under plain sampling (Korn and Graubard 1998).
+`benchmarks/labelled.py` simulates how often they hold.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import betaincinv, expit, logit, stdtrit
+
+from schemas.evaluation import LEVEL
+from training.data.ragged import Bool, Float64, Int64
+from training.metrics.bootstrap import Interval
+
+UNSEEN = 0.5  # labels of each kind that are added to a stratum's before its variance is taken
+FEWEST = 3.0  # labels that an interval counts on at least; more labels than any other interval needs are not promised
+KEPT = (1.0, 0.75, 0.5, 0.25)  # shares of the links that thresholds keep
+MOST_FACTOR = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Population:
+    """Every image of a corpus as the model scored it.
+
+    Attributes:
+        strata: N numbers from 0, of images that are drawn alike.
+        is_linked: N; whether the model links the image.
+        scores: N; of its link, larger for surer ones; any number where there is none.
+    """
+
+    strata: Int64
+    is_linked: Bool
+    scores: Float64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Labels:
+    """What people say of some images.
+
+    Attributes:
+        rows: n rows of the population, each once.
+        is_right: n; whether the image has a link and it is right.
+        has_text: n; whether some sentence of its document goes with the image.
+    """
+
+    rows: Int64
+    is_right: Bool
+    has_text: Bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A measure of the whole corpus.
+
+    Attributes:
+        interval: estimate and 95% bounds, 0 to 1.
+        more: labels beside those at hand that would halve the interval, about.
+    """
+
+    interval: Interval
+    more: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorpusMeasures:
+    """Of the links of a corpus.
+
+    Attributes:
+        precision: share of the links that is right; None: no link is labelled.
+        recall: of the images that some sentence goes with, the share whose link is right; None: no such image.
+        auc: probability that a right link has a higher score than a wrong one; None: all are right, or none is.
+    """
+
+    precision: Measured | None
+    recall: Measured | None
+    auc: Interval | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Threshold:
+    """A score whose links are shown to have a wanted precision, and the share of all links that reach it."""
+
+    score: float
+    kept: float
+    precision: Interval
+
+
+def strata_of(is_linked: Bool, scores: Float64, parts: int) -> Int64:
+    """Return the stratum of each image: 0 without a link, then links by rising scores in equally large parts."""
+    strata = np.zeros(len(scores), np.int64)
+    linked = np.flatnonzero(is_linked)
+    order = linked[np.argsort(scores[linked], kind="stable")]
+    strata[order] = 1 + np.arange(len(order)) * parts // max(1, len(order))
+    return strata
+
+
+def drawn(strata: Int64, count: int, draws: np.random.Generator) -> Int64:
+    """Return rows drawn at random: as many of each stratum, as far as it has them; in random order."""
+    free = {number: draws.permutation(np.flatnonzero(strata == number)) for number in np.unique(strata).tolist()}
+    found: list[Int64] = []
+    while free and count > 0:
+        share = max(1, count // len(free))
+        for number in list(free)[: count if share == 1 else None]:
+            found.append(free[number][:share])
+            count -= len(found[-1])
+            free[number] = free[number][share:]
+        free = {number: rows for number, rows in free.items() if len(rows)}
+    return draws.permutation(np.concatenate(found)) if found else np.zeros(0, np.int64)
+
+
+def measure(population: Population, labels: Labels, *, level: float = LEVEL) -> CorpusMeasures:
+    """Return precision, recall and AUC of the corpus's links."""
+    linked = population.is_linked[labels.rows]
+    precision = recall = None
+    if linked.any():
+        precision = _share(population, labels, labels.is_right, population.is_linked.astype(np.float64), level=level)
+    if labels.has_text.any():
+        recall = _share(population, labels, labels.is_right, labels.has_text, level=level)
+    return CorpusMeasures(precision=precision, recall=recall, auc=_auc(population, labels, level=level))
+
+
+def threshold_for(
+    population: Population, labels: Labels, wanted: float, *, error: float = 1 - LEVEL
+) -> Threshold | None:
+    """Return the lowest of four thresholds whose links are shown to have a precision; None: none is.
+
+    The thresholds keep all links, three quarters, half and a quarter of them; each has its share of the error.
+    """
+    scores = population.scores[population.is_linked]
+    for kept in KEPT if len(scores) else ():
+        score = float(np.quantile(scores, 1 - kept, method="lower"))
+        is_kept = population.is_linked & (population.scores >= score)
+        if not is_kept[labels.rows].any():
+            continue
+        own = replace(labels, is_right=labels.is_right & is_kept[labels.rows])
+        level = 1 - 2 * error / len(KEPT)
+        found = _share(population, own, own.is_right, is_kept.astype(np.float64), level=level).interval
+        if found.low >= wanted:
+            return Threshold(score=score, kept=float(is_kept.sum() / len(scores)), precision=found)
+    return None
+
+
+def agreement(first: Sequence[str], second: Sequence[str]) -> tuple[float, float]:
+    """Return the share of answers that two people give alike, and Cohen's kappa: 1 alike, 0 as by chance.
+
+    Raises:
+        ValueError: there is no answer.
+    """
+    alike = float(np.mean([a == b for a, b in zip(first, second, strict=True)]))
+    counts, others = Counter(first), Counter(second)
+    by_chance = sum(counts[name] * others[name] for name in counts) / len(first) ** 2
+    return alike, 1.0 if by_chance == 1 else (alike - by_chance) / (1 - by_chance)
+
+
+def _share(population: Population, labels: Labels, parts: Bool, whole: Bool | Float64, *, level: float) -> Measured:
+    """Return the interval of sum of parts / sum of whole over all images.
+
+    Args:
+        population: of N images.
+        labels: of n of them.
+        parts: n; whether an image counts.
+        whole: n where labels say it, N where it is known of every image.
+    """
+    is_known = len(whole) == len(population.strata) and whole.dtype == np.float64
+    own = (whole[labels.rows] if is_known else whole).astype(np.float64)
+    top = _Estimate.of(population, labels, parts.astype(np.float64))
+    bottom = None if is_known else _Estimate.of(population, labels, own)
+    total = float(whole.mean()) if bottom is None else bottom.mean
+    share = min(max(top.mean / total, 0.0), 1.0) if total > 0 else 0.0
+    residuals = top.residuals - (0 if bottom is None else share * bottom.residuals)
+    extremes = (-share * own, own - share * own) if bottom is not None else (np.zeros_like(own), own)
+    error = _variance(population, labels, residuals, extremes) / total**2 if total > 0 else np.inf
+    known = int(own.sum())
+    worth = known if error == 0 else max(share * (1 - share), 1 / (4 * known)) / error
+    worth *= (
+        stdtrit(max(known - 1, 1), 0.975) / stdtrit(max(known - len(np.unique(population.strata)), 1), 0.975)
+    ) ** 2
+    worth = max(worth, min(FEWEST, known))
+    low, high = clopper_pearson(share, worth, level)
+    more = int(np.ceil((_factor(share, worth, level) - 1) * len(labels.rows)))
+    return Measured(interval=Interval(share, low, high), more=min(more, len(population.strata) - len(labels.rows)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Estimate:
+    """The mean of a label over all images, and what the scores leave unexplained of the labelled ones."""
+
+    mean: float
+    residuals: Float64
+
+    @classmethod
+    def of(cls, population: Population, labels: Labels, values: Float64) -> "_Estimate":
+        scores = np.where(population.is_linked, population.scores, 0.0)
+        own, (sizes, counts) = population.strata[labels.rows], _sizes(population, labels)
+        centred = scores[labels.rows] - _means(scores[labels.rows], own, counts)[own]
+        weights = (sizes**2 / np.maximum(counts, 1) ** 2)[own]
+        spread = float((weights * centred**2).sum())
+        slope = float((weights * centred * values).sum()) / spread if spread > 0 else 0.0
+        residuals = values - slope * scores[labels.rows]
+        everywhere = np.bincount(population.strata, scores, len(sizes)) / np.maximum(sizes, 1)
+        means = slope * everywhere + _means(residuals, own, counts)
+        return cls(float((sizes * means)[counts > 0].sum() / sizes[counts > 0].sum()), residuals)
+
+
+def _sizes(population: Population, labels: Labels) -> tuple[Float64, Float64]:
+    """Return how many images each stratum has, and how many of them are labelled."""
+    count = int(population.strata.max()) + 1
+    every, own = population.strata, population.strata[labels.rows]
+    return np.bincount(every, minlength=count).astype(np.float64), np.bincount(own, minlength=count).astype(np.float64)
+
+
+def _means(values: Float64, strata: Int64, counts: Float64) -> Float64:
+    return np.bincount(strata, values, len(counts)) / np.maximum(counts, 1)
+
+
+def _variance(population: Population, labels: Labels, residuals: Float64, extremes: tuple[Float64, Float64]) -> float:
+    """Return the variance of the mean of residuals over strata, each with half a label more of either kind."""
+    own, (sizes, counts) = population.strata[labels.rows], _sizes(population, labels)
+    means = _means(residuals, own, counts)
+    squares = _means((residuals - means[own]) ** 2, own, counts) * counts
+    low, high = (_means(each, own, counts) for each in extremes)
+    spread = (squares + UNSEEN / 2 * (high - low) ** 2) / np.maximum(counts + 2 * UNSEEN - 1, 1)
+    shares = sizes / sizes[counts > 0].sum()
+    left = 1 - counts / np.maximum(sizes, 1)
+    return float((shares**2 * spread / np.maximum(counts, 1) * left)[counts > 0].sum())
+
+
+def clopper_pearson(share: float, worth: float, level: float) -> tuple[float, float]:
+    """Return the bounds of a share that was found among so many labels; their number need not be whole."""
+    found, tail = share * worth, (1 - level) / 2
+    low = 0.0 if found <= 0 else float(betaincinv(found, worth - found + 1, tail))
+    high = 1.0 if found >= worth else float(betaincinv(found + 1, worth - found, 1 - tail))
+    return low, high
+
+
+def _factor(share: float, worth: float, level: float) -> float:
+    """Return by how much more labels are worth whose interval is half as wide."""
+
+    def width(factor: float) -> float:
+        low, high = clopper_pearson(share, worth * factor, level)
+        return high - low
+
+    return _smallest(lambda factor: width(factor) <= width(1) / 2)
+
+
+def _smallest(is_enough: Callable[[float], bool]) -> float:
+    low, high = 1.0, 2.0
+    while not is_enough(high) and high < MOST_FACTOR:
+        low, high = high, 2 * high
+    for _ in range(20):
+        middle = (low + high) / 2
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return high
+
+
+def _auc(population: Population, labels: Labels, *, level: float) -> Interval | None:
+    """Return how often a right link scores above a wrong one, its interval from placements (DeLong 1988)."""
+    linked = population.is_linked[labels.rows]
+    rows, is_right = labels.rows[linked], labels.is_right[linked]
+    if is_right.all() or not is_right.any():
+        return None
+    sizes, counts = _sizes(population, replace(labels, rows=rows))
+    weights = (sizes / np.maximum(counts, 1))[population.strata[rows]]
+    scores = population.scores[rows]
+    above = (scores[:, None] > scores[None]) + 0.5 * (scores[:, None] == scores[None])
+    right, wrong = weights * is_right, weights * ~is_right
+    auc = float(right @ above @ wrong / (right.sum() * wrong.sum()))
+    placed = np.where(is_right, above @ wrong / wrong.sum() - auc, 0.0) / right.sum()
+    placed += np.where(is_right, 0.0, right @ above / right.sum() - auc) / wrong.sum()
+    fewer = min(int(is_right.sum()), int((~is_right).sum()))
+    error = float(np.sqrt(((weights * placed) ** 2).sum() * (fewer + 1) / fewer))
+    smoothed = (auc * fewer + 0.5) / (fewer + 1)
+    half = stdtrit(max(fewer, 1), (1 + level) / 2) * max(error, 0.5 / len(rows)) / (smoothed * (1 - smoothed))
+    low, high = expit(logit(smoothed) - half), expit(logit(smoothed) + half)
+    return Interval(auc, min(auc, float(low)), max(auc, float(high)))
