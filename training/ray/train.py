@@ -52,6 +52,7 @@ logger = logging.getLogger(__name__)
 CHECKPOINTS_KEPT = 2
 WORKER_CRASHES_SURVIVED = 2
 CONNECTIONS_TRIED = 3
+HEAD = "node:__internal_head__"  # the resource that Ray gives the head of a cluster
 OBJECT_STORE_BYTES = 80 << 20  # nothing but small messages goes through it; Ray's least is 75 MiB
 _QUIET_AND_QUICK = {
     "RAY_worker_niceness": "0",  # else whatever runs beside a training takes its processors
@@ -175,8 +176,11 @@ class _Epochs(UserCallback):
 
 @contextmanager
 def _delivered(on_report: OnReport, on_progress: OnProgress) -> Iterator[Queue]:
-    """Give a queue whose messages, metrics or lines, are handed over by another thread until the body is left."""
-    messages = Queue(actor_options={"num_cpus": 0})
+    """Give a queue whose messages, metrics or lines, are handed over by another thread until the body is left.
+
+    It lies on the head: on another node it would die with that, and the run with it.
+    """
+    messages = Queue(actor_options={"num_cpus": 0, "resources": {HEAD: 0.001}})
 
     def deliver() -> None:
         while (message := messages.get()) is not None:

@@ -13,6 +13,7 @@ from types import ModuleType
 
 import pytest
 import ray
+from ray.cluster_utils import Cluster
 
 from schemas.configs import override, resolve
 from schemas.documents import Split
@@ -26,7 +27,7 @@ from training.loop.trainer import train
 from training.mlflow.runs import connect
 from training.mlflow.tracked_training import TASKS, run_train
 from training.model import LinkModel
-from training.ray.train import _drop_torn_snapshot, _own_error, cluster, launch
+from training.ray.train import HEAD, _delivered, _drop_torn_snapshot, _own_error, cluster, launch
 from training.recipes import recipe
 from training.towers.image.linear import LinearSettings
 from training.towers.text.sentence import SentenceSettings
@@ -224,3 +225,25 @@ def test_workers_run_at_the_priority_of_the_command() -> None:
 
     with cluster(None, 1):
         assert ray.get(niceness.remote()) == os.nice(0)
+
+
+@pytest.mark.slow
+def test_what_hears_of_epochs_lies_on_the_head_of_a_cluster() -> None:
+    """Ray puts actors that need no processor anywhere; a run would die with a node that only listened for it."""
+    machines = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    for _ in range(2):
+        machines.add_node(num_cpus=1)
+    try:
+        with cluster(machines.address, 1):
+            (head,) = (node["NodeID"] for node in ray.nodes() if HEAD in node["Resources"])
+            assert len(ray.nodes()) == 3
+            for _ in range(4):
+                with _delivered(lambda metrics: None, lambda line: None) as messages:
+                    where = ray.get(messages.actor.__ray_call__.remote(_node_of))
+                    assert where == head
+    finally:
+        machines.shutdown()
+
+
+def _node_of(actor: object) -> str:
+    return str(ray.get_runtime_context().get_node_id())
