@@ -47,8 +47,7 @@ def command(
     Retrieval, relations and calibration are measured where they apply, and baselines where the data set has what they
     need. All numbers are stored as a table with the model's run, and beside the report.
 
-    With --scores, the matrices of a file are scored: one line of JSON for each document, {"id", "scores": [[...]],
-    "links": [[sentence, image], ...]}.
+    With --scores, a file is scored: a line of JSON a document, {"id", "scores": [[...]], "links": [[text, image], ...]}.
     """
     given = {"--model": model, "--dataset": dataset, "--lake": lake, "--scores": scores, "--report": report}
     _check_options(given, baseline=baseline, settings=settings)

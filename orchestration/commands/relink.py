@@ -1,11 +1,14 @@
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from orchestration.commands import options
 from schemas.errors import UsageError
 from schemas.lake import Lake
+
+if TYPE_CHECKING:
+    from training.linking.versions import LinkedVersion
 
 
 def command(
@@ -54,16 +57,24 @@ def command(
         data = open_model(model, tracking).model.card.data
         dataset = build_corpus(data, form, input_path, settings or [], lake=Lake.at(lake), workers=workers, say=say)
         say(f"{input_path}: {dataset}")
-    from training.mlflow.registry import open_model
-    from training.report.relinking import agreement_lines, caution_line
-    from training.workflows.link import compare_links, estimate_false, run_link_version
+    from training.workflows.link import run_link_version
 
     linked = run_link_version(
         model=model, dataset=str(dataset), lake=lake, output=output, splits=splits or (), workers=workers,
         options=links(), tracking=tracking, with_documents=True, say=say,
     )  # fmt: skip
-    agreement = compare_links(linked, lake, page)
-    used = open_model(linked.manifest.model, tracking).model
+    yield _compared(linked, lake, page, tracking)
+
+
+def _compared(
+    linked: "LinkedVersion", lake: str, page: Path | None, tracking: str | None
+) -> tuple[list[str], dict[str, Any]]:
+    """Return how far the links agree with the corpus's own, and what the model's are worth there."""
+    from training.mlflow.registry import open_model
+    from training.report.relinking import agreement_lines, caution_line
+    from training.workflows.link import compare_links, estimate_false
+
+    agreement, used = compare_links(linked, lake, page), open_model(linked.manifest.model, tracking).model
     trained_on = used.card.data
     caution = caution_line(f"{trained_on.dataset}@{trained_on.version}", linked.manifest.dataset)
     summary: dict[str, Any] = linked.to_json() | {"agreement": agreement.to_json(), "page": page and str(page)}
@@ -73,7 +84,7 @@ def command(
         summary |= {"false_share_at_least": false.false_share}
         caution = f"{caution}\n{false.line()}"
     lines = [f"{summary['documents']} documents, {summary['links']} predicted links: {summary['output']}", caution]
-    yield [*lines, *options.failure_lines(summary), *agreement_lines(agreement)], summary
+    return [*lines, *options.failure_lines(summary), *agreement_lines(agreement)], summary
 
 
 def _check(

@@ -55,20 +55,11 @@ def command(
         raise UsageError(f"--rank-by {rank_by}: expected one of {', '.join(RankBy)}")
     with Archive(index_path, settings or []) as archive:
         found = archive.search(
-            headline=headline,
-            lead=lead,
-            caption=caption,
-            body=body,
-            language=language,
-            image=image,
-            like=like or (),
-            unlike=unlike or (),
-            where=where or (),
-            entities=entity or (),
-            top=top,
-            rank_by=RankBy(rank_by),
+            headline=headline, lead=lead, caption=caption, body=body, language=language,
+            image=image, like=like or (), unlike=unlike or (), where=where or (), entities=entity or (),
+            top=top, rank_by=RankBy(rank_by),
             options=options.link_options(refine_below=refine_below, refine_weight=refine_weight),
-        )
+        )  # fmt: skip
     if trec is not None:
         trec.write_text("".join(_trec_lines(found)), encoding="utf-8")
     yield found.lines(), asdict(found)

@@ -120,20 +120,11 @@ def linked(
     return page(
         request,
         "linked.html.j2",
-        manifest=manifest,
-        sets=sets,
-        compared=compared,
-        options=choices(table),
-        orders=list(Order),
+        manifest=manifest, sets=sets, compared=compared, options=choices(table), orders=list(Order),
         asked={"order": order, "split": split, "language": language, "relation": relation, "errors": errors},
-        threshold=threshold,
-        count=len(rows),
-        total=table.num_rows,
-        number=number,
-        pages=pages,
-        documents=documents,
+        threshold=threshold, count=len(rows), total=table.num_rows, number=number, pages=pages, documents=documents,
         legend=edge_legend(graph for own in graphs for graph in own if graph is not None),
-    )
+    )  # fmt: skip
 
 
 @router.post("/{dataset}/{version}/corrections", name="corrected")

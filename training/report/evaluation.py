@@ -85,7 +85,6 @@ def report_page(
         pictures: JPEGs by content hash, of those images.
     """
     rows, kind, drawings = table.rows, kind_of(table.rows), draw_groups(examples)
-    auc = [row.value for row in rows if (row.measure, row.metric) == (DOCUMENT, "auc") and row.value is not None]
     return render(
         "report",
         table=table,
@@ -101,7 +100,7 @@ def report_page(
         metrics=kind.metrics,
         scores=score_table(rows, table.model, dataset=table.dataset),
         absent_baselines=absent_baselines(rows),
-        distribution=_distribution(auc),
+        distribution=_distribution(rows),
         sections=sections(rows, dataset=table.dataset),
         spread=_spread_charts(rows),
         spread_note=next((row.note for row in rows if row.metric == "image_spread"), ""),
@@ -168,8 +167,9 @@ def statistics_table(title: str, splits: Mapping[str, SplitStatistics]) -> Table
     return Table((title, *splits), tuple(Row(name, tuple(cells)) for name, cells in rows.items()))
 
 
-def _distribution(auc: Sequence[float]) -> tuple[Markup, dict[str, str]] | None:
+def _distribution(rows: Iterable[Score]) -> tuple[Markup, dict[str, str]] | None:
     """Return the histogram of per-document AUC and its summary; None where there is no document."""
+    auc = [row.value for row in rows if (row.measure, row.metric) == (DOCUMENT, "auc") and row.value is not None]
     if not auc:
         return None
     title = "Documents by AUC"

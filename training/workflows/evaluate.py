@@ -138,15 +138,7 @@ def run_evaluate(
             config=config,
             load_nostruct=partial(load_nostruct, client, loaded, reference),
         )
-    name, _, version = reference.partition("@")
-    report = EvaluationReport(
-        model=loaded.version.name if loaded.version else loaded.uri,
-        model_version=loaded.version.version if loaded.version else None,
-        dataset=name,
-        dataset_version=version,
-        split=str(split),
-        rows=(*judged.rows, *beside),
-    )
+    report = _report_of(loaded, reference, str(split), (*judged.rows, *beside))
     record_evaluation(client, loaded, report, judged.calibration)
     return EvaluateSummary(
         evaluation=judged.evaluation,
@@ -157,6 +149,18 @@ def run_evaluate(
         loaded=loaded,
         judged=judged,
         report=report,
+    )
+
+
+def _report_of(loaded: LoadedModel, reference: str, split: str, rows: tuple[Score, ...]) -> EvaluationReport:
+    name, _, version = reference.partition("@")
+    return EvaluationReport(
+        model=loaded.version.name if loaded.version else loaded.uri,
+        model_version=loaded.version.version if loaded.version else None,
+        dataset=name,
+        dataset_version=version,
+        split=split,
+        rows=rows,
     )
 
 
