@@ -135,8 +135,8 @@ def build(settings: list[str], lake: str, workers: int) -> Found:
     from pipelines.launch import run_pipeline
     from pipelines.run import build_dataset
     from pipelines.settings import Runner
-    from schemas.configs import override
     from schemas.lake import Lake
+    from schemas.overrides import override
 
     steps: dict[str, float] = {}
 

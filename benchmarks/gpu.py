@@ -29,8 +29,8 @@ import torch.multiprocessing as processes
 
 from benchmarks.scale_data import make_version
 from benchmarks.training import KINDS, OurStep, best, make_world, operations, product_seconds
-from schemas.configs import override
 from schemas.lake import Lake
+from schemas.overrides import override
 from training.config import Precision
 from training.data.loading import load_training_data
 from training.loop.context import Context, TorchDistributed

@@ -17,10 +17,10 @@ from orchestration.demo.recorded_web import recording_at, scraping
 from pipelines.config import recipe
 from pipelines.recipe import BuildConfig
 from pipelines.run import build_dataset
-from schemas.configs import override
 from schemas.documents import Split
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
+from schemas.overrides import override
 from training.config import TrainConfig
 from training.data.documents import DocumentSet
 from training.data.lake import Columns, read_split

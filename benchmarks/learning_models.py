@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from benchmarks.learning_columns import NAMED, VECTORS, VIEWS
-from schemas.configs import override
+from schemas.overrides import override
 from training.config import TrainConfig
 from training.recipes import recipe
 

@@ -33,9 +33,9 @@ from pipelines.features.catalogue import extractors
 from pipelines.settings import FeaturesConfig
 from pipelines.sources.datasets.mscoco import MscocoSource
 from pipelines.sources.records import CandidateDocument
-from schemas.configs import override
 from schemas.documents import Split
 from schemas.manifest import read_manifest
+from schemas.overrides import override
 from training.config import TrainConfig
 from training.data.documents import DocumentSet
 from training.data.lake import Columns, read_split

@@ -70,8 +70,8 @@ def measure(home: str, documents: int) -> dict[str, float]:
     """Measure a version in this process, whose cache is empty."""
     import torch
 
-    from schemas.configs import override
     from schemas.lake import Folder, Lake
+    from schemas.overrides import override
     from training.data.loading import load_training_data
     from training.linking.links import Linker
     from training.linking.versions import link_version, prepare_linking

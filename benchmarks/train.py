@@ -52,9 +52,9 @@ import ray.train
 import torch
 
 from benchmarks.linking import DATASET, IMAGE_DIMENSIONS, Shape, make_version
-from schemas.configs import override
 from schemas.documents import Split
 from schemas.lake import Lake
+from schemas.overrides import override
 from training.config import Precision, TrainConfig
 from training.data.ragged import Ragged
 from training.loop import epoch, step, trainer

@@ -19,12 +19,12 @@ from orchestration.inference.extraction import DocumentReader
 from orchestration.project import remembered_store
 from pipelines.config import recipe
 from pipelines.sources.records import CandidateDocument, sentence
-from schemas.configs import override
 from schemas.documents import UNDETERMINED, Provenance, Role
 from schemas.errors import UsageError
 from schemas.failures import Failure
 from schemas.lake import Folder
 from schemas.links import PredictedLink
+from schemas.overrides import override
 from training.data.ragged import Floats
 from training.linking.links import LinkedDocument
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions

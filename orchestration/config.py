@@ -28,9 +28,10 @@ import yaml
 from pipelines.config import datasets, recipe
 from pipelines.settings import Runner
 from schemas import configs
-from schemas.configs import NonNegativeInt, PositiveInt, override, pick, require, restore
+from schemas.configs import NonNegativeInt, PositiveInt, pick, require, restore
 from schemas.duplicates import LeakKind
 from schemas.errors import ConfigError, NotFoundError
+from schemas.overrides import override
 from schemas.plugins import OBJECTIVES, canonical_names
 from training import recipes as train_recipes
 

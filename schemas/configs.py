@@ -22,13 +22,13 @@ import enum
 import json
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, cast, get_args, get_origin
 
 from schemas.errors import ConfigError, IntegrityError
-from schemas.plugins import NAME, SUM, Group, canonical_names, default_name, find_part, part_names
+from schemas.plugins import NAME, Group, canonical_names, default_name, find_part, part_names
 from schemas.versions import plain
 
 C = TypeVar("C")
@@ -93,8 +93,8 @@ def check(config: Settings) -> None:
     for name, hint in _hints(type(config)).items():
         value, key = getattr(config, name), f"{config.part}.{name}".removeprefix(".")
         is_member_named = isinstance(hint, type) and issubclass(hint, enum.Enum) and not isinstance(value, hint)
-        if is_member_named or (isinstance(value, str | Mapping) and _choice(hint) is not None):
-            object.__setattr__(config, name, _coerce(value, hint, key=key))
+        if is_member_named or (isinstance(value, str | Mapping) and choice_of(hint) is not None):
+            object.__setattr__(config, name, coerce(value, hint, key=key))
         for bounds in getattr(hint, "__metadata__", ()):
             if isinstance(bounds, Bounds):
                 bounds.check(value, field=key)
@@ -119,12 +119,12 @@ def restore(kind: type[C], values: Mapping[str, Any], *, prefix: str = "", like:
     Raises:
         ConfigError: a key is unknown or a value has the wrong type.
     """
-    hints = _fields(kind)
+    hints = hints_of(kind)
     for name in values:
         if name not in hints:
-            raise ConfigError(_unknown_key(prefix + name, [prefix + other for other in hints]))
-    kept = {name: _kept(hints[name], getattr(like, name, None)) for name in values}
-    return kind(**{name: _coerce(value, kept[name], key=prefix + name) for name, value in values.items()})
+            raise ConfigError(unknown_key(prefix + name, [prefix + other for other in hints]))
+    kept = {name: kept_hint(hints[name], getattr(like, name, None)) for name in values}
+    return kind(**{name: coerce(value, kept[name], key=prefix + name) for name, value in values.items()})
 
 
 def restore_json(kind: type[C], text: str, *, what: str) -> C:
@@ -137,30 +137,6 @@ def restore_json(kind: type[C], text: str, *, what: str) -> C:
         return restore(kind, json.loads(text))
     except (ValueError, TypeError, AttributeError, ConfigError) as problem:
         raise IntegrityError(f"expected {what}, found {problem}") from problem
-
-
-def override(config: C, assignments: Iterable[str]) -> C:
-    """Return `config` with dotted `key=value` assignments applied in order, and then checked all at once.
-
-    A value is read as JSON where that gives the field's type (`12`, `true`, `null`, `["a", "b"]`), else as the bare
-    text (`ap`). A comma separates the items of a list written bare (`a,b`). Names that choose a part come first,
-    wherever they stand: what was set of the old part stays where the new one has it, all else has its default.
-
-    Raises:
-        ConfigError: an assignment without `=`, an unknown key (the nearest valid key is named), or a value of the
-            wrong type or out of range.
-    """
-    values = resolve(config)
-    pairs = [_assignment(text) for text in assignments]
-    choosing = {key for place in places(config, values) if place.choice for key in (place.key, *place.aliases)}
-    for key, text in sorted(pairs, key=partial(_order, choosing)):
-        known = list(places(config, values))
-        addressed = [place for place in known if key == place.key or key in place.aliases]
-        if not addressed:
-            raise ConfigError(_unknown_key(key, [name for place in known for name in (*place.aliases, place.key)]))
-        for place in addressed:
-            place.assign(text, key=key)
-    return restore(type(config), values, like=config)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,76 +186,6 @@ class Choice:
         return made if self.is_sum else made[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """A setting of a configuration, and where its value is kept.
-
-    Attributes:
-        key: dotted, as it is listed.
-        aliases: other keys that it answers to: `objective.margin` is a setting of each term that has it.
-        hint: its declared type.
-        kind: dataclass whose docstring says what it means: that it is a field of, or the part that it names.
-        holder: JSON-ready values among which its own is.
-        choice: what it chooses from, where it names a part.
-    """
-
-    key: str
-    aliases: tuple[str, ...] = ()
-    hint: Any
-    kind: Any
-    holder: dict[str, Any]
-    leaf: str
-    choice: Choice | None = None
-
-    @property
-    def value(self) -> Any:
-        """Return its value, JSON-ready; of a choice the name."""
-        found = self.holder[self.leaf]
-        if self.choice is None:
-            return found
-        return SUM.join(part[NAME] for part in found) if self.choice.is_sum else found[NAME]
-
-    def assign(self, text: str, *, key: str) -> None:
-        """Put the value that a text stands for into the values.
-
-        Raises:
-            ConfigError: it is none of the declared type.
-        """
-        if self.choice is None:
-            self.holder[self.leaf] = _parse(text, self.hint, key=key)
-        else:
-            self.holder[self.leaf] = self.choice.rebuilt(self.holder[self.leaf], text.strip(), key=key)
-
-
-def places(config: object, values: dict[str, Any]) -> Iterator[Place]:
-    """Yield every setting of a configuration in field order; `values` are its own, as `resolve` gives them."""
-    yield from _places_of(type(config), values, "", like=config)
-
-
-def dotted_keys(config: object) -> dict[str, Any]:
-    """Return each settable dotted key of a configuration with its declared type."""
-    return {place.key: place.hint for place in places(config, resolve(config))}
-
-
-def flatten(values: Mapping[str, Json], prefix: str = "") -> dict[str, Json]:
-    """Return nested settings, as `resolve` gives them, under dotted keys, in order.
-
-    The terms of a sum are under their names, where there are several.
-    """
-    flat: dict[str, Json] = {}
-    for name, value in values.items():
-        key = prefix + name
-        if isinstance(value, list) and value and all(isinstance(each, Mapping) and NAME in each for each in value):
-            terms = cast(list[dict[str, Json]], value)
-            flat[f"{key}.{NAME}"] = SUM.join(str(term[NAME]) for term in terms)
-            for term in terms:
-                own = {setting: found for setting, found in term.items() if setting != NAME}
-                flat |= flatten(own, f"{key}." if len(terms) == 1 else f"{key}.{term[NAME]}.")
-        else:
-            flat |= flatten(value, f"{key}.") if isinstance(value, Mapping) else {key: value}
-    return flat
-
-
 def require(condition: bool, *, field: str, value: object, rule: str) -> None:
     """Raise a `ConfigError` naming the field, its value and the rule, unless the condition holds."""
     if not condition:
@@ -299,58 +205,13 @@ def pick(known: Mapping[str, C], name: str, *, what: str) -> C:
     raise ConfigError(f"unknown {what} '{name}'; {hint}{what}s: {', '.join(sorted(known))}")
 
 
-def _assignment(text: str) -> tuple[str, str]:
-    key, separator, value = text.partition("=")
-    if not separator:
-        raise ConfigError(f"--set {text}: expected key=value")
-    return key.strip(), value
-
-
-def _order(choosing: set[str], pair: tuple[str, str]) -> tuple[bool, int]:
-    """Return what assignments are sorted by: outer names before inner ones before all else."""
-    key = pair[0]
-    is_choice = key in choosing or key.endswith(f".{NAME}")
-    return not is_choice, key.removesuffix(f".{NAME}").count(".") if is_choice else 0
-
-
-def _places_of(
-    kind: Any, values: dict[str, Any], prefix: str, *, like: object = None, aliases: tuple[str, ...] = ()
-) -> Iterator[Place]:
-    """Yield the settings of a part whose keys begin with `prefix`, and which also go by other beginnings."""
-    for name, declared in _fields(kind).items():
-        before = getattr(like, name, None)
-        hint, choice, value = _kept(declared, before), _choice(declared), values[name]
-        key, others = prefix + name, tuple(alias + name for alias in aliases)
-        if choice is not None:
-            yield Place(
-                key=f"{key}.{NAME}",
-                aliases=(key, *others, *(f"{other}.{NAME}" for other in others)),
-                hint=Literal[choice.names],
-                kind=kind if choice.is_sum else choice.find(value[NAME]),
-                holder=values,
-                leaf=name,
-                choice=choice,
-            )
-        if choice is not None and choice.is_sum:
-            for term in value:
-                inner, short = f"{key}.{term[NAME]}.", f"{key}."
-                longest, shortest = (inner, short) if len(value) > 1 else (short, inner)
-                yield from _places_of(choice.find(term[NAME]), term, longest, aliases=(shortest,))
-        elif choice is not None or dataclasses.is_dataclass(hint):
-            own = hint if choice is None else choice.find(value[NAME])
-            beginnings = tuple(f"{other}." for other in others)
-            yield from _places_of(own, value, f"{key}.", like=before, aliases=beginnings)
-        elif name != NAME or not default_name(kind):
-            yield Place(key=key, aliases=others, hint=hint, kind=kind, holder=values, leaf=name)
-
-
-def _fields(kind: Any) -> dict[str, Any]:
+def hints_of(kind: Any) -> dict[str, Any]:
     """Return the declared types of a dataclass's fields by name, in order."""
     hints = _hints(kind)
     return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
 
 
-def _choice(hint: Any) -> Choice | None:
+def choice_of(hint: Any) -> Choice | None:
     """Return what a field of a type is chosen from by name; None for any other field."""
     is_sum = get_origin(hint) is tuple
     inner = get_args(hint)[0] if is_sum else hint
@@ -364,13 +225,13 @@ def _choice(hint: Any) -> Choice | None:
     return Choice(names=tuple(kinds), find=kinds.__getitem__) if kinds else None
 
 
-def _kept(hint: Any, part: object) -> Any:
+def kept_hint(hint: Any, part: object) -> Any:
     """Return the class that a part has, where nothing in its settings tells it from the others of its type."""
     is_dataclass = dataclasses.is_dataclass(part) and not isinstance(part, type)
-    return type(part) if is_dataclass and _choice(hint) is None else hint
+    return type(part) if is_dataclass and choice_of(hint) is None else hint
 
 
-def _unknown_key(key: str, keys: Iterable[str]) -> str:
+def unknown_key(key: str, keys: Iterable[str]) -> str:
     """Return the message on a key that is not there: the nearest one, of those that end alike where there are any."""
     known = list(keys)
     last = {name: name.rsplit(".", 1)[-1] for name in known}
@@ -383,27 +244,9 @@ def _unknown_key(key: str, keys: Iterable[str]) -> str:
     return f"unknown key '{key}'; {hint}"
 
 
-def _parse(text: str, hint: Any, *, key: str) -> Any:
-    """Read one override's text as the declared type."""
-    text = text.strip()
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError:
-        value = text
-    try:
-        return plain(_coerce(value, hint, key=key))
-    except ConfigError:
-        if get_origin(hint) is tuple and not isinstance(value, list):
-            item = get_args(hint)[0]
-            return [_parse(part, item, key=key) for part in text.split(",")] if text else []
-        with contextlib.suppress(ConfigError):
-            return plain(_coerce(text, hint, key=key))
-        raise
-
-
-def _coerce(value: Any, hint: Any, *, key: str) -> Any:
+def coerce(value: Any, hint: Any, *, key: str) -> Any:
     """Return `value` as the type `hint`, or raise naming the key, what was expected and what was found."""
-    choice = _choice(hint)
+    choice = choice_of(hint)
     if choice is not None and isinstance(value, list | tuple | Mapping | str):
         return _chosen(value, choice, key=key)
     if get_origin(hint) is not None:
@@ -426,7 +269,7 @@ def _coerce_generic(value: Any, hint: Any, *, key: str) -> Any:
     """Return `value` as a type with arguments: `Annotated`, a union, `Literal`, a mapping or a tuple."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        found = _coerce(value, arguments[0], key=key)
+        found = coerce(value, arguments[0], key=key)
         for bounds in arguments[1:]:
             bounds.check(found, field=key)
         return found
@@ -435,9 +278,9 @@ def _coerce_generic(value: Any, hint: Any, *, key: str) -> Any:
     if origin is Literal and value in arguments:
         return value
     if origin is Mapping and isinstance(value, Mapping):
-        return {name: _coerce(item, arguments[1], key=f"{key}.{name}") for name, item in value.items()}
+        return {name: coerce(item, arguments[1], key=f"{key}.{name}") for name, item in value.items()}
     if origin is tuple and isinstance(value, list | tuple):
-        return tuple(_coerce(item, arguments[0], key=key) for item in value)
+        return tuple(coerce(item, arguments[0], key=key) for item in value)
     raise _mismatch(value, hint, key=key)
 
 
@@ -460,8 +303,8 @@ def _coerce_union(value: Any, members: tuple[Any, ...], *, key: str) -> Any:
     *others, last = [member for member in members if value is None or member is not type(None)]
     for member in others:
         with contextlib.suppress(ConfigError):
-            return _coerce(value, member, key=key)
-    return _coerce(value, last, key=key)
+            return coerce(value, member, key=key)
+    return coerce(value, last, key=key)
 
 
 def _describe(hint: Any) -> str:

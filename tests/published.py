@@ -12,8 +12,8 @@ from pipelines.recipe import BuildConfig
 from pipelines.sources.inputs import read_source
 from pipelines.sources.records import CandidateDocument
 from pipelines.sources.wikipedia.imageclef import ImageclefSource, read_articles, with_sentences
-from schemas.configs import override
 from schemas.failures import Failure
+from schemas.overrides import override
 
 FIXTURES = Path(__file__).resolve().parent / "fixtures"
 SETTINGS = {

@@ -196,8 +196,8 @@ def test_the_objective_is_the_cross_entropy_of_the_own_sets(installed: Path, on_
 def test_a_broken_part_is_one_clear_error_where_it_is_used(
     tmp_path: Path, on_path: Callable[[Path], None], change: str, words: str
 ) -> None:
-    from schemas.configs import override
     from schemas.errors import ConfigError
+    from schemas.overrides import override
     from training.recipes import recipe
 
     broken(tmp_path)

@@ -6,8 +6,9 @@ the architecture and the objective, and are made small enough to train in under 
 
 from collections.abc import Callable, Mapping
 
-from schemas.configs import override, pick
+from schemas.configs import pick
 from schemas.documents import Role
+from schemas.overrides import override
 from training.config import (
     PACKAGED,
     TRAINED,

@@ -4,8 +4,8 @@ import typer
 
 from orchestration.commands import options
 from pipelines.config import recipe as recipe_of
-from schemas.configs import override
 from schemas.lake import Lake
+from schemas.overrides import override
 
 
 def command(

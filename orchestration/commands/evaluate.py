@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from orchestration.commands import options
-from schemas.configs import override
 from schemas.errors import UsageError
+from schemas.overrides import override
 
 
 def command(
@@ -47,7 +47,7 @@ def command(
     Retrieval, relations and calibration are measured where they apply, and baselines where the data set has what they
     need. All numbers are stored as a table with the model's run, and beside the report.
 
-    With --scores, a file is scored: a line of JSON a document, {"id", "scores": [[...]], "links": [[text, image], ...]}.
+    With --scores, a file is scored: a line of JSON each, {"id", "scores": [[...]], "links": [[text, image], ...]}.
     """
     given = {"--model": model, "--dataset": dataset, "--lake": lake, "--scores": scores, "--report": report}
     _check_options(given, baseline=baseline, settings=settings)

@@ -16,7 +16,8 @@ import typer
 import pipelines.config
 import training.recipes
 from orchestration.commands import options
-from schemas.configs import override, pick, places, resolve
+from schemas.configs import pick, resolve
+from schemas.overrides import override, places
 from schemas.plugins import SOURCES, origin, plugins
 
 WIDTH = 100

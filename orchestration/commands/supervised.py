@@ -3,9 +3,9 @@ from typing import Annotated
 import typer
 
 from orchestration.commands import options
-from schemas.configs import override
 from schemas.errors import UsageError
 from schemas.lake import Lake
+from schemas.overrides import override
 from training.recipes import known_recipe
 
 

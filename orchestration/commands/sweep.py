@@ -3,7 +3,7 @@ from typing import Annotated
 import typer
 
 from orchestration.commands import options
-from schemas.configs import override
+from schemas.overrides import override
 from training.recipes import DEFAULT_RECIPE, known_recipe
 
 

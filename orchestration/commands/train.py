@@ -3,8 +3,8 @@ from typing import Annotated
 import typer
 
 from orchestration.commands import options
-from schemas.configs import override
 from schemas.errors import UsageError
+from schemas.overrides import override
 from training.recipes import DEFAULT_RECIPE, known_recipe
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from orchestration.inference.extraction import DocumentReader
 from pipelines.config import recipe
 from pipelines.sources.datasets.documents import read_documents
-from schemas.configs import override
 from schemas.console import Say
 from schemas.lake import Folder
+from schemas.overrides import override
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
 from training.mlflow.registry import open_model
 from training.workflows.link import LinkSummary, run_link

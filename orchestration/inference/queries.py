@@ -19,11 +19,11 @@ from pipelines.features.catalogue import extractors
 from pipelines.features.values import DOCUMENTS
 from pipelines.settings import FeaturesConfig, HttpConfig
 from pipelines.sources.records import CandidateDocument, sentence
-from schemas.configs import override
 from schemas.documents import Provenance, Role
 from schemas.errors import UsageError
 from schemas.failures import Failure
 from schemas.lake import Folder, Lake
+from schemas.overrides import override
 from training.data.documents import GivenDocument
 from training.data.ragged import Floats
 from training.model import LinkModel

@@ -17,10 +17,11 @@ from pipelines.exports.reading import ShownDocument, shards_of
 from pipelines.quality.filters import Problem, document_problem, image_problem
 from pipelines.settings import NO_LIMIT, DocumentsConfig, QualityConfig
 from pipelines.sources.draws import hashed
-from schemas.configs import override, restore
+from schemas.configs import restore
 from schemas.document_rows import from_row
 from schemas.lake import Folder
 from schemas.manifest import Manifest
+from schemas.overrides import override
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

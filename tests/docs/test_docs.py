@@ -15,8 +15,8 @@ import typer
 from typer.main import get_command
 
 from orchestration.cli import app
-from schemas.configs import override
 from schemas.errors import NotFoundError
+from schemas.overrides import override
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -22,13 +22,13 @@ from pipelines.recipe import BuildConfig
 from pipelines.run import BuildSummary, build_dataset, features_of
 from pipelines.settings import Runner
 from pipelines.sources.datasets.documents import read_documents
-from schemas.configs import override
 from schemas.document_rows import to_row
 from schemas.documents import Split
 from schemas.errors import BuildError, UsageError
 from schemas.failures import FAILURE_SCHEMA
 from schemas.lake import Folder, Lake
 from schemas.manifest import verify
+from schemas.overrides import override
 from schemas.tables import check_schema
 from schemas.vector_ranges import measured_ranges
 

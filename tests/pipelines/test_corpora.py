@@ -21,7 +21,6 @@ from warcio.warcwriter import WARCWriter
 
 from pipelines.config import recipe
 from pipelines.run import build_dataset
-from schemas.configs import override
 from schemas.corpora import IMAGE_FEATURE, extras_of
 from schemas.document_rows import to_row
 from schemas.documents import (
@@ -38,6 +37,7 @@ from schemas.documents import (
 )
 from schemas.errors import BuildError
 from schemas.lake import Lake
+from schemas.overrides import override
 
 WORDS = "Cut the boards to the right length with a sharp saw, and take your time, for this cannot be undone later."
 DOCUMENTS = [

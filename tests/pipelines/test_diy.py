@@ -23,8 +23,8 @@ from forked import Running, clean_environment, start
 from orchestration.demo.recorded_web import dumps_of, web_settings
 from pipelines.config import recipe
 from pipelines.run import BuildSummary, build_dataset
-from schemas.configs import override
 from schemas.lake import Lake
+from schemas.overrides import override
 
 REPLAY = Path(__file__).resolve().parent.parent / "replay"
 RECORDING = REPLAY / "recording"

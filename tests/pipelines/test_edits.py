@@ -25,13 +25,13 @@ from pipelines.exports.what_if import Thresholds, what_if
 from pipelines.forgetting.forget import forget
 from pipelines.run import BuildSummary, build_dataset
 from pipelines.sources.takedowns import parse_takedowns
-from schemas.configs import override
 from schemas.corpora import extras_of
 from schemas.document_rows import to_row
 from schemas.documents import Document, Given, GivenLink, ImageRef, Link, Provenance, Role, Sentence, Split
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest, verify
 from schemas.metadata import Metadata
+from schemas.overrides import override
 
 Say = Callable[[str], None]
 TEXTS = (

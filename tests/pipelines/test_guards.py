@@ -13,10 +13,10 @@ import pytest
 
 from pipelines.config import recipe
 from pipelines.run import BuildSummary, build_dataset
-from schemas.configs import override
 from schemas.errors import BuildError
 from schemas.lake import Folder, Lake
 from schemas.manifest import verify
+from schemas.overrides import override
 
 Say = Callable[[str], None]
 

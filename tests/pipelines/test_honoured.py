@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 
 from pipelines.config import recipe
 from pipelines.run import BuildSummary, build_dataset
-from schemas.configs import override
 from schemas.lake import Lake
+from schemas.overrides import override
 
 REPLAY = Path(__file__).resolve().parent.parent / "replay"
 RECORDING = REPLAY / "recording"

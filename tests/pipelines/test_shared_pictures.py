@@ -20,11 +20,11 @@ from warcio.warcwriter import WARCWriter
 from pipelines.config import recipe
 from pipelines.recipe import BuildConfig
 from pipelines.run import build_dataset
-from schemas.configs import override
 from schemas.corpora import IMAGE_FEATURE
 from schemas.documents import Split
 from schemas.lake import Lake
 from schemas.manifest import Manifest, read_manifest
+from schemas.overrides import override
 from training.data.lake import Columns, read_split
 
 SEVERAL = ("shards.documents=1", "dedupe.policy=keep-all", "max_failure_share=1")

@@ -26,8 +26,8 @@ from PIL import Image
 from pipelines.card.show import retrieval_lines
 from pipelines.config import recipe
 from pipelines.run import BuildSummary, build_dataset
-from schemas.configs import override
 from schemas.lake import Lake
+from schemas.overrides import override
 
 # title -> (page id, sentences, images)
 ARTICLES = {"Dodo": (11, 12, 4), "Moa": (12, 10, 3), "Auk": (13, 10, 3), "Stub": (14, 2, 3), "Bare": (15, 12, 2)}

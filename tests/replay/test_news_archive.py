@@ -13,9 +13,9 @@ from PIL import Image
 from pipelines.config import recipe
 from pipelines.images.metadata import read_metadata
 from pipelines.run import build_dataset
-from schemas.configs import override
 from schemas.lake import Lake
 from schemas.metadata import Metadata
+from schemas.overrides import override
 
 NEWS = Path(__file__).parent / "recording" / "news"
 

@@ -9,8 +9,9 @@ import pytest
 
 from pipelines.config import RECIPES
 from pipelines.config import recipe as recipe_of
-from schemas.configs import dotted_keys, override, require, resolve, restore
+from schemas.configs import require, resolve, restore
 from schemas.errors import ConfigError
+from schemas.overrides import dotted_keys, override
 from training import recipes as train_recipes
 
 

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from schemas.configs import dotted_keys, flatten, override, resolve, restore
+from schemas.configs import resolve, restore
 from schemas.errors import ConfigError
+from schemas.overrides import dotted_keys, flatten, override
 from training.config import ConstantSchedule, LoopConfig, PlateauSchedule, TrainConfig, objective
 from training.data.requirements import described
 from training.formats import current_config

@@ -11,10 +11,10 @@ import pytest
 import torch
 from fastapi.testclient import TestClient
 
-from schemas.configs import override
 from schemas.documents import Split
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
+from schemas.overrides import override
 from training.config import TrainConfig
 from training.data.documents import DocumentSet, GivenDocument
 from training.data.loading import load_training_data, read_for_model

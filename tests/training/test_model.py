@@ -7,8 +7,8 @@ import pytest
 import torch
 from PIL import Image
 
-from schemas.configs import dotted_keys, override
 from schemas.errors import IntegrityError, NotFoundError, UsageError
+from schemas.overrides import dotted_keys, override
 from training.config import TrainConfig
 from training.data.documents import GivenDocument, RegionBank
 from training.data.loading import DatasetIdentity

@@ -8,8 +8,9 @@ from types import ModuleType
 
 import pytest
 
-from schemas.configs import flatten, resolve
+from schemas.configs import resolve
 from schemas.documents import Link, Role, Split
+from schemas.overrides import flatten
 from training.data.loading import load_training_data
 from training.model import LinkModel
 

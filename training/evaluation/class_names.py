@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import torch
 
-from schemas.configs import override
 from schemas.errors import UsageError
 from schemas.features import NAMES, NAMES_ENCODER
 from schemas.manifest import Manifest
+from schemas.overrides import override
 from training.data.loading import DatasetIdentity
 from training.model import LinkModel, ModelCard
 from training.recipes import closed_form

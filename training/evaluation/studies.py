@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from schemas.configs import override
 from schemas.console import Passing, Say, left_of
 from schemas.documents import Split
 from schemas.errors import ConfigError, NotFoundError, UsageError
 from schemas.evaluation import Score
 from schemas.lake import Lake
+from schemas.overrides import override
 from training.config import TrainConfig
 from training.data.loading import load_training_data
 from training.data.split import TrainingSplit

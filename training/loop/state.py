@@ -21,8 +21,9 @@ from typing import Any
 
 import torch
 
-from schemas.configs import Json, flatten, resolve, restore
+from schemas.configs import Json, resolve, restore
 from schemas.errors import BuildError, ConfigError, IntegrityError
+from schemas.overrides import flatten
 from training.config import LoopConfig, TrainConfig
 from training.formats import current_config
 from training.loop.context import Context

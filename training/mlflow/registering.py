@@ -22,8 +22,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from mlflow.models import ModelSignature
 from mlflow.types.schema import Array, ColSpec, DataType, Map, Object, Property, Schema
 
-from schemas.configs import flatten, resolve
+from schemas.configs import resolve
 from schemas.errors import IntegrityError, UsageError
+from schemas.overrides import flatten
 from training.config import TrainConfig
 from training.data.requirements import described, similarities
 from training.evaluation.baselines import NOSTRUCT, Baseline

@@ -20,8 +20,9 @@ from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunT
 from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SQLAlchemyError
 
-from schemas.configs import flatten, resolve, restore
+from schemas.configs import resolve, restore
 from schemas.errors import NotFoundError, UsageError
+from schemas.overrides import flatten
 from schemas.versions import code_version, fingerprint
 from training.config import TrainConfig
 from training.data.requirements import described, similarities

@@ -21,12 +21,13 @@ from typing import Any
 
 import mlflow
 
-from schemas.configs import override, resolve
+from schemas.configs import resolve
 from schemas.console import Passing, Say, left_of
 from schemas.errors import ConfigError, NotFoundError, UsageError
 from schemas.lake import Folder, Lake
 from schemas.leases import hold
 from schemas.manifest import Manifest, read_manifest, small_splits
+from schemas.overrides import override
 from schemas.versions import fingerprint
 from training.config import TrainConfig
 from training.data.loading import identify

@@ -8,9 +8,10 @@ from types import MappingProxyType
 
 from markupsafe import Markup
 
-from schemas.configs import flatten, resolve
+from schemas.configs import resolve
 from schemas.evaluation import Score
 from schemas.manifest import SplitStatistics
+from schemas.overrides import flatten
 from training.config import Select, TrainConfig
 from training.data.requirements import described, similarities
 from training.evaluation.evaluate import (

@@ -12,12 +12,13 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 
-from schemas.configs import override, resolve
+from schemas.configs import resolve
 from schemas.console import Console, Say
 from schemas.documents import Split
 from schemas.errors import BuildError, UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
+from schemas.overrides import override
 from schemas.versions import fingerprint
 from training.data.loading import identify
 from training.evaluation.studies import Sweep, SweepCell, combinations

@@ -4,8 +4,8 @@ from typing import Annotated
 import typer
 
 from orchestration.commands import options
-from schemas.configs import override
 from schemas.console import left_of
+from schemas.overrides import override
 
 
 def command(

@@ -1,5 +1,5 @@
 from orchestration.commands import options
-from schemas.configs import override
+from schemas.overrides import override
 
 
 def command(settings: options.Settings = None) -> options.Summaries:

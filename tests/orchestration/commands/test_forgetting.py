@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 from orchestration.cli import app
 from pipelines.config import recipe
 from pipelines.run import build_dataset
-from schemas.configs import override
 from schemas.errors import MultilinkError
 from schemas.lake import Lake
+from schemas.overrides import override
 from training.mlflow.runs import connect
 
 SECRET = "The recipe that was never to be told."

@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 from orchestration.cli import app
 from pipelines.config import recipe
 from pipelines.run import build_dataset
-from schemas.configs import override
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
+from schemas.overrides import override
 from training.config import TrainConfig
 from training.data.loading import identify
 from training.model import LinkModel, ModelCard

@@ -9,7 +9,7 @@ import pytest
 from orchestration.cli import run
 from orchestration.commands.settings import Setting, describe, settings_of
 from pipelines.config import RECIPES as BUILDS
-from schemas.configs import dotted_keys, override
+from schemas.overrides import dotted_keys, override
 from training.recipes import RECIPES as TRAININGS
 
 

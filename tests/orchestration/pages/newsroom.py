@@ -107,7 +107,7 @@ def shown(page: str) -> list[str]:
 def build(recipe_name: str, settings: Sequence[str], lake: Lake, model: object = None) -> str:
     from pipelines.config import recipe
     from pipelines.run import build_dataset
-    from schemas.configs import override
+    from schemas.overrides import override
 
     config = override(recipe(recipe_name), settings)
     if model is not None:
@@ -119,7 +119,7 @@ def build(recipe_name: str, settings: Sequence[str], lake: Lake, model: object =
 
 def trained(lake: Lake, reference: str, folder: Path) -> Path:
     """Train a model of four sources for a few seconds."""
-    from schemas.configs import override
+    from schemas.overrides import override
     from training.data.loading import load_training_data
     from training.loop.context import Context
     from training.loop.trainer import train

@@ -15,10 +15,10 @@ from PIL import Image
 from pipelines.card.show import describe
 from pipelines.config import recipe
 from pipelines.run import BuildSummary, build_dataset
-from schemas.configs import override
 from schemas.errors import ConfigError, NotFoundError
 from schemas.lake import Folder, Lake
 from schemas.manifest import verify
+from schemas.overrides import override
 
 Say = Callable[[str], None]
 COSINE = 0.75

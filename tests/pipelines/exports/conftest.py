@@ -12,9 +12,9 @@ import pytest
 
 from pipelines.config import recipe
 from pipelines.run import build_dataset
-from schemas.configs import override
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest
+from schemas.overrides import override
 
 DOCUMENTS = 24
 

@@ -14,9 +14,9 @@ from pipelines.config import recipe
 from pipelines.exports.export import export_version
 from pipelines.exports.reading import ShownDocument, shards_of
 from pipelines.run import build_dataset
-from schemas.configs import override
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest
+from schemas.overrides import override
 
 KEPT = ("id", "language", "split", "sentences", "links", "after_sentence", "provenance")
 

@@ -19,11 +19,11 @@ from pipelines.card.show import describe
 from pipelines.config import recipe
 from pipelines.run import BuildSummary, build_dataset
 from pipelines.sweep import sweep_lake
-from schemas.configs import override
 from schemas.documents import Split
 from schemas.features import FeatureKind, Storage
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, diff, read_manifest, verify
+from schemas.overrides import override
 from training.data.documents import DocumentSet
 from training.data.lake import Columns, read_split
 

@@ -20,10 +20,10 @@ from pipelines.features.given_regions import keys_of
 from pipelines.features.values import IMAGES, Regions, Rejected
 from pipelines.run import BuildSummary, build_dataset
 from pipelines.settings import FeaturesConfig
-from schemas.configs import override
 from schemas.errors import ConfigError, NotFoundError
 from schemas.features import FeatureKind
 from schemas.lake import Lake
+from schemas.overrides import override
 
 Say = Callable[[str], None]
 WIDTH, HEIGHT, SIZE = 640, 480, 2048

@@ -16,10 +16,10 @@ from pipelines.config import recipe
 from pipelines.documents_for_linking import Extraction, VectorDocument, read_vectors
 from pipelines.features.extraction import plan_features
 from pipelines.sources.datasets.documents import read_documents
-from schemas.configs import override
 from schemas.errors import UsageError
 from schemas.failures import Failure
 from schemas.lake import Folder, Lake
+from schemas.overrides import override
 from training.config import TrainConfig
 from training.data.documents import GivenDocument
 from training.data.loading import DatasetIdentity

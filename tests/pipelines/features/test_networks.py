@@ -32,9 +32,9 @@ from pipelines.features.runtime import Graph
 from pipelines.features.values import IMAGES, Classes, Regions, Rejected
 from pipelines.features.weights import WeightFile
 from pipelines.settings import Device, FeaturesConfig
-from schemas.configs import override
 from schemas.errors import BuildError, ConfigError
 from schemas.lake import Folder, Lake
+from schemas.overrides import override
 
 LITE = "efficientnet-lite0"
 CNNS = (LITE, "densenet169", "nasnet-mobile", "resnet50", "resnet152")

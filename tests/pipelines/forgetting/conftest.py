@@ -12,8 +12,8 @@ import pytest
 from orchestration.demo.recorded_web import web_settings
 from pipelines.config import recipe
 from pipelines.run import BuildSummary, build_dataset
-from schemas.configs import override
 from schemas.lake import Lake
+from schemas.overrides import override
 
 REPLAY = Path(__file__).resolve().parents[2] / "replay"
 RECORDING = REPLAY / "recording"

@@ -19,10 +19,10 @@ from pipelines.config import recipe
 from pipelines.quality.filters import document_problem, image_problem, sharpness
 from pipelines.run import BuildSummary, build_dataset
 from pipelines.settings import QualityConfig
-from schemas.configs import override
 from schemas.documents import Sentence
 from schemas.errors import ConfigError
 from schemas.lake import Lake
+from schemas.overrides import override
 
 
 def test_sharpness_is_the_variance_of_the_laplacian(photographs: dict[str, bytes]) -> None:

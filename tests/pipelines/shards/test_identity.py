@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from pipelines.config import content_config, recipe
 from pipelines.shards.manifest import add_digests, build_identity, content_digest, version_of_build
-from schemas.configs import override
 from schemas.documents import Document, ImageRef, Link, Provenance, Role, Sentence, Split
 from schemas.failures import Failure, Reason, Stage
+from schemas.overrides import override
 from schemas.versions import code_digest, content
 
 DOCUMENT = Document(

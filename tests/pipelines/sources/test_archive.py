@@ -13,12 +13,12 @@ from pipelines.config import recipe
 from pipelines.run import build_dataset
 from pipelines.sources.datasets.archive import ArchiveSource
 from pipelines.sources.records import CandidateDocument
-from schemas.configs import override
 from schemas.documents import image_schema
 from schemas.errors import UsageError
 from schemas.failures import Failure, Reason
 from schemas.lake import Lake
 from schemas.metadata import Metadata
+from schemas.overrides import override
 from schemas.tables import check_schema
 
 

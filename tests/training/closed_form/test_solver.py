@@ -9,10 +9,10 @@ import pytest
 import torch
 from scipy.linalg import fractional_matrix_power
 
-from schemas.configs import override
 from schemas.documents import Split
 from schemas.errors import ConfigError
 from schemas.lake import Lake
+from schemas.overrides import override
 from training.closed_form import passes
 from training.config import TrainConfig
 from training.data.documents import DocumentSet

@@ -6,10 +6,10 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from schemas.configs import override
 from schemas.documents import Split
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
+from schemas.overrides import override
 from training.data.loading import identify, load_training_data, read_for_model
 from training.linking.decoys import Decoys, count_decoys
 from training.loop.context import Context

@@ -11,12 +11,12 @@ import torch
 from fastapi.testclient import TestClient
 from scipy.optimize import linear_sum_assignment
 
-from schemas.configs import dotted_keys, override
 from schemas.documents import Split
 from schemas.errors import UsageError
 from schemas.lake import Lake
 from schemas.links import PredictedLink
 from schemas.manifest import read_manifest
+from schemas.overrides import dotted_keys, override
 from training.config import TrainConfig
 from training.data.documents import GivenDocument
 from training.data.lake import Columns, read_split

@@ -9,9 +9,10 @@ import pytest
 import torch
 from forked import clean_environment, start
 
-from schemas.configs import override, resolve
+from schemas.configs import resolve
 from schemas.documents import Split
 from schemas.lake import Lake
+from schemas.overrides import override
 from training.config import LoopConfig, Precision, RateScaling, Select, StepsSchedule, TrainConfig, objective
 from training.data.loading import load_training_data
 from training.loop.context import CPU, Context

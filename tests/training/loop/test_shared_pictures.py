@@ -9,9 +9,9 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from schemas.configs import dotted_keys, override
 from schemas.documents import Link, Role, Split
 from schemas.lake import Lake
+from schemas.overrides import dotted_keys, override
 from training.config import TrainConfig
 from training.data.loading import load_training_data
 from training.loop.context import Context

@@ -11,10 +11,10 @@ import pytest
 import torch
 from PIL import Image
 
-from schemas.configs import override
 from schemas.documents import Split
 from schemas.errors import ConfigError, UsageError
 from schemas.lake import Lake
+from schemas.overrides import override
 from training.config import LoopConfig, Select, TrainConfig, objective
 from training.data.documents import RegionBank
 from training.data.loading import TrainingData, load_training_data

@@ -13,10 +13,10 @@ import pytest
 import torch
 from set_similarity import set_similarity
 
-from schemas.configs import override
 from schemas.documents import Sentence, Split
 from schemas.errors import BuildError, ConfigError, UsageError
 from schemas.lake import Lake
+from schemas.overrides import override
 from training.config import LoopConfig, PlateauSchedule, Precision, Select, TrainConfig, objective
 from training.data.loading import TrainingData, load_training_data
 from training.data.split import HeldSplit, TrainingSplit

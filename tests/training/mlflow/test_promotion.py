@@ -8,10 +8,10 @@ from typing import Any
 import mlflow
 import pytest
 
-from schemas.configs import override
 from schemas.documents import Split
 from schemas.errors import GateError, NotFoundError, UsageError
 from schemas.lake import Lake
+from schemas.overrides import override
 from training.evaluation.evaluate import Evaluation
 from training.evaluation.models import evaluate_model
 from training.metrics.links import LinkScore

@@ -9,8 +9,9 @@ import mlflow
 import pytest
 from mlflow.exceptions import MlflowException
 
-from schemas.configs import flatten, resolve
+from schemas.configs import resolve
 from schemas.errors import NotFoundError, UsageError
+from schemas.overrides import flatten
 from training.config import TrainConfig
 from training.mlflow.runs import (
     ATTEMPTS,

@@ -10,8 +10,9 @@ import torch
 from set_similarity import set_similarity
 from torch.nn import functional as F
 
-from schemas.configs import override, resolve, restore
+from schemas.configs import resolve, restore
 from schemas.errors import ConfigError, UsageError
+from schemas.overrides import override
 from training.config import TrainConfig, objective
 from training.data.ragged import Ragged
 from training.data.sampling import choose_all

@@ -15,10 +15,11 @@ import pytest
 import ray
 from ray.cluster_utils import Cluster
 
-from schemas.configs import override, resolve
+from schemas.configs import resolve
 from schemas.documents import Split
 from schemas.errors import BuildError, ConfigError, UsageError
 from schemas.lake import Folder, Lake
+from schemas.overrides import override
 from training.config import LoopConfig, TrainConfig
 from training.data.loading import load_training_data
 from training.loop.context import Context
