@@ -28,7 +28,7 @@ from schemas.overrides import override
 from training.data.ragged import Floats
 from training.linking.links import LinkedDocument
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
-from training.mlflow.registry import open_model
+from training.mlflow.loading import open_model
 
 Picture = str | Path | bytes | Image.Image
 _DOCUMENT = "document"

@@ -13,7 +13,7 @@ def command(
 ) -> options.Summaries:
     """Approve a version for promotion, where the policy requires it; its next promotion can then succeed."""
     from training.mlflow.history import approve
-    from training.mlflow.registry import open_registry
+    from training.mlflow.loading import open_registry
 
     found = approve(open_registry(tracking, [f"models:/{model}"]), model, version, by=by)
     values = {"model": found.name, "version": found.version, "approved_by": by}

@@ -18,7 +18,7 @@ def command(
 ) -> options.Summaries:
     """Copy a version with its run to another registry, such as staging's to production's: the challenger there."""
     from training.mlflow.copying import copy_version
-    from training.mlflow.registry import open_registry
+    from training.mlflow.loading import open_registry
     from training.mlflow.runs import tracking_uri
 
     source, target = open_registry(tracking, [f"models:/{model}"]).tracking_uri, tracking_uri(to)

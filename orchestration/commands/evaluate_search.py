@@ -40,8 +40,8 @@ def command(
         found.write_trec(output, tag=options.TREC_TAG)
     values = {"model": manifest.model, "dataset": manifest.dataset, "split": split, "queries": len(found.queries)}
     if tracking is not None:
+        from training.mlflow.loading import open_registry
         from training.mlflow.registering import record_search
-        from training.mlflow.registry import open_registry
 
         values["run_id"] = record_search(open_registry(tracking), manifest.model, report)
     yield score_lines(report), values | {"scores": report.values()}

@@ -43,8 +43,8 @@ def command(
     rules = read_policy(policy)
     from orchestration.decisions.comparison import preferred_by_editors
     from training.mlflow.explanation import explained
+    from training.mlflow.loading import open_registry
     from training.mlflow.promotion import promote
-    from training.mlflow.registry import open_registry
     from training.workflows.workers import by_workers
 
     with by_workers(workers):

@@ -13,7 +13,7 @@ def command(
 ) -> options.Summaries:
     """List who was champion when, by which decision, and on which data."""
     from training.mlflow.history import championships, lines, to_csv
-    from training.mlflow.registry import open_registry
+    from training.mlflow.loading import open_registry
 
     found = championships(open_registry(tracking, [f"models:/{name}"]), name)
     if csv is not None:

@@ -52,7 +52,7 @@ def command(
     _check(input_path, dataset, model=model, form=form, settings=settings)
     if input_path is not None and model is not None:
         from orchestration.inference.corpora import build_corpus
-        from training.mlflow.registry import open_model
+        from training.mlflow.loading import open_model
 
         data = open_model(model, tracking).model.card.data
         dataset = build_corpus(data, form, input_path, settings or [], lake=Lake.at(lake), workers=workers, say=say)
@@ -70,7 +70,7 @@ def _compared(
     linked: "LinkedVersion", lake: str, page: Path | None, tracking: str | None
 ) -> tuple[list[str], dict[str, Any]]:
     """Return how far the links agree with the corpus's own, and what the model's are worth there."""
-    from training.mlflow.registry import open_model
+    from training.mlflow.loading import open_model
     from training.report.relinking import agreement_lines, caution_line
     from training.workflows.link import compare_links, estimate_false
 

@@ -13,8 +13,8 @@ def command(
     tracking: options.Tracking = None,
 ) -> options.Summaries:
     """Make the previous champion the champion again; exit status 1 if there is none."""
+    from training.mlflow.loading import open_registry
     from training.mlflow.promotion import rollback
-    from training.mlflow.registry import open_registry
 
     restored, replaced = rollback(open_registry(tracking, [f"models:/{model}"]), model, champion=champion)
     line = f"{restored.uri} is the champion again, in place of version {replaced}"

@@ -11,7 +11,7 @@ from schemas.console import Say
 from schemas.lake import Folder
 from schemas.overrides import override
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
-from training.mlflow.registry import open_model
+from training.mlflow.loading import open_model
 from training.workflows.link import LinkSummary, run_link
 
 

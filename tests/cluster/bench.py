@@ -21,7 +21,7 @@ from infra.local.deployment import WEB
 from infra.local.settings import web_of
 from schemas.lake import Lake
 from schemas.manifest import Manifest
-from training.mlflow.registry import load
+from training.mlflow.loading import load
 
 ROOT = Path(__file__).resolve().parents[2]
 LAKE = "s3://lake/main"

@@ -29,6 +29,7 @@ from training.mlflow.champions import (
     last_entry,
 )
 from training.mlflow.gate import Check, Contest, Decision, contest_of, decide, refuse
+from training.mlflow.loading import load_version
 from training.mlflow.policy import STANDARD_POLICY, Measure, Policy
 from training.mlflow.registry import (
     APPROVED_TAG,
@@ -37,7 +38,6 @@ from training.mlflow.registry import (
     ModelVersion,
     find_model,
     find_version,
-    load_version,
     versions,
 )
 from training.mlflow.runs import DATASET_TAG, LAKE_TAG, VERSION_TAG

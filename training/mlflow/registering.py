@@ -32,20 +32,18 @@ from training.evaluation.evaluate import EvaluationReport, kind_of, means_of
 from training.metrics.calibration import FILE_NAME, Calibration
 from training.metrics.links import ScoreKind
 from training.mlflow import pyfunc
+from training.mlflow.loading import LoadedModel, load_version, run_of
 from training.mlflow.registry import (
     CHALLENGER,
     DATASET_DIGEST_TAG,
     DECISION_TAG,
     MODEL_DIGEST_TAG,
-    LoadedModel,
     ModelVersion,
     find_version,
-    load_version,
     logged_model,
     make_name,
     model_name,
     models_of,
-    run_of,
     trained_by,
 )
 from training.mlflow.runs import log_scores

@@ -26,8 +26,8 @@ from training.linking.links import Linker
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
 from training.listening import RequestError, TimedProtocol, bind, read_body
 from training.mlflow import pyfunc
+from training.mlflow.loading import open_model
 from training.mlflow.pyfunc import LinkPredictor
-from training.mlflow.registry import open_model
 
 MAX_BODY_BYTES = 32 << 20
 MAX_CONNECTIONS = 64  # more are answered with status 503

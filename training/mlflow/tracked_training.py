@@ -35,16 +35,15 @@ from training.loop.run_folder import has_start, is_address, is_of_ray, runs_fold
 from training.loop.starting import SOURCE_SIGN, split_start
 from training.loop.state import MAY_CHANGE, lasting_settings
 from training.loop.trainer import TrainResult
+from training.mlflow.loading import download, registered_name
 from training.mlflow.registering import register
 from training.mlflow.registry import (
     BEST_EPOCH_TAG,
     EPOCHS_TAG,
     RUN_TAG,
     ModelVersion,
-    download,
     find_version,
     model_name,
-    registered_name,
     trained_by,
 )
 from training.mlflow.runs import (

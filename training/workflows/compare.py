@@ -11,7 +11,7 @@ from training.evaluation.baselines import Baseline, evaluate_baseline
 from training.evaluation.evaluate import STANDARD_CONFIG, Evaluation
 from training.evaluation.models import evaluate_model
 from training.evaluation.studies import ModelComparison, TransferCell, compare_models, transfer_cells
-from training.mlflow.registry import LoadedModel, load, open_registry
+from training.mlflow.loading import LoadedModel, load, open_registry
 
 
 def run_compare(

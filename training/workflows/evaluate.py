@@ -26,8 +26,8 @@ from training.evaluation.evaluate import (
 )
 from training.evaluation.judge import Judged, judge_model
 from training.evaluation.score_files import evaluate_scores
+from training.mlflow.loading import LoadedModel, load, open_registry
 from training.mlflow.registering import load_nostruct, record_evaluation
-from training.mlflow.registry import LoadedModel, load, open_registry
 from training.report.sections import score_table, sections
 
 FEW_DOCUMENTS = 10

@@ -9,7 +9,7 @@ from schemas.lake import Lake
 from training.evaluation.evaluate import STANDARD_CONFIG
 from training.evaluation.models import read_sampled
 from training.loop.validation import split_loss
-from training.mlflow.registry import open_model
+from training.mlflow.loading import open_model
 from training.report.example_documents import SpreadDocument, most_spread
 from training.report.pages import examples_page
 

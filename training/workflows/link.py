@@ -25,7 +25,7 @@ from training.linking.options import DEFAULT_OPTIONS, LinkOptions
 from training.linking.relinked import Agreement, compare
 from training.linking.shards import RELINKED
 from training.linking.versions import LinkedVersion, link_version, prepare_linking
-from training.mlflow.registry import LoadedModel, open_model
+from training.mlflow.loading import LoadedModel, open_model
 from training.model import LinkModel
 from training.report.examples import ExampleDocument
 from training.report.pages import own_documents_page, write_page

@@ -9,8 +9,8 @@ from schemas.errors import UsageError
 from schemas.lake import Lake
 from schemas.manifest import Manifest, read_manifest
 from schemas.parts import split_parts
+from training.mlflow.loading import open_registry
 from training.mlflow.registering import attach, write_card
-from training.mlflow.registry import open_registry
 from training.mlflow.runs import training_curve
 from training.mlflow.tracked_training import TrainSummary
 from training.report.evaluation import report_page

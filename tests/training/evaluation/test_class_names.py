@@ -17,7 +17,7 @@ from training.evaluation.baselines import Baseline, evaluate_baseline
 from training.evaluation.class_names import CLASS_NAMES, class_names_model, named_columns
 from training.evaluation.evaluate import STANDARD_CONFIG
 from training.linking.links import LinkedDocument, Linker
-from training.mlflow.registry import open_model
+from training.mlflow.loading import open_model
 
 
 def test_its_similarities_are_plain_cosines() -> None:

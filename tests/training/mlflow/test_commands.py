@@ -16,8 +16,9 @@ from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Lake
 from training.data.documents import GivenDocument
 from training.evaluation.models import evaluate_model
+from training.mlflow.loading import load
 from training.mlflow.promotion import promote
-from training.mlflow.registry import find_version, load
+from training.mlflow.registry import find_version
 from training.model import LinkModel
 from training.workflows.evaluate import run_evaluate, run_evaluate_scores
 from training.workflows.link import run_link

@@ -8,9 +8,10 @@ from schemas.errors import IntegrityError, NotFoundError, UsageError
 from schemas.lake import Lake
 from training.mlflow import copying
 from training.mlflow.copying import copy_version, without_password
+from training.mlflow.loading import load
 from training.mlflow.promotion import promote
 from training.mlflow.registering import attach
-from training.mlflow.registry import DECISION_TAG, find_version, load, logged_model, standing
+from training.mlflow.registry import DECISION_TAG, find_version, logged_model, standing
 from training.mlflow.runs import connect, log_scores
 from training.model import LinkModel
 from training.model_files import folder_digest

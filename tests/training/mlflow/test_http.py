@@ -19,9 +19,10 @@ import pytest
 from schemas.lake import Lake
 from training.data.documents import GivenDocument
 from training.mlflow.copying import copy_version
+from training.mlflow.loading import load
 from training.mlflow.promotion import last_entry, promote, rollback
 from training.mlflow.registering import register
-from training.mlflow.registry import DECISION_TAG, find_version, load, logged_model
+from training.mlflow.registry import DECISION_TAG, find_version, logged_model
 from training.mlflow.runs import connect, experiment_id
 from training.model import LinkModel
 from training.workflows.evaluate import run_evaluate

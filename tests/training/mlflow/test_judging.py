@@ -21,7 +21,8 @@ from training.evaluation.judge import judge_model
 from training.linking.links import LinkedDocument
 from training.linking.options import LinkOptions
 from training.metrics.links import score_documents
-from training.mlflow.registry import find_version, load
+from training.mlflow.loading import load
+from training.mlflow.registry import find_version
 from training.model import LinkModel
 from training.report.studies import comparison_page
 from training.workflows.compare import run_compare

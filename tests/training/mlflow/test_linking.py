@@ -25,7 +25,8 @@ from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from training import listening
 from training.listening import bind
-from training.mlflow.registry import CHAMPION, champion_of_dataset, load
+from training.mlflow.loading import load
+from training.mlflow.registry import CHAMPION, champion_of_dataset
 from training.mlflow.serving import MAX_BODY_BYTES
 from training.model import LinkModel
 from training.shards import embed_split

@@ -15,18 +15,10 @@ from schemas.errors import GateError, IntegrityError, NotFoundError, UsageError
 from schemas.lake import Folder
 from training.config import LoopConfig, TrainConfig
 from training.data.documents import GivenDocument
+from training.mlflow.loading import load, open_registry
 from training.mlflow.promotion import promote, rollback
 from training.mlflow.registering import attach
-from training.mlflow.registry import (
-    alias_holder,
-    canonical_name,
-    find_version,
-    load,
-    logged_model,
-    model_name,
-    open_registry,
-    versions,
-)
+from training.mlflow.registry import alias_holder, canonical_name, find_version, logged_model, model_name, versions
 from training.mlflow.tracked_training import keep_start
 from training.model import LinkModel
 from training.model_files import folder_digest

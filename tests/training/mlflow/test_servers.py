@@ -15,9 +15,10 @@ import pytest
 from schemas.errors import UsageError
 from schemas.lake import Lake
 from training.mlflow.copying import copy_version
+from training.mlflow.loading import load
 from training.mlflow.promotion import last_entry, promote, rollback
 from training.mlflow.registering import register
-from training.mlflow.registry import DECISION_TAG, find_version, load
+from training.mlflow.registry import DECISION_TAG, find_version
 from training.mlflow.runs import artifact_root, connect, experiment_id
 from training.model import LinkModel
 

@@ -18,7 +18,7 @@ from training.evaluation.models import evaluate_model
 from training.evaluation.studies import combinations
 from training.loop.trainer import TrainResult
 from training.mlflow import tracked_training
-from training.mlflow.registry import load
+from training.mlflow.loading import load
 from training.mlflow.runs import TrackedRun
 from training.objectives.terms.cross_document import CrossDocument
 from training.workflows import sweep
