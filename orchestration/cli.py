@@ -16,7 +16,6 @@ from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,6 +25,7 @@ from typer.main import get_group
 
 from schemas.console import Console, erased
 from schemas.errors import MultilinkError
+from schemas.versions import code_version
 
 # Group -> its commands in the order of the help; "": of none. In `commands/`, a command is a file, a group a folder.
 TREE = {
@@ -122,7 +122,7 @@ def _printing(command: Callable[..., Generator[tuple[Iterable[str], Mapping[str,
 
 def _print_version(*, is_wanted: bool) -> None:
     if is_wanted:
-        typer.echo(f"multilink {version('multilink')}")
+        typer.echo(f"multilink {code_version()}")
         raise typer.Exit
 
 

@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+DISTRIBUTION = "multilink-pipeline"  # what the package index knows this project by; `multilink` there is another
 _SOURCES = ("*.py", "*.j2")
 
 
@@ -64,7 +65,7 @@ def digest_stream(stream: BinaryIO) -> str:
 
 def code_version() -> str:
     """Return the version of the installed distribution."""
-    return importlib.metadata.version("multilink")
+    return importlib.metadata.version(DISTRIBUTION)
 
 
 @cache

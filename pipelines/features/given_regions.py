@@ -260,7 +260,7 @@ def _hdf5_rows(path: Path, index: Path) -> Iterator[tuple[str, Read]]:
     try:
         import h5py
     except ImportError as problem:
-        hint = "h5py is not installed; pip install multilink[regions]"
+        hint = "h5py is not installed; pip install multilink-pipeline[regions]"
         raise ConfigError(f"features.weights: {path}: {hint}") from problem
     with h5py.File(path, "r") as file:
         if missing := {"image_features", "spatial_features"} - set(file):

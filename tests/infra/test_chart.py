@@ -130,8 +130,8 @@ def test_the_chart_is_of_the_projects_version(chart: dict[tuple[str, str], Any])
     from importlib.metadata import version
 
     about = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
-    assert about["appVersion"] == version("multilink")
-    assert container(chart, "code")["image"] == f"multilink:{version('multilink')}"
+    assert about["appVersion"] == version("multilink-pipeline")
+    assert container(chart, "code")["image"] == f"multilink:{version('multilink-pipeline')}"
 
 
 @pytest.mark.parametrize("name", DEPLOYMENTS)

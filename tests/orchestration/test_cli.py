@@ -99,7 +99,7 @@ def test_a_group_without_a_command_shows_its_help(multilink: Run, group: list[st
 
 def test_the_version_is_told(multilink: Run) -> None:
     outcome = multilink("--version")
-    assert (outcome.status, outcome.out) == (0, f"multilink {version('multilink')}\n")
+    assert (outcome.status, outcome.out) == (0, f"multilink {version('multilink-pipeline')}\n")
 
 
 def test_scores_of_a_file_are_those_worked_by_hand(multilink: Run, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from schemas.overrides import override
 from training.config import TrainConfig
 from training.data.documents import DocumentSet, GivenDocument
 from training.data.loading import load_training_data, read_for_model
-from training.evaluation.models import evaluate_model
+from training.evaluation.judge import judge_model
 from training.link_steps import LinkSteps, half_sinkhorn
 from training.linking.links import LinkedDocument, Linker
 from training.loop.context import Context
@@ -125,7 +125,7 @@ def test_every_caller_has_the_same_numbers(lake: Lake, tmp_path: Path) -> None:
         ]
         served = json.loads(client.post("/invocations", json={"dataframe_records": records}).text)["predictions"]
     callers = {
-        "evaluate": list(evaluate_model(model, lake, "synthetic").matrices),
+        "evaluate": list(judge_model(model, lake, "synthetic").evaluation.matrices),
         "shards": [each.similarities() for each in vectors],
         "model": model.similarities(documents),
         "link a version": [found_of(each) for each in linker.link_set(documents)],

@@ -1,8 +1,8 @@
 """Caption metrics: the sentence a model chooses for an image, against the image's true ones (the code of Hessel 2019).
 
 BLEU comes from sacrebleu. CIDEr, ROUGE-L and METEOR come from pycocoevalcap, whose tokeniser and METEOR are Java
-programs. Both packages are optional (`pip install multilink[captions]`): without one its metrics are absent, with the
-reason, and the others are there all the same. METEOR's paraphrases are English.
+programs. Both packages are optional (`pip install multilink-pipeline[captions]`): without one its metrics are absent,
+with the reason, and the others are there all the same. METEOR's paraphrases are English.
 """
 
 import shutil
@@ -74,7 +74,7 @@ def _bleu(captions: Sequence[ChosenCaption]) -> Score:
     try:
         from sacrebleu import metrics
     except ImportError:
-        return Score(BLEU, note="sacrebleu is not installed (pip install multilink[captions])")
+        return Score(BLEU, note="sacrebleu is not installed (pip install multilink-pipeline[captions])")
     metric = metrics.BLEU(lowercase=True)
     references = [list(column) for column in zip_longest(*(caption.true for caption in captions))]
     score = metric.corpus_score([caption.chosen for caption in captions], references)
@@ -86,7 +86,8 @@ def _coco(captions: Sequence[ChosenCaption], wanted: Sequence[str]) -> list[Scor
     try:
         values = _coco_values(captions, wanted)
     except ImportError:
-        return [Score(name, note="pycocoevalcap is not installed (pip install multilink[captions])") for name in wanted]
+        reason = "pycocoevalcap is not installed (pip install multilink-pipeline[captions])"
+        return [Score(name, note=reason) for name in wanted]
     except (OSError, ValueError) as problem:  # no Java, or Java that does not start, or answers with something else
         return [Score(name, note=f"pycocoevalcap's Java programs: {problem}") for name in wanted]
     return [Score(name, 100 * value) for name, value in values.items()]

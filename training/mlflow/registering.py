@@ -8,6 +8,8 @@ which links have their probabilities. With the run:
     evaluation/<data set>-<version>-<split>/evaluation.parquet    every number, `schemas.evaluation`
 """
 
+import hashlib
+import os
 import platform
 import re
 import tempfile
@@ -23,8 +25,9 @@ from mlflow.models import ModelSignature
 from mlflow.types.schema import Array, ColSpec, DataType, Map, Object, Property, Schema
 
 from schemas.configs import resolve
-from schemas.errors import IntegrityError, UsageError
+from schemas.errors import IntegrityError, NotFoundError, UsageError
 from schemas.overrides import flatten
+from schemas.versions import DISTRIBUTION
 from training.config import TrainConfig
 from training.data.requirements import described, similarities
 from training.evaluation.baselines import NOSTRUCT, Baseline
@@ -55,6 +58,7 @@ OWN = ("links", "pairs")
 SHOWN = (*OWN, NOSTRUCT, *map(str, Baseline))
 METRICS = {metric for kind in ScoreKind for metric in kind.metrics}
 PACKAGES = ("torch", "numpy", "scipy", "pyarrow", "lapjv")
+WHEEL = "MULTILINK_WHEEL"  # environment: the wheel that a registered model's requirements name
 MODEL_ARTIFACT = "model"
 DESCRIPTION_CHARACTERS = 5_000  # that MLflow's tables hold
 FOLDER = "evaluation"
@@ -187,7 +191,23 @@ def requirements_of(config: TrainConfig) -> list[str]:
     """Return what must be installed to use a model: the training core and what its parts need, as installed here."""
     packages = dict.fromkeys([*PACKAGES, *(package for part in config.parts for package in part.packages)])
     plugins = dict.fromkeys(part.plugin for part in config.parts if part.plugin is not None)
-    return [_as_installed("multilink", "[core]"), *map(_as_installed, packages), *plugins]
+    return [_own_requirement(os.environ.get(WHEEL, "")), *map(_as_installed, packages), *plugins]
+
+
+def _own_requirement(wheel: str) -> str:
+    """Return the requirement of this project: by version, or by the file and digest of a wheel.
+
+    A name that an index does not have may be taken by anybody tomorrow; a digest is of these very bytes.
+
+    Raises:
+        NotFoundError: there is no such wheel.
+    """
+    if not wheel:
+        return _as_installed(DISTRIBUTION, "[core]")
+    path = Path(wheel).absolute()
+    if not path.is_file():
+        raise NotFoundError(f"{WHEEL}={wheel}: no such wheel")
+    return f"{DISTRIBUTION}[core] @ {path.as_uri()}#sha256={hashlib.sha256(path.read_bytes()).hexdigest()}"
 
 
 def _as_installed(package: str, extra: str = "") -> str:

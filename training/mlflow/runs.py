@@ -144,7 +144,7 @@ def connect(uri: str) -> mlflow.MlflowClient:
     except (MlflowException, SQLAlchemyError) as problem:
         raise UsageError(f"tracking store {uri} cannot be opened: {str(problem).splitlines()[0]}") from problem
     except ModuleNotFoundError as problem:
-        hint = "install multilink[server]"
+        hint = "install multilink-pipeline[server]"
         raise UsageError(f"tracking store {uri} cannot be opened: no module {problem.name}; {hint}") from problem
     check_folder(client)
     return client

@@ -162,7 +162,7 @@ def faiss() -> Any:
     except ModuleNotFoundError as problem:
         raise ConfigError(
             f"{EXACT_BELOW} images and more are searched through faiss, which is not installed: "
-            "pip install 'multilink[retrieval]'"
+            "pip install 'multilink-pipeline[retrieval]'"
         ) from problem
     return library
 

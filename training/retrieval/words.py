@@ -97,6 +97,6 @@ def bm25s() -> Any:
     try:
         import bm25s as library
     except ModuleNotFoundError as problem:
-        raise ConfigError("ranking by words needs bm25s: pip install 'multilink[retrieval]'") from problem
+        raise ConfigError("ranking by words needs bm25s: pip install 'multilink-pipeline[retrieval]'") from problem
     logging.getLogger(library.__name__).setLevel(logging.WARNING)  # it logs every step
     return library

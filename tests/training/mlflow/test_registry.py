@@ -108,7 +108,7 @@ def test_signature_and_requirements(client: mlflow.MlflowClient, register_model:
     assert [name for name, field in fields.items() if field["required"]] == ["image", "sentence", "similarity"]
     assert fields["relations"] == {"type": "map", "values": {"type": "double"}, "required": False}
     requirements = Path(mlflow.artifacts.download_artifacts(uri + "/requirements.txt")).read_text().split()
-    assert [line.partition("=")[0] for line in requirements[:2]] == ["mlflow", "multilink[core]"]
+    assert [line.partition("=")[0] for line in requirements[:2]] == ["mlflow", "multilink-pipeline[core]"]
     core = ("torch", "numpy", "scipy", "pyarrow", "lapjv")
     assert requirements[2:] == [f"{package}=={metadata.version(package)}" for package in core]
 

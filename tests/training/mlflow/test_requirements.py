@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import venv
@@ -13,11 +14,14 @@ from pathlib import Path
 from types import ModuleType
 
 import mlflow
+import pytest
 import torch
 from packaging.requirements import Requirement
 
 from schemas.documents import Split
+from schemas.errors import NotFoundError
 from schemas.manifest import read_manifest
+from schemas.versions import DISTRIBUTION
 from training.config import TrainConfig, image_tower, objective, text_tower
 from training.data.loading import identify
 from training.mlflow.registering import register, requirements_of
@@ -61,7 +65,7 @@ def environment_of(requirements: Iterable[str], folder: Path) -> Path:
     venv.create(folder, with_pip=False, symlinks=True)
     site = next(folder.glob("lib/python*/site-packages"))
     for name, found in closure(requirements).items():
-        if name == "multilink":
+        if name == DISTRIBUTION:
             for package in OWN:
                 (site / package).symlink_to(ROOT / package)
         for file in found.files or ():
@@ -109,10 +113,22 @@ def test_a_fine_tuned_model_loads_in_the_environment_that_it_names(
     assert "torchvision" in found["modules"] and "apache_beam" not in found["modules"]
 
 
+def test_a_wheel_is_named_by_its_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel = tmp_path / "multilink_pipeline-0.1.0-py3-none-any.whl"
+    wheel.write_bytes(b"a wheel")
+    monkeypatch.setenv("MULTILINK_WHEEL", str(wheel))
+    first = Requirement(requirements_of(TrainConfig())[0])
+    assert (first.name, first.extras) == (DISTRIBUTION, {"core"})
+    assert first.url == f"{wheel.as_uri()}#sha256={hashlib.sha256(b'a wheel').hexdigest()}"
+    monkeypatch.setenv("MULTILINK_WHEEL", "none.whl")
+    with pytest.raises(NotFoundError, match=r"MULTILINK_WHEEL=none\.whl: no such wheel"):
+        requirements_of(TrainConfig())
+
+
 def test_each_part_names_its_packages() -> None:
     plain = requirements_of(TrainConfig())
     names = [line.partition("==")[0] for line in plain]
-    assert names == ["multilink[core]", "torch", "numpy", "scipy", "pyarrow", "lapjv"]
+    assert names == [f"{DISTRIBUTION}[core]", "torch", "numpy", "scipy", "pyarrow", "lapjv"]
     for cnn, package in (("timm/resnet18", "timm"), ("resnet50", "torchvision"), ("nasnet-mobile", "pillow")):
         tuned = requirements_of(replace(TrainConfig(), image=image_tower("fine-tuned", cnn=cnn)))
         assert any(line.startswith(f"{package}==") for line in tuned)
