@@ -1,7 +1,7 @@
 """The time of a real training run: `multilink train`'s path under Ray, part by part.
 
-    python -m benchmarks.train [--precision float32 bfloat16] [--epochs 2] [--batches 60] [--shards 10] [--workers 1]
-                               [--json]
+    python -m benchmarks.train [--precision float32 bfloat16] [--epochs 2] [--batches 60] [--shards 10]
+                               [--workers 2 4] [--batches-per-step 4] [--json]
 
     bound    floating-point operations of the real words, images and cosines of a step, forward and backward, at the
              rate of the machine's own product of two 2048 x 2048 matrices in that precision
@@ -245,7 +245,8 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--batches", type=int, default=60, help="of an epoch")
     parser.add_argument("--shards", type=int, default=10, help="of the training split")
-    parser.add_argument("--workers", type=int, default=1, help="more than one: a step beside that of one worker")
+    parser.add_argument("--workers", type=int, nargs="+", default=[], help="a step of each beside that of one worker")
+    parser.add_argument("--batches-per-step", type=int, default=1)
     parser.add_argument("--json", action="store_true", help="print the ratios as JSON in the last line")
     options = parser.parse_args()
     found: dict[str, float] = {}
@@ -254,14 +255,18 @@ def main() -> None:
         lake = make_version(Path(scratch), shards, DOCUMENTS * options.batches // options.shards, SHAPE)
         for precision in options.precision:
             changes = [f"training.epochs={options.epochs}", f"training.precision={precision}"]
+            changes.append(f"training.batches_per_step={options.batches_per_step}")
             config = override(recipe("hessel-2019"), changes)
             alone = launch(config, lake, str(precision))
             found |= show(precision, alone)
-            if options.workers > 1:
-                together = launch(config, lake, f"{precision}-{options.workers}", options.workers)
+            for workers in options.workers:
+                together = launch(config, lake, f"{precision}-{workers}", workers)
                 share = statistics.median(together["step"]) / statistics.median(alone["step"])
-                print(f"  {options.workers} workers, {options.shards} shards: a step takes {share:.2f} of that of one")
-                found[f"{precision} step of {options.workers} workers"] = share
+                print(
+                    f"  {workers} workers, {options.batches_per_step} batches a step: "
+                    f"it takes {share:.2f} of that of one worker"
+                )
+                found[f"{precision} step of {workers} workers"] = share
     if options.json:
         print(json.dumps({name: round(value, 3) for name, value in found.items()}))
 
