@@ -62,7 +62,9 @@ def command(
     candidate, decision = promotion.candidate, promotion.decision
     verb = "would be" if is_dry_run else "is"
     verdict = f"{candidate.uri} {verb} {'' if decision.is_promoted else 'not '}the champion"
-    lines = explained(decision) if is_explained else (f"  {reason}" for reason in decision.reasons)
+    marked = (f"  {'met    ' if check.is_passed else 'NOT MET'}  {check.reason}" for check in decision.checks)
+    lines = explained(decision) if is_explained else marked
     yield [verdict, *lines], promotion.to_json()
     if not decision.is_promoted:
-        raise GateError(f"{candidate.uri} was not promoted: {'; '.join(decision.reasons)}")
+        unmet = ", ".join(check.name for check in decision.checks if not check.is_passed)
+        raise GateError(f"{candidate.uri} was not promoted; not met: {unmet}")

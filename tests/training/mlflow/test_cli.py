@@ -39,7 +39,9 @@ def test_promote_by_a_policy_roll_back_and_copy(
     refused = command(*chosen, "1")
     assert isinstance(refused.exception, GateError)
     assert "models:/linker/1 is not the champion" in refused.stdout
-    assert "p@5" in str(refused.exception) and "does not reach the minimum of 100" in str(refused.exception)
+    (unmet,) = (line for line in refused.stdout.splitlines() if "does not reach the minimum of 100" in line)
+    assert unmet.startswith("  NOT MET  p@5") and refused.stdout.count("NOT MET") == 1
+    assert str(refused.exception) == "models:/linker/1 was not promoted; not met: minimum precision_at_5"
 
     policy.write_text("[minimum]\nauc = 60\n")
     for version in ("1", "challenger"):
