@@ -25,7 +25,6 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from training.closed_form.inputs import Column
 from training.closed_form.solver import Solver
 from training.data.documents import DocumentSet
 from training.data.index import SplitIndex
@@ -34,6 +33,7 @@ from training.data.split import TrainingSplit
 from training.loop.context import Context
 from training.objectives.terms.closed_form import ClosedForm
 from training.towers.vectors import VectorTower
+from training.towers.whitening import Column
 
 SHARD, ROWS, SIZES, DIMENSIONS = 1000, 10, (512, 1280), 128
 

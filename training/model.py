@@ -110,6 +110,8 @@ class LinkModel(nn.Module):
             image=card.data.image_dimensions,
             region=card.data.region_dimensions,
             max_words=CROWD_MAX_WORDS if card.data.dataset in CROWD_LABELLED else MAX_WORDS,
+            sentence_columns=card.data.sentence_columns,
+            image_columns=card.data.image_columns,
         )
         self.text, self.image = build_towers(card.config, sizes, vocabulary)
         self.relations = RelationHead(len(card.relations), sizes.dimensions) if card.relations else None

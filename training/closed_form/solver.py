@@ -10,7 +10,7 @@
 A pass reads every document once and adds up one small matrix (`passes.py`). What a pass needs of those before is in the
 maps alone, so that a run resumes from its model; the sums of the vectors themselves are made once a process.
 
-Shape suffixes: N sentences, M images, V numbers of a vector, K of an input (`inputs.py`), D of the joint space, B
+Shape suffixes: N sentences, M images, V numbers of a vector, K of a whitened one, D of the joint space, B
 documents, n and m sentences and images of the largest.
 """
 
@@ -22,13 +22,13 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from training.closed_form.inputs import SMALLEST, Column, Inputs, inputs_from, inverse_root, sums_of
 from training.closed_form.passes import Sets, on, shared, summed
 from training.closed_form.plans import pair_weights
 from training.data.ragged import Ragged, to_device
 from training.data.split import TrainingSplit
 from training.similarity.segments import padding
 from training.towers.inputs import Tower, VectorRows, Workers, unit
+from training.towers.whitening import SMALLEST, Column, Whitening, sums_of, whitening_from
 
 Watch = Callable[[int], None]
 
@@ -67,7 +67,7 @@ class Solver:
     columns: tuple[Sequence[Column], Sequence[Column]]
     named: tuple[slice, slice] | None
     pass_of: Callable[[int], Pass]
-    _inputs: tuple[Inputs, Inputs] | None = field(default=None, init=False)
+    _inputs: tuple[Whitening, Whitening] | None = field(default=None, init=False)
     _names_sharpness: float = field(default=1.0, init=False)
 
     def take(self, epoch: int, watch: Watch) -> dict[str, float]:
@@ -79,7 +79,7 @@ class Solver:
         self.text.eval()
         self.image.eval()
         texts, images = self.inputs
-        sizes = (texts.whitening.shape[1], images.whitening.shape[1])
+        sizes = (texts.components.shape[1], images.components.shape[1])
 
         def of_documents(sets: Sets) -> Tensor:
             watch(len(sets.sentences))
@@ -92,7 +92,7 @@ class Solver:
         return known if step.sharpness is None else known | {"sharpness": step.sharpness}
 
     @property
-    def inputs(self) -> tuple[Inputs, Inputs]:
+    def inputs(self) -> tuple[Whitening, Whitening]:
         """Return the inputs of sentences and of images, from a pass of their own the first time."""
         if self._inputs is None:
             sizes = [1 + sum(column.size for column in columns) for columns in self.columns]
@@ -100,7 +100,7 @@ class Solver:
             like = torch.zeros(sum(counts), dtype=torch.float64, device=self.workers.device)
             *sums, of_names = torch.split(summed(self.split, self.workers, self._moments, like), counts)
             text, image = (
-                inputs_from(each.view(size, size), columns, what=what)
+                whitening_from(each.view(size, size), columns, what=what)
                 for each, size, columns, what in zip(sums, sizes, self.columns, ("sentences", "images"), strict=True)
             )
             self._inputs = (text, image)
@@ -153,7 +153,7 @@ class Solver:
         u, s, vt = torch.linalg.svd(roots[0] @ product_KK @ roots[1], full_matrices=False)
         strength = (s / s[0].clamp(min=torch.finfo(s.dtype).tiny)).sqrt()
         for tower, inputs, root, sides in zip((self.text, self.image), (texts, images), roots, (u, vt.T), strict=True):
-            weights_VD = shared(inputs.whitening @ root @ (sides * strength), self.workers)
+            weights_VD = shared(inputs.components @ root @ (sides * strength), self.workers)
             tower.set_map(weights_VD.T, -(inputs.mean @ weights_VD))
 
 
@@ -167,3 +167,11 @@ def _counted(segments: Ragged, device: torch.device) -> Tensor:
     """Return C x L, whether a place of each segment is a member's, bool."""
     counts = to_device(segments.counts, device)
     return torch.arange(int(segments.counts.max()), device=device)[None, :] < counts[:, None]
+
+
+def inverse_root(covariance_KK: Tensor, regularisation: float) -> Tensor:
+    """Return `(C + r * e * I)^(-1/2)`, where `e` is the mean eigenvalue of a covariance `C`."""
+    values, vectors = torch.linalg.eigh(covariance_KK)
+    kept = values.clamp(min=0.0) + regularisation * values.mean()
+    root_KK: Tensor = (vectors * kept.rsqrt()) @ vectors.T
+    return root_KK

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
@@ -160,6 +160,8 @@ class Sizes:
         image: of an image extractor's vector.
         region: of a region's vector.
         max_words: words of a sentence that are read where `text.max_words` does not say.
+        sentence_columns: where each column of sentences stands in their vectors, by name.
+        image_columns: where each column of images stands in theirs.
     """
 
     dimensions: int
@@ -167,6 +169,8 @@ class Sizes:
     image: int | None = None
     region: int | None = None
     max_words: int = 50
+    sentence_columns: Mapping[str, slice] = field(default_factory=dict)
+    image_columns: Mapping[str, slice] = field(default_factory=dict)
 
 
 class Workers(Protocol):

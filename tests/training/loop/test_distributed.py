@@ -44,6 +44,8 @@ WORDS = replace(
 COHERENT = replace(
     FROZEN,
     recipe="coherent",
+    text=SentenceSettings(dropout=0.3, components=6),
+    image=LinearSettings(dropout=0.3, components=5),
     objective=objective("coherence-aware", margin=0.3, relation_weight=1.0),
 )
 NORMALISED = replace(

@@ -7,10 +7,7 @@ its own, and the epoch that is kept is that of the lowest rank of own images amo
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatch
 from typing import Annotated, ClassVar
 
 import torch
@@ -18,7 +15,6 @@ from torch import Tensor
 
 from schemas.configs import PositiveFloat, PositiveInt, require
 from schemas.plugins import SIMILARITIES
-from training.closed_form.inputs import Column
 from training.closed_form.plans import pair_weights
 from training.closed_form.solver import Pass, Solver
 from training.config import TrainConfig
@@ -28,8 +24,7 @@ from training.similarity.kinds.dc import Dc
 from training.similarity.segments import own_blocks
 from training.similarity.similarity import SetSimilarity
 from training.towers.inputs import Tower, Workers
-
-WEIGHT = re.compile(r"[^=]+=\d+(\.\d+)?")
+from training.towers.whitening import COLUMN_WEIGHTS, check_column_weights, weighted_columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,18 +55,16 @@ class ClosedForm(Term):
     rise: PositiveFloat = 3.0
     sentence_components: PositiveInt = 160
     image_components: PositiveInt = 200
-    column_weights: tuple[str, ...] = ("*-middle=0.5", "colour-shape=0.5")
+    column_weights: tuple[str, ...] = COLUMN_WEIGHTS
 
     def check(self, config: TrainConfig) -> None:
         fits = "objective.name = 'closed-form' solves for affine maps of vectors"
         require(len(config.objective) == 1, field="objective.name", value=config.objective_name, rule=f"{fits}, alone")
         require(bool(self.regularisation), field="objective.regularisation", value=(), rule="expected at least one")
         for tower, known in ((config.text, "sentence"), (config.image, "linear")):
-            rule = f"{fits}; use --set {tower.part}.name={known}"
+            rule = f"{fits}; use --set {tower.part}.name={known} without {tower.part}.components"
             require(tower.is_affine, field=f"{tower.part}.name", value=tower.name, rule=rule)
-        rule = "expected COLUMN=WEIGHT, such as colour-shape=0.5"
-        for each in self.column_weights:
-            require(bool(WEIGHT.fullmatch(each)), field="objective.column_weights", value=each, rule=rule)
+        check_column_weights(self.column_weights, field="objective.column_weights")
         for setting in ("start_from", "max_rows"):
             value = getattr(config.training, setting)
             require(not value, field=f"training.{setting}", value=value, rule=f"{fits} of whole documents, anew")
@@ -84,20 +77,12 @@ class ClosedForm(Term):
             split=data.training,
             workers=workers,
             columns=(
-                self._columns(known.sentence_columns, self.sentence_components),
-                self._columns(known.image_columns, self.image_components),
+                weighted_columns(known.sentence_columns, self.sentence_components, self.column_weights),
+                weighted_columns(known.image_columns, self.image_components, self.column_weights),
             ),
             named=known.named_columns,
             pass_of=self.pass_of,
         )
-
-    def _columns(self, columns: Mapping[str, slice], components: int) -> list[Column]:
-        rules = [each.rpartition("=") for each in self.column_weights]
-        weights = {name: [float(weight) for glob, _, weight in rules if fnmatch(name, glob)] for name in columns}
-        return [
-            Column(size=part.stop - part.start, components=components, weight=[*weights[name], 1.0][0])
-            for name, part in columns.items()
-        ]
 
     def pass_of(self, epoch: int) -> Pass:
         """Return what an epoch (from 1) is made with; beyond the last path its last pass is repeated."""

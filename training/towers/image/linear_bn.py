@@ -13,4 +13,4 @@ class LinearBnSettings(ImageTowerSettings):
     name: str = "linear-bn"
 
     def build(self, sizes: Sizes, text: object) -> Tower:
-        return ImageVectorTower(self, sizes, standardised=False, normalised=True)
+        return ImageVectorTower(self, sizes, normalised=True)

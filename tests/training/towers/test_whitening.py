@@ -6,7 +6,8 @@ import torch
 from scipy.linalg import fractional_matrix_power
 
 from schemas.errors import BuildError
-from training.closed_form.inputs import Column, inputs_from, inverse_root, sums_of
+from training.closed_form.solver import inverse_root
+from training.towers.whitening import Column, sums_of, whitening_from
 
 
 def rows(count: int = 200, size: int = 9, seed: int = 0) -> np.ndarray:
@@ -16,7 +17,7 @@ def rows(count: int = 200, size: int = 9, seed: int = 0) -> np.ndarray:
 
 def test_inputs_are_centred_components_over_the_root_of_their_deviation() -> None:
     given = rows()
-    found = inputs_from(sums_of(torch.from_numpy(given)), [Column(size=9, components=4)], what="sentences")
+    found = whitening_from(sums_of(torch.from_numpy(given)), [Column(size=9, components=4)], what="sentences")
     centred = given.astype(np.float64) - given.mean(axis=0, dtype=np.float64)
     u, s, _ = np.linalg.svd(centred, full_matrices=False)
     components = (u * s)[:, :4]
@@ -32,8 +33,8 @@ def test_columns_are_whitened_each_by_itself_and_weighted() -> None:
     first, second = rows(seed=1), rows(size=5, seed=2)
     both = np.hstack([first, second])
     columns = [Column(size=9, components=3), Column(size=5, components=9, weight=0.5)]
-    found = inputs_from(sums_of(torch.from_numpy(both)), columns, what="images").of(torch.from_numpy(both)).numpy()
-    alone = inputs_from(sums_of(torch.from_numpy(first)), columns[:1], what="images").of(torch.from_numpy(first))
+    found = whitening_from(sums_of(torch.from_numpy(both)), columns, what="images").of(torch.from_numpy(both)).numpy()
+    alone = whitening_from(sums_of(torch.from_numpy(first)), columns[:1], what="images").of(torch.from_numpy(first))
     assert found.shape == (200, 3 + 5)
     assert np.abs(found[:, :3]) == pytest.approx(np.abs(alone.numpy()), abs=1e-5)
     assert (found[:, 3:] ** 2).sum(axis=1).mean() == pytest.approx(0.25, abs=1e-5)
@@ -41,9 +42,9 @@ def test_columns_are_whitened_each_by_itself_and_weighted() -> None:
 
 def test_components_that_are_rounding_are_left_out() -> None:
     given = np.repeat(rows(size=3), 2, axis=1)
-    assert inputs_from(
+    assert whitening_from(
         sums_of(torch.from_numpy(given)), [Column(size=6, components=6)], what="images"
-    ).whitening.shape == (6, 3)
+    ).components.shape == (6, 3)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +56,7 @@ def test_components_that_are_rounding_are_left_out() -> None:
 )
 def test_vectors_that_say_nothing_are_one_line(given: np.ndarray, message: str) -> None:
     with pytest.raises(BuildError, match=message):
-        inputs_from(sums_of(torch.from_numpy(given)), [Column(size=2, components=2)], what="images")
+        whitening_from(sums_of(torch.from_numpy(given)), [Column(size=2, components=2)], what="images")
 
 
 def test_inverse_root_is_scipy_s_power() -> None:
