@@ -18,7 +18,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from PIL import Image
@@ -30,6 +30,7 @@ from pipelines.images.inspect import encode_jpeg
 from pipelines.settings import FeaturesConfig, HttpConfig
 from schemas.errors import ConfigError, MultilinkError
 from schemas.features import FeatureColumn, FeatureKind
+from schemas.lake import Folder
 from schemas.plugins import EXTRACTORS, load_plugin, origin, own_parts, part_names
 
 SETTINGS = {IMAGES: "features.images", DOCUMENTS: "features.sentences"}  # that name the extractors of a table
@@ -53,6 +54,15 @@ class Extractor(Protocol):
 
     def extract(self, items: Sequence[Any]) -> Sequence[Row]:
         """Return a value of each column per item, in order: of a stored picture, or of the texts of a document."""
+        ...
+
+
+@runtime_checkable
+class HasGraphs(Protocol):
+    """An extractor whose networks were made of checkpoints on this machine."""
+
+    def graphs_in(self, folder: Folder) -> Mapping[str, WeightFile]:
+        """Return the graphs, kept in a folder, as weights by name: other machines then need no checkpoint."""
         ...
 
 

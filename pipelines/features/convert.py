@@ -14,7 +14,9 @@ Workers read it and need no PyTorch.
 
 import json
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +26,7 @@ from pipelines.features.architectures import Architecture
 from pipelines.features.checkpoints import fit_checkpoint, read_checkpoint
 
 OUTPUTS = ["vector", "cells", "probabilities", "cell_probabilities", "middle"]
+MOST_TOKENS = 512  # of a text, that BERT has positions for
 
 
 def graph_of(architecture: Architecture, checkpoint: Path) -> bytes:
@@ -48,13 +51,43 @@ def graph_of(architecture: Architecture, checkpoint: Path) -> bytes:
             dynamic_shapes=[{0: axis} for axis in axes],
             verbose=False,
         )
+    model = _proto(program)
+    set_model_props(model, {"classes": json.dumps(class_names())})
+    return model.SerializeToString(deterministic=True)
+
+
+def text_graph_of(folder: Path, *, input_names: Sequence[str]) -> bytes:
+    """Return the graph of a folder of a text encoder's weights, as `transformers` saves them.
+
+    Its two inputs are token numbers and their mask, N x T; its output `tokens` is N x T x d.
+    """
+    from transformers import AutoModel
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()
+    texts, tokens = torch.export.Dim("texts"), torch.export.Dim("tokens", max=MOST_TOKENS)
+    example = (torch.ones(2, 9, dtype=torch.long), torch.ones(2, 9, dtype=torch.long))  # one tensor would be one input
+    with warnings.catch_warnings(action="ignore"):  # of packages about one another
+        program = torch.onnx.export(
+            _Tokens(AutoModel.from_pretrained(folder, attn_implementation="eager")).eval().requires_grad_(False),
+            example,
+            input_names=input_names,
+            output_names=["tokens"],
+            dynamic_shapes=[{0: texts, 1: tokens}] * 2,
+            verbose=False,
+        )
+    found: bytes = _proto(program).SerializeToString(deterministic=True)
+    return found
+
+
+def _proto(program: torch.onnx.ONNXProgram | None) -> Any:
+    """Return a program as ONNX's message, without what names files of this machine."""
     assert program is not None
     model = program.model_proto
     graph = model.graph
     for part in (model, graph, *graph.node, *graph.input, *graph.output, *graph.value_info, *graph.initializer):
-        part.ClearField("metadata_props")  # it names files of this machine
-    set_model_props(model, {"classes": json.dumps(class_names())})
-    return model.SerializeToString(deterministic=True)
+        part.ClearField("metadata_props")
+    return model
 
 
 def class_names() -> tuple[str, ...]:
@@ -86,3 +119,15 @@ class _Columns(nn.Module):
         classified = [self.classifier(rows.index_select(0, numbers)).softmax(-1) for rows, numbers in both]
         means = [torch.cat([each.mean((2, 3)) for each in self.middle], 1)] if self.middle else []
         return (vector, cells, *classified, *means)
+
+
+class _Tokens(nn.Module):
+    """A text encoder's last layer."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
+        tokens: Tensor = self.network(input_ids=ids, attention_mask=mask).last_hidden_state
+        return tokens

