@@ -3,4 +3,8 @@
 VECTORS, REGIONS, CLASSES, SENTENCES = "efficientnet-lite0", "grid", "efficientnet-lite0-classes", "use-multilingual"
 VIEWS = (f"{VECTORS}-mirrored", f"{VECTORS}-middle", "colour-shape")  # beside the vectors
 NAMED = f"{VECTORS}-names"
-COLUMNS = f"features.images={','.join((VECTORS, REGIONS, CLASSES, *VIEWS, NAMED))}"
+SECOND_SENTENCES = "all-minilm-l6-v2"
+COLUMNS = (
+    f"features.images={','.join((VECTORS, REGIONS, CLASSES, *VIEWS, NAMED))}",
+    f"features.sentences={SENTENCES},{SECOND_SENTENCES}",
+)

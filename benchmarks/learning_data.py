@@ -62,7 +62,7 @@ class LakeData:
 def build_posts(lake: Lake) -> LakeData:
     """Build, or find, the demo's data set with all feature columns."""
     with scraping(recording_at()) as web:
-        config = override(recipe("diy"), [*web, *POSTS_SETTINGS, COLUMNS])
+        config = override(recipe("diy"), [*web, *POSTS_SETTINGS, *COLUMNS])
         return built(config, lake)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from benchmarks.learning_columns import NAMED, VECTORS, VIEWS
+from benchmarks.learning_columns import NAMED, SENTENCES, VECTORS, VIEWS
 from schemas.overrides import override
 from training.config import TrainConfig
 from training.recipes import recipe
@@ -34,6 +34,8 @@ TRIPLETS = (
     "training.negative_documents=31",
     "training.epochs=20",
 )
+ALL_COLUMNS = ("data.image_features=all", "data.sentence_features=all")
+WHITENED = ("text.components=160", "image.components=200")  # as many as the closed form keeps
 COHERENCE = ("objective.name=coherence-aware", "objective.relation_weight=0.01")
 
 
@@ -51,7 +53,8 @@ class Model:
         return self.recipe != CLOSED
 
     def config(self, seed: int) -> TrainConfig:
-        settings = [f"data.image_features={VECTORS}", *self.settings, f"training.seed={seed}", "training.device=cpu"]
+        columns = (f"data.image_features={VECTORS}", f"data.sentence_features={SENTENCES}")
+        settings = [*columns, *self.settings, f"training.seed={seed}", "training.device=cpu"]
         return override(recipe(self.recipe), settings)
 
 
@@ -73,12 +76,14 @@ def _closed(data: str) -> tuple[Model, ...]:
     columns |= {"closed form, and colours": f"{VECTORS}+{VIEWS[2]}", CLOSED_FORM: VECTORS}
     return (
         Model("AP, steps", data, "tiny", ("objective.similarity=ap", steps)),
-        Model("AP, all columns", data, "tiny", ("objective.similarity=ap", "data.image_features=all", steps)),
+        Model("AP, all columns", data, "tiny", ("objective.similarity=ap", *ALL_COLUMNS, steps)),
+        Model("AP, all columns, whitened", data, "tiny", ("objective.similarity=ap", *ALL_COLUMNS, *WHITENED, steps)),
         Model("closed form, no names, cosines", data, CLOSED, ("link.steps=",)),
         Model("closed form, cosines", data, CLOSED, (f"data.image_features={VECTORS}+{NAMED}", "link.steps=")),
         Model("closed form, no names", data, CLOSED),
         *(Model(title, data, CLOSED, (f"data.image_features={each}+{NAMED}",)) for title, each in columns.items()),
-        Model("closed form, all columns", data, CLOSED, ("data.image_features=all",)),
+        Model("closed form, two encoders", data, CLOSED, (f"data.image_features={VECTORS}+{NAMED}", ALL_COLUMNS[1])),
+        Model("closed form, all columns", data, CLOSED, ALL_COLUMNS),
     )
 
 
@@ -122,7 +127,9 @@ def _above_steps(data: str) -> Iterator[Expected]:
     yield Expected((data, CLOSED_FORM), (data, "AP, steps"))
     yield Expected((data, CLOSED_FORM), (data, "closed form, cosines"))
     yield Expected((data, CLOSED_FORM), (data, "closed form, no names"), is_strict=False)
+    yield Expected((data, "closed form, two encoders"), (data, CLOSED_FORM), is_strict=False)
     yield Expected((data, "closed form, all columns"), (data, CLOSED_FORM), is_strict=False)
+    yield Expected((data, "AP, all columns, whitened"), (data, "AP, steps"), is_strict=False)
 
 
 EXPECTED = (

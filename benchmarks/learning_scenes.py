@@ -19,6 +19,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from benchmarks.learning_columns import COLUMNS, SENTENCES
+from benchmarks.learning_columns import COLUMNS
 from benchmarks.learning_data import LakeData, built, digest_of_code
 from pipelines.config import recipe
 from pipelines.features.catalogue import extractors
@@ -34,6 +35,7 @@ from pipelines.settings import FeaturesConfig
 from pipelines.sources.datasets.mscoco import MscocoSource
 from pipelines.sources.records import CandidateDocument
 from schemas.documents import Split
+from schemas.features import several
 from schemas.manifest import read_manifest
 from schemas.overrides import override
 from training.config import TrainConfig
@@ -62,7 +64,7 @@ def build_scenes(posts: LakeData, folder: Path) -> LakeData:
         f"source.captions={captions}",
         f"source.images={folder / 'pictures'}",
         *(f"source.{each}" for each in SCENES_SETTINGS),
-        COLUMNS,
+        *COLUMNS,
     ]
     found = built(override(recipe("mscoco"), settings), posts.lake)
     note.write_text(json.dumps({"of": of, "reference": found.reference}), encoding="utf-8")
@@ -102,7 +104,8 @@ class ComposedScenes:
         manifest, folder = read_manifest(self.scenes.lake, self.scenes.reference)
         first = read_split(manifest, folder, Split.TRAIN, columns)
         rows = {hash_: row for row, hash_ in enumerate(first.image_hashes)}
-        return _joined(first, self.more, {name: rows[hash_] for name, hash_ in training_pictures(self.scenes)})
+        places = {name: rows[hash_] for name, hash_ in training_pictures(self.scenes)}
+        return _joined(first, self.more, places, several(columns.sentences))
 
 
 def compose(scenes: LakeData, folder: Path, times: int) -> ComposedScenes:
@@ -151,17 +154,19 @@ def _write(images: Sequence[Mapping[str, Any]], annotations: Sequence[Mapping[st
     return path
 
 
-def _joined(documents: DocumentSet, drafts: Sequence[CandidateDocument], rows: Mapping[str, int]) -> DocumentSet:
+@lru_cache(maxsize=4)
+def _vectors(texts: tuple[str, ...], encoders: tuple[str, ...]) -> dict[str, np.ndarray]:
+    """Return the vectors of different texts by each encoder, one after the other."""
+    columns = [extractors([name], "documents", FeaturesConfig())[0].extract([texts])[0][0] for name in encoders]
+    return dict(zip(texts, np.concatenate(columns, axis=1).astype(np.float16), strict=True))
+
+
+def _joined(
+    documents: DocumentSet, drafts: Sequence[CandidateDocument], rows: Mapping[str, int], encoders: tuple[str, ...]
+) -> DocumentSet:
     """Return documents and, after them, drafts of the same pictures; `rows` has a picture's place by its name."""
     texts = [sentence.text for draft in drafts for sentence in draft.sentences]
-    different = list(dict.fromkeys(texts))
-    vectors = dict(
-        zip(
-            different,
-            extractors([SENTENCES], "documents", FeaturesConfig())[0].extract([different])[0][0].astype(np.float16),
-            strict=True,
-        )
-    )
+    vectors = _vectors(tuple(dict.fromkeys(texts)), encoders) if documents.sentence_vectors is not None else {}
     places = [[rows[uri] for uri in draft.image_uris] for draft in drafts]
     known = documents.sentence_vectors
     sentences = Ragged.of([*documents.sentences.counts, *(len(draft.sentences) for draft in drafts)])
