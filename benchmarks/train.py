@@ -30,9 +30,10 @@ with 60 steps an epoch takes 4% more than they in float32, 5% in bfloat16.
 `--shards 1 --workers 2 --precision float32 --batches 20`, 2026-11-23: a step takes 1.51 of that of one worker on the
 same two cores; 1.81 when shares were whole shards, and the second worker had nothing.
 
-`--epochs 1 --batches 24 --shards 4 --workers 1 2 4 --batches-per-step 4 --precision float32`, 2026-11-23: a step of four
-batches takes one worker 543 ms; 1.03 of that when it is measured again, 1.01 with two workers, 1.13 with four. All share
-the same two cores, of which one worker alone uses 1.8: the figures show what working together costs, not what it gains.
+`--epochs 1 --batches 24 --shards 4 --workers 1 2 4 --batches-per-step 4 --precision float32`, 2026-11-23: a step of
+four batches takes one worker 543 ms; 1.03 of that when it is measured again, 1.01 with two workers, 1.13 with four. All
+share the same two cores, of which one worker alone uses 1.8: the figures show what working together costs, not what it
+gains.
 """
 
 from __future__ import annotations
