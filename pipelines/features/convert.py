@@ -53,7 +53,7 @@ def graph_of(architecture: Architecture, checkpoint: Path) -> bytes:
         )
     model = _proto(program)
     set_model_props(model, {"classes": json.dumps(class_names())})
-    return model.SerializeToString(deterministic=True)
+    return bytes(model.SerializeToString(deterministic=True))
 
 
 def text_graph_of(folder: Path, *, input_names: Sequence[str]) -> bytes:
@@ -64,7 +64,7 @@ def text_graph_of(folder: Path, *, input_names: Sequence[str]) -> bytes:
     from transformers import AutoModel
     from transformers.utils.logging import disable_progress_bar
 
-    disable_progress_bar()
+    disable_progress_bar()  # type: ignore[no-untyped-call]
     texts, tokens = torch.export.Dim("texts"), torch.export.Dim("tokens", max=MOST_TOKENS)
     example = (torch.ones(2, 9, dtype=torch.long), torch.ones(2, 9, dtype=torch.long))  # one tensor would be one input
     with warnings.catch_warnings(action="ignore"):  # of packages about one another
@@ -76,8 +76,7 @@ def text_graph_of(folder: Path, *, input_names: Sequence[str]) -> bytes:
             dynamic_shapes=[{0: texts, 1: tokens}] * 2,
             verbose=False,
         )
-    found: bytes = _proto(program).SerializeToString(deterministic=True)
-    return found
+    return bytes(_proto(program).SerializeToString(deterministic=True))
 
 
 def _proto(program: torch.onnx.ONNXProgram | None) -> Any:
