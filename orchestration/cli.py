@@ -32,6 +32,7 @@ TREE = {
     "": (
         *("build", "datasets", "features", "lake"),
         *("train", "evaluate", "examples", "compare", "promote", "approve", "promotions", "rollback", "copy"),
+        *("verify", "key"),
         *("relocate", "serve", "supervised", "sweep", "transfer", "settings"),
         *("link", "relink", "label", "measure"),
         *("index", "search", "evaluate-search", "pages", "decisions", "demo", "up"),

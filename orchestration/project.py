@@ -1,9 +1,16 @@
 """The project file, `multilink.toml` in the working directory: where commands find data sets, runs and models.
 
+    lake = "data"
+    tracking_uri = "sqlite:///mlflow.db"
+    verify = true                       # link, index, search and serve only with champions that verify
+    trust = "keys"                      # public keys: a file, or a folder of *.pub.pem
+    key = "keys/newsroom.pem"           # signs what is promoted here
+
 `demo` and `up` write it, for the workspace they made. An option wins over the environment, the environment over the
 file. Its paths are relative to it, so that a folder can be moved with everything in it.
 """
 
+import json
 import os
 import tomllib
 from collections.abc import MutableMapping
@@ -13,18 +20,31 @@ from schemas.errors import ConfigError
 
 FILE = "multilink.toml"
 _SQLITE = "sqlite:///"
-_VARIABLES = {"lake": "MULTILINK_LAKE", "tracking_uri": "MLFLOW_TRACKING_URI"}
+VERIFY = "verify"
+_VARIABLES = {
+    "lake": "MULTILINK_LAKE",
+    "tracking_uri": "MLFLOW_TRACKING_URI",
+    VERIFY: "MULTILINK_VERIFY",
+    "trust": "MULTILINK_TRUST",
+    "key": "MULTILINK_KEY",
+}
 
 
 def remember(directory: Path, *, lake: str, tracking_uri: str) -> None:
-    """Write a workspace into the project file of a directory; one inside of it by its relative path."""
+    """Write a workspace into the project file of a directory; one inside of it by its relative path.
+
+    What else the file says stays.
+
+    Raises:
+        ConfigError: the file that is there cannot be read.
+    """
     from schemas.lake import Folder
 
     sqlite = tracking_uri.startswith(_SQLITE)
     store = _SQLITE + _relative(tracking_uri.removeprefix(_SQLITE), directory) if sqlite else tracking_uri
-    values = {"lake": _relative(lake, directory), "tracking_uri": store}
+    values = _values(directory) | {"lake": _relative(lake, directory), "tracking_uri": store}
     lines = ["# Where multilink finds data sets, runs and models in this folder. Options win over it."]
-    lines += [f"{name} = '{value}'" for name, value in values.items()]
+    lines += [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in values.items()]  # as TOML does
     Folder(str(directory)).write(FILE, ("\n".join(lines) + "\n").encode())
 
 
@@ -34,16 +54,23 @@ def recall(directory: Path, environment: MutableMapping[str, str] = os.environ) 
     Raises:
         ConfigError: the file is no TOML, or has a key that is not known.
     """
+    for name, value in _values(directory).items():
+        environment.setdefault(_VARIABLES[name], str(value).lower() if isinstance(value, bool) else value)
+
+
+def _values(directory: Path) -> dict[str, str | bool]:
+    """Return what the project file of a directory says; nothing where there is none."""
     try:
         values = tomllib.loads((directory / FILE).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        return
+        return {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
         raise ConfigError(f"{FILE}: expected TOML: {problem}") from problem
     for name, value in values.items():
-        if name not in _VARIABLES or not isinstance(value, str):
-            raise ConfigError(f"{FILE}: {name}: expected text for one of {', '.join(_VARIABLES)}")
-        environment.setdefault(_VARIABLES[name], value)
+        if name not in _VARIABLES or not isinstance(value, bool if name == VERIFY else str):
+            expected = "true or false" if name == VERIFY else f"text for one of {', '.join(_VARIABLES)}"
+            raise ConfigError(f"{FILE}: {name}: expected {expected}")
+    return values
 
 
 def remembered_store() -> str | None:

@@ -32,7 +32,7 @@ from typing import BinaryIO, cast
 import pyarrow.fs as pafs
 
 from schemas.errors import NotFoundError, UsageError
-from schemas.stores import S3, delete_object, open_store, settle_object
+from schemas.stores import S3, delete_object, open_store, settle_object, write_object
 
 MANIFEST = "manifest.json"
 LATEST = "latest"
@@ -87,6 +87,29 @@ class Folder:
             settle_object(self.uri, name, data)
         elif not (self.exists(name) and self.read(name) == data):
             self.write(name, data)
+
+    def add(self, name: str, data: bytes) -> bool:
+        """Write a file where there is none; return False where there is one. Of several processes one writes it.
+
+        On a store without conditional requests (other than S3 and file systems) two that write at once may both do so.
+        """
+        if self.uri.startswith(S3):
+            return write_object(self.uri, name, data, tag=None) is not None
+        sink = self.create(name)
+        sink.stream.write(data)
+        if sink.renamed is None:
+            is_new = not self.exists(name)
+            sink.commit() if is_new else sink.discard()
+            return is_new
+        sink.stream.flush()
+        os.fsync(sink.stream.fileno())
+        try:
+            os.link(*sink.renamed)
+        except FileExistsError:
+            return False
+        finally:
+            sink.discard()
+        return True
 
     def create(self, name: str) -> Sink:
         """Return a new file to write piece by piece; it appears, whole, when it is committed."""
@@ -243,6 +266,10 @@ class Lake:
     def index(self, name: str, version: str, model: str) -> Folder:
         """Return where the index of a data set version by a model is, under a name of the model and its version."""
         return self.root.child("indexes", name, version, model)
+
+    def promotions(self, model: str) -> Folder:
+        """Return where the statements about a registered model are (`training.promotions.chain`)."""
+        return self.root.child("promotions", model)
 
     def check_exists(self) -> None:
         """Raise a `NotFoundError` where the lake has no folder at all: its address is mistyped, or nothing was built.

@@ -36,6 +36,11 @@ if CACHE not in os.environ:  # else set by the process that started this one
     os.environ[CACHE] = _cache.name
 
 
+# No key of the person who runs the tests signs what they promote.
+for _name in ("MULTILINK_KEY", "MULTILINK_TRUST", "MULTILINK_VERIFY"):
+    os.environ.pop(_name, None)
+os.environ["XDG_CONFIG_HOME"] = os.environ[CACHE]
+
 # Graphs of networks are made once, and anew when what makes them has changed.
 _MADE_BY = hashlib.sha256(CONVERTER.read_bytes()).hexdigest()[:12]
 os.environ.setdefault("MULTILINK_CACHE", str(Path(tempfile.gettempdir(), f"multilink-tests-{_MADE_BY}")))

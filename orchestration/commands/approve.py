@@ -17,4 +17,4 @@ def command(
 
     found = approve(open_registry(tracking, [f"models:/{model}"]), model, version, by=by)
     values = {"model": found.name, "version": found.version, "approved_by": by}
-    yield [f"{found.uri} is approved by {by}"], values
+    yield [f"{found.uri} is approved by {by}", *options.signature_lines()], values

@@ -113,6 +113,13 @@ def _possible_store(uri: str | None) -> str | None:
     return _reachable(uri)
 
 
+def signature_lines() -> list[str]:
+    """Return what is to be said where a statement on a model was not signed."""
+    from training.promotions.keys import key_path
+
+    return [] if key_path().is_file() else ["its statement is not signed: multilink key makes a key"]
+
+
 def known_index(path: str) -> str:
     """Return the folder of an index.
 
@@ -207,6 +214,14 @@ KnownTracking = Annotated[
 NewTracking = Annotated[
     str | None,
     _tracking(_possible_store, "MLflow's address; ./mlflow.db by default. A missing database is created."),
+]
+Trust = Annotated[
+    list[Path] | None,
+    typer.Option(
+        metavar="KEYS",
+        help="Public key, or folder of *.pub.pem, that is trusted; may be given several times. By default as "
+        "multilink.toml says, else your own.",
+    ),
 ]
 RefineBelow = Annotated[
     float | None,

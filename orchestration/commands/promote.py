@@ -64,7 +64,8 @@ def command(
     verdict = f"{candidate.uri} {verb} {'' if decision.is_promoted else 'not '}the champion"
     marked = (f"  {'met    ' if check.is_passed else 'NOT MET'}  {check.reason}" for check in decision.checks)
     lines = explained(decision) if is_explained else marked
-    yield [verdict, *lines], promotion.to_json()
+    is_said = decision.is_promoted and not is_dry_run
+    yield [verdict, *lines, *(options.signature_lines() if is_said else ())], promotion.to_json()
     if not decision.is_promoted:
         unmet = ", ".join(check.name for check in decision.checks if not check.is_passed)
         raise GateError(f"{candidate.uri} was not promoted; not met: {unmet}")

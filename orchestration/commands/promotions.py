@@ -9,14 +9,28 @@ from orchestration.commands import options
 def command(
     name: Annotated[str, typer.Argument(help="Registered model.")],
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the list to this file as CSV, too.")] = None,
+    bom: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the champion's bill of materials to this file, as CycloneDX JSON."),
+    ] = None,
+    trust: options.Trust = None,
     tracking: options.Tracking = None,
 ) -> options.Summaries:
-    """List who was champion when, by which decision, and on which data."""
+    """List who was champion when, by which decision, on which data, and by whose signature.
+
+    Signatures are shown here, and checked by multilink verify and for a bill of materials.
+    """
     from training.mlflow.history import championships, lines, to_csv
     from training.mlflow.loading import open_registry
 
-    found = championships(open_registry(tracking, [f"models:/{name}"]), name)
+    client = open_registry(tracking, [f"models:/{name}"])
+    found = championships(client, name)
     if csv is not None:
         csv.write_text(to_csv(found), encoding="utf-8", newline="")
+    if bom is not None:
+        from training.mlflow.materials import bill_of_materials
+        from training.mlflow.provenance import keys_of, prove
+
+        bom.write_text(bill_of_materials(prove(client, name, keys=keys_of(trust or ()))), encoding="utf-8")
     shown = lines(found) if found else [f"{name}: no version was ever promoted"]
     yield shown, {"promotions": found}

@@ -18,4 +18,7 @@ def command(
 
     restored, replaced = rollback(open_registry(tracking, [f"models:/{model}"]), model, champion=champion)
     line = f"{restored.uri} is the champion again, in place of version {replaced}"
-    yield [line], {"model": restored.name, "version": restored.version, "champion_before": replaced}
+    yield (
+        [line, *options.signature_lines()],
+        {"model": restored.name, "version": restored.version, "champion_before": replaced},
+    )

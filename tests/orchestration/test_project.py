@@ -20,6 +20,19 @@ def test_a_workspace_inside_is_kept_by_relative_paths(tmp_path: Path) -> None:
     assert found == {"MULTILINK_LAKE": "demo/lake", "MLFLOW_TRACKING_URI": "sqlite:///demo/mlflow.db"}
 
 
+def test_what_else_the_file_says_stays(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text("lake = 'old'\nverify = true\ntrust = 'keys'\n")
+    remember(tmp_path, lake=str(tmp_path / "lake"), tracking_uri="http://mlflow:5000")
+    found: dict[str, str] = {}
+    recall(tmp_path, found)
+    assert found == {
+        "MULTILINK_LAKE": "lake",
+        "MLFLOW_TRACKING_URI": "http://mlflow:5000",
+        "MULTILINK_VERIFY": "true",
+        "MULTILINK_TRUST": "keys",
+    }
+
+
 def test_uris_and_folders_elsewhere_are_kept_as_they_are(tmp_path: Path) -> None:
     remember(tmp_path / "here", lake="s3://bucket/lake", tracking_uri="http://mlflow:5000")
     found: dict[str, str] = {}
@@ -34,7 +47,7 @@ def test_the_environment_wins(tmp_path: Path) -> None:
     assert found == {"MULTILINK_LAKE": "own", "MLFLOW_TRACKING_URI": "http://mlflow:5000"}
 
 
-@pytest.mark.parametrize("text", ["lake = ", "lakes = 'x'", "lake = 3"])
+@pytest.mark.parametrize("text", ["lake = ", "lakes = 'x'", "lake = 3", "verify = 'yes'"])
 def test_a_broken_file_is_told(tmp_path: Path, text: str) -> None:
     (tmp_path / FILE).write_text(text)
     with pytest.raises(ConfigError, match=r"multilink\.toml: .*expected"):

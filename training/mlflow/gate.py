@@ -30,6 +30,7 @@ import numpy as np
 
 from schemas.configs import Json, resolve
 from schemas.errors import UsageError
+from schemas.versions import fingerprint
 from training.data.ragged import Float64
 from training.evaluation.evaluate import Evaluation
 from training.metrics.bootstrap import Interval
@@ -91,6 +92,14 @@ class Contest:
         both = [name for name in self.candidate if name in other]
         return self._column(self.candidate, both, self.measure) - self._column(other, both, self.measure)
 
+    def to_json(self) -> Json:
+        """Return every score, by model and document: one value, one text, to the last bit."""
+        rows: list[Json] = [
+            None if scores is None else {name: [*map(float, score)] for name, score in scores.items()}
+            for scores in (self.candidate, self.champion, self.best)
+        ]
+        return [self.dataset, self.split, self.measure, rows]
+
     def _column(self, scores: Scores, documents: list[str], score: str) -> Float64:
         found = [getattr(scores[name], score, None) for name in documents]
         if None in found:
@@ -134,6 +143,7 @@ class Decision:
         documents: documents of the target that were scored.
         measure: what was compared.
         attempt: how many candidates the best champion has met with this one.
+        scores: SHA-256 (hex) of every score that it was made from; empty: of none.
     """
 
     checks: tuple[Check, ...]
@@ -143,6 +153,7 @@ class Decision:
     documents: int = 0
     measure: Measure = Measure.AUTO
     attempt: int = 1
+    scores: str = ""
 
     @property
     def is_promoted(self) -> bool:
@@ -243,6 +254,7 @@ def decide(
         documents=len(target.documents),
         measure=target.measure,
         attempt=target.attempt,
+        scores=fingerprint([each.to_json() for each in (target, *(guards or {}).values())]),
     )
 
 

@@ -16,7 +16,8 @@ import mlflow
 
 from schemas.console import aligned
 from schemas.errors import GateError, UsageError
-from training.mlflow.champions import ChampionEntry, champion_log
+from training.mlflow.champions import ChampionEntry, append_statement, champion_log
+from training.mlflow.provenance import APPROVED
 from training.mlflow.registry import APPROVED_TAG, ModelVersion, find_model, find_version, versions
 from training.mlflow.runs import DATASET_TAG, VERSION_TAG
 
@@ -40,6 +41,7 @@ class Championship:
         documents: of it that were scored; 0 for a rollback.
         approved_by: who approved it; empty: no approval was needed.
         reasons: why it was promoted, a sentence each.
+        signed_by: ids of the keys that claim to have signed the statement on it; empty: nobody has.
     """
 
     model: str
@@ -54,6 +56,7 @@ class Championship:
     documents: int
     approved_by: str
     reasons: tuple[str, ...]
+    signed_by: tuple[str, ...]
 
 
 def championships(client: mlflow.MlflowClient, name: str) -> list[Championship]:
@@ -89,6 +92,7 @@ def _championship(
         documents=decision.get("documents", 0),
         approved_by=decision.get("approved_by", ""),
         reasons=tuple(decision.get("reasons", [])),
+        signed_by=entry.signed_by,
     )
 
 
@@ -101,17 +105,18 @@ def to_csv(found: Sequence[Championship]) -> str:
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, [each.name for each in fields(Championship)])
     writer.writeheader()
-    writer.writerows(asdict(each) | {"reasons": " | ".join(each.reasons)} for each in found)
+    writer.writerows(
+        asdict(each) | {"reasons": " | ".join(each.reasons), "signed_by": " ".join(each.signed_by)} for each in found
+    )
     return text.getvalue()
 
 
 def lines(found: Sequence[Championship]) -> Iterator[str]:
     """Yield a table of them, and under each what it was decided by."""
-    rows = [["since", "version", "replaced", "by", "judged on", "approved by"]]
+    rows = [["since", "version", "replaced", "by", "judged on", "approved by", "signed by"]]
     for each in found:
-        rows.append(
-            [each.since, each.version, each.replaced or "-", each.by, each.judged_on or "-", each.approved_by or "-"]
-        )
+        shown = (each.replaced, each.by, each.judged_on, each.approved_by, each.signed_by and each.signed_by[0][:12])
+        rows.append([each.since, each.version, *(cell or "-" for cell in shown)])
     head, *table = aligned(rows)
     yield head
     for line, each in zip(table, found, strict=True):
@@ -120,7 +125,7 @@ def lines(found: Sequence[Championship]) -> Iterator[str]:
 
 
 def approve(client: mlflow.MlflowClient, name: str, version: str, *, by: str) -> ModelVersion:
-    """Record who approves a version: its tag `approved_by`. The alias moves when it is promoted next.
+    """Record who approves a version: a statement, and its tag `approved_by`. The alias moves when it is promoted next.
 
     Raises:
         NotFoundError: there is no such model or version.
@@ -133,5 +138,7 @@ def approve(client: mlflow.MlflowClient, name: str, version: str, *, by: str) ->
     before = found.tags.get(APPROVED_TAG, by.strip())
     if before != by.strip():
         raise GateError(f"{found.uri} is approved by {before} already")
+    if APPROVED_TAG not in found.tags:
+        append_statement(client, found, APPROVED, {"approved_by": by.strip()})
     client.set_model_version_tag(found.name, found.version, APPROVED_TAG, by.strip())
     return found

@@ -22,6 +22,7 @@ from training.linking.options import DEFAULT_OPTIONS, LinkOptions
 from training.loop.context import choose_device
 from training.metrics.calibration import Calibration
 from training.mlflow.moving import SQLITE
+from training.mlflow.provenance import check_use
 from training.mlflow.pyfunc import logged_calibration
 from training.mlflow.registry import CHAMPION, MODEL_DIGEST_TAG, ModelVersion, champion_of_dataset, find_version
 from training.mlflow.runs import connect, fetch_files, tracking_uri
@@ -131,11 +132,15 @@ def open_model(address: str | None, tracking: str | None, *, dataset: str = "") 
     Raises:
         NotFoundError: as `load` and `champion_of_dataset` say.
         UsageError: likewise.
+        IntegrityError: it must be proved champion (`provenance.py`), and is not.
     """
     if address == CLASS_NAMES:
         return _untrained()  # no store is opened, nor made
     client = open_registry(tracking, [address] if address else None)
-    return load(address or champion_of_dataset(client, dataset.partition("@")[0]).uri, client)
+    loaded = load(address or champion_of_dataset(client, dataset.partition("@")[0]).uri, client)
+    if loaded.version is not None:
+        check_use(client, loaded.version)
+    return loaded
 
 
 def _untrained() -> LoadedModel:

@@ -26,6 +26,7 @@ _COLUMNS = (
     ("model_versions", "source"),
     ("model_versions", "storage_location"),
     ("model_version_tags", "value"),
+    ("registered_model_tags", "value"),
     ("datasets", "dataset_source"),
 )
 

@@ -10,6 +10,7 @@ A policy file is TOML; a key that is left out has its default, an unknown one is
     latest_only = true            # the data set scored on must be the latest version in the lake
     approval = false              # whether a person must approve a version before it becomes the champion
     approvers = []                # who may; empty: anyone who gives a name
+    verify = false                # whether a champion must be proved to be used (multilink verify)
 
     [minimum]                     # means in percent that a candidate must reach
     auc = 70.0
@@ -136,6 +137,7 @@ class Policy:
         latest_only: whether the data set scored on must be the latest version in its lake.
         approval: whether the version's tag `approved_by` must name a person.
         approvers: whom it may name; empty: anyone.
+        verify: whether a champion is used only where its statements are signed by a trusted key.
         minimum: scores that must be reached.
         editors: what people must say.
         guards: data sets on which the candidate may not fall back.
@@ -150,6 +152,7 @@ class Policy:
     latest_only: bool = True
     approval: bool = False
     approvers: tuple[str, ...] = ()
+    verify: bool = False
     minimum: Minimum = field(default_factory=Minimum)
     editors: Editors = field(default_factory=Editors)
     guards: tuple[Guard, ...] = ()

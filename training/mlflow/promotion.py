@@ -1,8 +1,8 @@
 """The promotion gate: score candidate and champion on the same data, decide, record, move the alias; and the way back.
 
-The rule is in `gate.py`, its settings are in `policy.py`. The decision is kept in the log of champions, as a tag of the
-candidate's version and as a file of its run; a refusal in the latter two; a dry run leaves nothing behind.
-Who is champion after whom is a log (`champions.py`).
+The rule is in `gate.py`, its settings are in `policy.py`, models are scored in `judging.py`. A decision is a tag of the
+candidate's version and a file of its run. Where it makes a champion, it is also in the chain of statements
+(`champions.py`), with what it rests on (`evidence.py`). A dry run leaves nothing behind.
 """
 
 import json
@@ -13,12 +13,8 @@ from typing import Any
 import mlflow
 
 from schemas.console import Say
-from schemas.documents import Split
 from schemas.errors import GateError, NotFoundError, UsageError
 from schemas.lake import Lake
-from schemas.manifest import read_manifest
-from training.config import Select, TrainConfig
-from training.evaluation.models import evaluate_model
 from training.mlflow.champions import (
     BEST,
     BEST_BEFORE,
@@ -28,9 +24,10 @@ from training.mlflow.champions import (
     best_champion,
     last_entry,
 )
-from training.mlflow.gate import Check, Contest, Decision, contest_of, decide, refuse
-from training.mlflow.loading import load_version
-from training.mlflow.policy import STANDARD_POLICY, Measure, Policy
+from training.mlflow.evidence import evidence_of
+from training.mlflow.gate import Check, Decision, refuse
+from training.mlflow.judging import Ground, Rivals, find_ground, judge
+from training.mlflow.policy import STANDARD_POLICY, Policy
 from training.mlflow.registry import (
     APPROVED_TAG,
     DECISION_TAG,
@@ -43,11 +40,6 @@ from training.mlflow.registry import (
 from training.mlflow.runs import DATASET_TAG, LAKE_TAG, VERSION_TAG
 from training.retrieval.interleaving import Preference
 
-GATE_SPLIT = "gate"
-_SEEN = (
-    "its epoch was chosen by the links of the validation split, so that its scores there are too good; judge it on "
-    "documents it has not seen: a split `gate` of the data set, or split in the policy"
-)
 Preferred = Callable[[Lake, str, str], Preference | None]  # lake, address of the champion, of the candidate
 ALREADY = Check(name="champion", is_passed=True, reason="it is the champion already")
 
@@ -117,16 +109,18 @@ def promote(
     candidate = find_version(client, name, version)
     entry = (last_entry if is_dry_run else align_aliases)(client, candidate.name)
     target, lake = _target(candidate, lake, dataset)
-    split = _split(lake, target, policy.split)
+    has_rival = entry.champion not in (None, candidate.version)
+    ground = find_ground(lake, target, split=policy.split, guards=policy.guards if has_rival else ())
     if entry.champion == candidate.version:
-        decision = Decision(checks=(ALREADY,), dataset=target, split=split, policy=policy)
+        decision = Decision(checks=(ALREADY,), dataset=target, split=ground.split, policy=policy)
         if not is_dry_run and entry.decision is not None and "checks" in json.loads(entry.decision):
             _record(client, candidate, entry.decision)  # the process that promoted it may have been killed before
         return Promotion(candidate=candidate, champion=entry.champion, decision=decision, is_dry_run=is_dry_run)
     rivals = _rivals(client, candidate, entry)
     if policy.editors.preferred and preferred is not None and rivals.champion is not None:
         rivals = replace(rivals, preference=preferred(lake, rivals.champion.uri, candidate.uri))
-    decision, is_best = _judge(candidate, rivals, lake=lake, target=target, split=split, policy=policy, say=say)
+    approved_by = candidate.tags.get(APPROVED_TAG, "")
+    decision, is_best = judge(candidate, rivals, ground, policy, approved_by=approved_by, say=say)
     promotion = Promotion(
         candidate=candidate,
         champion=entry.champion,
@@ -135,7 +129,7 @@ def promote(
         best=rivals.best.version if rivals.best else entry.champion,
         is_best=is_best,
     )
-    return promotion if is_dry_run else _carry_out(client, promotion, entry)
+    return promotion if is_dry_run else _carry_out(client, promotion, entry, ground)
 
 
 def rollback(client: mlflow.MlflowClient, name: str, *, champion: str | None = None) -> tuple[ModelVersion, str]:
@@ -166,7 +160,14 @@ def rollback(client: mlflow.MlflowClient, name: str, *, champion: str | None = N
         "champion_before": entry.champion,
         BEST: entry.previous if best == entry.champion else best,
     }
-    if not append_entry(client, name, entry, entry.champions[1:], decision=json.dumps(record, sort_keys=True)):
+    if not append_entry(
+        client,
+        name,
+        entry,
+        entry.champions[1:],
+        decision=json.dumps(record, sort_keys=True),
+        evidence=evidence_of(client, restored),
+    ):
         raise GateError(
             f"model '{name}': its champion was changed by another process meanwhile; see multilink promotions {name}, "
             "and roll back again if it is still needed"
@@ -174,96 +175,35 @@ def rollback(client: mlflow.MlflowClient, name: str, *, champion: str | None = N
     return restored, entry.champion
 
 
-@dataclass(frozen=True, slots=True)
-class _Rivals:
-    """What a candidate is judged against.
-
-    Attributes:
-        champion: if there is one.
-        best: the best champion, where that is another.
-        attempt: how many candidates the best champion has met with this one.
-        preference: of editors, between champion and candidate.
-    """
-
-    champion: ModelVersion | None
-    best: ModelVersion | None
-    attempt: int
-    preference: Preference | None = None
-
-
-def _rivals(client: mlflow.MlflowClient, candidate: ModelVersion, entry: ChampionEntry) -> _Rivals:
+def _rivals(client: mlflow.MlflowClient, candidate: ModelVersion, entry: ChampionEntry) -> Rivals:
     if entry.champion is None:
-        return _Rivals(None, None, 1)
+        return Rivals(None, None, 1)
     best = best_champion(client, candidate.name, entry) or entry.champion
     judged = (
         json.loads(version.tags.get(DECISION_TAG, "{}")).get(BEST_BEFORE)
         for version in versions(client, f"name = '{candidate.name}'")
         if version.version != candidate.version
     )
-    return _Rivals(
+    return Rivals(
         champion=find_version(client, candidate.name, entry.champion),
         best=None if best == entry.champion else find_version(client, candidate.name, best),
         attempt=1 + sum(before == best for before in judged),
     )
 
 
-def _judge(
-    candidate: ModelVersion,
-    rivals: _Rivals,
-    *,
-    lake: Lake,
-    target: str,
-    split: str,
-    policy: Policy,
-    say: Say,
-) -> tuple[Decision, bool]:
-    """Return the decision by the models' scores, and whether the candidate's mean reaches the best champion's.
-
-    Candidate, champion and best champion are scored on the target, the first two on the guard sets.
-    """
-    compared = (candidate, rivals.champion, rivals.best)
-    models = [(each, load_version(each).model) for each in compared if each is not None]
-    guards = policy.guards if rivals.champion is not None else ()
-    found = {guard.dataset: "@".join(lake.find(guard.dataset)) for guard in guards}
-
-    def contest(reference: str, part: str, measure: Measure, count: int = 2) -> Contest:
-        scored = []
-        for version, model in models[:count]:
-            say(f"scoring {version.uri} on {reference}, split {part}")
-            try:
-                scored.append(evaluate_model(model, lake, reference, part, with_pairs=measure.is_of_retrieval))
-            except UsageError as problem:
-                raise UsageError(f"{version.uri}: {problem}") from problem
-        return contest_of(reference, part, scored, measure, attempt=rivals.attempt)
-
-    own = contest(target, split, policy.measure, count=len(models))
-    decision = decide(
-        own,
-        policy,
-        guards={
-            each.dataset: contest(found[each.dataset], _split(lake, found[each.dataset], each.split), each.measure)
-            for each in guards
-        },
-        latest="@".join(lake.find(target.partition("@")[0])),
-        approved_by=candidate.tags.get(APPROVED_TAG, ""),
-        preference=rivals.preference,
-    )
-    if split == Split.VAL and chosen_by_links(models[0][1].card.config):
-        decision = refuse(decision, "unseen", _SEEN)
-    best = own.best or own.champion
-    return decision, best is None or bool(own.differences(best).sum() >= 0)
-
-
-def chosen_by_links(config: TrainConfig) -> bool:
-    """Return whether a model's epoch was chosen by validation links: by the loss of an objective that reads links."""
-    return bool(config.needs.links) and config.training.select is Select.LOSS
-
-
-def _carry_out(client: mlflow.MlflowClient, promotion: Promotion, entry: ChampionEntry) -> Promotion:
+def _carry_out(client: mlflow.MlflowClient, promotion: Promotion, entry: ChampionEntry, ground: Ground) -> Promotion:
     """Record the decision, promote the candidate where it is positive, and return the result."""
     candidate, decision = promotion.candidate, promotion.decision
     champions = (candidate.version, *entry.champions)
-    if decision.is_promoted and not append_entry(client, candidate.name, entry, champions, decision=_text(promotion)):
+    if decision.is_promoted and not append_entry(
+        client,
+        candidate.name,
+        entry,
+        champions,
+        decision=_text(promotion),
+        evidence=evidence_of(client, candidate, ground),
+        lake=ground.lake,
+    ):
         now = last_entry(client, candidate.name).champion
         if now == candidate.version:
             return replace(promotion, decision=replace(decision, checks=(ALREADY,)))
@@ -294,11 +234,6 @@ def _target(candidate: ModelVersion, lake: Lake | None, dataset: str | None) -> 
         raise NotFoundError(
             f"{candidate.uri} was trained on {target}: {problem}; give its lake with --lake"
         ) from problem
-
-
-def _split(lake: Lake, reference: str, named: str) -> str:
-    """Return the split of NAME@VERSION to be judged on."""
-    return named or (GATE_SPLIT if GATE_SPLIT in read_manifest(lake, reference)[0].splits else Split.VAL.value)
 
 
 def _text(promotion: Promotion) -> str:

@@ -1,6 +1,8 @@
 """Who is champion when several want to be, or one dies on the way: a real registry, versions without content."""
 
+import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,48 +10,65 @@ import mlflow
 import pytest
 from mlflow.exceptions import MlflowException
 
-from schemas.errors import BuildError, GateError, NotFoundError
-from training.mlflow.champions import align_aliases, append_entry, last_entry
+from schemas.errors import BuildError, GateError, IntegrityError, NotFoundError, UsageError
+from schemas.lake import Folder, Lake
+from training.mlflow.champions import (
+    COUNT_TAG,
+    align_aliases,
+    append_entry,
+    champion_log,
+    last_entry,
+    statements,
+)
 from training.mlflow.promotion import rollback
 from training.mlflow.registry import canonical_name, model_names
+from training.mlflow.runs import LAKE_TAG
 
-WRITES = ("create_registered_model", "create_model_version", "set_registered_model_alias")
+WRITES = ("set_registered_model_tag", "set_registered_model_alias")
 
 
 class Killed(BaseException):
     """The process is no more."""
 
 
-class DyingClient:
-    """A client whose process dies at the n-th write, before or after it has taken effect."""
+def _die_at(monkeypatch: pytest.MonkeyPatch, client: mlflow.MlflowClient, n: int, *, is_written: bool) -> None:
+    """Let this process die at the n-th write, to the registry or the lake, before or after it has taken effect."""
+    left = [n]
 
-    def __init__(self, client: mlflow.MlflowClient, n: int, *, is_written: bool) -> None:
-        self.client, self.left, self.is_written = client, n, is_written
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self.client, name)
-        if name not in WRITES:
-            return method
-
+    def dying(method: Callable[..., Any]) -> Callable[..., Any]:
         def write(*arguments: Any, **named: Any) -> Any:
-            self.left -= 1
-            if self.left == 0 and not self.is_written:
+            left[0] -= 1
+            if left[0] == 0 and not is_written:
                 raise Killed
             try:
                 return method(*arguments, **named)
             finally:
-                if self.left == 0:
+                if left[0] == 0:
                     raise Killed
 
         return write
 
+    for name in WRITES:
+        monkeypatch.setattr(client, name, dying(getattr(client, name)))
+    monkeypatch.setattr(Folder, "add", dying(Folder.add))
+
 
 @pytest.fixture
-def linker(client: mlflow.MlflowClient, tmp_path: Path) -> mlflow.MlflowClient:
+def make_versions(tmp_path: Path) -> Callable[[mlflow.MlflowClient, str, int], None]:
+    """Make a registered model with versions of a lake."""
+
+    def make(client: mlflow.MlflowClient, name: str, count: int) -> None:
+        client.create_registered_model(name)
+        for _ in range(count):
+            client.create_model_version(name, source=str(tmp_path), tags={LAKE_TAG: str(tmp_path / "lake")})
+
+    return make
+
+
+@pytest.fixture
+def linker(client: mlflow.MlflowClient, make_versions: Callable[..., None]) -> mlflow.MlflowClient:
     """A registry with four versions of `linker`."""
-    client.create_registered_model("linker")
-    for _ in range(4):
-        client.create_model_version("linker", source=str(tmp_path))
+    make_versions(client, "linker", 4)
     return client
 
 
@@ -85,12 +104,11 @@ def test_each_champion_is_remembered_and_rolled_back_to_one_by_one(linker: mlflo
 
 @pytest.mark.parametrize("spelled", ["multilink-diy-cross", "multilink-diy-intra+cross"])
 def test_a_model_is_rolled_back_by_any_spelling_of_its_objective(
-    client: mlflow.MlflowClient, tmp_path: Path, spelled: str
+    client: mlflow.MlflowClient, make_versions: Callable[..., None], spelled: str
 ) -> None:
     name = canonical_name(spelled)
-    client.create_registered_model(name)
+    make_versions(client, name, 2)
     for version in ("1", "2"):
-        client.create_model_version(name, source=str(tmp_path))
         entry = align_aliases(client, spelled)
         assert append_entry(client, spelled, entry, (version, *entry.champions), decision="{}")
     restored, replaced = rollback(client, spelled)
@@ -149,12 +167,12 @@ def test_a_death_at_any_write_leaves_one_champion_and_repeating_completes_it(
     linker: mlflow.MlflowClient, write: int, is_written: bool
 ) -> None:
     assert _crown(linker, "1")
-    dying = DyingClient(linker, write, is_written=is_written)
-    with pytest.raises(Killed):
-        append_entry(dying, "linker", last_entry(linker, "linker"), ("2", "1"), decision="{}")
-    is_last = (write, is_written) == (4, True)
-    assert _aliases(linker)["champion"] == ("2" if is_last else "1")
-    is_committed = (write, is_written) > (2, False)
+    with pytest.MonkeyPatch.context() as dying, pytest.raises(Killed):
+        _die_at(dying, linker, write, is_written=is_written)
+        append_entry(linker, "linker", last_entry(linker, "linker"), ("2", "1"), decision="{}")
+    is_moved = (write, is_written) >= (3, True)  # statement, previous champion, champion, number of statements
+    assert _aliases(linker)["champion"] == ("2" if is_moved else "1")
+    is_committed = (write, is_written) >= (1, True)
     entry = align_aliases(linker, "linker")
     assert entry.champion == ("2" if is_committed else "1")
     assert _aliases(linker)["champion"] == entry.champion
@@ -162,15 +180,44 @@ def test_a_death_at_any_write_leaves_one_champion_and_repeating_completes_it(
         assert _crown(linker, "2")
     assert last_entry(linker, "linker").champions == ("2", "1")
     assert _aliases(linker) == {"champion": "2", "previous_champion": "1"}
+    assert linker.get_registered_model("linker").tags[COUNT_TAG] == "2"
 
 
-def test_a_registry_that_cannot_be_written_is_told(linker: mlflow.MlflowClient) -> None:
+@pytest.mark.parametrize("is_written", [False, True])
+@pytest.mark.parametrize("write", range(1, 5))
+def test_a_death_at_any_write_of_the_first_champion(linker: mlflow.MlflowClient, write: int, is_written: bool) -> None:
+    with pytest.MonkeyPatch.context() as dying, pytest.raises(Killed):
+        _die_at(dying, linker, write, is_written=is_written)
+        assert _crown(linker, "1")
+    is_committed = (write, is_written) >= (2, True)  # where the chain is, statement, champion, number of statements
+    assert align_aliases(linker, "linker").champion == ("1" if is_committed else None)
+    assert is_committed or _crown(linker, "1")
+    assert _crown(linker, "2") and last_entry(linker, "linker").champions == ("2", "1")
+    assert _aliases(linker) == {"champion": "2", "previous_champion": "1"}
+
+
+def test_a_registry_that_cannot_be_written_is_told(
+    linker: mlflow.MlflowClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise MlflowException("the database is read-only")
+
     assert _crown(linker, "1")
     entry = last_entry(linker, "linker")
-    linker.delete_model_version("linker", "2")
-    with pytest.raises(BuildError, match="model 'linker': the registry could not be written"):
+    monkeypatch.setattr(linker, "set_registered_model_alias", refuse)
+    with pytest.raises(BuildError, match="model 'linker': the registry could not be written: the database is read-"):
         append_entry(linker, "linker", entry, ("2", "1"), decision="{}")
     assert _aliases(linker) == {"champion": "1"}
+
+
+def test_a_version_without_a_lake_is_told(client: mlflow.MlflowClient, tmp_path: Path) -> None:
+    client.create_registered_model("linker")
+    client.create_model_version("linker", source=str(tmp_path))
+    with pytest.raises(UsageError, match="expected a tag with the lake of its data set, found none; give --lake"):
+        _crown(client, "1")
+    entry = last_entry(client, "linker")
+    assert append_entry(client, "linker", entry, ("1",), decision="{}", lake=Lake.at(str(tmp_path / "lake")))
+    assert [path.name for path in (tmp_path / "lake" / "promotions" / "linker").iterdir()] == ["000001.json"]
 
 
 def test_of_two_processes_one_wins_each_time(linker: mlflow.MlflowClient, contest: Any) -> None:
@@ -181,11 +228,10 @@ def test_of_two_processes_one_wins_each_time(linker: mlflow.MlflowClient, contes
     assert _aliases(linker)["champion"] == winners[-1]
 
 
-@pytest.mark.parametrize("write", [1, 2])
+@pytest.mark.parametrize("name", WRITES)
 def test_a_write_that_another_disturbs_is_tried_again(
-    linker: mlflow.MlflowClient, monkeypatch: pytest.MonkeyPatch, write: int
+    linker: mlflow.MlflowClient, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    name = WRITES[write]
     method, refusals = getattr(linker, name), [MlflowException("UNIQUE constraint failed")]
 
     def disturbed(*arguments: Any, **named: Any) -> Any:
@@ -198,32 +244,53 @@ def test_a_write_that_another_disturbs_is_tried_again(
     assert not refusals and _aliases(linker) == {"champion": "1"}
 
 
-def test_an_entry_written_twice_counts_once(linker: mlflow.MlflowClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    create = linker.create_model_version
-    lost = [MlflowException("the answer was lost")]
+def test_a_statement_whose_answer_was_lost_counts(linker: mlflow.MlflowClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    add = Folder.add
+    monkeypatch.setattr(Folder, "add", lambda folder, name, data: add(folder, name, data) and False)
+    assert _crown(linker, "1") and _crown(linker, "2")
+    assert last_entry(linker, "linker").champions == ("2", "1")
+    assert len(statements(linker, "linker")) == 2
 
-    def written_but_unanswered(*arguments: Any, **named: Any) -> Any:
-        result = create(*arguments, **named)
-        if lost:
-            raise lost.pop()
-        return result
 
-    monkeypatch.setattr(linker, "create_model_version", written_but_unanswered)
-    assert _crown(linker, "1")
-    assert len(linker.search_model_versions("name = 'linker.champions'")) == 2
-    assert last_entry(linker, "linker").champions == ("1",)
-    assert _crown(linker, "2") and last_entry(linker, "linker").champions == ("2", "1")
+def test_statements_that_were_lost_are_missed(linker: mlflow.MlflowClient, tmp_path: Path) -> None:
+    for version in ("1", "2"):
+        assert _crown(linker, version)
+    (tmp_path / "lake" / "promotions" / "linker" / "000002.json").unlink()
+    with pytest.raises(IntegrityError, match="expected at least 2 statements, found 1"):
+        align_aliases(linker, "linker")
+
+
+def _in_the_registry(client: mlflow.MlflowClient, source: Path, line: str, follows: str) -> None:
+    """Write an entry as earlier releases did: a version of `linker.champions`."""
+    created = client.get_registered_model("linker").creation_timestamp
+    decision = {"champion_before": None, "version": line.split(maxsplit=1)[0], "best": line.split(maxsplit=1)[0]}
+    tags = {"follows": follows, "line": line, "token": line, "decision": json.dumps(decision)}
+    client.create_model_version("linker.champions", str(source), tags={**tags, "model_created": str(created)})
+
+
+def test_the_log_of_an_earlier_release_is_taken_over(linker: mlflow.MlflowClient, tmp_path: Path) -> None:
+    linker.create_registered_model("linker.champions")
+    _in_the_registry(linker, tmp_path, "1", "0")
+    _in_the_registry(linker, tmp_path, "2 1", "1")
+    _in_the_registry(linker, tmp_path, "4 1", "1")  # follows what another has followed: it does not count
+    assert align_aliases(linker, "linker").champions == ("2", "1")
+    assert _aliases(linker) == {"champion": "2", "previous_champion": "1"}
+    seen = last_entry(linker, "linker")
+    assert append_entry(linker, "linker", seen, ("3", *seen.champions), decision="{}")
+    assert [each.champions for each in champion_log(linker, "linker")[1:]] == [("1",), ("2", "1"), ("3", "2", "1")]
+    assert [each.predicate["event"] for each in statements(linker, "linker")] == ["taken over", "champion"]
+    assert not append_entry(linker, "linker", seen, ("4", *seen.champions), decision="{}")
+    assert _step_back(linker) and _aliases(linker) == {"champion": "2", "previous_champion": "1"}
+    assert model_names(linker) == ["linker"]
 
 
 def test_a_model_that_was_deleted_and_made_anew_begins_without_a_champion(
-    linker: mlflow.MlflowClient, tmp_path: Path
+    linker: mlflow.MlflowClient, make_versions: Callable[..., None]
 ) -> None:
     for version in ("1", "3"):
         assert _crown(linker, version)
     linker.delete_registered_model("linker")
-    linker.create_registered_model("linker")
-    for _ in range(3):  # numbered from 1 again; nobody has judged any
-        linker.create_model_version("linker", source=str(tmp_path))
+    make_versions(linker, "linker", 3)  # numbered from 1 again; nobody has judged any
     assert align_aliases(linker, "linker").champions == () and _aliases(linker) == {}
     with pytest.raises(GateError, match="no champion to go back to"):
         rollback(linker, "linker")

@@ -15,11 +15,12 @@ from schemas.overrides import override
 from training.evaluation.evaluate import Evaluation
 from training.evaluation.models import evaluate_model
 from training.metrics.links import LinkScore
-from training.mlflow import promotion
+from training.mlflow import judging
 from training.mlflow.champions import best_champion, last_entry
 from training.mlflow.explanation import explained
+from training.mlflow.judging import chosen_by_links
 from training.mlflow.policy import Guard, Minimum, Policy
-from training.mlflow.promotion import Promotion, chosen_by_links, promote, rollback
+from training.mlflow.promotion import Promotion, promote, rollback
 from training.mlflow.registry import DECISION_TAG, find_version
 from training.recipes import RECIPES
 
@@ -192,7 +193,7 @@ def test_models_of_two_views_are_compared_on_the_documents_both_could_score(
 
     for version, count in (("2", 21), ("3", 5)):
         kept.clear()
-        monkeypatch.setattr(promotion, "evaluate_model", evaluate_some)
+        monkeypatch.setattr(judging, "evaluate_model", evaluate_some)
         judged = promote(client, "linker", version, say=print)
         assert judged.decision.is_promoted is (count == 21) and judged.decision.documents == count
     assert "5 documents of synthetic@v1, split val, could be scored with both models" in judged.decision.reasons[2]
@@ -218,7 +219,7 @@ def test_a_chain_of_champions_is_held_to_the_best_of_them(
         assert not order  # each was scored once
         return judged
 
-    monkeypatch.setattr(promotion, "evaluate_model", evaluate_at)
+    monkeypatch.setattr(judging, "evaluate_model", evaluate_at)
     assert judge("1").to_json()["best"] == "1"
     second = judge("2", "1")
     assert second.decision.is_promoted and (second.best, second.to_json()["best"]) == ("1", "1")
@@ -247,7 +248,7 @@ def test_links_that_chose_an_epoch_judge_no_candidate(
     assert not chosen_by_links(RECIPES["hessel-2019"]())
     assert not chosen_by_links(override(supervised, ["training.select=last"]))
     register_model(trained)
-    monkeypatch.setattr(promotion, "chosen_by_links", lambda config: True)
+    monkeypatch.setattr(judging, "chosen_by_links", lambda config: True)
     refused = promote(client, "linker", "1", is_dry_run=True, say=print).decision
     assert [check.name for check in refused.checks if not check.is_passed] == ["unseen"]
     made = lakes.make_documents(Split.VAL, 30, lakes.World())

@@ -68,7 +68,7 @@ def served(template: Path, tmp_path: Path) -> Iterator[mlflow.MlflowClient]:
 
 
 def test_the_receiver_is_told_of_each_new_champion_and_believes_what_is_signed(
-    served: mlflow.MlflowClient, receiver: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch
+    served: mlflow.MlflowClient, receiver: ThreadingHTTPServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     setting, checking = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", served.tracking_uri)
@@ -81,7 +81,7 @@ def test_the_receiver_is_told_of_each_new_champion_and_believes_what_is_signed(
 
     served.create_registered_model("linker")
     for _ in range(2):
-        served.create_model_version("linker", source="s3://models/linker")
+        served.create_model_version("linker", source="s3://models/linker", tags={"lake": str(tmp_path)})
     served.set_registered_model_alias("linker", "challenger", "1")
     for version in ("1", "2"):
         entry = align_aliases(served, "linker")

@@ -1,0 +1,153 @@
+"""A chain of statements about a registered model, `<lake>/promotions/<model>/<number>.json`, which only grows.
+
+    000001.json  <-- previous: sha256 --  000002.json  <-- previous: sha256 --  000003.json
+
+Each file is an envelope (DSSE: https://github.com/secure-systems-lab/dsse) around a statement (in-toto Statement v1:
+https://github.com/in-toto/attestation). The statement's predicate names its number and the SHA-256 of the file before.
+A file is written where there is none of its number, by one conditional request: of two processes that follow the same
+statement one succeeds, and the other looks again. So whoever has the last file has all of them, in order, and a change
+anywhere shows. That the last ones are missing does not show in the files: who reads says how many there must be.
+"""
+
+import binascii
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any
+
+from securesystemslib.dsse import Envelope
+from securesystemslib.exceptions import VerificationError
+from securesystemslib.signer import Key, Signer
+
+from schemas.errors import IntegrityError
+from schemas.lake import Folder
+from schemas.versions import canonical_json
+
+PAYLOAD_TYPE = "application/vnd.in-toto+json"
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE = "urn:multilink:promotion:v1"
+DIGITS = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """A statement of a chain.
+
+    Attributes:
+        where: the file it was read from.
+        digest: SHA-256 (hex) of that file.
+        subject: what it is about: names and digests.
+        predicate: what it says.
+        envelope: with its signatures.
+    """
+
+    where: str
+    digest: str
+    subject: Sequence[Mapping[str, Any]]
+    predicate: Mapping[str, Any]
+    envelope: Envelope
+
+    @property
+    def number(self) -> int:
+        return int(self.predicate["number"])
+
+    @property
+    def signed_by(self) -> tuple[str, ...]:
+        """The ids of the keys that claim to have signed it."""
+        return tuple(self.envelope.signatures)
+
+    def check_signed(self, keys: Sequence[Key]) -> None:
+        """Raise an `IntegrityError` unless one of these keys has signed it."""
+        try:
+            self.envelope.verify(list(keys), 1)
+        except (VerificationError, ValueError) as problem:
+            who = ", ".join(key[:12] for key in self.signed_by) or "nobody"
+            raise IntegrityError(f"{self.where}: expected a trusted key's signature, found one by {who}") from problem
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The statements about one registered model; `folder` need not be there yet."""
+
+    folder: Folder
+
+    def statements(self) -> list[Statement]:
+        """Return all statements, the first one first.
+
+        Raises:
+            IntegrityError: a file is missing, damaged, out of order, or does not follow the one before it.
+        """
+        names = [name for name in self.folder.names() if name.endswith(".json")]
+        found: list[Statement] = []
+        for number, name in enumerate(names, start=1):
+            if name != _name(number):
+                raise IntegrityError(f"{self.folder.uri}: expected {_name(number)} next, found {name}")
+            statement = _parsed(self.folder.read(name), f"{self.folder.uri}/{name}")
+            before = found[-1].digest if found else ""
+            for key, wanted in (("number", number), ("previous", before)):
+                if statement.predicate.get(key) != wanted:
+                    value = statement.predicate.get(key)
+                    raise IntegrityError(f"{statement.where}: expected {key} {wanted!r}, found {value!r}")
+            found.append(statement)
+        return found
+
+    def append(
+        self,
+        last: Statement | None,
+        subject: Sequence[Mapping[str, Any]],
+        predicate: Mapping[str, Any],
+        signer: Signer | None,
+    ) -> bool:
+        """Add a statement after `last`; return False where another process has followed that one.
+
+        Args:
+            last: statement that it follows; None: it is the first.
+            subject: what it is about.
+            predicate: what it says, beside its number, the digest of `last`, and when it is written.
+            signer: signs it; None: it is not signed.
+        """
+        number = 1 if last is None else last.number + 1
+        own = {"number": number, "previous": last.digest if last else "", "at": datetime.now(UTC).isoformat()}
+        statement = {
+            "_type": STATEMENT_TYPE,
+            "subject": list(subject),
+            "predicateType": PREDICATE_TYPE,
+            "predicate": {**predicate, **own},
+        }
+        envelope = Envelope(canonical_json(statement).encode(), PAYLOAD_TYPE, {})
+        if signer is not None:
+            envelope.sign(signer)
+        data = _written(envelope)
+        # Where the answer to a first request was lost, the second finds what the first has written.
+        return self.folder.add(_name(number), data) or self.folder.read(_name(number)) == data
+
+
+def _name(number: int) -> str:
+    return f"{number:0{DIGITS}}.json"
+
+
+def _parsed(data: bytes, where: str) -> Statement:
+    try:
+        envelope = Envelope.from_dict(json.loads(data))
+        statement = json.loads(envelope.payload)
+        is_known = (envelope.payload_type, statement["_type"], statement["predicateType"]) == (
+            PAYLOAD_TYPE,
+            STATEMENT_TYPE,
+            PREDICATE_TYPE,
+        )
+        if not is_known:
+            raise ValueError("its types are others")
+        if canonical_json(statement).encode() != envelope.payload or data != _written(envelope):
+            raise ValueError("it is not written as statements are")
+        subject, predicate = statement["subject"], dict(statement["predicate"])
+    except (ValueError, KeyError, TypeError, AttributeError, binascii.Error) as problem:
+        raise IntegrityError(f"{where}: expected a statement of promotions: {problem}") from problem
+    return Statement(
+        where=where, digest=sha256(data).hexdigest(), subject=subject, predicate=predicate, envelope=envelope
+    )
+
+
+def _written(envelope: Envelope) -> bytes:
+    return (canonical_json(envelope.to_dict()) + "\n").encode()

@@ -1,0 +1,114 @@
+"""Ed25519 keys: one that signs what this machine promotes, and the public ones of others that are trusted.
+
+The private key lies in a file that its owner alone can read: `$MULTILINK_KEY`, else `multilink/key.pem` in the user's
+configuration folder. The public key lies beside it, `key.pub.pem`, and is what others are given. A key is known by the
+SHA-256 of its public part (`keyid`). Nothing is asked of a server.
+"""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+    load_pem_public_key,
+)
+from securesystemslib.signer import CryptoSigner, SSlibKey
+
+from schemas.errors import ConfigError, NotFoundError, UsageError
+
+KEY_VARIABLE, TRUST_VARIABLE = "MULTILINK_KEY", "MULTILINK_TRUST"
+PUBLIC_SUFFIX = ".pub.pem"
+
+
+def key_path() -> Path:
+    """Return where the private key of this machine's user is, or would be."""
+    named = os.environ.get(KEY_VARIABLE)
+    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    return Path(named).expanduser() if named else home / "multilink" / "key.pem"
+
+
+def public_path(private: Path) -> Path:
+    """Return where the public part of a private key is."""
+    return private.with_name(private.name.removesuffix(".pem") + PUBLIC_SUFFIX)
+
+
+def make_key(path: Path) -> SSlibKey:
+    """Make a key: the private part, which its owner alone can read, and the public one beside it.
+
+    Raises:
+        UsageError: a key is there already, or the folder cannot be written.
+    """
+    private = Ed25519PrivateKey.generate()
+    text = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(text)
+        shown = private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        public_path(path).write_bytes(shown)
+    except FileExistsError as problem:
+        raise UsageError(f"{path}: a key is there already; it is kept") from problem
+    except OSError as problem:
+        raise UsageError(f"{path}: the key could not be written: {problem.strerror}") from problem
+    return SSlibKey.from_crypto(private.public_key())
+
+
+def own_signer() -> CryptoSigner | None:
+    """Return what signs with the key of this machine's user; None where there is no key.
+
+    Raises:
+        NotFoundError: `$MULTILINK_KEY` names a file that is not there.
+        ConfigError: the file is no private ed25519 key.
+    """
+    path = key_path()
+    if not path.is_file():
+        if KEY_VARIABLE in os.environ:
+            raise NotFoundError(f"{KEY_VARIABLE}: there is no {path}; make a key with multilink key")
+        return None
+    try:
+        private = load_pem_private_key(path.read_bytes(), None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as problem:
+        raise ConfigError(f"{path}: expected a private key in PEM without a password: {problem}") from problem
+    if not isinstance(private, Ed25519PrivateKey):
+        raise ConfigError(f"{path}: expected an ed25519 key, found another kind")
+    return CryptoSigner(private)
+
+
+def trusted_keys(paths: Iterable[Path]) -> list[SSlibKey]:
+    """Return public keys out of PEM files, and of folders with files `*.pub.pem`.
+
+    Raises:
+        NotFoundError: there is no such file, or a folder has none.
+        ConfigError: a file is no public ed25519 key.
+    """
+    keys = []
+    for path in paths:
+        files = sorted(path.glob(f"*{PUBLIC_SUFFIX}")) if path.is_dir() else [path]
+        if not files or not files[0].is_file():
+            raise NotFoundError(f"--trust {path}: expected a public key in PEM, or a folder of *{PUBLIC_SUFFIX}")
+        keys += [_public_key(file) for file in files]
+    return keys
+
+
+def default_trust() -> list[Path]:
+    """Return the files or folders that `$MULTILINK_TRUST` names, else one's own public key where there is one."""
+    named = os.environ.get(TRUST_VARIABLE)
+    own = public_path(key_path())
+    return [Path(each) for each in named.split(os.pathsep)] if named else [own] * own.is_file()
+
+
+def _public_key(path: Path) -> SSlibKey:
+    try:
+        public = load_pem_public_key(path.read_bytes())
+    except (ValueError, UnsupportedAlgorithm) as problem:
+        raise ConfigError(f"{path}: expected a public key in PEM: {problem}") from problem
+    if not isinstance(public, Ed25519PublicKey):
+        raise ConfigError(f"{path}: expected an ed25519 key, found another kind")
+    return SSlibKey.from_crypto(public)
