@@ -5,7 +5,7 @@
     configuration  recipe and fingerprint of what it was trained with, and by which version of the code
     code           version of this package, SHA-256 of its sources
     libraries      versions of what scores depend on
-    processor      its kind, and how many threads; the same kind gives the same scores to the last bit
+    processor      its kind: the same one gives the same scores to the last bit, for a shard is scored by one thread
 
 The model's files are the statement's subject.
 """
@@ -52,16 +52,11 @@ def evidence_of(client: mlflow.MlflowClient, version: ModelVersion, ground: Grou
     }
 
 
-def processor() -> dict[str, Any]:
+def processor() -> dict[str, str]:
     """Return what kind of processor scores are computed on here."""
     device = choose_device()
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
-    return {
-        "device": device.type,
-        "name": name,
-        "capability": torch.backends.cpu.get_cpu_capability(),
-        "threads": torch.get_num_threads(),
-    }
+    return {"device": device.type, "name": name, "capability": torch.backends.cpu.get_cpu_capability()}
 
 
 def manifest_digest(lake: Lake, reference: str) -> str:

@@ -59,10 +59,10 @@ def test_every_champion_is_told_with_when_why_and_on_which_data(
         rows = list(csv.DictReader(stream))
     assert [row["reasons"].split(" | ") for row in rows[:2]] == [list(each.reasons) for each in found[:2]]
     assert [{**row, "reasons": None} for row in rows] == [
-        {**{name: str(value) for name, value in each.items()}, "reasons": None} for each in told
+        {**{name: str(value) for name, value in each.items()}, "reasons": None, "signed_by": ""} for each in told
     ]
-    assert shown[0].split() == ["since", "version", "replaced", "by", "judged", "on", "approved", "by"]
-    assert shown[1].split() == [found[0].since, "1", "-", "promotion", "synthetic@v1", "-"]
+    assert shown[0].split() == ["since", "version", "replaced", "by", "judged", "on", "approved", "by", "signed", "by"]
+    assert shown[1].split() == [found[0].since, "1", "-", "promotion", "synthetic@v1", "-", "-"]
 
 
 def test_a_promotion_waits_for_the_person_that_the_policy_asks_for(
@@ -87,7 +87,8 @@ def test_a_promotion_waits_for_the_person_that_the_policy_asks_for(
 
     command = ["approve", "--model", "linker", "--version", version, "--by", "Ann"]
     done = CliRunner().invoke(app, [*command, "--tracking-uri", client.tracking_uri], catch_exceptions=False)
-    assert done.output == f"models:/linker/{version} is approved by Ann\n"
+    unsigned = "its statement is not signed: multilink key makes a key"
+    assert done.output == f"models:/linker/{version} is approved by Ann\n{unsigned}\n"
     promoted = promote(client, "linker", version, policy=policy, say=print).decision
     assert promoted.is_promoted and promoted.reasons[-1] == "approved by Ann"
     assert [each.approved_by for each in championships(client, "linker")] == ["Ann"]
