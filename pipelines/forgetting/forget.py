@@ -10,11 +10,11 @@ duplicates and leaks are not taken over, and links and indexes are to be made an
 that it is gone. Captured input files of such versions go as a whole, and so does what unfinished builds left.
 
 No build may run meanwhile: while one does, nothing is changed.
-Models are not touched: `lake takedown` names them.
+Models are not touched here: `training.mlflow.taints` lets them be known.
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -117,8 +117,12 @@ def _with_values(table: pa.Table, rows: Sequence[Mapping[str, Any]], names: Sequ
     return table
 
 
-def forget(lake: Lake, takedowns: Takedowns, *, dry_run: bool, say: Say) -> Forgotten:
+def forget(
+    lake: Lake, takedowns: Takedowns, *, dry_run: bool, before: Callable[[Found], None] | None = None, say: Say
+) -> Forgotten:
     """Take what is named out of a lake, or only find it.
+
+    `before` is called with what was found before anything of it goes; not of a dry run.
 
     Raises:
         HeldError: a build is under way.
@@ -129,6 +133,8 @@ def forget(lake: Lake, takedowns: Takedowns, *, dry_run: bool, say: Say) -> Forg
             _remove_unfinished(lake)
         say("looking for it in every version")
         found = find_holdings(lake, takedowns)
+        if before is not None and not dry_run:
+            before(found)
         marks = Marks(takedowns, found.images, found.addresses, found.texts)
         say("looking for it in what was captured")
         captures = tuple(remove_captures(lake.raw, marks, dry_run=dry_run))

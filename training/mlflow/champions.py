@@ -156,9 +156,11 @@ def append_entry(
     return is_written
 
 
-def append_statement(client: mlflow.MlflowClient, version: ModelVersion, event: str, says: Mapping[str, Any]) -> None:
+def append_statement(
+    client: mlflow.MlflowClient, version: ModelVersion, event: str, says: Mapping[str, Any], lake: Lake | None = None
+) -> None:
     """Add a statement about a version that changes no champion; raises as `append_entry` does."""
-    said = _opened(client, version, None)
+    said = _opened(client, version, lake)
     while not _append(client, version, {"event": event, **says}, said):
         said = statements(client, version.name)
     _count(client, version.name)

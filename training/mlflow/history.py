@@ -1,7 +1,7 @@
 """Who was champion of a registered model, from when to when, by which decision, and on which data.
 
-Read from the log of champions (`promotion.py`), which only grows: a version that was deleted since is still listed, and
-an alias that was set by hand is not. Also who approved a version, which a policy may require (`policy.py`).
+Read from the chain of statements (`champions.py`), which only grows: a version that was deleted since is still listed,
+and an alias that was set by hand is not. Also who approved a version, which a policy may require (`policy.py`).
 """
 
 import csv
@@ -20,6 +20,7 @@ from training.mlflow.champions import ChampionEntry, append_statement, champion_
 from training.mlflow.provenance import APPROVED
 from training.mlflow.registry import APPROVED_TAG, ModelVersion, find_model, find_version, versions
 from training.mlflow.runs import DATASET_TAG, VERSION_TAG
+from training.mlflow.taints import taint_of
 
 PROMOTED, ROLLED_BACK = "promotion", "rollback"
 
@@ -42,6 +43,7 @@ class Championship:
         approved_by: who approved it; empty: no approval was needed.
         reasons: why it was promoted, a sentence each.
         signed_by: ids of the keys that claim to have signed the statement on it; empty: nobody has.
+        tainted: why it is tainted; empty: it is not, or the version was deleted.
     """
 
     model: str
@@ -57,6 +59,7 @@ class Championship:
     approved_by: str
     reasons: tuple[str, ...]
     signed_by: tuple[str, ...]
+    tainted: str
 
 
 def championships(client: mlflow.MlflowClient, name: str) -> list[Championship]:
@@ -66,17 +69,19 @@ def championships(client: mlflow.MlflowClient, name: str) -> list[Championship]:
         NotFoundError: there is no such model.
     """
     model = find_model(client, name)
-    tags = {each.version: each.tags for each in versions(client, f"name = '{model.name}'")}
+    there = {each.version: each for each in versions(client, f"name = '{model.name}'")}
     entries = champion_log(client, model.name)[1:]
     return [
-        _championship(model.name, entry, after, tags.get(entry.champions[0], {}))
+        _championship(model.name, entry, after, there.get(entry.champions[0]))
         for entry, after in zip_longest(entries, entries[1:])
     ]
 
 
 def _championship(
-    name: str, entry: ChampionEntry, after: ChampionEntry | None, tags: Mapping[str, str]
+    name: str, entry: ChampionEntry, after: ChampionEntry | None, version: ModelVersion | None
 ) -> Championship:
+    tags: Mapping[str, str] = {} if version is None else version.tags
+    why = None if version is None else taint_of(version)
     decision = json.loads(entry.decision or "{}")
     is_known = {DATASET_TAG, VERSION_TAG} <= tags.keys()
     return Championship(
@@ -93,6 +98,7 @@ def _championship(
         approved_by=decision.get("approved_by", ""),
         reasons=tuple(decision.get("reasons", [])),
         signed_by=entry.signed_by,
+        tainted="" if why is None else str(why),
     )
 
 
@@ -122,6 +128,8 @@ def lines(found: Sequence[Championship]) -> Iterator[str]:
     for line, each in zip(table, found, strict=True):
         yield line
         yield from (f"  {reason}" for reason in each.reasons)
+        if each.tainted:
+            yield f"  tainted: {each.tainted}"
 
 
 def approve(client: mlflow.MlflowClient, name: str, version: str, *, by: str) -> ModelVersion:

@@ -26,6 +26,7 @@ from training.mlflow.provenance import check_use
 from training.mlflow.pyfunc import logged_calibration
 from training.mlflow.registry import CHAMPION, MODEL_DIGEST_TAG, ModelVersion, champion_of_dataset, find_version
 from training.mlflow.runs import connect, fetch_files, tracking_uri
+from training.mlflow.taints import check_taint
 from training.model import LinkModel
 from training.model_files import check_files
 
@@ -133,12 +134,14 @@ def open_model(address: str | None, tracking: str | None, *, dataset: str = "") 
         NotFoundError: as `load` and `champion_of_dataset` say.
         UsageError: likewise.
         IntegrityError: it must be proved champion (`provenance.py`), and is not.
+        GateError: it was trained on what was taken out of its lake too long ago (`taints.py`).
     """
     if address == CLASS_NAMES:
         return _untrained()  # no store is opened, nor made
     client = open_registry(tracking, [address] if address else None)
     loaded = load(address or champion_of_dataset(client, dataset.partition("@")[0]).uri, client)
     if loaded.version is not None:
+        check_taint(loaded.version)
         check_use(client, loaded.version)
     return loaded
 

@@ -16,6 +16,9 @@ A policy file is TOML; a key that is left out has its default, an unknown one is
     auc = 70.0
     precision_at_1 = 40.0
 
+    [forget]
+    within_days = 30              # how long the champion may be used after data it was trained on was taken out
+
     [editors]
     preferred = true              # editors who compared it blind with the champion must prefer it
 
@@ -97,6 +100,21 @@ class Editors:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Forget:
+    """What follows where data that a champion was trained on is taken out of the lake.
+
+    Attributes:
+        within_days: how many days it may be used after that; None: without end.
+    """
+
+    within_days: int | None = None
+
+    def __post_init__(self) -> None:
+        is_count = self.within_days is None or self.within_days >= 0
+        require(is_count, field="forget.within_days", value=self.within_days, rule="must not be negative")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
     """A data set on which a candidate must keep what the champion can.
 
@@ -140,6 +158,7 @@ class Policy:
         verify: whether a champion is used only where its statements are signed by a trusted key.
         minimum: scores that must be reached.
         editors: what people must say.
+        forget: what follows where data that it was trained on is taken out.
         guards: data sets on which the candidate may not fall back.
     """
 
@@ -155,6 +174,7 @@ class Policy:
     verify: bool = False
     minimum: Minimum = field(default_factory=Minimum)
     editors: Editors = field(default_factory=Editors)
+    forget: Forget = field(default_factory=Forget)
     guards: tuple[Guard, ...] = ()
 
     def __post_init__(self) -> None:

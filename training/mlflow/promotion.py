@@ -26,7 +26,7 @@ from training.mlflow.champions import (
 )
 from training.mlflow.evidence import evidence_of
 from training.mlflow.gate import Check, Decision, refuse
-from training.mlflow.judging import Ground, Rivals, find_ground, judge
+from training.mlflow.judging import Rivals, find_ground, judge
 from training.mlflow.policy import STANDARD_POLICY, Policy
 from training.mlflow.registry import (
     APPROVED_TAG,
@@ -129,7 +129,11 @@ def promote(
         best=rivals.best.version if rivals.best else entry.champion,
         is_best=is_best,
     )
-    return promotion if is_dry_run else _carry_out(client, promotion, entry, ground)
+    if is_dry_run:
+        return promotion
+    return _carry_out(
+        client, promotion, entry, evidence_of(client, candidate, ground=ground, replaces=rivals.champion), lake
+    )
 
 
 def rollback(client: mlflow.MlflowClient, name: str, *, champion: str | None = None) -> tuple[ModelVersion, str]:
@@ -166,7 +170,7 @@ def rollback(client: mlflow.MlflowClient, name: str, *, champion: str | None = N
         entry,
         entry.champions[1:],
         decision=json.dumps(record, sort_keys=True),
-        evidence=evidence_of(client, restored),
+        evidence=evidence_of(client, restored, replaces=find_version(client, name, entry.champion)),
     ):
         raise GateError(
             f"model '{name}': its champion was changed by another process meanwhile; see multilink promotions {name}, "
@@ -191,7 +195,9 @@ def _rivals(client: mlflow.MlflowClient, candidate: ModelVersion, entry: Champio
     )
 
 
-def _carry_out(client: mlflow.MlflowClient, promotion: Promotion, entry: ChampionEntry, ground: Ground) -> Promotion:
+def _carry_out(
+    client: mlflow.MlflowClient, promotion: Promotion, entry: ChampionEntry, evidence: Mapping[str, Any], lake: Lake
+) -> Promotion:
     """Record the decision, promote the candidate where it is positive, and return the result."""
     candidate, decision = promotion.candidate, promotion.decision
     champions = (candidate.version, *entry.champions)
@@ -201,8 +207,8 @@ def _carry_out(client: mlflow.MlflowClient, promotion: Promotion, entry: Champio
         entry,
         champions,
         decision=_text(promotion),
-        evidence=evidence_of(client, candidate, ground),
-        lake=ground.lake,
+        evidence=evidence,
+        lake=lake,
     ):
         now = last_entry(client, candidate.name).champion
         if now == candidate.version:

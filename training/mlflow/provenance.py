@@ -21,6 +21,7 @@ from schemas.manifest import read_manifest
 from training.mlflow.champions import CHANGED, is_about, statements
 from training.mlflow.gate import APPROVAL
 from training.mlflow.registry import CHAMPION, DECISION_TAG, MODEL_DIGEST_TAG, ModelVersion, find_model, find_version
+from training.mlflow.taints import TAINTED
 from training.promotions.chain import Statement
 from training.promotions.keys import default_trust, trusted_keys
 
@@ -38,12 +39,14 @@ class Proof:
         statement: that made it champion last.
         promotion: that promoted it after it was judged: the same, or an earlier one where it was rolled back to.
         count: how many statements the chain has.
+        taken_out: NAME@VERSION of data that it was trained on, out of which something was taken.
     """
 
     version: ModelVersion
     statement: Statement
     promotion: Statement | None
     count: int
+    taken_out: frozenset[str]
 
     @property
     def decision(self) -> dict[str, Any]:
@@ -116,6 +119,11 @@ def prove(
         statement=own[-1],
         promotion=next((each for each in reversed(own) if "checks" in (each.predicate["decision"] or {})), None),
         count=len(said),
+        taken_out=frozenset(
+            each.predicate["dataset"]
+            for each in said
+            if (each.predicate["event"], each.predicate["model"].get("version")) == (TAINTED, found.version)
+        ),
     )
     for statement in filter(None, (proof.statement, proof.promotion)):
         statement.check_signed(keys)
@@ -127,13 +135,16 @@ def prove(
 def check_manifests(proof: Proof, lake: Lake) -> list[str]:
     """Check that the data of a champion's statements is that of the lake; return NAME@VERSION of each.
 
+    Data out of which something was taken since has been replaced, and is passed over.
+
     Raises:
         NotFoundError: a version is not there any more.
         IntegrityError: a manifest is another.
     """
     says = (proof.promotion or proof.statement).predicate
     digests = {each["dataset"]: each["sha256"] for each in (says["trained_on"], *says["judged_on"]) if each["dataset"]}
-    for reference, expected in digests.items():
+    left = {name: digest for name, digest in digests.items() if name not in proof.taken_out}
+    for reference, expected in left.items():
         folder = lake.dataset(*lake.find(reference))
         found = hashlib.sha256(folder.read(MANIFEST)).hexdigest()
         if expected not in ("", found):
@@ -142,7 +153,7 @@ def check_manifests(proof: Proof, lake: Lake) -> list[str]:
                 f"{where}: expected the manifest that was promoted on, digest {expected}, found {found}"
             )
         read_manifest(lake, reference)
-    return list(digests)
+    return list(left)
 
 
 def check_use(client: mlflow.MlflowClient, version: ModelVersion) -> None:

@@ -22,7 +22,7 @@ from schemas.console import Say
 from schemas.errors import IntegrityError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest, verify
-from training.mlflow.evidence import GUARD, TARGET, evidence_of
+from training.mlflow.evidence import GUARD, TARGET, libraries, processor
 from training.mlflow.gate import Check, Decision
 from training.mlflow.judging import Ground, Rivals, judge
 from training.mlflow.loading import download
@@ -93,8 +93,12 @@ def _findings(client: mlflow.MlflowClient, proof: Proof, lake: Lake, *, is_deep:
         for difference in verify(manifest, home):
             raise IntegrityError(f"{reference}: {difference}")
         yield f"all {len(manifest.files)} files of {reference} are those of its manifest"
+    for reference in sorted(proof.taken_out):
+        yield f"something was taken out of {reference}, on which it was trained: its files are not compared"
     if proof.promotion is None:
         yield "it was promoted before there were statements: on which data, none says"
+    elif is_deep and proof.taken_out:
+        yield "its scores cannot be compared"
     elif is_deep:
         yield _scored_again(client, proof.promotion, lake, say)
 
@@ -114,7 +118,7 @@ def _scored_again(client: mlflow.MlflowClient, statement: Statement, lake: Lake,
     policy = replace(restore(Policy, was["policy"]), editors=Editors())
     candidate = find_version(client, name, was["version"])
     decision, _ = judge(candidate, rivals, ground, policy, approved_by=was["approved_by"], say=say)
-    here = evidence_of(client, candidate)
+    here = {"processor": processor(), "libraries": libraries()}
     same = {key: says[key] == here[key] for key in ("processor", "libraries")}
     if all(same.values()):
         if decision.scores != was["scores"]:

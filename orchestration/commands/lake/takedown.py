@@ -6,6 +6,7 @@ import typer
 
 from orchestration.commands import options
 from schemas.errors import UsageError
+from schemas.lake import Lake
 
 Named = Annotated[
     list[str] | None,
@@ -59,6 +60,19 @@ def models_of(tracking: str | None, dataset: str, version: str) -> list[str]:
     from training.mlflow.registry import trained_on
 
     return [each.uri for each in trained_on(connect(uri), dataset, version)]
+
+
+def taint_models(lake: Lake, rows: Iterable[dict[str, Any]], tracking: str | None) -> None:
+    """Let the models that were trained on what is taken out be tainted."""
+    held = [row for row in rows if row["models"]]
+    if held:
+        from training.mlflow.runs import open_tracking
+        from training.mlflow.taints import taint
+
+        client = open_tracking(tracking)
+        for row in held:
+            went = {"documents": len(row["documents"]), "images": len(row["images"])}
+            taint(client, lake, row["dataset"], row["version"], **went)
 
 
 def holding_lines(rows: Iterable[dict[str, Any]], shared: Iterable[str]) -> Iterator[str]:

@@ -16,8 +16,11 @@ from pipelines.run import build_dataset
 from schemas.errors import MultilinkError
 from schemas.lake import Lake
 from schemas.overrides import override
+from training.mlflow.champions import statements
 from training.mlflow.runs import connect
+from training.mlflow.taints import taint
 
+NO_FEATURES = ("features.images=", "features.sentences=")
 SECRET = "The recipe that was never to be told."
 
 
@@ -33,7 +36,7 @@ def lake(tmp_path: Path) -> Lake:
     path = tmp_path / "documents.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
     home = Lake.at(str(tmp_path / "lake"))
-    config = override(recipe("documents"), [f"source.documents={path}", "features.images=", "features.sentences="])
+    config = override(recipe("documents"), [f"source.documents={path}", *NO_FEATURES])
     build_dataset(config, lake=home, say=lambda _: None)
     return home
 
@@ -106,9 +109,48 @@ def test_forget_says_what_would_go_and_with_yes_it_goes(lake: Lake, tmp_path: Pa
     assert run(lake, "datasets", "verify", "documents").startswith(f"documents@{version}: intact")
 
 
+def test_models_trained_on_what_goes_are_tainted(lake: Lake, store: str, tmp_path: Path) -> None:
+    version, client = str(lake.latest("documents")), connect(store)
+    own, other = "multilink-documents-x-1", "other-1"
+    config = override(recipe("documents"), [f"source.documents={tmp_path}/few.jsonl", *NO_FEATURES])
+    first = (tmp_path / "documents.jsonl").read_text(encoding="utf-8").partition("\n")[0]
+    (tmp_path / "few.jsonl").write_text(first, encoding="utf-8")
+    build_dataset(config, lake=lake, say=lambda _: None)
+    stays = str(lake.latest("documents"))
+    for model in (own, other):
+        lake.links("documents", stays, *model.rsplit("-", 1)).write("manifest.json", b"{}")
+        lake.index("documents", stays, model).write("manifest.json", b"{}")
+    where = ("--tracking-uri", store, "--models")
+    told = values(lake, "lake", "forget", "p3", *where)
+    made = [f"links/documents/{stays}/{own}", f"indexes/documents/{stays}/{own}"]
+    assert told["made_by_models"] == made and lake.links("documents", stays, "multilink-documents-x", "1").exists()
+    assert "tainted" not in client.get_model_version("multilink-documents-x", "1").tags
+
+    done = values(lake, "lake", "forget", "p3", "--yes", *where)
+    assert done["made_by_models"] == made and done["versions"][0]["models"] == ["models:/multilink-documents-x/1"]
+    assert not any(lake.root.child(path).exists() for path in made)
+    assert lake.links("documents", stays, "other", "1").exists() and lake.index("documents", stays, other).exists()
+    (statement,) = statements(client, "multilink-documents-x")
+    says = statement.predicate
+    assert (says["event"], says["dataset"], says["documents"], says["images"]) == (
+        "tainted",
+        f"documents@{version}",
+        1,
+        1,
+    )
+    assert "p3" not in json.dumps({**says})  # what is forgotten is not named
+    assert "promotions" not in client.get_registered_model("other").tags
+
+    tagged = json.loads(client.get_model_version("multilink-documents-x", "1").tags["tainted"])
+    assert tagged["dataset"] == f"documents@{version}"
+    taint(client, lake, "documents", version, documents=1, images=1)  # as after a death on the way
+    assert len(statements(client, "multilink-documents-x")) == 1
+    assert "no version holds any of it" in run(lake, "lake", "takedown", "p3", "--tracking-uri", store)
+
+
 def test_a_build_reads_the_list_and_brings_nothing_back(lake: Lake, tmp_path: Path) -> None:
     run(lake, "lake", "forget", "p3", "--yes")
-    settings = [f"source.documents={tmp_path}/documents.jsonl", "features.images=", "features.sentences="]
+    settings = [f"source.documents={tmp_path}/documents.jsonl", *NO_FEATURES]
     (tmp_path / "list.txt").write_text("id:p3\n", encoding="utf-8")
     changes = [part for each in [*settings, f"takedown_list={tmp_path}/list.txt"] for part in ("--set", each)]
     run(lake, "build", "documents", *changes)

@@ -5,8 +5,9 @@ import re
 import shutil
 from base64 import b64encode
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,7 +22,7 @@ from typer.testing import CliRunner
 
 from orchestration.cli import app
 from schemas.documents import Split
-from schemas.errors import ConfigError, IntegrityError, MultilinkError, NotFoundError, UsageError
+from schemas.errors import ConfigError, GateError, IntegrityError, MultilinkError, NotFoundError, UsageError
 from schemas.lake import Lake
 from schemas.manifest import version_name
 from schemas.versions import canonical_json
@@ -31,15 +32,17 @@ from training.evaluation.models import evaluate_model
 from training.loop.context import Context
 from training.loop.trainer import train
 from training.metrics.links import LinkScore
-from training.mlflow import evidence, judging
-from training.mlflow.history import approve
+from training.mlflow import evidence, judging, verification
+from training.mlflow.champions import statements
+from training.mlflow.history import approve, championships
 from training.mlflow.loading import open_model
-from training.mlflow.policy import Guard, Policy
+from training.mlflow.policy import Forget, Guard, Policy
 from training.mlflow.promotion import promote, rollback
 from training.mlflow.provenance import keys_of
 from training.mlflow.registering import register
 from training.mlflow.registry import APPROVED_TAG, DECISION_TAG, MODEL_DIGEST_TAG
 from training.mlflow.runs import connect, experiment_id
+from training.mlflow.taints import TAINTED, taint
 from training.mlflow.verification import verify_champion
 from training.promotions.keys import make_key, public_path, trusted_keys
 from training.towers.image.linear import LinearSettings
@@ -63,6 +66,7 @@ class Workspace:
     folder: Path
     client: mlflow.MlflowClient
     key: Path
+    model: Path
 
     @property
     def lake(self) -> Path:
@@ -110,7 +114,7 @@ def _workspace(folder: Path, template: Path, learned: Learned) -> Workspace:
     shutil.copytree(learned.lake, folder / "lake")
     key = folder / "key.pem"
     make_key(key)
-    return Workspace(folder, connect(f"sqlite:///{folder}/mlflow.db"), key)
+    return Workspace(folder, connect(f"sqlite:///{folder}/mlflow.db"), key, learned.model)
 
 
 @pytest.fixture(scope="module")
@@ -278,7 +282,7 @@ def test_scores_that_come_out_otherwise_are_refused(promoted: Workspace, monkeyp
     with pytest.raises(IntegrityError, match=r"000004\.json: its scores have digest .*same kind of processor"):
         promoted.verify(is_deep=True)
     elsewhere = evidence.processor() | {"name": "another"}
-    monkeypatch.setattr(evidence, "processor", lambda: elsewhere)
+    monkeypatch.setattr(verification, "processor", lambda: elsewhere)
     assert promoted.verify(is_deep=True)[-1] == (
         "with another processor, each condition comes out as it did, means within 0.1 points"
     )
@@ -400,3 +404,38 @@ def test_a_rolled_back_champion_verifies(workspace: Workspace, monkeypatch: pyte
         workspace.verify()
     with pytest.raises(NotFoundError, match="no version '9'"):
         workspace.verify("9")
+
+
+def test_a_tainted_champion_is_used_as_long_as_its_policy_says(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, lake = workspace.client, Lake.at(str(workspace.lake))
+    monkeypatch.setenv("MULTILINK_KEY", str(workspace.key))
+    promote(client, "linker", "1", policy=Policy(forget=Forget(within_days=30), verify=True), say=print)
+    assert [each.version for each in taint(client, lake, "synthetic", VERSION, documents=2, images=3)] == ["2", "1"]
+    _opens(workspace)  # from now on for 30 days
+    why = f"trained on synthetic@{VERSION}, out of which 2 documents and 3 images were taken on "
+    assert championships(client, "linker")[0].tainted.startswith(why)
+    findings = workspace.verify(is_deep=True)
+    assert findings[-1] == "its scores cannot be compared" and "its files are not compared" in findings[-2]
+
+    tag = json.loads(client.get_model_version("linker", "1").tags[TAINTED])
+    for days, is_refused in ((29, False), (31, True)):
+        at = datetime.now(UTC) - timedelta(days=days)
+        client.set_model_version_tag("linker", "1", TAINTED, json.dumps(tag | {"at": at.isoformat()}))
+        with pytest.raises(GateError, match=f"models:/linker/1 was {why}") if is_refused else nullcontext():
+            _opens(workspace)
+    assert "promote another" in _shown(["link", "--dataset", "synthetic", "--model", "linker"], workspace)
+
+    workspace.add_version(workspace.model)  # on data without it, as a rebuild gives
+    promote(client, "linker", "3", say=print)
+    statement = statements(client, "linker")[-1].predicate
+    assert statement["replaces"]["version"] == "1" and statement["replaces"]["tainted"].startswith(why)
+    _opens(workspace)
+
+
+def _shown(command: list[str], workspace: Workspace) -> str:
+    where = ["--lake", str(workspace.lake), "--tracking-uri", workspace.client.tracking_uri]
+    done = CliRunner().invoke(app, [*command, *where, "--output", str(workspace.folder / "links")])
+    assert done.exit_code != 0
+    return str(done.exception)
