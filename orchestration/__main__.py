@@ -9,7 +9,7 @@ import signal
 import sys
 from pathlib import Path
 
-from orchestration.cli import print_error, run
+from orchestration.cli import note_interrupt, print_error, run
 from orchestration.dagster.reporting import reported
 from orchestration.project import recall
 from schemas.errors import MultilinkError
@@ -31,7 +31,8 @@ def main() -> None:
         os.environ.setdefault(name, value)
     logging.getLogger().addFilter(_is_of_interest)
     logging.getLogger("apache_beam.io.filesystems").setLevel(logging.ERROR)  # which clouds it has no client of
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # temporary files are removed, as after Ctrl-C
+    for number in (signal.SIGINT, signal.SIGTERM):  # temporary files are removed after either
+        signal.signal(number, note_interrupt)
     try:
         recall(Path.cwd())
     except MultilinkError as problem:

@@ -3,6 +3,7 @@
 0   done
 1   a build or a run failed, or a gate refused
 2   the caller's mistake: an unknown option or key, a file or version that is not there
+130 stopped, by Ctrl-C or SIGTERM
 
 A command's module is imported when the command is used: help and mistakes do not wait for libraries that they do not
 need. The help's line of a command is the first line of its docstring, read from its source.
@@ -10,13 +11,16 @@ need. The help's line of a command is the first line of its docstring, read from
 
 import ast
 import inspect
+import signal
 import sys
+import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -27,16 +31,18 @@ from schemas.console import Console, erased
 from schemas.errors import MultilinkError
 from schemas.versions import code_version
 
-# Group -> its commands in the order of the help; "": of none. In `commands/`, a command is a file, a group a folder.
+# What is done -> the commands for it, in the order of the help. In `commands/`, a command is a file, a group a folder.
+SECTIONS = {
+    "All of it": ("demo", "up", "use"),
+    "Data sets": ("build", "datasets", "features", "lake"),
+    "Models": ("train", "evaluate", "examples", "compare", "sweep", "supervised", "transfer", "settings"),
+    "Promotion": ("promote", "approve", "rollback", "promotions", "verify", "key", "copy", "relocate"),
+    "Links": ("link", "relink", "label", "measure", "serve"),
+    "Archives": ("index", "search", "evaluate-search", "pages", "decisions"),
+}
+# Group -> its commands; "": of none.
 TREE = {
-    "": (
-        *("build", "datasets", "features", "lake"),
-        *("train", "evaluate", "examples", "compare", "promote", "approve", "promotions", "rollback", "copy"),
-        *("verify", "key"),
-        *("relocate", "serve", "supervised", "sweep", "transfer", "settings"),
-        *("link", "relink", "label", "measure"),
-        *("index", "search", "evaluate-search", "pages", "decisions", "demo", "up"),
-    ),
+    "": tuple(name for names in SECTIONS.values() for name in names),
     "datasets": (
         *("list", "show", "verify", "diff", "failures", "duplicates", "export", "replicate", "subset"),
         *("provenance", "sample", "what-if"),
@@ -45,6 +51,12 @@ TREE = {
     "lake": ("sweep", "takedown", "forget"),
     "decisions": ("list", "export", "compare"),
 }
+STOPPED = 130  # status of a command that was stopped
+_GOES_ON = {
+    **dict.fromkeys(("build", "demo", "link", "relink", "index", "lake", "sweep"), "; the same command goes on"),
+    "train": "; the same command with --reuse goes on",
+}
+_INTERRUPTED = threading.Event()
 _PLAIN: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
 _JSON = Annotated[bool, typer.Option("--json", help="Print the summary as JSON, as the last line.")]
 
@@ -70,8 +82,9 @@ class LazyGroup(TyperGroup):
         return get_group(parent).commands[cmd_name]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, help_line(self._path + name)) for name in self.commands])
+        for title, names in ({"Commands": tuple(self.commands)} if self._path else SECTIONS).items():
+            with formatter.section(title):
+                formatter.write_dl([(name, help_line(self._path + name)) for name in names])
 
 
 def help_line(path: str) -> str:
@@ -110,9 +123,16 @@ def _printing(command: Callable[..., Generator[tuple[Iterable[str], Mapping[str,
             given[name] = partial(make, **{each: given.pop(each) for each in names})
         if "say" in own:
             given["say"] = console.say
+        is_told = False
         with closing(command(**given)) as summaries:
-            for lines, values in summaries:
-                console.summarise(lines, values)
+            try:
+                for lines, values in summaries:
+                    console.summarise(lines, values)
+                    is_told = True
+            except MultilinkError as problem:
+                if is_json and not is_told:  # else the summary says it
+                    console.summarise((), {"error": str(problem), "exit_status": problem.exit_status})
+                raise
 
     parameters.append(inspect.Parameter("is_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_JSON))
     named = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
@@ -156,16 +176,31 @@ def run(
         commands: the tree.
         reporting: open while the command runs; its errors pass through it.
     """
+    _INTERRUPTED.clear()
     try:
         with reporting or nullcontext():
             status = commands(list(arguments), prog_name="multilink", standalone_mode=False)
-    except MultilinkError as problem:
-        return print_error(str(problem), problem.exit_status)
-    except typer.TyperException as problem:
-        return print_error(problem.format_message(), 2)
-    except (KeyboardInterrupt, typer.Abort):
-        return print_error("interrupted", 130)
-    return status if isinstance(status, int) else 0
+    except (Exception, KeyboardInterrupt) as problem:
+        if _INTERRUPTED.is_set() or isinstance(problem, KeyboardInterrupt | typer.Abort):
+            return _stopped(arguments)  # whatever a library made of it
+        if isinstance(problem, MultilinkError):
+            return print_error(str(problem), problem.exit_status)
+        if isinstance(problem, typer.TyperException):
+            return print_error(problem.format_message(), 2)
+        raise
+    return _stopped(arguments) if status == STOPPED else status if isinstance(status, int) else 0
+
+
+def note_interrupt(number: int, frame: FrameType | None) -> None:
+    """Handle a signal as Ctrl-C is, so that an error that a library makes of it is known to be no fault."""
+    _INTERRUPTED.set()
+    signal.default_int_handler(number, frame)
+
+
+def _stopped(arguments: Sequence[str]) -> int:
+    """Say that a command was stopped, and how to go on, and return its status."""
+    name = next((each for each in arguments if not each.startswith("-")), "")
+    return print_error(f"stopped{_GOES_ON.get(name, '')}", STOPPED)
 
 
 def print_error(message: str, status: int) -> int:

@@ -6,17 +6,20 @@
     trust = "keys"                      # public keys: a file, or a folder of *.pub.pem
     key = "keys/newsroom.pem"           # signs what is promoted here
 
-`demo` and `up` write it, for the workspace they made. An option wins over the environment, the environment over the
-file. Its paths are relative to it, so that a folder can be moved with everything in it.
+`demo` and `up` write it, for the workspace they made, into its folder and into the one that they are called in. An
+option wins over the environment, the environment over the file. Its paths are relative to it, so that a folder can be
+moved with everything in it.
 """
 
 import json
 import os
+import shlex
 import tomllib
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
-from schemas.errors import ConfigError
+from schemas.console import Say
+from schemas.errors import ConfigError, NotFoundError
 
 FILE = "multilink.toml"
 _SQLITE = "sqlite:///"
@@ -30,14 +33,52 @@ _VARIABLES = {
 }
 
 
-def remember(directory: Path, *, lake: str, tracking_uri: str) -> None:
-    """Write a workspace into the project file of a directory; one inside of it by its relative path.
+def remember(home: Path, directory: Path, *, lake: str, tracking_uri: str, say: Say) -> None:
+    """Let the project files of a workspace, which is whole, and of a directory name it.
 
-    What else the file says stays.
+    Where the directory's named another one, that is said, and how to go back.
+
+    Args:
+        home: folder of the workspace.
+        directory: where commands are called.
+        lake: path or URI.
+        tracking_uri: of MLflow.
+        say: takes a line of progress.
 
     Raises:
-        ConfigError: the file that is there cannot be read.
+        ConfigError: a file that is there cannot be read.
     """
+    _write(home, lake=lake, tracking_uri=tracking_uri)
+    if home.absolute() != directory.absolute():
+        before = _absolute(directory)
+        _write(directory, lake=lake, tracking_uri=tracking_uri)
+        if "lake" in before and before != _absolute(directory):
+            lake, back = _relative(str(before["lake"]), directory), Path(str(before["lake"])).parent
+            is_whole = (back / FILE).is_file()
+            way = (
+                f"multilink use {shlex.quote(str(Path(lake).parent))} goes back"
+                if is_whole
+                else f"edit {FILE} to go back"
+            )
+            say(f"{FILE} names {_relative(str(home.absolute()), directory)} from now on, not the lake {lake}; {way}")
+
+
+def use(home: Path, directory: Path, *, say: Say) -> Mapping[str, str | bool]:
+    """Let the project file of a directory name the workspace in another folder, and return what it says.
+
+    Raises:
+        NotFoundError: there is no project file in that folder.
+        ConfigError: a file cannot be read.
+    """
+    found = _absolute(home)
+    if not {"lake", "tracking_uri"} <= found.keys():
+        raise NotFoundError(f"{home}: expected a workspace that demo or up has made, with a {FILE} of its own")
+    remember(home, directory, lake=str(found["lake"]), tracking_uri=str(found["tracking_uri"]), say=say)
+    return _values(directory)
+
+
+def _write(directory: Path, *, lake: str, tracking_uri: str) -> None:
+    """Write a workspace into the project file of a directory, by relative paths inside of it; other keys stay."""
     from schemas.lake import Folder
 
     sqlite = tracking_uri.startswith(_SQLITE)
@@ -46,6 +87,17 @@ def remember(directory: Path, *, lake: str, tracking_uri: str) -> None:
     lines = ["# Where multilink finds data sets, runs and models in this folder. Options win over it."]
     lines += [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in values.items()]  # as TOML does
     Folder(str(directory)).write(FILE, ("\n".join(lines) + "\n").encode())
+
+
+def _absolute(directory: Path) -> dict[str, str | bool]:
+    """Return where the project file of a directory finds data sets, runs and models, whatever the working directory."""
+    values = {name: value for name, value in _values(directory).items() if name in ("lake", "tracking_uri")}
+    for name, value in values.items():
+        path = str(value).removeprefix(_SQLITE)
+        if "://" not in path:
+            prefix = _SQLITE if str(value).startswith(_SQLITE) else ""
+            values[name] = prefix + str(directory.absolute() / path)
+    return values
 
 
 def recall(directory: Path, environment: MutableMapping[str, str] = os.environ) -> None:

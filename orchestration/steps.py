@@ -29,11 +29,12 @@ def in_process(step: Step, say: Say, _: RayWhere = RayWhere.SUBPROCESS) -> Summa
     Raises:
         MultilinkError: of the kind that the command ends with.
     """
-    from orchestration.cli import app
+    from orchestration.cli import STOPPED, app
 
     with heard_by(say) as summaries:
         try:
-            app(list(step), prog_name="multilink", standalone_mode=False)
+            if app(list(step), prog_name="multilink", standalone_mode=False) == STOPPED:
+                raise KeyboardInterrupt
         except GateError:
             if not (summaries and is_decision(summaries[-1])):
                 raise

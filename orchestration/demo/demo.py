@@ -47,8 +47,6 @@ def main_job(home: Path, *, workers: int, say: Say) -> Iterator[tuple[list[str],
     steps = Steps(settings=settings)
     by_ray = Steps(settings=replace(settings, ray=RaySettings(workers=max(2, workers))))
     training = {"NoStruct": steps, "AP": by_ray, OWN: steps}  # the way of a laptop, and that of a cluster
-    remember(Path.cwd(), lake=settings.lake, tracking_uri=settings.tracking_uri)
-
     say(f"1/5 build: scraping the recorded web and building the data set {DATASET}")
     with recorded_web(dataset.recorded_web) as addresses:
         build = steps.build(dataset, addresses, say=say)
@@ -69,6 +67,8 @@ def main_job(home: Path, *, workers: int, say: Say) -> Iterator[tuple[list[str],
     page = _link(settings, reference, f"models:/{own['model']}@champion", home / "linked", say)
     say(f"5/5 link: every document of {reference}, and an index of its pictures")
     links, index = (step(own["model"], reference, say=say) for step in (steps.link, steps.index))
+
+    remember(home, Path.cwd(), lake=settings.lake, tracking_uri=settings.tracking_uri, say=say)
 
     values = {
         "build": build,

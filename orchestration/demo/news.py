@@ -34,7 +34,6 @@ def newsroom(home: Path, *, workers: int, say: Say) -> Iterator[tuple[list[str],
         beam=BeamSettings(workers=workers),
     )
     steps = Steps(settings=settings)
-    remember(Path.cwd(), lake=settings.lake, tracking_uri=settings.tracking_uri)
     say(f"1/4 build: the articles and pictures of the recorded news, as the data set {DATASET}")
     with recorded_news(recording_at()) as addresses:
         build = steps.build(dataset, addresses, say=say)
@@ -46,6 +45,7 @@ def newsroom(home: Path, *, workers: int, say: Say) -> Iterator[tuple[list[str],
     index = in_process(["index", "--model", model["model_uri"], "--dataset", reference, *where, "--json"], say)
     say("4/4 evaluate-search: how well texts of the test split find their pictures")
     found = in_process(["evaluate-search", "--index", index["path"], *where, "--json"], say)
+    remember(home, Path.cwd(), lake=settings.lake, tracking_uri=settings.tracking_uri, say=say)
     yield (
         [
             *score_lines(found["scores"]),

@@ -96,7 +96,6 @@ def run_up(
         for dataset in (each for each in settings.datasets if each.train_settings):
             dataset.check_training()
         ports = choose_ports(dagster, mlflow, pages)
-        remember(Path.cwd(), lake=settings.lake, tracking_uri=settings.tracking_uri)
         page = mlflow_page(settings, ports)
         dagster_home = write_dagster_home(home, ports)
         unfinished = unfinished_runs(dagster_home)
@@ -104,6 +103,7 @@ def run_up(
         supervisor = Supervisor(services, variables, home / "logs", say)
         with supervisor.running():
             restart_interrupted(dagster_home, unfinished)
+            remember(home, Path.cwd(), lake=settings.lake, tracking_uri=settings.tracking_uri, say=say)
             yield (
                 [
                     f"Dagster  http://{HOST}:{ports.dagster}/asset-groups?partition={settings.datasets[0].name}",

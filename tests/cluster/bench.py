@@ -38,15 +38,16 @@ class Bench:
 
     cluster: Cluster
 
-    def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-        """Start a `multilink` command on the cluster."""
+    def start(self, *arguments: str, on: str = "", **environment: str) -> subprocess.Popen[str]:
+        """Start a `multilink` command on the cluster, on one of its machines or beside them."""
         command = [sys.executable, "-m", "orchestration", *arguments]
+        command = [*self.cluster.plan.machines[on].enter, *command] if on else command
         own = os.environ | self.cluster.environment | environment | {"PYTHONPATH": str(ROOT)}
         return subprocess.Popen(command, cwd=ROOT, env=own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
-    def run(self, *arguments: str, **environment: str) -> dict[str, Any]:
+    def run(self, *arguments: str, on: str = "", **environment: str) -> dict[str, Any]:
         """Run a `multilink` command on the cluster, and return its summary."""
-        return summary_of(self.start(*arguments, **environment))
+        return summary_of(self.start(*arguments, on=on, **environment))
 
     def build_arguments(self, lake: str, where: Sequence[str] = ()) -> list[str]:
         """Return the command that builds `diy` from the cluster's recorded web: on its engine, or where it is said."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import mlflow
@@ -96,10 +97,15 @@ def test_evaluate(
     found(", ".join(f"{name} {mean}" for name, mean in means.items()) + ": equal to the printed digits")
 
 
-def test_promote_and_link(bench: Bench, trained: dict[str, Any], found: Found) -> None:
-    """`multilink promote`, then `multilink link --workers 2` of every document, on two Ray nodes."""
+def test_promote_verify_and_link(bench: Bench, trained: dict[str, Any], tmp_path: Path, found: Found) -> None:
+    """`multilink promote`, `verify --deep` on two machines, `link --workers 2` of every document on two Ray nodes."""
     asked = ["--model", trained["model"], "--version", trained["version"], "--lake", LAKE, "--json"]
-    assert bench.run("promote", *asked)["is_promoted"]
+    key, public = tmp_path / "key.pem", tmp_path / "key.pub.pem"
+    bench.run("key", "--to", str(key), "--json")
+    assert bench.run("promote", *asked, MULTILINK_KEY=str(key))["is_promoted"]
+    verify = ["verify", f"{trained['model']}@champion", "--trust", str(public), "--deep", "--json"]
+    verdicts = [bench.run(*verify, on=name) for name in ("ray-head", "database")]
+    assert verdicts[0] == verdicts[1] and verdicts[0]["findings"][-1].endswith("to the last bit")
     uri = bench.cluster.environment["MLFLOW_TRACKING_URI"]
     client = mlflow.MlflowClient(uri, registry_uri=uri)
     champion = client.get_model_version_by_alias(trained["model"], "champion")
@@ -113,4 +119,4 @@ def test_promote_and_link(bench: Bench, trained: dict[str, Any], found: Found) -
     links = {name: data for name, data in two.items() if name.endswith(".parquet")}
     assert links and links == {name: one[name] for name in links}
     rows = sum(pq.read_metadata(Folder(output["2"]).open(name)).num_rows for name in links)
-    found(f"champion moved; {rows} rows of links, with two nodes the bytes of one")
+    found(f"two machines verify the champion with one verdict; {rows} rows of links, with two nodes the bytes of one")

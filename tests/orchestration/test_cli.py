@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
+import signal
+import time
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -12,7 +16,11 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import typer
+from forked import clean_environment, start
 from PIL import Image, ImageDraw
+
+from orchestration.cli import note_interrupt, run
 
 Run = Callable[..., Any]
 
@@ -269,3 +277,50 @@ def test_the_released_format_trains_without_any_image_file(multilink: Run, tmp_p
     assert f"| this model | auc | {scores['auc']['mean']:.1f} |" in card.read_text(encoding="utf-8")
     assert scores["documents"] == 10
     assert scores["auc"]["low"] > 50
+
+
+@pytest.mark.parametrize("after", ["images", "documents"])
+def test_a_build_that_is_stopped_says_so_and_the_same_command_goes_on(tmp_path: Path, after: str) -> None:
+    """Whatever Beam makes of Ctrl-C: it comes as soon as the folder that builds write is there."""
+    path = write_documents(tmp_path / "own", count=150)
+    set_ = [f"source.documents={path}", "features.images=", "features.sentences="]
+    command = ["build", "documents", "--lake", "lake", *(part for each in set_ for part in ("--set", each))]
+    running = start(*command, folder=tmp_path, environment=clean_environment())
+    pid, folder = running.process.pid, tmp_path / "lake" / {"images": "images", "documents": "builds"}[after]
+    assert pid is not None
+    while running.process.is_alive() and not folder.is_dir():
+        time.sleep(0.01)
+    os.kill(pid, signal.SIGINT)
+    stopped = running.finish()
+    assert (stopped.status, stopped.err.splitlines()[-1]) == (130, "multilink: stopped; the same command goes on")
+    assert "Traceback" not in stopped.err and stopped.out == ""
+    assert start(*command, folder=tmp_path, environment=clean_environment()).finish().status == 0
+
+
+def _wrapping(*, is_interrupted: bool) -> typer.Typer:
+    """Return a command whose library wraps what ended it, as Beam does."""
+    commands = typer.Typer(pretty_exceptions_enable=False)
+
+    @commands.command()
+    def build() -> None:
+        if is_interrupted:
+            with contextlib.suppress(KeyboardInterrupt):
+                note_interrupt(signal.SIGINT, None)
+        raise RuntimeError("KeyboardInterrupt [while running 'images/fetch']")
+
+    return commands
+
+
+def test_what_a_library_makes_of_an_interrupt_is_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([], _wrapping(is_interrupted=True)) == 130
+    assert capsys.readouterr().err == "multilink: stopped\n"
+    with pytest.raises(RuntimeError, match="KeyboardInterrupt"):  # nobody has pressed a key
+        run([], _wrapping(is_interrupted=False))
+
+
+def test_an_error_is_json_too_where_that_is_asked_for(multilink: Run, tmp_path: Path) -> None:
+    (tmp_path / "lake").mkdir()
+    found = multilink("datasets", "show", "dyi", "--lake", "lake", "--json")
+    assert found.status == 2 and "no data set 'dyi'" in found.err
+    assert found.json["exit_status"] == 2 and "no data set 'dyi'" in found.json["error"]
+    assert multilink("datasets", "show", "dyi", "--lake", "lake").out == ""

@@ -14,7 +14,13 @@ from schemas.errors import ConfigError, NotFoundError
 
 
 def test_a_workspace_inside_is_kept_by_relative_paths(tmp_path: Path) -> None:
-    remember(tmp_path, lake=str(tmp_path / "demo" / "lake"), tracking_uri=f"sqlite:///{tmp_path}/demo/mlflow.db")
+    remember(
+        tmp_path / "demo",
+        tmp_path,
+        lake=str(tmp_path / "demo" / "lake"),
+        tracking_uri=f"sqlite:///{tmp_path}/demo/mlflow.db",
+        say=print,
+    )
     found: dict[str, str] = {}
     recall(tmp_path, found)
     assert found == {"MULTILINK_LAKE": "demo/lake", "MLFLOW_TRACKING_URI": "sqlite:///demo/mlflow.db"}
@@ -22,7 +28,7 @@ def test_a_workspace_inside_is_kept_by_relative_paths(tmp_path: Path) -> None:
 
 def test_what_else_the_file_says_stays(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text("lake = 'old'\nverify = true\ntrust = 'keys'\n")
-    remember(tmp_path, lake=str(tmp_path / "lake"), tracking_uri="http://mlflow:5000")
+    remember(tmp_path, tmp_path, lake=str(tmp_path / "lake"), tracking_uri="http://mlflow:5000", say=print)
     found: dict[str, str] = {}
     recall(tmp_path, found)
     assert found == {
@@ -34,14 +40,47 @@ def test_what_else_the_file_says_stays(tmp_path: Path) -> None:
 
 
 def test_uris_and_folders_elsewhere_are_kept_as_they_are(tmp_path: Path) -> None:
-    remember(tmp_path / "here", lake="s3://bucket/lake", tracking_uri="http://mlflow:5000")
+    remember(
+        tmp_path / "here", tmp_path / "here", lake="s3://bucket/lake", tracking_uri="http://mlflow:5000", say=print
+    )
     found: dict[str, str] = {}
     recall(tmp_path / "here", found)
     assert found == {"MULTILINK_LAKE": "s3://bucket/lake", "MLFLOW_TRACKING_URI": "http://mlflow:5000"}
 
 
+def _workspace(folder: Path, name: str, lines: list[str]) -> dict[str, str]:
+    """Make a whole workspace, as `demo` and `up` do, and return what a command in the folder finds."""
+    home = folder / name
+    (home / "lake").mkdir(parents=True)
+    remember(home, folder, lake=str(home / "lake"), tracking_uri=f"sqlite:///{home}/mlflow.db", say=lines.append)
+    return _found(folder)
+
+
+def _found(folder: Path) -> dict[str, str]:
+    found: dict[str, str] = {}
+    recall(folder, found)
+    return found
+
+
+def test_another_workspace_is_announced_and_undone_by_one_command(
+    multilink: Callable[..., Any], tmp_path: Path
+) -> None:
+    lines: list[str] = []
+    demo = _workspace(tmp_path, "demo", lines)
+    assert lines == [] and demo == {"MULTILINK_LAKE": "demo/lake", "MLFLOW_TRACKING_URI": "sqlite:///demo/mlflow.db"}
+    assert _workspace(tmp_path, "demo 2", lines)["MULTILINK_LAKE"] == "demo 2/lake"
+    assert lines == ["multilink.toml names demo 2 from now on, not the lake demo/lake; multilink use demo goes back"]
+    assert _found(tmp_path / "demo") == {"MULTILINK_LAKE": "lake", "MLFLOW_TRACKING_URI": "sqlite:///mlflow.db"}
+    done = multilink("use", "demo")
+    assert done.status == 0 and done.out.startswith("multilink.toml names demo\n")
+    assert "multilink use 'demo 2' goes back" in done.err
+    assert _found(tmp_path) == demo
+    refused = multilink("use", "elsewhere")
+    assert refused.status == 2 and "expected a workspace that demo or up has made" in refused.err
+
+
 def test_the_environment_wins(tmp_path: Path) -> None:
-    remember(tmp_path, lake="s3://bucket/lake", tracking_uri="http://mlflow:5000")
+    remember(tmp_path, tmp_path, lake="s3://bucket/lake", tracking_uri="http://mlflow:5000", say=print)
     found = {"MULTILINK_LAKE": "own"}
     recall(tmp_path, found)
     assert found == {"MULTILINK_LAKE": "own", "MLFLOW_TRACKING_URI": "http://mlflow:5000"}
@@ -56,7 +95,7 @@ def test_a_broken_file_is_told(tmp_path: Path, text: str) -> None:
 
 def test_commands_find_the_lake_by_the_file_and_an_option_wins(multilink: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "lake").mkdir()
-    remember(tmp_path, lake=str(tmp_path / "lake"), tracking_uri=f"sqlite:///{tmp_path}/mlflow.db")
+    remember(tmp_path, tmp_path, lake=str(tmp_path / "lake"), tracking_uri=f"sqlite:///{tmp_path}/mlflow.db", say=print)
     found = multilink("datasets", "list")
     assert (found.status, found.out) == (0, f"no data set in {tmp_path / 'lake'}\n")
     other = multilink("datasets", "show", "x", "--lake", "other")
@@ -69,7 +108,9 @@ def test_commands_find_the_lake_by_the_file_and_an_option_wins(multilink: Callab
 
 def test_programs_find_models_by_the_file_and_an_argument_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    remember(tmp_path, lake=str(tmp_path / "lake"), tracking_uri=f"sqlite:///{tmp_path}/own/mlflow.db")
+    remember(
+        tmp_path, tmp_path, lake=str(tmp_path / "lake"), tracking_uri=f"sqlite:///{tmp_path}/own/mlflow.db", say=print
+    )
     with pytest.raises(NotFoundError, match=r"own/mlflow\.db: no runs and models are there"):
         multilink.load("models:/x/1")
     with pytest.raises(NotFoundError, match=r"own/mlflow\.db: no such file"):
