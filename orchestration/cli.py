@@ -10,6 +10,7 @@ need. The help's line of a command is the first line of its docstring, read from
 """
 
 import ast
+import errno
 import inspect
 import signal
 import sys
@@ -56,6 +57,8 @@ _GOES_ON = {
     **dict.fromkeys(("build", "demo", "link", "relink", "index", "lake", "sweep"), "; the same command goes on"),
     "train": "; the same command with --reuse goes on",
 }
+# What a machine says of a place that cannot be read or written: below a file, read-only, of somebody else.
+_OF_PLACES = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EACCES, errno.EPERM, errno.EROFS)
 _INTERRUPTED = threading.Event()
 _PLAIN: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
 _JSON = Annotated[bool, typer.Option("--json", help="Print the summary as JSON, as the last line.")]
@@ -187,6 +190,8 @@ def run(
             return print_error(str(problem), problem.exit_status)
         if isinstance(problem, typer.TyperException):
             return print_error(problem.format_message(), 2)
+        if isinstance(problem, OSError) and problem.errno in _OF_PLACES:
+            return print_error(str(problem).partition("] ")[2] or str(problem), 2)
         raise
     return _stopped(arguments) if status == STOPPED else status if isinstance(status, int) else 0
 

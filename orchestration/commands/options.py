@@ -70,7 +70,8 @@ def existing_file(option: typer.CallbackParam, path: Path | None) -> Path | None
         NotFoundError: there is no such file.
     """
     if path is not None and not path.is_file():
-        raise NotFoundError(f"{option.opts[0]} {path}: no such file")
+        found = "expected a file, found a folder" if path.is_dir() else "no such file"
+        raise NotFoundError(f"{option.opts[0]} {path}: {found}")
     return path
 
 
@@ -154,10 +155,11 @@ def with_report(
 
 
 def failure_lines(summary: Mapping[str, Any]) -> list[str]:
-    """Return a line of what could not be linked, by reason, and where it is; no line where all could."""
+    """Return what could not be linked, by reason with a sample where there is one, and where it is."""
     reasons = ", ".join(f"{reason} {count}" for reason, count in summary["failures"].items())
     where = summary.get("failures_path", f"{summary['output']}/failures")
-    return [f"failures: {reasons}: {where}"] if reasons else []
+    samples = [f"  {reason}: {sample}" for reason, sample in summary.get("samples", {}).items()]
+    return [f"failures: {reasons}: {where}", *samples] if reasons else []
 
 
 def _tracking(check: Callable[[str | None], str | None], text: str) -> Any:

@@ -174,7 +174,7 @@ def linked(
 
 
 def json_lines(address: str | Path, name: str = "") -> Iterator[tuple[str, dict[str, Any] | FieldError]]:
-    """Yield the object of each line that is not blank, under `<name>:<line>`; bytes not UTF-8 become U+FFFD.
+    """Yield the object of each line that is not blank, under `<name>:<line>`, or why there is none.
 
     Args:
         address: of the file.
@@ -194,9 +194,12 @@ def json_object(line: bytes) -> dict[str, Any] | FieldError:
     if len(line) > MAX_LINE_BYTES:
         return FieldError(Reason.BROKEN_RECORD, f"expected a line of at most {MAX_LINE_BYTES} bytes, found more")
     try:
-        return checked(json.loads(line.decode("utf-8-sig", errors="replace")), dict, "a record")
+        return checked(json.loads(line.decode("utf-8-sig")), dict, "a record")
     except FieldError as problem:
         return problem
+    except UnicodeDecodeError as error:
+        found = f"found byte 0x{line[error.start]:02x} at position {error.start}"
+        return FieldError(Reason.BROKEN_RECORD, f"expected UTF-8, {found}; is it in another encoding, such as Latin-1?")
     except (ValueError, RecursionError) as error:
         return FieldError(Reason.BROKEN_RECORD, f"expected JSON: {error}")
 

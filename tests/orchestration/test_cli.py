@@ -324,3 +324,26 @@ def test_an_error_is_json_too_where_that_is_asked_for(multilink: Run, tmp_path: 
     assert found.status == 2 and "no data set 'dyi'" in found.err
     assert found.json["exit_status"] == 2 and "no data set 'dyi'" in found.json["error"]
     assert multilink("datasets", "show", "dyi", "--lake", "lake").out == ""
+
+
+def test_a_place_that_cannot_be_is_one_line(multilink: Run, tmp_path: Path) -> None:
+    path = write_documents(tmp_path / "own", count=2)
+    for command, words in (
+        (["build", "documents", "--set", f"source.documents={path}", "--lake", f"{path}/lake"], "Not a directory"),
+        (["demo", "--workspace", path], "Not a directory"),
+        (["link", "--model", "class-names", "--input", path, "--output", "/proc/links.parquet"], "/proc/"),
+        (["link", "--model", "class-names", "--input", path.parent, "--output", "o.parquet"], "found a folder"),
+    ):
+        found = multilink(*command)
+        assert found.status == 2 and words in found.err.splitlines()[-1], found.err
+        assert "Traceback" not in found.err
+    assert not (tmp_path / "multilink.toml").exists()
+
+
+def test_link_shows_a_sample_of_each_reason(multilink: Run, tmp_path: Path) -> None:
+    path = write_documents(tmp_path / "own", count=2, extra=("[1]", "{}", "[2]"))
+    found = multilink("link", "--model", "class-names", "--input", path, "--output", "o.parquet", "--json")
+    assert found.json["failures"] == {"broken-record": 2, "missing-field": 1}
+    lines = found.out.splitlines()
+    assert "  broken-record: documents.jsonl:3: a record: expected an object, found a list" in lines
+    assert found.json["samples"]["missing-field"].startswith("documents.jsonl:4: ")

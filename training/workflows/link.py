@@ -61,11 +61,12 @@ class LinkSummary:
     seconds: float
 
     def to_json(self) -> dict[str, Any]:
-        """Return the numbers; failures are counted by reason."""
+        """Return the numbers; failures are counted by reason, with the first of each as a sample."""
         reasons = Counter(str(failure.reason) for failure in self.failures)
         per_second = round(self.documents / self.seconds, 1)
         pace = {"seconds": round(self.seconds, 3), "documents_per_second": per_second}
-        return asdict(self) | {"failures": dict(reasons)} | pace
+        samples = {str(each.reason): f"{each.record_id}: {each.message}" for each in reversed(self.failures)}
+        return asdict(self) | {"failures": dict(reasons), "samples": samples} | pace
 
 
 def run_link(

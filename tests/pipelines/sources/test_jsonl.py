@@ -9,7 +9,7 @@ import pytest
 from pipelines.sources.datasets.documents import read_documents
 from pipelines.sources.records import CandidateDocument
 from schemas.documents import Link, Provenance, Role, Sentence, Split
-from schemas.failures import Failure
+from schemas.failures import Failure, Reason
 
 DOCUMENT: dict[str, Any] = {"id": "d", "sentences": ["one", "two"], "images": [{"path": "a.jpg"}, {"path": "b.jpg"}]}
 
@@ -92,11 +92,19 @@ def test_broken_lines_do_not_stop_the_file(tmp_path: Path) -> None:
     assert names(read(tmp_path, *lines)) == [*expected, "d"]
 
 
-def test_a_number_is_an_id_and_bad_bytes_are_replaced(tmp_path: Path) -> None:
-    line = json.dumps(DOCUMENT | {"id": 12, "sentences": ["XX", "\ud800"]}).encode().replace(b"XX", b"\xff")
-    (draft,) = read(tmp_path, line)
+def test_a_number_is_an_id_and_half_a_pair_is_replaced(tmp_path: Path) -> None:
+    (draft,) = read(tmp_path, DOCUMENT | {"id": 12, "sentences": ["Grün", "\ud800"]})
     assert isinstance(draft, CandidateDocument)
-    assert (draft.id, [s.text for s in draft.sentences]) == ("12", ["\ufffd", "\ufffd"])
+    assert (draft.id, [s.text for s in draft.sentences]) == ("12", ["Grün", "\ufffd"])
+
+
+def test_another_encoding_is_told_and_no_word_is_damaged(tmp_path: Path) -> None:
+    line = json.dumps(DOCUMENT | {"sentences": ["Größe."]}, ensure_ascii=False)
+    first, second = read(tmp_path, line.encode("latin-1"), line.encode())
+    assert isinstance(first, Failure) and isinstance(second, CandidateDocument)
+    found = "expected UTF-8, found byte 0xf6 at position"
+    assert first.reason is Reason.BROKEN_RECORD and found in first.message and "such as Latin-1?" in first.message
+    assert second.sentences[0].text == "Größe."
 
 
 @pytest.mark.parametrize(
