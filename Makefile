@@ -16,9 +16,13 @@ export PYTHONDONTWRITEBYTECODE =
 setup: $(READY)
 
 $(READY): pyproject.toml constraints.txt
-	@echo "setting up $(VENV): a few minutes, and about 6 GB"
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v <= (3, 13) \
+	    else "multilink needs Python 3.11 to 3.13, and $(PYTHON) is %d.%d: make setup PYTHON=python3.12" % v)'
+	@echo "setting up $(VENV): three minutes or more, and about 9 GB, most of it PyTorch's libraries for GPUs"
+	@echo "1/2 an environment of $(PYTHON)"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
+	@echo "2/2 packages, as pinned in constraints.txt; nothing is printed meanwhile"
 	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	    --constraint constraints.txt --editable ".[all]" --group dev
 	@touch $(READY)
