@@ -1,7 +1,7 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,6 +18,14 @@ def command(
     report: options.Report = None,
     scores: Annotated[
         Path | None, typer.Option(metavar="FILE", callback=options.existing_file, help="Score matrices: JSON Lines.")
+    ] = None,
+    calibration: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write what makes probabilities of similarities, by the data set's validation links, for link "
+            "--calibration.",
+        ),
     ] = None,
     with_captions: Annotated[
         bool, typer.Option("--captions", help="Compute caption metrics, too; most need Java.")
@@ -50,6 +58,7 @@ def command(
     With --scores, a file is scored: a line of JSON each, {"id", "scores": [[...]], "links": [[text, image], ...]}.
     """
     given = {"--model": model, "--dataset": dataset, "--lake": lake, "--scores": scores, "--report": report}
+    given |= {"--calibration": calibration}
     _check_options(given, baseline=baseline, settings=settings)
     reference = "" if scores is not None else options.known_dataset(lake, dataset or "")
     from training.evaluation.evaluate import STANDARD_CONFIG
@@ -68,8 +77,22 @@ def command(
                 model=model or "", dataset=reference, lake=lake, split=split, tracking=tracking, config=config,
                 with_captions=with_captions, with_baselines=with_baselines, say=say,
             )  # fmt: skip
+        if calibration is not None:
+            _write_calibration(summary, calibration)
     write = partial(run_report, summary, lake=lake, tracking=tracking)
     yield options.with_report(summary.lines(), summary.to_json(), report, write)
+
+
+def _write_calibration(summary: Any, path: Path) -> None:
+    """Write the calibration of an evaluation.
+
+    Raises:
+        UsageError: there is none: too few validation links are known.
+    """
+    if summary.judged.calibration is None:
+        why = "; ".join(row.note for row in summary.rows if row.group == "calibration" or row.measure == "calibration")
+        raise UsageError(f"--calibration: {summary.dataset} has none{': ' if why else ''}{why}")
+    path.write_text(summary.judged.calibration.to_json(), encoding="utf-8")
 
 
 def _check_options(given: Mapping[str, object], *, baseline: str | None, settings: list[str] | None) -> None:
@@ -77,9 +100,14 @@ def _check_options(given: Mapping[str, object], *, baseline: str | None, setting
     if settings and given["--scores"] is not None:
         raise UsageError("--set: expected no --scores beside it; the settings are of baselines and of retrieval")
     if baseline is not None:
-        _check("--baseline", given, needed=["--dataset", "--lake"], refused=["--model", "--scores", "--report"])
+        _check(
+            "--baseline",
+            given,
+            needed=["--dataset", "--lake"],
+            refused=["--model", "--scores", "--report", "--calibration"],
+        )
     elif given["--scores"] is not None:
-        _check("--scores", given, refused=["--model", "--dataset", "--report"])
+        _check("--scores", given, refused=["--model", "--dataset", "--report", "--calibration"])
     else:
         _check("", given, needed=["--model", "--dataset", "--lake"])
 

@@ -3,6 +3,9 @@ from typing import Annotated
 import typer
 
 from orchestration.commands import options
+from schemas.errors import UsageError
+from schemas.lake import Lake
+from schemas.manifest import read_manifest
 
 
 def command(
@@ -13,17 +16,39 @@ def command(
         float | None, typer.Option(min=0, max=1, help="Find the threshold whose links have at least this precision.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the sample that was labelled.")] = 0,
+    name: Annotated[
+        str, typer.Option("--as", metavar="NAME", help="Write the labelled images as this data set, too.")
+    ] = "",
     store: options.Store = "",
+    *,
+    say: options.Progress,
 ) -> options.Summaries:
-    """State precision and recall of all links of a version, by the labels of a random sample (`multilink label`)."""
-    from orchestration.decisions.log import opened_log
-    from orchestration.pages.label_sample import links_by, measured
-    from orchestration.pages.linked import link_sets
-    from schemas.lake import Lake
-    from schemas.manifest import read_manifest
+    """State precision and recall of all links of a version, by the labels of a random sample (`multilink label`).
 
-    manifest, folder = read_manifest(Lake.at(lake), dataset)
-    links = links_by(link_sets(Lake.at(lake), manifest), model)
+    As a data set, the labelled images have what people said as their links: for the gate, for evaluate, and to
+    calibrate by.
+    """
+    from orchestration.decisions.log import opened_log
+    from orchestration.pages.label_sample import labels_of, links_by, measured
+    from orchestration.pages.linked import link_sets
+
+    home = Lake.at(lake)
+    manifest, folder = read_manifest(home, dataset)
+    links = links_by(link_sets(home, manifest), model)
     with opened_log(lake, store) as log:
         report = measured(links, manifest, folder, log, seed=seed, wanted=precision)
-    yield report.lines(), report.to_json()
+        labels = labels_of(links, manifest, folder, log, seed=seed) if name else {}
+    if not name:
+        yield report.lines(), report.to_json()
+        return
+    from pipelines.exports.labelled import write_labelled
+
+    if name in home.dataset_names() and not _is_labelled(home, name):
+        raise UsageError(f"--as {name}: a data set of this name is there, and was not made of labels")
+    written = write_labelled(home, manifest, folder, labels, name, say=say)
+    counts = ", ".join(f"{split} {each.documents}" for split, each in written.splits.items())
+    yield [*report.lines(), f"{written.reference}: {counts} documents"], report.to_json() | {"as": written.reference}
+
+
+def _is_labelled(home: Lake, name: str) -> bool:
+    return "labelled" in read_manifest(home, name)[0].config

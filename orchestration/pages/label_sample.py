@@ -162,17 +162,12 @@ def reported(
     Raises:
         UsageError: nobody has answered.
     """
-    counted = [each for each in standing(answers) if (each.document, each.image) in known]
-    if not counted:
-        raise UsageError("no image of this sample is labelled yet; `multilink label` shows them")
+    counted = _counted(answers, known)
+    last = _last(counted, known)
     of_person: dict[str, dict[int, str]] = {}
-    last: dict[int, int | None] = {}
     for each in counted:
-        row = known[each.document, each.image]
         said = str(each.action) if each.sentence is None else str(each.sentence)
-        of_person.setdefault(each.who, {})[row] = said
-        if each.action is not Action.CANNOT_SAY:
-            last[row] = each.sentence
+        of_person.setdefault(each.who, {})[known[each.document, each.image]] = said
     rows = np.array(sorted(last), np.int64)
     fits = np.array([-1 if last[row] is None else last[row] for row in rows.tolist()], np.int64)
     is_right = (fits >= 0) & (fits == frame.sentences[rows])
@@ -189,6 +184,36 @@ def reported(
         threshold=None if wanted is None or not last else threshold_for(population, labels, wanted),
         alike=tuple(_alike(of_person)),
     )
+
+
+def _counted(answers: Iterable[Decision], known: dict[tuple[str, str], int]) -> list[Decision]:
+    found = [each for each in standing(answers) if (each.document, each.image) in known]
+    if not found:
+        raise UsageError("no image of this sample is labelled yet; `multilink label` shows them")
+    return found
+
+
+def _last(answers: Iterable[Decision], known: dict[tuple[str, str], int]) -> dict[int, int | None]:
+    """Return row -> the sentence that fits, of the images of which somebody could say something."""
+    said = (each for each in answers if each.action is not Action.CANNOT_SAY)
+    return {known[each.document, each.image]: each.sentence for each in said}
+
+
+def labels_of(
+    links: LinkSet, manifest: Manifest, folder: Folder, log: DecisionLog, *, seed: int
+) -> dict[str, dict[int, int | None]]:
+    """Return document -> number of an image -> number of the sentence that fits, or None, as people said.
+
+    Raises:
+        UsageError: nobody has answered.
+    """
+    frame, answers = frame_of(links), list(log.decisions(article=sample_of(links, seed)))
+    known = labelled_rows(frame, answers, links, manifest, folder)
+    labels: dict[str, dict[int, int | None]] = {}
+    for row, sentence in _last(_counted(answers, known), known).items():
+        document, place = frame.image(row)
+        labels.setdefault(frame.documents[document], {})[place] = sentence
+    return labels
 
 
 def _alike(of_person: dict[str, dict[int, str]]) -> Iterable[tuple[str, str, int, float, float]]:

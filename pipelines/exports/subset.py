@@ -113,15 +113,19 @@ class Selection:
         return {"subset": {"parent": parent, **self.to_json()}}
 
 
-def write_subset(lake: Lake, manifest: Manifest, folder: Folder, selection: Choice, *, say: Say) -> Manifest:
-    """Write a subset of a version beside it, and return its manifest; `latest` stays where it is.
+def write_subset(
+    lake: Lake, manifest: Manifest, folder: Folder, selection: Choice, *, name: str = "", say: Say
+) -> Manifest:
+    """Write a subset of a version beside it, or as a data set of another name; `latest` stays where it is.
+
+    Returns its manifest.
 
     Raises:
         EmptySubsetError: no document is in it.
         UsageError: the condition is none.
         IntegrityError: a part of the version is damaged.
     """
-    chosen = _draft(manifest, selection)
+    chosen = dataclasses.replace(_draft(manifest, selection), dataset=name or manifest.dataset)
     target = lake.dataset(chosen.dataset, chosen.version)
     if target.exists(MANIFEST):
         return Manifest.from_json(target.read(MANIFEST).decode())

@@ -32,13 +32,13 @@ from orchestration.pages.settings import PagesSettings
 from orchestration.pages.store import Store
 from pipelines.images.packed import ROWS_PER_GROUP
 from pipelines.packs import PackFolder
-from schemas.decisions import Action
+from schemas.decisions import Action, Decision
 from schemas.documents import COPY_SCHEMA, Provenance, Sentence, Split
 from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, Duplicate, Leak, LeakKind
 from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage
 from schemas.lake import Folder, Lake
 from schemas.links import LINKED_SCHEMA
-from schemas.manifest import FileEntry, Manifest, commit, read_manifest
+from schemas.manifest import FileEntry, Manifest, commit, read_manifest, table_parts, verify
 from schemas.tables import row_of, to_table
 from training.config import LoopConfig, Select, TrainConfig
 from training.data.loading import load_training_data
@@ -471,7 +471,7 @@ def test_a_hundred_thousand_documents_are_sorted_in_a_moment() -> None:
 
 @in_chromium
 def test_pictures_are_labelled_by_keyboard_and_say_what_the_corpus_is_worth(
-    browser: Page, site: Site, capsys: pytest.CaptureFixture[str]
+    browser: Page, site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Ten pictures: the proposed sentence is right, then none, cannot say, a number, arrows; the log says the same."""
     links = find_links(link_sets(site.lake, site.manifest), MODELS[0])
@@ -514,8 +514,49 @@ def test_pictures_are_labelled_by_keyboard_and_say_what_the_corpus_is_worth(
     assert "precision 90%: no threshold is shown to have it" in told
     assert run([*common, "--seed", "9"]) == 2
     assert "no image of this sample is labelled yet" in capsys.readouterr().err
+    _read_as_a_data_set(site, made, common, tmp_path)
     assert run(["measure", "third", *common[2:]]) == 2
     assert "links of this version: first-1, second-2" in capsys.readouterr().err
+
+
+def _read_as_a_data_set(site: Site, made: list[Decision], command: list[str], folder: Path) -> None:
+    """What people said are the links of a data set, which an evaluation reads."""
+    shutil.copytree(site.lake.root.uri, folder / "lake")
+    lake = Lake.at(str(folder / "lake"))
+    command = [lake.root.uri if each == site.lake.root.uri else each for each in command]
+    assert run([*command, "--as", "synthetic"]) == 2
+    for _ in range(2):  # again: the same version
+        assert run([*command, "--as", "people"]) == 0
+    (version,) = lake.versions("people")
+    assert lake.latest("people") == version and lake.latest("synthetic") == "v1"
+    manifest, home = read_manifest(lake, "people")
+    assert not list(verify(manifest, home))
+    rows = [row for part in table_parts(manifest, home, "documents") for row in part.to_pylist()]
+    found = {
+        (row["id"], image["hash"]): [link["sentence"] for link in row["links"] if link["image"] == place]
+        for row in rows
+        for place, image in enumerate(row["images"])
+    }
+    said = {(each.document, each.image): each for each in made if each.action is not Action.CANNOT_SAY}
+    assert found == {key: [] if each.sentence is None else [each.sentence] for key, each in said.items()}
+    splits = {row["id"]: split for split, parts in _rows_by_split(site).items() for row in parts}
+    assert manifest.splits["test"].documents == sum(splits[name] == "test" for name in {key for key, _ in said})
+    scored = evaluate_model(site.models[MODELS[0]], lake, "people", "train")
+    assert scored.document_auc.keys() == {
+        row["id"] for row in rows if row["links"] and splits[row["id"]] == "train" and len(row["sentences"]) > 1
+    }
+
+
+def _rows_by_split(site: Site) -> dict[str, list[dict[str, Any]]]:
+    return {
+        str(split): [row for entry in site.manifest.parts("documents", split) for row in _table(site, entry)]
+        for split in Split
+    }
+
+
+def _table(site: Site, entry: FileEntry) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.read_table(site.folder.open(entry.path), columns=["id"]).to_pylist()
+    return rows
 
 
 def test_a_label_that_the_page_cannot_give_is_refused(site: Site) -> None:

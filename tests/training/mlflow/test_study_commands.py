@@ -5,13 +5,16 @@ from pathlib import Path
 from types import ModuleType
 
 import mlflow
+import pyarrow.parquet as pq
 import pytest
 
 from orchestration.cli import run
 from schemas.documents import Split
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Lake
+from training.evaluation.judge import judge_model
 from training.evaluation.models import evaluate_model
+from training.metrics.calibration import read_calibration
 from training.model import LinkModel
 from training.workflows.compare import run_transfer
 from training.workflows.evaluate import run_baseline
@@ -93,3 +96,24 @@ def test_evaluate_takes_a_baseline(registry_lake: Lake, capsys: pytest.CaptureFi
     assert run([*arguments, "--baseline", "random", "--model", "x"]) == 2
     assert run([*arguments, "--scores", "x", "--set", "seed=3"]) == 2
     assert run(["supervised", "--lake", registry_lake.root.uri, "--dataset", "synthetic", "--shares", "a"]) == 2
+
+
+def test_a_calibration_on_another_data_set_is_a_file_that_links_take(
+    client: mlflow.MlflowClient, lakes: ModuleType, registry_lake: Lake, trained: Path, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    path, store = tmp_path / "people.json", ["--tracking-uri", client.tracking_uri]
+    where = ["--model", str(trained), "--dataset", "synthetic", "--lake", registry_lake.root.uri, *store]
+    assert run(["evaluate", *where, "--no-baselines", "--calibration", str(path)]) == 0
+    written = read_calibration(path)
+    assert written == judge_model(LinkModel.load(trained), registry_lake, "synthetic").calibration
+    links = ["--output", str(tmp_path / "links"), "--calibration", str(path), "--split", "test"]
+    assert run(["link", *where, *links]) == 0
+    part = next((tmp_path / "links").rglob("links/**/*.parquet"))
+    assert None not in pq.read_table(part, columns=["probability"])["probability"].to_pylist()
+
+    without = {Split.TEST: lakes.make_documents(Split.TEST, 4, lakes.World())}  # no validation split
+    lake = lakes.write_lake(str(tmp_path / "lake"), without).root.uri
+    arguments = ["--model", str(trained), "--dataset", "synthetic", "--lake", lake, *store, "--calibration", str(path)]
+    assert run(["evaluate", *arguments, "--no-baselines"]) == 2
+    assert "--calibration: synthetic@v1 has none: " in capsys.readouterr().err

@@ -1,0 +1,65 @@
+"""The images of a version that people have labelled, as a data set whose links are known.
+
+A document keeps its sentences, and of its images those that somebody said something of. Such an image has one link, to
+the sentence that fits, or none. So a gate, an evaluation and a calibration can read what people said.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.exports.subset import write_subset
+from schemas.console import Say
+from schemas.document_rows import from_row, to_row
+from schemas.documents import Link, document_schema
+from schemas.lake import Folder, Lake
+from schemas.manifest import Manifest
+from schemas.versions import fingerprint
+
+Labels = Mapping[str, Mapping[int, int | None]]  # document -> number of an image -> number of its sentence, or none
+
+
+@dataclass(frozen=True, slots=True)
+class _Labelled:
+    """Which rows the data set has, and their links."""
+
+    labels: Labels
+
+    def rows(self, documents: pa.Table) -> pa.Table:
+        """Return the labelled documents with their labelled images, linked as people said."""
+        own = documents.filter(pc.is_in(documents["id"], pa.array(sorted(self.labels), pa.string())))
+        names = document_schema().names
+        rows = [self._linked(row) for row in own.select(names).to_pylist()]
+        for name in names:
+            place = own.schema.get_field_index(name)
+            own = own.set_column(place, own.schema.field(place), pa.array([row[name] for row in rows], own[name].type))
+        return own
+
+    def _linked(self, row: dict[str, Any]) -> dict[str, Any]:
+        said = self.labels[row["id"]]
+        kept = sorted(said)
+        links = tuple(Link(text, new) for new, old in enumerate(kept) if (text := said[old]) is not None)
+        return to_row(replace(from_row(row).with_images(kept), links=links))
+
+    def images(self, images: pa.Table) -> pa.Table:
+        """Return rows as the version has them."""
+        return images
+
+    def settings(self, parent: str) -> dict[str, Any]:
+        """Return what the settings of the data set say of it."""
+        answers = [[name, sorted(said.items())] for name, said in sorted(self.labels.items())]
+        return {"labelled": {"parent": parent, "answers": fingerprint(answers)}}
+
+
+def write_labelled(lake: Lake, manifest: Manifest, folder: Folder, labels: Labels, name: str, *, say: Say) -> Manifest:
+    """Write the labelled images of a version as the newest version of a data set of another name.
+
+    Raises:
+        EmptySubsetError: nothing is labelled.
+    """
+    written = write_subset(lake, manifest, folder, _Labelled(labels), name=name, say=say)
+    lake.point_latest(name, written.version)
+    return written
