@@ -1,6 +1,8 @@
-"""A newsroom in small: the news of the recorded web, a model of four sources, and an index that the pages search.
+"""A newsroom in small: the news of the recorded web, a model of their texts, and an index that the pages search.
 
-It is a command of its own because its training takes longer than the whole main job.
+The model is the closed form. Of 78 test pictures its texts find theirs at a mean reciprocal rank of 89, where words
+have 27 and the nearest sentence has 41; `tiny-liu-2020-multi-source`, which learns its words from 280 articles, has 25
+after twelve times the time of a processor (one run).
 """
 
 from collections.abc import Iterator
@@ -13,20 +15,12 @@ from orchestration.project import remember
 from orchestration.steps import Steps, in_process
 from schemas.console import Say
 
-DATASET, OBJECTIVE = "news", "triplet-sum"
-RECIPE = "tiny-liu-2020-multi-source"
-# Found among the first 10 of the 78 test pictures: 52.6% of all four texts; by chance 12.8% (DECISIONS.md).
-TRAINING = (
-    "training.epochs=20",
-    "training.learning_rate=2e-3",
-    "training.schedule.name=constant",
-    "image.standardise=true",
-)
+DATASET, OBJECTIVE = "news", "closed-form"
 
 
 def newsroom(home: Path, *, workers: int, say: Say) -> Iterator[tuple[list[str], dict[str, Any]]]:
-    """Build the news, train on them, index their pictures, and yield how well they are found and what to open next."""
-    dataset = DatasetSettings(name=DATASET, objectives=(OBJECTIVE,), train_recipe=RECIPE, train_settings=TRAINING)
+    """Build the news, train on them, promote the model, index the pictures, and yield how well they are found."""
+    dataset = DatasetSettings(name=DATASET, objectives=(OBJECTIVE,))
     settings = Settings(
         lake=str(home / "lake"),
         tracking_uri=f"sqlite:///{home / 'mlflow.db'}",
@@ -34,16 +28,20 @@ def newsroom(home: Path, *, workers: int, say: Say) -> Iterator[tuple[list[str],
         beam=BeamSettings(workers=workers),
     )
     steps = Steps(settings=settings)
-    say(f"1/4 build: the articles and pictures of the recorded news, as the data set {DATASET}")
+    say(f"1/5 build: the articles and pictures of the recorded news, as the data set {DATASET}")
     with recorded_news(recording_at()) as addresses:
         build = steps.build(dataset, addresses, say=say)
     reference = f"{DATASET}@{build['version']}"
-    say(f"2/4 train: headline, lead, caption and body fused, recipe {RECIPE}, on {reference}")
+    say(f"2/5 train: headline, lead, caption and body, recipe {dataset.recipe_of(OBJECTIVE)}, on {reference}")
     model = steps.train(dataset, build["version"], OBJECTIVE, say=say)
+    say(f"3/5 promote: {model['model']} version {model['version']}")
+    promotion = steps.promote(model["model"], model["version"], say=say)
+    for reason in promotion["reasons"]:
+        say(reason)
     where = ("--lake", settings.lake, "--tracking-uri", settings.tracking_uri)
-    say(f"3/4 index: the pictures, by {model['model_uri']}")
+    say(f"4/5 index: the pictures, by {model['model_uri']}")
     index = in_process(["index", "--model", model["model_uri"], "--dataset", reference, *where, "--json"], say)
-    say("4/4 evaluate-search: how well texts of the test split find their pictures")
+    say("5/5 evaluate-search: how well texts of the test split find their pictures")
     found = in_process(["evaluate-search", "--index", index["path"], *where, "--json"], say)
     remember(home, Path.cwd(), lake=settings.lake, tracking_uri=settings.tracking_uri, say=say)
     yield (
@@ -52,9 +50,16 @@ def newsroom(home: Path, *, workers: int, say: Say) -> Iterator[tuple[list[str],
             "",
             "open next",
             "  the newsroom          .venv/bin/multilink pages",
-            "                        then open an article of the data set, or paste one",
+            "                        then http://127.0.0.1:8090: open an article of the data set, or paste one",
         ],
-        {"build": build, "model": model, "index": index, "search": found, "tracking_uri": settings.tracking_uri},
+        {
+            "build": build,
+            "model": model,
+            "promotion": promotion,
+            "index": index,
+            "search": found,
+            "tracking_uri": settings.tracking_uri,
+        },
     )
 
 

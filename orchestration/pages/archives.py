@@ -36,12 +36,14 @@ class Choice:
         uri: its folder.
         manifest: what it is.
         aliases: those that its model's version has.
+        made_ns: when its manifest was written, nanoseconds since 1970 by the store's clock.
     """
 
     key: str
     uri: str
     manifest: IndexManifest
     aliases: tuple[str, ...] = ()
+    made_ns: int = 0
 
     @property
     def model(self) -> str:
@@ -69,7 +71,7 @@ class Archives:
 
     @property
     def choices(self) -> list[Choice]:
-        """Return the indexes, champions first; those of the last look, after which another one begins in time."""
+        """Return the indexes, champions first, newest first; after the last look another one begins in time."""
         if time.monotonic() - self._looked_at > LOOK_AGAIN_S and self._looking.acquire(blocking=False):
             threading.Thread(target=self._look_again, name="indexes", daemon=True).start()
         return self._choices
@@ -77,7 +79,7 @@ class Archives:
     def _look(self) -> None:
         named = [_choice(_folder(uri), self._aliases_of) for uri in self._indexes]
         found = named or list(_readable(_folders(self._lake), self._aliases_of))
-        self._choices = sorted(found, key=lambda each: (_standing(each), each.key))
+        self._choices = sorted(found, key=lambda each: (_standing(each), -each.made_ns, each.key))
         self._looked_at = time.monotonic()
 
     def _look_again(self) -> None:
@@ -170,7 +172,8 @@ def _choice(folder: Folder, aliases_of: AliasesOf) -> Choice:
     name, _, version = manifest.dataset.partition("@")
     last = folder.uri.partition("?")[0].rstrip("/").rpartition("/")[2]
     key = f"{name}~{version[:8]}~{last}"
-    return Choice(key=key, uri=folder.uri, manifest=manifest, aliases=_aliases(manifest.model, aliases_of))
+    aliases, made_ns = _aliases(manifest.model, aliases_of), folder.stamp(MANIFEST)[1]
+    return Choice(key=key, uri=folder.uri, manifest=manifest, aliases=aliases, made_ns=made_ns)
 
 
 def _aliases(model: str, aliases_of: AliasesOf) -> tuple[str, ...]:

@@ -189,12 +189,17 @@ def json_lines(address: str | Path, name: str = "") -> Iterator[tuple[str, dict[
         yield f"{name}:{number}", json_object(line)
 
 
-def json_object(line: bytes) -> dict[str, Any] | FieldError:
-    """Return the JSON object in a line, or why there is none."""
+def json_object(line: bytes, *, is_of_web: bool = False) -> dict[str, Any] | FieldError:
+    """Return the JSON object in a line, or why there is none.
+
+    In what comes from the web, bytes that are not UTF-8 become U+FFFD: nobody can write that line anew.
+    """
     if len(line) > MAX_LINE_BYTES:
         return FieldError(Reason.BROKEN_RECORD, f"expected a line of at most {MAX_LINE_BYTES} bytes, found more")
     try:
-        return checked(json.loads(line.decode("utf-8-sig")), dict, "a record")
+        return checked(
+            json.loads(line.decode("utf-8-sig", errors="replace" if is_of_web else "strict")), dict, "a record"
+        )
     except FieldError as problem:
         return problem
     except UnicodeDecodeError as error:

@@ -52,16 +52,18 @@ def test_the_demo_promotes_a_model_that_beats_random_and_reuses_what_it_made(mul
     assert second.json["scores"] == values["scores"]
 
 
-@pytest.mark.trial  # four minutes of a processor
-def test_the_newsroom_finds_pictures_far_better_than_chance(multilink: Run, tmp_path: Path) -> None:
+@pytest.mark.trial  # a minute of a processor
+def test_the_newsroom_finds_pictures_better_than_words_do(multilink: Run, tmp_path: Path) -> None:
     done = multilink("demo", "--news", "--workspace", "demo", "--json")
     assert done.status == 0, done.err
     found, build = done.json["search"], done.json["build"]
     assert build["stages"]["images"]["failed"] == 0  # every picture came from the recorded web
+    scores = {key.partition(" role=all, ")[0]: value for key, value in found["scores"].items() if " role=all, " in key}
+    others = ("bm25", "nearest sentence", "fusion")
+    assert scores["search reciprocal_rank"] > max(scores[f"{other} reciprocal_rank"] for other in others)
+    assert done.json["promotion"]["is_promoted"]
     name = next(key for key in found["scores"] if key.startswith("search recall_at_10 role=all, "))
-    candidates = int(name.rpartition(" ")[2])
-    assert found["scores"][name] > 2 * 100 * 10 / candidates
-    assert "4/4 evaluate-search" in done.err and "search " in done.out
+    assert "5/5 evaluate-search" in done.err and "search " in done.out
     client = mlflow.MlflowClient(done.json["tracking_uri"], registry_uri=done.json["tracking_uri"])
     metrics = client.get_run(done.json["search"]["run_id"]).data.metrics
     assert metrics["test_search_recall_at_10_role_all"] == pytest.approx(found["scores"][name])

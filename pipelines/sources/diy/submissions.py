@@ -135,7 +135,7 @@ def _records(path: str, subreddit: str) -> Iterator[tuple[str, dict[str, Any] | 
     file_name, name = input_file(path).name, f'"{subreddit.lower()}"'.encode()
     for number, line in read_lines(path):
         if name in line.lower() or not line.rstrip().endswith(b"}"):
-            record = json_object(line)
+            record = json_object(line, is_of_web=True)
             found = subreddit if isinstance(record, FieldError) else record.get("subreddit")
             if not isinstance(found, str) or found.casefold() == subreddit.casefold():
                 yield f"{file_name}:{number}", record

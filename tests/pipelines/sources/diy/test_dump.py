@@ -80,11 +80,12 @@ def test_broken_lines_are_failures_where_they_stand(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_a_line_that_is_not_utf8_is_a_failure_and_its_neighbours_stay(tmp_path: Path) -> None:
+def test_bytes_that_are_not_utf8_are_replaced(tmp_path: Path) -> None:
     path = tmp_path / "RS.gz"
-    damaged = line("a", title="XX").replace(b"XX", b"caf\xe9 \xff")
-    path.write_bytes(gzip.compress(damaged + line("b")))
-    assert outcomes(path) == ["RS:1 broken-record", "b"]
+    path.write_bytes(gzip.compress(line("a", title="XX").replace(b"XX", b"caf\xe9 \xff")))
+    (found,) = read_dump(str(path), subreddit="DIY")
+    assert isinstance(found, Submission)
+    assert found.title == "caf\ufffd \ufffd"
 
 
 def test_a_character_may_straddle_two_pieces(tmp_path: Path) -> None:
