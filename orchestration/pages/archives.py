@@ -51,6 +51,11 @@ class Choice:
         found = _REGISTERED.fullmatch(self.manifest.model)
         return f"{found[1]} {found[2]}" if found else self.key.rpartition("~")[2]
 
+    @property
+    def standing(self) -> int:
+        """Return 0 for a champion's, 1 for a challenger's, 2 for others."""
+        return min((ALIASES.index(alias) for alias in self.aliases), default=len(ALIASES))
+
 
 class Archives:
     """The indexes of a lake, or those that are named; each is opened when it is first searched, and then kept.
@@ -79,7 +84,7 @@ class Archives:
     def _look(self) -> None:
         named = [_choice(_folder(uri), self._aliases_of) for uri in self._indexes]
         found = named or list(_readable(_folders(self._lake), self._aliases_of))
-        self._choices = sorted(found, key=lambda each: (_standing(each), -each.made_ns, each.key))
+        self._choices = sorted(found, key=lambda each: (each.standing, -each.made_ns, each.key))
         self._looked_at = time.monotonic()
 
     def _look_again(self) -> None:
@@ -180,7 +185,3 @@ def _aliases(model: str, aliases_of: AliasesOf) -> tuple[str, ...]:
     found = _REGISTERED.fullmatch(model)
     aliases = {} if found is None else aliases_of(found[1])
     return tuple(alias for alias in ALIASES if found is not None and str(aliases.get(alias)) == found[2])
-
-
-def _standing(choice: Choice) -> int:
-    return min((ALIASES.index(alias) for alias in choice.aliases), default=len(ALIASES))

@@ -50,6 +50,9 @@ def shown_at(shared: Pages, address: str) -> Ranking:
 def pair_of(shared: Pages, champion: str = "", challenger: str = "") -> tuple[Choice, Choice]:
     """Return the indexes of two models over one data set version: those that are named, else the first that fit.
 
+    The champion is first. Of two that are no champion the order is that of their names, whenever they were made: what
+    was compared once stays one comparison.
+
     Raises:
         NotFoundError: there are no such two.
     """
@@ -59,7 +62,8 @@ def pair_of(shared: Pages, champion: str = "", challenger: str = "") -> tuple[Ch
     for number, first in enumerate(choices):
         for second in choices[number + 1 :]:
             if first.manifest.dataset == second.manifest.dataset and first.manifest.model != second.manifest.model:
-                return first, second
+                one, other = sorted((first, second), key=lambda each: (each.standing, each.key))
+                return one, other
     raise NotFoundError("a comparison needs the indexes of two models over one data set version: `multilink index`")
 
 
