@@ -115,21 +115,22 @@ def rejected(record_id: str, reason: Reason, message: str) -> Failure:
 def outcomes_of(
     records: Iterable[tuple[str, T | FieldError]],
     read: Callable[[T, str], Iterable[R | Failure]],
-    identify: Callable[[T], str] | None = None,
+    identify: Callable[[T], str | None] | None = None,
 ) -> Iterator[R | Failure]:
     """Yield what each record gives, or one failure row for a record that cannot be used.
 
     Args:
         records: where each is in its file, and what it is, or why it is nothing.
         read: returns a record's outcomes, given what to file failures under; raises FieldError for a bad one.
-        identify: returns a record's own id, which failures are filed under; raises FieldError where it has none.
+        identify: returns a record's own id, which failures are filed under, or None where it may lack one and where
+            it is in its file will do; raises FieldError where it must have one.
     """
     try:
         for record_id, record in records:
             try:
                 if isinstance(record, FieldError):
                     raise record
-                record_id = identify(record) if identify else record_id  # noqa: PLW2901 - from here on its own
+                record_id = (identify(record) if identify else None) or record_id  # noqa: PLW2901 - its own
                 outcomes = list(read(record, record_id))
             except (FieldError, FetchFailed) as problem:
                 outcomes = [problem.failure(record_id, stage=Stage.SOURCES)]

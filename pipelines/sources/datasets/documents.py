@@ -5,7 +5,8 @@
      "images": [{"path": "cats/1.jpg", "after_sentence": 0}, {"url": "https://example.org/2.jpg"}],
      "links": [[0, 0], [1, 1]]}
 
-`language`, `split` and `links` are optional, and so are `url` and `licence` of a document; of an image `licence`,
+`id`, `language`, `split` and `links` are optional: without an id a document is called by its file and line
+(`documents.jsonl:7`). So are `url` and `licence` of a document; of an image `licence`,
 `after_sentence` (how many sentences of the document stand before it, `schemas.documents`) and metadata: `title`,
 `caption`, `credit`, `rights`, `date`, `place`, `keywords` (`schemas.metadata`). Other fields are passed over; absent or
 null links are unknown, `[]` says that there are none; where every one of them leads nowhere they are unknown. An image
@@ -80,7 +81,11 @@ def read_documents(address: str | Path) -> Iterator[CandidateDocument | Failure]
     Raises:
         NotFoundError: there is no such file.
     """
-    return outcomes_of(json_lines(address), _outcomes, identifier)
+    return outcomes_of(json_lines(address), _outcomes, _identity)
+
+
+def _identity(record: Mapping[str, Any]) -> str | None:
+    return None if record.get("id") is None else identifier(record)
 
 
 def _outcomes(record: Mapping[str, Any], record_id: str) -> Iterator[CandidateDocument | Failure]:

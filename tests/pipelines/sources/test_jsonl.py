@@ -62,7 +62,6 @@ def test_unknown_and_empty_links_are_different(tmp_path: Path, fields: dict[str,
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"id": None}, "mine.jsonl:1 missing-field"),
         ({"id": " "}, "mine.jsonl:1 missing-field"),
         ({"id": ["d"]}, "mine.jsonl:1 broken-record"),
         ({"sentences": None}, "d missing-field"),
@@ -84,6 +83,11 @@ def test_unknown_and_empty_links_are_different(tmp_path: Path, fields: dict[str,
 )
 def test_documents_that_cannot_be_used(tmp_path: Path, changes: dict[str, Any], expected: str) -> None:
     assert names(read(tmp_path, DOCUMENT | changes)) == [expected]
+
+
+def test_a_document_without_an_id_is_called_by_its_line(tmp_path: Path) -> None:
+    found = read(tmp_path, DOCUMENT, DOCUMENT | {"id": None})
+    assert names(found) == ["d", "mine.jsonl:2"]
 
 
 def test_broken_lines_do_not_stop_the_file(tmp_path: Path) -> None:
