@@ -167,7 +167,7 @@ def batch_cost() -> Cost:
     from training.loop.setup import new_model
     from training.loop.state import start
     from training.loop.step import Stepper
-    from training.objectives.batch import Moment
+    from training.objectives.batch import DrawKey
     from training.recipes import recipe
 
     torch.set_num_threads(1)
@@ -182,8 +182,8 @@ def batch_cost() -> Cost:
         for number, positions in enumerate(
             training_batches(data.training.index, negative_documents=10, seed=0, epoch=1)
         ):
-            moment = Moment(split="training", epoch=1, step=number)
-            batch = prepare_batch(run.model, data.training, positions, moment, context)
+            draw_key = DrawKey(split="training", epoch=1, step=number)
+            batch = prepare_batch(run.model, data.training, positions, draw_key, context)
             encoded = encode_batch(run.model, batch, context)
             words.append(sum(len(text.split()) for text in batch.documents.texts))
             times.append(best(lambda batch=batch: stepper.step([batch], count=1)))

@@ -167,6 +167,8 @@ class Choice:
         found = self.find(name)
         rule = f"expected a dataclass on top of {self.base.__module__}.{self.base.__name__}"
         require(issubclass(found, self.base), field=key, value=name, rule=rule)
+        missing = ", ".join(sorted(getattr(found, "__abstractmethods__", ())))
+        require(not missing, field=key, value=name, rule=f"{found.__name__} does not define {missing}")
         return found
 
     def rebuilt(self, old: Any, text: str, *, key: str) -> Any:

@@ -31,7 +31,6 @@ from training.link_steps import LinkSteps
 from training.model_files import check_files, seal
 from training.relations import RelationHead
 from training.text.vocabulary import Vocabulary
-from training.towers.build import build_towers
 from training.towers.dropout import salt_dropouts
 from training.towers.inputs import ImageInput, Rows, Sizes, TextInput, Tower, image_input, text_input
 
@@ -113,7 +112,8 @@ class LinkModel(nn.Module):
             sentence_columns=card.data.sentence_columns,
             image_columns=card.data.image_columns,
         )
-        self.text, self.image = build_towers(card.config, sizes, vocabulary)
+        self.text = card.config.text.build(sizes, vocabulary)
+        self.image = card.config.image.build(sizes, self.text)
         self.relations = RelationHead(len(card.relations), sizes.dimensions) if card.relations else None
         link = card.config.link
         self.steps = LinkSteps(link, sizes.dimensions, card.data.named_columns) if link.steps else None

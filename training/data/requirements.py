@@ -25,7 +25,7 @@ def words_start(config: TrainConfig) -> str:
 
 def similarities(config: TrainConfig) -> str:
     """Return the names of the similarities that the terms of a configuration compare sets by; "" where none does."""
-    kinds = (getattr(term, "similarity", None) for term in config.objective)
+    kinds = (term.similarity for term in config.objective)
     return " ".join(dict.fromkeys(kind.name for kind in kinds if kind is not None))
 
 
@@ -34,7 +34,7 @@ def described(config: TrainConfig) -> dict[str, str]:
 
     Terms of a sum that differ in their negatives are named one by one.
     """
-    negatives = {term.name: str(term.negatives) for term in config.objective if hasattr(term, "negatives")}
+    negatives = {term.name: str(term.negatives) for term in config.objective if term.negatives is not None}
     kinds = set(negatives.values())
     by_term = ", ".join(f"{name} {kind}" for name, kind in negatives.items())
     found = {"word_vectors": words_start(config), "negatives": by_term if len(kinds) > 1 else "".join(kinds)}

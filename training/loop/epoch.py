@@ -23,7 +23,7 @@ from training.loop.starting import set_trainable
 from training.loop.state import RunState
 from training.loop.step import StepGuard, Stepper, is_collapsed
 from training.model import LinkModel
-from training.objectives.batch import Moment, Solver
+from training.objectives.batch import DrawKey, Solver
 
 logger = logging.getLogger(__name__)
 STEPS_AHEAD = 2
@@ -104,8 +104,8 @@ def _steps(model: LinkModel, split: TrainingSplit, epoch: int, division: Divisio
             return
         own = []
         for place in range(division.first, len(step), division.stride):
-            moment = Moment(split="training", epoch=epoch, step=first + place, seed=settings.seed)
-            own.append(prepare_batch(model, split, step[place], moment, division.group))
+            draw_key = DrawKey(split="training", epoch=epoch, step=first + place, seed=settings.seed)
+            own.append(prepare_batch(model, split, step[place], draw_key, division.group))
         yield _Step(batches=len(step), documents=sum(map(len, step)), own=tuple(own))
 
 

@@ -66,7 +66,7 @@ def start(model: LinkModel) -> RunState:
     """Return the state of a run that has not begun: Adam, and no plateau yet (the rate is `schedules.py`'s)."""
     settings: LoopConfig = model.card.config.training
     optimiser = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, fused=True)
-    schedule = Plateaus(patience=getattr(settings.schedule, "epochs", 0))
+    schedule = Plateaus(patience=settings.schedule.patience)
     return RunState(model=model, optimiser=optimiser, schedule=schedule)
 
 

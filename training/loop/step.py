@@ -152,8 +152,8 @@ class _BatchLoss(nn.Module):
         nothing = 0 * anchor.flatten()[0]
         if batch is None:
             return nothing, None
-        moment, group = batch.moment, self.group
-        with seeded(group.device, "tower", moment.seed, moment.epoch, moment.step, group.rank):
+        draw_key, group = batch.draw_key, self.group
+        with seeded(group.device, "tower", draw_key.seed, draw_key.epoch, draw_key.step, group.rank):
             encoded = encode_batch(self.model, batch, group)
         loss = batch_losses(self.model, encoded, group).mean()
         return loss if loss.requires_grad else loss + nothing, _detached(encoded)
@@ -177,7 +177,7 @@ def _detached(batch: EncodedBatch) -> EncodedBatch:
         text_vectors=batch.text_vectors.detach(),
         image_vectors=batch.image_vectors.detach(),
         allowed=batch.allowed,
-        moment=batch.moment,
+        draw_key=batch.draw_key,
     )
 
 
@@ -187,7 +187,7 @@ def _not_finite(step: _Taken) -> str:
     loss, norm = float(step.loss), float(step.norm)
     if batch is None or (not offenders and math.isfinite(loss)):
         return f"gradient norm {norm}: expected finite numbers; another worker says which documents it had"
-    where = f"epoch {batch.moment.epoch}, batch {batch.moment.step}"
+    where = f"epoch {batch.draw_key.epoch}, batch {batch.draw_key.step}"
     title = "documents with such vectors" if offenders else "documents of the batch"
     return (
         f"{where}: loss {loss}, gradient norm {norm}: expected finite numbers; {title}: "

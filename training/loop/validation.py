@@ -28,7 +28,7 @@ from training.loop.step import COLLAPSED
 from training.metrics.links import score_documents
 from training.model import LinkModel
 from training.objectives import batch as objectives
-from training.objectives.batch import Moment
+from training.objectives.batch import DrawKey
 from training.similarity.kinds.ap import Ap
 from training.similarity.similarity import SetSimilarity
 
@@ -134,20 +134,19 @@ def batch_losses(config: TrainConfig, encoded: EncodedDocuments, batches: Iterat
         encoded: documents.
         batches: rows of the documents of each batch.
     """
-    moment = _moment(config)
+    draw_key = _draw_key(config)
     for rows in batches:
-        choice = objectives.choose(config.objective, encoded.documents, rows, moment)
-        yield objectives.losses(config.objective, encoded.batch(rows, moment, choice))
+        choice = objectives.choose(config.objective, encoded.documents, rows, draw_key)
+        yield objectives.losses(config.objective, encoded.batch(rows, draw_key, choice))
 
 
 def rank_similarity(config: TrainConfig) -> SetSimilarity:
     """Return the similarity that own sets are ranked by: that of the first term that compares sets, else AP."""
-    found = (getattr(term, "similarity", None) for term in config.objective)
-    return next((kind for kind in found if isinstance(kind, SetSimilarity)), Ap())
+    return next((term.similarity for term in config.objective if term.similarity is not None), Ap())
 
 
-def _moment(config: TrainConfig) -> Moment:
-    return Moment(split="validation", epoch=0, step=0, seed=config.training.seed)
+def _draw_key(config: TrainConfig) -> DrawKey:
+    return DrawKey(split="validation", epoch=0, step=0, seed=config.training.seed)
 
 
 def _judge(model: LinkModel, split: TrainingSplit, places: Int64, cuts: Int64) -> _Pool:
@@ -166,7 +165,7 @@ def _judge(model: LinkModel, split: TrainingSplit, places: Int64, cuts: Int64) -
     with torch.no_grad():
         batches = (np.arange(*pair) - start for pair in pairwise(bounds.tolist()))
         losses = [part.sum() for part in batch_losses(config, encoded, batches)]
-        pool = encoded.batch(np.arange(end - start), _moment(config))
+        pool = encoded.batch(np.arange(end - start), _draw_key(config))
         similarity_BB = pool.similarity(rank_similarity(config))
         ranks = own_set_ranks(similarity_BB, pool.allowed)
     return _Pool(

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 from training.data.documents import DocumentSet
 from training.data.ragged import Float64, Floats, Int64
+from training.parts import ImageTowerSettings
 from training.towers.batch_norm import BatchNorm
 from training.towers.dropout import RowDropout
 from training.towers.inputs import (
     ImageInput,
-    ImageTowerSettings,
     Rows,
     Sizes,
     Tower,

@@ -9,14 +9,15 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from schemas.documents import Split
-from training.config import LoopConfig, TextSettings, TrainConfig, objective
+from training.config import LoopConfig, TrainConfig, objective
 from training.data.loading import TrainingData, load_training_data
 from training.loop.context import Context
 from training.loop.encoding import prepare_batch
 from training.loop.setup import new_model
 from training.loop.state import start
 from training.loop.step import StepGuard, Stepper, _Taken, clip
-from training.objectives.batch import Moment
+from training.objectives.batch import DrawKey
+from training.parts import TextTowerSettings
 from training.towers.image.linear import LinearSettings
 from training.towers.text.gru import GruSettings
 from training.towers.text.subword_attention import SubwordAttentionSettings
@@ -66,8 +67,8 @@ def data(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Trainin
 def step_without_waiting(config: TrainConfig, data: TrainingData, guard: StepGuard) -> torch.Tensor:
     context = Context()
     run = start(new_model(config, data, context))
-    moment = Moment(split="training", epoch=1, step=0)
-    batch = prepare_batch(run.model, data.training, np.arange(6), moment, context)
+    draw_key = DrawKey(split="training", epoch=1, step=0)
+    batch = prepare_batch(run.model, data.training, np.arange(6), draw_key, context)
     stepper = Stepper(run.model, run.optimiser, context, context.division(1), guard)
     with NothingWaits():
         return stepper.step([batch], count=1)
@@ -89,7 +90,7 @@ def test_looking_at_a_step_is_waiting(data: TrainingData) -> None:
     ],
 )
 def test_nothing_in_a_step_waits_for_the_device(
-    data: TrainingData, name: str, similarity: str, text: TextSettings
+    data: TrainingData, name: str, similarity: str, text: TextTowerSettings
 ) -> None:
     settings = {} if name == "nostruct" else {"similarity": similarity}
     config = replace(CONFIG, text=text, objective=objective(name, **settings))

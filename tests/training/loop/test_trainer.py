@@ -28,7 +28,7 @@ from training.loop.step import Stepper
 from training.loop.trainer import TrainResult, train
 from training.loop.validation import Validation, own_set_ranks, validate
 from training.model import LinkModel
-from training.objectives.batch import EncodedBatch, Moment
+from training.objectives.batch import DrawKey, EncodedBatch
 from training.objectives.terms.cross_document import CrossDocument
 from training.relations import label_matrix
 from training.towers.image.linear import LinearSettings
@@ -386,14 +386,14 @@ def test_a_loss_that_is_not_finite_stops_before_anything_changes(data: TrainingD
     run = state.start(new_model(replace(FROZEN, objective=(Broken(),)), data, Context()))
     before = {name: value.clone() for name, value in run.model.state_dict().items()}
     with pytest.raises(BuildError, match=r"epoch 2, batch 7: loss nan, .*: train-\d+, .*training\.learning_rate"):
-        take_step(run, data.training, np.arange(5), Moment(split="training", epoch=2, step=7))
+        take_step(run, data.training, np.arange(5), DrawKey(split="training", epoch=2, step=7))
     assert all(torch.equal(value, before[name]) for name, value in run.model.state_dict().items())
 
 
-def take_step(run: state.RunState, split: TrainingSplit, positions: np.ndarray, moment: Moment) -> None:
+def take_step(run: state.RunState, split: TrainingSplit, positions: np.ndarray, draw_key: DrawKey) -> None:
     """Take a step along the gradient of one batch."""
     alone = Context()
-    batch = prepare_batch(run.model, split, positions, moment, alone)
+    batch = prepare_batch(run.model, split, positions, draw_key, alone)
     Stepper(run.model, run.optimiser, alone, alone.division(1)).step([batch], count=1)
 
 
@@ -404,7 +404,7 @@ def test_the_document_with_the_broken_vector_is_named(lakes: ModuleType, data: T
     documents = replace(documents, image_bank=bank)
     run = state.start(new_model(FROZEN, data, Context()))
     with pytest.raises(BuildError, match=rf"documents with such vectors: {documents.ids[3]}; check"):
-        take_step(run, HeldSplit(documents), np.arange(6), Moment(split="training", epoch=1, step=0))
+        take_step(run, HeldSplit(documents), np.arange(6), DrawKey(split="training", epoch=1, step=0))
 
 
 def test_a_collapsed_model_is_pointed_out(lakes: ModuleType, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

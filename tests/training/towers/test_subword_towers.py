@@ -4,11 +4,9 @@ import torch
 from torch.nn import functional as F
 
 from schemas.errors import UsageError
-from training.config import TrainConfig
 from training.text.fasttext import Subwords
 from training.text.vocabulary import Vocabulary
 from training.towers.attention import attention_weights
-from training.towers.build import build_towers
 from training.towers.inputs import Sizes, TextInput, TrainingPass
 from training.towers.self_attention import SelfAttention
 from training.towers.subwords import SubwordEmbedding
@@ -34,8 +32,7 @@ def tower(
     kind: type[SubwordAttentionSettings] = SubwordAttentionSettings, **settings: object
 ) -> SubwordAttentionTower | MultiSourceTower:
     torch.manual_seed(0)
-    config = TrainConfig(dimensions=8, text=kind(**(CONFIG | settings)))  # type: ignore[arg-type]
-    built, _ = build_towers(config, Sizes(dimensions=8, image=4), VOCABULARY)
+    built = kind(**(CONFIG | settings)).build(Sizes(dimensions=8), VOCABULARY)  # type: ignore[arg-type]
     assert isinstance(built, SubwordAttentionTower | MultiSourceTower)
     return built.eval()
 
@@ -160,7 +157,7 @@ def test_a_body_is_read_further_than_other_sources() -> None:
 def test_a_gru_reads_words_with_their_ngrams() -> None:
     torch.manual_seed(0)
     config = SubwordGruSettings(word_dimensions=6, buckets=50, dropout=0.0, max_words=9)
-    built, _ = build_towers(TrainConfig(dimensions=8, text=config), Sizes(dimensions=8, image=4), VOCABULARY)
+    built = config.build(Sizes(dimensions=8), VOCABULARY)
     assert isinstance(built, SubwordGruTower)
     together = built.eval()(built.prepare(TextInput(texts=TEXTS)))
     for row, text in enumerate(TEXTS):

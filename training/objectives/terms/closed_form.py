@@ -8,7 +8,7 @@ its own, and the epoch that is kept is that of the lowest rank of own images amo
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch
 from torch import Tensor
@@ -19,7 +19,8 @@ from training.closed_form.plans import pair_weights
 from training.closed_form.solver import Pass, Solver
 from training.config import TrainConfig
 from training.data.loading import TrainingData
-from training.objectives.batch import EncodedBatch, Term
+from training.objectives.batch import EncodedBatch
+from training.parts import Term
 from training.similarity.kinds.dc import Dc
 from training.similarity.segments import own_blocks
 from training.similarity.similarity import SetSimilarity
@@ -45,7 +46,8 @@ class ClosedForm(Term):
             fits, 1 where none does.
     """
 
-    is_solved: ClassVar[bool] = True
+    is_solved = True
+    place = 12
     name: str = "closed-form"
     similarity: Annotated[SetSimilarity, SIMILARITIES] = field(default_factory=Dc)
     passes: PositiveInt = 8

@@ -29,13 +29,13 @@ from torch.nn import functional as F
 
 from multilink import nasnet_mobile
 from schemas.errors import ConfigError, UsageError
-from training.config import Needs
 from training.data.documents import DocumentSet
 from training.data.ragged import Int64, to_device
 from training.data.streams import stream
+from training.parts import ImageTowerSettings, Needs
 from training.towers.batch_norm import BatchNorm
 from training.towers.dropout import RowDropout
-from training.towers.inputs import ImageInput, ImageTowerSettings, Sizes, Tower, TrainingPass, Workers, unit
+from training.towers.inputs import ImageInput, Sizes, Tower, TrainingPass, Workers, unit
 
 SIDE_PX, CROP_PX = 256, 224
 MOST_DEGREES = 20.0

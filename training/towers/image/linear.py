@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from schemas.configs import NonNegativeInt, require
-from training.towers.inputs import ImageTowerSettings, Sizes, Tower
+from training.parts import ImageTowerSettings
+from training.towers.inputs import Sizes, Tower
 from training.towers.vectors import ImageVectorTower
 from training.towers.whitening import COLUMN_WEIGHTS, check_column_weights, weighted_columns
 

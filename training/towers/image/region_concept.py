@@ -20,12 +20,12 @@ from torch.nn import functional as F
 
 from schemas.configs import PositiveInt
 from schemas.errors import ConfigError, UsageError
-from training.config import Needs
 from training.data.documents import RegionBank
 from training.data.ragged import Float32, Floats, Int64, Ragged, to_device
+from training.parts import ImageTowerSettings, Needs
 from training.text.vocabulary import Vocabulary
 from training.towers.dropout import RowDropout
-from training.towers.inputs import ImageInput, ImageTowerSettings, Sizes, Tower, TrainingPass, required, unit
+from training.towers.inputs import ImageInput, Sizes, Tower, TrainingPass, required, unit
 from training.towers.packing import Packing, blocks, drop_tokens, mean_of, pool, softmax_pool
 from training.towers.text.transformer import TransformerTower
 from training.towers.transformer_layers import Transformer, check_heads

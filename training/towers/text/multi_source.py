@@ -21,9 +21,9 @@ from schemas.configs import PositiveInt, Probability, require
 from schemas.documents import Role
 from schemas.errors import UsageError
 from schemas.plugins import FUSERS
-from training.config import Needs
 from training.data.ragged import Bool, Int64
 from training.data.streams import stream
+from training.parts import Needs
 from training.settings import require_roles
 from training.text.vocabulary import Vocabulary
 from training.towers.fuser import FuserSettings
