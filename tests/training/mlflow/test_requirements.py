@@ -29,7 +29,7 @@ from training.model import LinkModel, ModelCard
 from training.text.vocabulary import Vocabulary
 
 ROOT = Path(__file__).resolve().parents[3]
-OWN = ("multilink", "orchestration", "pipelines", "schemas", "training")
+OWN = ("multilink", "networks", "orchestration", "pipelines", "schemas", "training")
 PROGRAM = """
 import json, sys
 import mlflow

@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from multilink.nasnet_mobile import NasnetMobile
+from networks.nasnet_mobile import NasnetMobile
 from schemas.errors import ConfigError, UsageError
 from training.towers.batch_norm import remember_moments
 from training.towers.image.fine_tuned import (

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from multilink import nasnet_mobile
+from networks import nasnet_mobile
 from schemas.errors import ConfigError, UsageError
 from training.data.documents import DocumentSet
 from training.data.ragged import Int64, to_device
