@@ -226,12 +226,11 @@ class TrainConfig(Settings):
 
     def __post_init__(self) -> None:
         Settings.__post_init__(self)
-        self.text.check_dimensions(self.dimensions)
-        self.image.check_dimensions(self.dimensions)
         rule = "it is added to an objective, as in triplet-hardest+coherence"
         is_whole = any(not each.is_addition for each in self.objective)
         require(is_whole, field="objective.name", value=self.objective_name, rule=rule)
-        self._check_together()
+        for each in self.parts:
+            each.check(self)
 
     @property
     def objective_name(self) -> str:
@@ -247,18 +246,3 @@ class TrainConfig(Settings):
     def needs(self) -> Needs:
         """Return what the run reads of a data set."""
         return reduce(or_, (part.needs for part in self.parts))
-
-    def _check_together(self) -> None:
-        """Raise a `ConfigError` where parts that are right by themselves do not fit together."""
-        for term in self.objective:
-            term.check(self)
-        needs, text = self.needs, self.text
-        rule = f"text.name = '{text.name}' reads the roles of text.sources; leave data.roles empty"
-        require(not (self.data.roles and needs.sources), field="data.roles", value=self.data.roles, rule=rule)
-        rule = (
-            "region labels are read through the text tower's word vectors, and it has none to share; use one of "
-            "bilstm-attention, gru, transformer, or --set image.concepts=false"
-        )
-        require(text.shares_words or not needs.labels, field="text.name", value=text.name, rule=rule)
-        rule = "region labels have one language, the word vectors several; use --set image.concepts=false"
-        require(not (needs.labels and needs.languages), field="image.concepts", value=True, rule=rule)

@@ -92,6 +92,9 @@ class PartSettings(Settings):
         """Return the package that brings the part, as a requirement; None for this project's own."""
         return requirement(self.group, self.name)
 
+    def check(self, config: TrainConfig) -> None:
+        """Raise a `ConfigError` where the part does not fit the rest of a configuration."""
+
 
 def parts_in(settings: Settings) -> Iterator[PartSettings]:
     """Yield the parts that settings hold, each before those that it holds itself."""
@@ -118,9 +121,6 @@ class TowerSettings(PartSettings, ABC):
     def is_affine(self) -> bool:
         """Return whether the tower is an affine map of vectors, which can be set (`Tower.set_map`)."""
         return False
-
-    def check_dimensions(self, dimensions: int) -> None:
-        """Raise a `ConfigError` where the tower cannot be built for a joint space of this size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,9 +216,6 @@ class Term(PartSettings, ABC):
     def negatives(self) -> str | None:
         """Return how the negatives of a document count; None: in one way only."""
         return None
-
-    def check(self, config: TrainConfig) -> None:
-        """Raise a `ConfigError` where the term does not fit the rest of a configuration."""
 
     def choose(self, documents: Documents, chosen: Int64, draw_key: DrawKey) -> Choice | None:
         """Return which sentences and images of some documents take part; None: all of them."""

@@ -161,9 +161,15 @@ class Tower(nn.Module):
 
     Attributes:
         word_tables: names of the parameters that hold a vector a word.
+        own_encoder: module that the encoder of one of several sources can start from; empty: none can.
+        source_encoders: module that holds an encoder for each source, by its name; empty: the tower reads one text.
+        new_modules: modules that start from no other model.
     """
 
     word_tables: ClassVar[tuple[str, ...]] = ()
+    own_encoder: ClassVar[str] = ""
+    source_encoders: ClassVar[str] = ""
+    new_modules: ClassVar[tuple[str, ...]] = ()
 
     def prepare(self, given: Any) -> Rows:
         """Return the rows of a `TextInput` or an `ImageInput`.

@@ -33,7 +33,7 @@ class LinearSettings(ImageTowerSettings):
 
     @property
     def is_affine(self) -> bool:
-        return self.name == "linear" and not self.components  # a tower on top of this one may be another map
+        return type(self) is LinearSettings and not self.components  # a tower on top of it may be another map
 
     def build(self, sizes: Sizes, text: object) -> Tower:
         columns = weighted_columns(sizes.image_columns, self.components, self.column_weights)

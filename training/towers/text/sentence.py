@@ -37,7 +37,7 @@ class SentenceSettings(TextTowerSettings):
 
     @property
     def is_affine(self) -> bool:
-        return self.name == "sentence" and not self.components  # a tower on top of this one may be another map
+        return type(self) is SentenceSettings and not self.components  # a tower on top of it may be another map
 
     def build(self, sizes: Sizes, vocabulary: object) -> Tower:
         return SentenceTower(self, sizes)
