@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from benchmarks.held_split import HeldSplit
 from benchmarks.learning_columns import SENTENCES, VECTORS
 from benchmarks.learning_data import LakeData
 from orchestration.demo.recorded_web import recording_at
@@ -25,7 +26,6 @@ from training.data.documents import DocumentSet
 from training.data.lake import Columns, read_split
 from training.data.loading import DatasetIdentity, TrainingData
 from training.data.ragged import Ragged
-from training.data.split import HeldSplit
 from training.data.streams import stream
 from training.model import LinkModel
 

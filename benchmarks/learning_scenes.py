@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
+from benchmarks.held_split import HeldSplit
 from benchmarks.learning_columns import COLUMNS
 from benchmarks.learning_data import LakeData, built, digest_of_code
 from pipelines.config import recipe
@@ -43,7 +44,6 @@ from training.data.documents import DocumentSet
 from training.data.lake import Columns, read_split
 from training.data.loading import TrainingData, columns_of
 from training.data.ragged import Ragged
-from training.data.split import HeldSplit
 from training.model import LinkModel
 
 CAPTIONS, TRAINING = "captions.json", "training-captions.json"

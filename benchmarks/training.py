@@ -35,11 +35,11 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from benchmarks.held_split import HeldSplit
 from training.config import Device, LoopConfig, Precision, TrainConfig, objective
 from training.data.documents import DocumentSet
 from training.data.loading import DatasetIdentity
 from training.data.ragged import Ragged
-from training.data.split import HeldSplit
 from training.loop.context import Context
 from training.loop.encoding import prepare_batch
 from training.loop.state import RunState, start

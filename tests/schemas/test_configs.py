@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 import pytest
+from configurations import dotted_keys
 
 from pipelines.config import RECIPES
 from pipelines.config import recipe as recipe_of
 from schemas.configs import require, resolve, restore
 from schemas.errors import ConfigError
-from schemas.overrides import dotted_keys, override
+from schemas.overrides import override
 from training import recipes as train_recipes
 
 

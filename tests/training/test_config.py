@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from configurations import dotted_keys
 
 from schemas.configs import resolve, restore
 from schemas.errors import ConfigError
-from schemas.overrides import dotted_keys, flatten, override
+from schemas.overrides import flatten, override
 from training.config import ConstantSchedule, LoopConfig, PlateauSchedule, TrainConfig, objective
 from training.data.requirements import described
 from training.formats import current_config

@@ -5,10 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from configurations import dotted_keys
 from PIL import Image
 
 from schemas.errors import IntegrityError, NotFoundError, UsageError
-from schemas.overrides import dotted_keys, override
+from schemas.overrides import override
 from training.config import TrainConfig
 from training.data.documents import GivenDocument, RegionBank
 from training.data.loading import DatasetIdentity

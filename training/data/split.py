@@ -24,7 +24,7 @@ from training.data.documents import DocumentSet, joined
 from training.data.index import SplitIndex, index_arrays, index_of
 from training.data.lake import Columns, read_split
 from training.data.mapped import cache_folder, mapped
-from training.data.ragged import Int64, Ragged
+from training.data.ragged import Int64
 from training.data.streams import stream
 from training.data.views import TextView, viewed
 
@@ -67,30 +67,6 @@ class TrainingSplit:
         return tuple(
             links if is_labelled(id_, share=self.labelled_share, seed=self.seed) else None for id_, links in pairs
         )
-
-
-class HeldSplit(TrainingSplit):
-    """Documents in memory as a split of one shard.
-
-    Args:
-        held: all its documents.
-    """
-
-    def __init__(self, held: DocumentSet) -> None:
-        self.held = held
-        self.index = SplitIndex(
-            shards=Ragged.of([len(held)]),
-            sentences=held.sentences,
-            images=held.images,
-            image_sets=held.image_sets,
-            usable=np.flatnonzero((held.sentences.counts > 0) & (held.images.counts > 0)),
-        )
-
-    def documents(self, positions: Int64) -> DocumentSet:
-        return self.held.take_documents(positions)
-
-    def shard(self, number: int) -> DocumentSet:
-        return self.held
 
 
 @dataclass(kw_only=True)

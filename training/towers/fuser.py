@@ -14,7 +14,7 @@ class Fuser(nn.Module):
     """N x S x d vectors of S sources -> N x d.
 
     Attributes:
-        attends: whether attention weights between sources belong to it (`attention.attention_weights`).
+        attends: whether attention weights between sources belong to it (`attention.attended_in`).
     """
 
     attends: ClassVar[bool] = False

@@ -197,7 +197,7 @@ class Tower(nn.Module):
         raise ConfigError(f"{type(self).__name__} is no affine map")
 
     def attended(self, given: Any) -> dict[str, list[tuple[str, ...]]]:
-        """Return the tokens that attention weights belong to, row by row, by name (`attention.attention_weights`).
+        """Return the tokens that attention weights belong to, row by row, by name (`attention.attended_in`).
 
         One name for all layers, or one for each in the order they attend; {} where the tower has no attention.
         """

@@ -43,7 +43,7 @@ from schemas.failures import Failure, Reason
 DATASET = "mscoco"
 LANGUAGE = "en"
 Captions = Mapping[int, Sequence[str]]  # of each image, in an order that its versions take them in
-Stated = tuple[int, str]  # the number of a captions file, and what it says
+NumberedText = tuple[int, str]  # the number of a captions file, and what it says
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,8 +179,8 @@ class _Tables:
         licences: by number of a file and of the licence.
     """
 
-    uris: dict[int, Stated] = field(default_factory=dict)
-    captions: dict[int, dict[int, Stated]] = field(default_factory=dict)
+    uris: dict[int, NumberedText] = field(default_factory=dict)
+    captions: dict[int, dict[int, NumberedText]] = field(default_factory=dict)
     licensed: dict[int, tuple[int, int]] = field(default_factory=dict)
     licences: dict[tuple[int, int], str] = field(default_factory=dict)
 
@@ -246,14 +246,14 @@ def _record_id(listed: tuple[str, object]) -> str:
     return f"{name.removesuffix('s').replace('annotation', 'caption')} {number(record, 'id')}"
 
 
-def _add(table: dict[int, Stated], key: int, value: Stated, what: str) -> Iterator[Failure]:
+def _add(table: dict[int, NumberedText], key: int, value: NumberedText, what: str) -> Iterator[Failure]:
     """Add what a file says of a key; the first file's stays, and of two values in one file the one that sorts first."""
     if key in table:
         yield rejected(f"{what} {key}", Reason.DUPLICATE_RECORD, f"expected one {what} of this id, found another")
     table[key] = min(value, table.get(key, value))
 
 
-def _shuffled(captions: Mapping[int, Stated], image: int, seed: int) -> list[str]:
+def _shuffled(captions: Mapping[int, NumberedText], image: int, seed: int) -> list[str]:
     order = sorted(captions, key=lambda key: (hashed(seed, "caption", image, key), key))
     return [captions[key][1] for key in order]
 

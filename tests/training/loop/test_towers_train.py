@@ -11,6 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
+from benchmarks.held_split import HeldSplit
 from schemas.documents import Split
 from schemas.errors import ConfigError, UsageError
 from schemas.lake import Lake
@@ -19,7 +20,7 @@ from training.config import LoopConfig, Select, TrainConfig, objective
 from training.data.documents import RegionBank
 from training.data.loading import TrainingData, load_training_data
 from training.data.ragged import Ragged
-from training.data.split import HeldSplit, TrainingSplit
+from training.data.split import TrainingSplit
 from training.loop.context import Context
 from training.loop.setup import new_model
 from training.loop.trainer import TrainResult, train

@@ -13,13 +13,14 @@ import pytest
 import torch
 from set_similarity import set_similarity
 
+from benchmarks.held_split import HeldSplit
 from schemas.documents import Sentence, Split
 from schemas.errors import BuildError, ConfigError, UsageError
 from schemas.lake import Lake
 from schemas.overrides import override
 from training.config import LoopConfig, PlateauSchedule, Precision, Select, TrainConfig, objective
 from training.data.loading import TrainingData, load_training_data
-from training.data.split import HeldSplit, TrainingSplit
+from training.data.split import TrainingSplit
 from training.loop import progress, state, trainer
 from training.loop.context import Context
 from training.loop.encoding import prepare_batch

@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 import torch
+from attended import attention_weights
 from torch.nn import functional as F
 
 from schemas.errors import UsageError
 from training.text.fasttext import Subwords
 from training.text.vocabulary import Vocabulary
-from training.towers.attention import attention_weights
 from training.towers.inputs import Sizes, TextInput, TrainingPass
 from training.towers.self_attention import SelfAttention
 from training.towers.subwords import SubwordEmbedding
