@@ -15,7 +15,7 @@ import inspect
 import signal
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -102,19 +102,19 @@ def help_line(path: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
+class SharedOptions:
     """Options that several commands share: the parameters of `make`, which a command calls once they are known."""
 
     make: Callable[..., Any]
 
 
-def _printing(command: Callable[..., Generator[tuple[Iterable[str], Mapping[str, Any]]]]) -> Callable[..., None]:
+def _printing(command: Callable[..., Generator[tuple[Iterable[str], Any]]]) -> Callable[..., None]:
     """Return a command with `--json`, too, that prints each summary that it yields; `say` prints a line of progress."""
     parameters: list[inspect.Parameter] = []
     groups, own = {}, inspect.signature(command, eval_str=True).parameters
     for each in own.values():
         match getattr(each.annotation, "__metadata__", ()):
-            case [Together(make)]:
+            case [SharedOptions(make)]:
                 groups[each.name] = make, inspect.signature(make).parameters
                 parameters += inspect.signature(make).parameters.values()
             case _ if each.name != "say":
@@ -126,14 +126,14 @@ def _printing(command: Callable[..., Generator[tuple[Iterable[str], Mapping[str,
             given[name] = partial(make, **{each: given.pop(each) for each in names})
         if "say" in own:
             given["say"] = console.say
-        is_told = False
+        has_summary = False
         with closing(command(**given)) as summaries:
             try:
                 for lines, values in summaries:
                     console.summarise(lines, values)
-                    is_told = True
+                    has_summary = True
             except MultilinkError as problem:
-                if is_json and not is_told:  # else the summary says it
+                if is_json and not has_summary:  # else the summary says it
                     console.summarise((), {"error": str(problem), "exit_status": problem.exit_status})
                 raise
 

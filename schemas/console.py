@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import asdict
-from typing import Any
+from dataclasses import fields
+from typing import Any, cast
 
 Say = Callable[[str], None]  # takes a line of progress
 PAUSE_S = 10.0  # between two passing lines that are kept
@@ -63,6 +63,15 @@ def erased() -> str:
     return ERASED if sys.stderr.isatty() else ""
 
 
+def as_mapping(values: Any) -> Mapping[str, Any]:
+    """Return a mapping as it is, and a dataclass by its own `to_json`, else by the names of its fields."""
+    if isinstance(values, Mapping):
+        return values
+    if hasattr(values, "to_json"):
+        return cast(Mapping[str, Any], values.to_json())
+    return {each.name: getattr(values, each.name) for each in fields(values)}
+
+
 class Console:
     """Where one command's words go."""
 
@@ -87,9 +96,9 @@ class Console:
     def _timed(self, line: str) -> str:
         return f"[{time.monotonic() - self._started:6.1f} s] {line}"
 
-    def summarise(self, lines: Iterable[str], values: Mapping[str, Any]) -> None:
+    def summarise(self, lines: Iterable[str], values: object) -> None:
         """Show the summary: its lines, and with `--json` its values, dataclasses among them, as the last line."""
-        text = json.dumps(values, ensure_ascii=False, allow_nan=False, default=asdict) if self._is_json else "{}"
+        text = json.dumps(values, ensure_ascii=False, allow_nan=False, default=as_mapping) if self._is_json else "{}"
         if self._listener is not None:
             self._listener[1].append(json.loads(text))
             return

@@ -32,5 +32,5 @@ def command(
 
     found = run_compare(models=models, dataset=dataset, lake=lake, split=split, tracking=tracking, say=say)
     yield options.with_report(
-        comparison_lines(found), found.to_json(), report, lambda folder: write_page(folder, comparison_page(found))
+        comparison_lines(found), found, report, lambda folder: write_page(folder, comparison_page(found))
     )

@@ -24,4 +24,4 @@ def command(
     source, target = open_registry(tracking, [f"models:/{model}"]).tracking_uri, tracking_uri(to)
     done = copy_version(source, model, version, to=target, new_name=name, say=say)
     when = "" if done.is_new else " before"
-    yield [f"{done.version.uri} was copied from {done.copied_from}{when}", f"sha256 {done.digest}"], done.to_json()
+    yield [f"{done.version.uri} was copied from {done.copied_from}{when}", f"sha256 {done.digest}"], done

@@ -80,7 +80,7 @@ def command(
         if calibration is not None:
             _write_calibration(summary, calibration)
     write = partial(run_report, summary, lake=lake, tracking=tracking)
-    yield options.with_report(summary.lines(), summary.to_json(), report, write)
+    yield options.with_report(summary.lines(), summary, report, write)
 
 
 def _write_calibration(summary: Any, path: Path) -> None:

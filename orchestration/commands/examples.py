@@ -25,4 +25,4 @@ def command(
     from training.workflows.examples import run_examples
 
     found = run_examples(model=model, dataset=dataset, lake=lake, split=split, count=count, tracking=tracking, say=say)
-    yield options.with_report(found.lines(), found.to_json(), report, lambda folder: write_page(folder, found.page()))
+    yield options.with_report(found.lines(), found, report, lambda folder: write_page(folder, found.page()))

@@ -56,4 +56,4 @@ def command(
             name=loaded.index_name,
             say=say,
         )
-    yield made.lines(), made.to_json()
+    yield made.lines(), made

@@ -5,6 +5,7 @@ import typer
 
 from orchestration.commands import options
 from schemas.errors import BuildError, UsageError
+from schemas.lake import Lake
 
 
 def command(
@@ -46,12 +47,15 @@ def command(
                 "--set and --page: expected --input beside them; the vectors of a data set are in its shards"
             )
         reference = options.known_dataset(lake, dataset)
+        from training.mlflow.loading import open_model
         from training.workflows.link import run_link_version
+        from training.workflows.workers import by_workers
 
-        summary = run_link_version(
-            model=model, dataset=reference, lake=lake, output=output, splits=splits or (), workers=workers,
-            options=links(), tracking=tracking, say=say,
-        ).to_json()  # fmt: skip
+        loaded = open_model(model, tracking, dataset=reference)
+        with by_workers(workers):
+            summary = run_link_version(
+                loaded, Lake.at(lake), reference, output, splits=splits or (), options=links(), say=say
+            ).to_json()
     else:
         if model is None or input_path is None or splits or workers != 1:
             raise UsageError("--input: expected --model beside it, and no --split or --workers")

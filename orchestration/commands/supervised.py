@@ -35,7 +35,7 @@ def command(
     from training.report.studies import curve_table, supervised_page
 
     points = list(supervised_curve(config, Lake.at(lake), reference, shares=parts, split=split, say=say))
-    values = {"dataset": reference, "split": split, "points": [point.to_json() for point in points]}
+    values = {"dataset": reference, "split": split, "points": points}
     lines = [f"{reference}, {split}", *curve_table(points).lines()]
     about = {"dataset": reference, "split": split}
     yield options.with_report(

@@ -53,4 +53,4 @@ def command(
     )
     problems = [f"- {', '.join(cell.settings)}: {cell.problem}" for cell in found.cells if cell.problem]
     lines = [f"{found.dataset}, {found.split}", *sweep_table(found).lines(), *problems, f"run {found.run}"]
-    yield options.with_report(lines, found.to_json(), report, lambda folder: write_page(folder, sweep_page(found)))
+    yield options.with_report(lines, found, report, lambda folder: write_page(folder, sweep_page(found)))

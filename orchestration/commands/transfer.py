@@ -24,7 +24,7 @@ def command(
 
     cells = run_transfer(models=addresses, datasets=references, lake=lake, split=split, tracking=tracking, say=say)
     problems = [f"- {cell.model} on {cell.dataset}: {cell.problem}" for cell in cells if cell.problem]
-    values = {"split": split, "cells": [cell.to_json() for cell in cells]}
+    values = {"split": split, "cells": cells}
     lines = [*transfer_table(cells).lines(), *problems]
     yield options.with_report(
         lines, values, report, lambda folder: write_page(folder, transfer_page(cells, split=split))

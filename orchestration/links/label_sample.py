@@ -12,7 +12,6 @@ import numpy as np
 
 from orchestration.decisions.log import DecisionLog
 from orchestration.links.linked import LinkSet, find_links, linked_documents, outcomes
-from schemas.configs import resolve
 from schemas.decisions import Action, Decision, standing
 from schemas.errors import UsageError
 from schemas.lake import Folder
@@ -104,9 +103,6 @@ class Report:
             both = f"{first or 'nobody named'} and {second or 'nobody named'}"
             lines.append(f"{both}: {share:.0%} of {count} images alike, Cohen's kappa {kappa:.2f}")
         return lines
-
-    def to_json(self) -> dict[str, object]:
-        return dict(resolve(self))
 
 
 def links_by(sets: Sequence[LinkSet], model: str) -> LinkSet:

@@ -15,8 +15,9 @@ from pipelines.exports.subset import write_subset
 from schemas.console import Say
 from schemas.document_rows import from_row, to_row
 from schemas.documents import Link, document_schema
+from schemas.errors import UsageError
 from schemas.lake import Folder, Lake
-from schemas.manifest import Manifest
+from schemas.manifest import Manifest, read_manifest
 from schemas.versions import fingerprint
 
 Labels = Mapping[str, Mapping[int, int | None]]  # document -> number of an image -> number of its sentence, or none
@@ -59,7 +60,10 @@ def write_labelled(lake: Lake, manifest: Manifest, folder: Folder, labels: Label
 
     Raises:
         EmptySubsetError: nothing is labelled.
+        UsageError: there is a data set of that name that was not made of labels.
     """
+    if name in lake.dataset_names() and "labelled" not in read_manifest(lake, name)[0].config:
+        raise UsageError(f"--as {name}: a data set of this name is there, and was not made of labels")
     written = write_subset(lake, manifest, folder, _Labelled(labels), name=name, say=say)
     lake.point_latest(name, written.version)
     return written

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from pipelines.exports.subset import EmptySubsetError, write_subset
 from pipelines.forgetting.captures import FILES, Marks, Removal, remove_captures
-from pipelines.forgetting.holdings import Found, Holding, find_holdings
+from pipelines.forgetting.holdings import Holding, NamedContent, find_holdings
 from pipelines.forgetting.ledger import take_out
 from pipelines.packs import SUFFIX, parse_keys, read_keys, remove_rows
 from pipelines.raw import recover, request_key
@@ -54,7 +54,7 @@ class Forgotten:
         replaced: references of versions, and of what took their place ("": nothing was left).
     """
 
-    found: Found
+    found: NamedContent
     captures: tuple[Removal, ...]
     files: tuple[str, ...]
     packs: tuple[str, ...]
@@ -118,7 +118,7 @@ def _with_values(table: pa.Table, rows: Sequence[Mapping[str, Any]], names: Sequ
 
 
 def forget(
-    lake: Lake, takedowns: Takedowns, *, dry_run: bool, before: Callable[[Found], None] | None = None, say: Say
+    lake: Lake, takedowns: Takedowns, *, dry_run: bool, before: Callable[[NamedContent], None] | None = None, say: Say
 ) -> Forgotten:
     """Take what is named out of a lake, or only find it.
 
@@ -165,7 +165,7 @@ def _remove_unfinished(lake: Lake) -> None:
         lake.root.delete(path)
 
 
-def _remove_files(raw: Folder, found: Found, *, dry_run: bool) -> Iterator[str]:
+def _remove_files(raw: Folder, found: NamedContent, *, dry_run: bool) -> Iterator[str]:
     """Remove captured input files of versions that hold something."""
     for url in sorted(found.inputs):
         with contextlib.suppress(FetchFailed):
@@ -177,7 +177,7 @@ def _remove_files(raw: Folder, found: Found, *, dry_run: bool) -> Iterator[str]:
                 yield url
 
 
-def _remove_packed(lake: Lake, found: Found, *, dry_run: bool) -> Iterator[str]:
+def _remove_packed(lake: Lake, found: NamedContent, *, dry_run: bool) -> Iterator[str]:
     """Take copies and features out of the packs; yield the packs that had any."""
     yield from _of_folder(lake, "images", "hash", found.images, dry_run=dry_run)
     yield from _of_folder(lake, "features", "key", found.images | found.text_keys, dry_run=dry_run)
@@ -204,7 +204,7 @@ def _times(lake: Lake) -> dict[str, int]:
     return {f"{name}@{version}": folder.infos()[MANIFEST].mtime_ns for (name, version), folder in folders.items()}
 
 
-def _replace(lake: Lake, holding: Holding, found: Found, times: dict[str, int], say: Say) -> str:
+def _replace(lake: Lake, holding: Holding, found: NamedContent, times: dict[str, int], say: Say) -> str:
     """Put a version in the place of one that held something, and return its reference ("": nothing was left).
 
     Where nothing is left of the latest version, the one that was made last before it becomes the latest. A version in
@@ -235,7 +235,7 @@ def _replace(lake: Lake, holding: Holding, found: Found, times: dict[str, int], 
     return "" if new is None else f"{new.dataset}@{new.version}"
 
 
-def _keep_times(lake: Lake, holding: Holding, found: Found, new: Manifest) -> None:
+def _keep_times(lake: Lake, holding: Holding, found: NamedContent, new: Manifest) -> None:
     """Write when what the new version is made of was fetched."""
     old, gone = lake.retrievals(holding.dataset, holding.version), found.documents | found.images
     target = lake.retrievals(new.dataset, new.version)

@@ -55,7 +55,7 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class NamedContent:
     """What is named in a lake.
 
     Attributes:
@@ -88,7 +88,7 @@ class _Version:
     addresses: dict[str, set[str]] = field(default_factory=dict)  # of shared images, in documents that stay
 
 
-def find_holdings(lake: Lake, takedowns: Takedowns) -> Found:
+def find_holdings(lake: Lake, takedowns: Takedowns) -> NamedContent:
     """Return what is named in a lake; every row of every version and of the ledger is looked at."""
     versions, read = (
         [_Version(*read_manifest(lake, name), {}) for name in _references(lake)],
@@ -113,7 +113,7 @@ def find_holdings(lake: Lake, takedowns: Takedowns) -> Found:
     texts = {
         tuple(each["text"] for each in row["sentences"]) for version in holding for row in version.documents.values()
     }
-    return Found(
+    return NamedContent(
         holdings=tuple(_holding(lake, version) for version in holding),
         documents=documents,
         images=gone,

@@ -252,10 +252,6 @@ class Sweep:
         """Return the kind of the scores."""
         return ScoreKind.PAIRS if any(ScoreKind.PAIRS.leading in cell.means for cell in self.cells) else ScoreKind.LINKS
 
-    def to_json(self) -> dict[str, Any]:
-        about = {"recipe": self.recipe, "dataset": self.dataset, "split": self.split, "run": self.run}
-        return about | {"cells": [cell.to_json() for cell in self.cells]}
-
 
 def combinations(vary: Sequence[str]) -> list[tuple[str, ...]]:
     """Return every combination of `KEY=VALUE,VALUE,...` items as `KEY=VALUE` assignments; the first varies slowest.

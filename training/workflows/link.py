@@ -16,24 +16,16 @@ from schemas.console import Passing, Say
 from schemas.failures import FAILURE_SCHEMA, Failure
 from schemas.lake import Folder, Lake
 from schemas.links import PredictedLink
-from schemas.manifest import read_manifest
 from schemas.tables import row_of, to_table
 from training.data.documents import GivenDocument
-from training.linking.decoys import Decoys, count_decoys
 from training.linking.links import LinkedDocument, write_links
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
-from training.linking.relinked import Agreement, compare
-from training.linking.shards import RELINKED
 from training.linking.versions import LinkedVersion, link_version, prepare_linking
-from training.mlflow.loading import LoadedModel, open_model
-from training.model import LinkModel
+from training.mlflow.loading import LoadedModel
 from training.report.examples import ExampleDocument
 from training.report.pages import own_documents_page, write_page
-from training.report.relinking import relinked_page
-from training.workflows.workers import by_workers
 
 DRAWN = 200  # documents on a page; beyond, a browser becomes slow
-DIFFERING = 40  # documents on the page of a relinking
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,67 +146,34 @@ def _drawn(found: LinkedDocument) -> ExampleDocument:
 
 
 def run_link_version(
-    *,
-    model: str | None,
+    loaded: LoadedModel,
+    lake: Lake,
     dataset: str,
-    lake: str,
     output: str,
+    *,
     splits: Sequence[str] = (),
-    workers: int = 1,
     options: LinkOptions = DEFAULT_OPTIONS,
-    tracking: str | None = None,
     with_documents: bool = False,
     say: Say,
 ) -> LinkedVersion:
     """Write the links a model predicts in a data set version to a folder, a file a shard (`schemas.links`).
 
     Args:
-        model: its address, or a registered name (its champion); None: the one champion among the data set's models.
+        loaded: the model.
+        lake: holds the data set.
         dataset: NAME or NAME@VERSION.
-        lake: path or URI of the lake.
         output: path or URI of the folder.
         splits: to be linked; none: all.
-        workers: shards linked at once. With more than one, or with RAY_ADDRESS in the environment, by Ray.
         options: how links are chosen, and what they carry.
-        tracking: URI of the MLflow store.
         with_documents: whether documents are written, too, with the links they came with beside the predicted ones.
         say: takes a line of progress.
 
     Raises:
-        UsageError: the model, the data set or a split does not exist, or they do not fit together.
+        UsageError: the data set or a split does not exist, or does not fit the model.
         BuildError: the linking could not be finished.
     """
-    home = Lake.at(lake)
-    reference = "@".join(home.find(dataset))
-    loaded = open_model(model, tracking, dataset=reference)
-    linking = prepare_linking(
-        loaded.linker(options),
-        home,
-        reference,
-        output=Folder(output if "://" in output else str(Path(output).absolute())),
-        with_documents=with_documents,
-    )
-    say(f"linking {reference} with {loaded.uri}, workers: {workers}")
-    with by_workers(workers):
-        return link_version(loaded.model, linking, splits=splits, say=say)
-
-
-def estimate_false(model: LinkModel, linked: LinkedVersion, lake: str) -> Decoys:
-    """Return how many links of a version without known links are false at least."""
-    return count_decoys(model, *read_manifest(Lake.at(lake), linked.manifest.dataset))
-
-
-def compare_links(linked: LinkedVersion, lake: str, page: Path | None) -> Agreement:
-    """Return how far the given links of a relinked version and the predicted ones agree, and draw where they differ.
-
-    Args:
-        linked: a version whose documents were written.
-        lake: path or URI of its lake.
-        page: folder of the page; None: none is drawn.
-    """
-    manifest, folder = read_manifest(Lake.at(lake), linked.manifest.dataset)
-    paths = [entry.path for entry in linked.manifest.files if entry.path.startswith(f"{RELINKED}/")]
-    relinked = compare(linked.output, paths, examples=DIFFERING if page else 0)
-    if page is not None:
-        write_page(page, relinked_page(relinked, manifest, folder, model=linked.manifest.model))
-    return relinked.agreement
+    folder = Folder(output if "://" in output else str(Path(output).absolute()))
+    linker = loaded.linker(options)
+    linking = prepare_linking(linker, lake, dataset, output=folder, with_documents=with_documents)
+    say(f"linking {linking.reference} with {loaded.uri}")
+    return link_version(loaded.model, linking, splits=splits, say=say)

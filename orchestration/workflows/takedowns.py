@@ -1,0 +1,171 @@
+"""What a lake has of documents, pages or images, the models that were trained on it, and its removal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipelines.forgetting.forget import Forgotten, forget
+from pipelines.forgetting.holdings import NamedContent, find_holdings
+from pipelines.forgetting.models import made_by_models, remove_made_by_models
+from pipelines.sources.takedowns import Takedowns, named, parse_takedowns, read_takedowns
+from schemas.console import Say
+from schemas.errors import UsageError
+from schemas.lake import Lake
+
+SQLITE = "sqlite:///"
+_FIELDS = ("dataset", "version", "documents", "images", "links", "indexes")
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a lake holds of a takedown list.
+
+    Attributes:
+        content: what is named.
+        versions: for each version that holds some of it, JSON-ready: what, and the models that were trained on it.
+    """
+
+    content: NamedContent
+    versions: list[dict[str, Any]]
+
+    def lines(self) -> Iterator[str]:
+        """Yield what holds it, and which images stay."""
+        for row in self.versions:
+            yield f"{row['dataset']}@{row['version']}: {len(row['documents'])} documents, {len(row['images'])} images"
+            yield from (f"  document {each}" for each in row["documents"])
+            yield from (f"  image {each}" for each in row["images"])
+            for kind in ("links", "indexes", "models"):
+                yield from (f"  {kind}: {each}" for each in row[kind])
+        if not self.versions:
+            yield "no version holds any of it"
+        yield from (f"image {each} stays: other documents show it" for each in sorted(self.content.shared))
+
+    def to_json(self) -> dict[str, Any]:
+        shared = {"images": sorted(self.content.images), "shared_images": sorted(self.content.shared)}
+        return {"versions": self.versions} | shared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removed:
+    """What was removed from a lake, or would be.
+
+    Attributes:
+        held: what held something of it.
+        done: what went of the pipeline's.
+        made_by_models: folders of links and indexes of tainted models, relative to the lake.
+        is_dry_run: whether nothing was changed.
+    """
+
+    held: Held
+    done: Forgotten
+    made_by_models: list[str]
+    is_dry_run: bool
+
+    def lines(self) -> Iterator[str]:
+        """Yield what went, or would go."""
+        verb = "would be removed" if self.is_dry_run else "were removed"
+        yield from self.held.lines()
+        yield from (
+            f"raw/{each.source}: {each.records} captures and {each.rows} notes {verb}" for each in self.done.captures
+        )
+        yield from (f"captured file {url}: {verb}" for url in self.done.files)
+        yield from (f"{path}: rows {verb}" for path in self.done.packs)
+        yield from (f"{path}: what a tainted model made {verb}" for path in self.made_by_models)
+        if self.is_dry_run:
+            yield "nothing was changed; --yes removes it"
+            return
+        yield from (
+            f"{old} was replaced by {new or 'nothing: no document was left'}" for old, new in self.done.replaced
+        )
+        yield "all of it is removed"
+
+    def to_json(self) -> dict[str, Any]:
+        return self.held.to_json() | {
+            "dry_run": self.is_dry_run,
+            "captures": self.done.captures,
+            "files": self.done.files,
+            "packs": self.done.packs,
+            "replaced": dict(self.done.replaced),
+            "made_by_models": self.made_by_models,
+        }
+
+
+def read_entries(given: Iterable[str] | None, listed: str) -> Takedowns:
+    """Return the entries that are given and those of a list, a path or URI; "": none.
+
+    Raises:
+        UsageError: there is none, or one cannot be read.
+    """
+    own = parse_takedowns((named(text).encode() for text in given or ()), name="argument")
+    of_list = read_takedowns(listed) if listed else Takedowns()
+    entries = tuple(sorted({*own.entries, *of_list.entries}))
+    if not entries:
+        raise UsageError("expected an id, a URL or a hash, or --list FILE; found none")
+    return Takedowns(entries)
+
+
+def find_held(lake: Lake, entries: Takedowns, tracking: str | None) -> Held:
+    """Return what a lake holds of a takedown list, with the models of an MLflow store that were trained on it."""
+    return _with_models(find_holdings(lake, entries), tracking)
+
+
+def remove_held(
+    lake: Lake, entries: Takedowns, *, is_dry_run: bool, with_models: bool, tracking: str | None, say: Say
+) -> Removed:
+    """Remove what a takedown list names from a lake, for good, and taint the models that were trained on it.
+
+    Args:
+        lake: the lake.
+        entries: of the list.
+        is_dry_run: whether all of it is only found.
+        with_models: whether links and indexes of these models are removed, too.
+        tracking: MLflow's address; None: the store of this folder, if there is one.
+        say: takes a line of progress.
+
+    Raises:
+        HeldError: a build is under way.
+    """
+    tainted: list[Held] = []
+
+    def taint_models(content: NamedContent) -> None:
+        held = _with_models(content, tracking)
+        tainted.append(held)
+        _taint_models(lake, held, tracking)
+
+    done = forget(lake, entries, dry_run=is_dry_run, before=taint_models, say=say)
+    held = _with_models(done.found, tracking) if is_dry_run else tainted[0]
+    models = {"-".join(uri.split("/")[1:]) for row in held.versions for uri in row["models"]} if with_models else set()
+    made = list(made_by_models(lake, models)) if is_dry_run else remove_made_by_models(lake, models)
+    return Removed(held=held, done=done, made_by_models=made, is_dry_run=is_dry_run)
+
+
+def _with_models(content: NamedContent, tracking: str | None) -> Held:
+    rows = ({name: getattr(each, name) for name in _FIELDS} for each in content.holdings)
+    return Held(content, [row | {"models": models_of(tracking, row["dataset"], row["version"])} for row in rows])
+
+
+def models_of(tracking: str | None, dataset: str, version: str) -> list[str]:
+    """Return the addresses of the registered models that were trained on a version; without a store there are none."""
+    from training.mlflow.runs import connect, tracking_uri
+
+    uri = tracking_uri(tracking)
+    if uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).exists():
+        return []
+    from training.mlflow.registry import trained_on
+
+    return [each.uri for each in trained_on(connect(uri), dataset, version)]
+
+
+def _taint_models(lake: Lake, held: Held, tracking: str | None) -> None:
+    rows = [row for row in held.versions if row["models"]]
+    if rows:
+        from training.mlflow.runs import open_tracking
+        from training.mlflow.taints import taint
+
+        client = open_tracking(tracking)
+        for row in rows:
+            went = {"documents": len(row["documents"]), "images": len(row["images"])}
+            taint(client, lake, row["dataset"], row["version"], **went)
