@@ -110,6 +110,7 @@ class Steps:
         dataset, _, version = reference.partition("@")
         output = Lake.at(self.settings.lake).links(dataset, version, champion.name, champion.version).uri
         where = ["--dataset", reference, *self._stores(), *self._workers(), "--output", output]
+        where += self.settings.links.options
         step = ["link", "--model", champion.uri, *where, "--json"]
         return self.run(step, say, self.settings.ray.where) | {"model_version": champion.version}
 

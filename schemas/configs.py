@@ -95,8 +95,9 @@ def check(config: Settings) -> None:
         is_member_named = isinstance(hint, type) and issubclass(hint, enum.Enum) and not isinstance(value, hint)
         if is_member_named or (isinstance(value, str | Mapping) and choice_of(hint) is not None):
             object.__setattr__(config, name, coerce(value, hint, key=key))
-        for bounds in getattr(hint, "__metadata__", ()):
-            if isinstance(bounds, Bounds):
+        members = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+        for bounds in (each for member in members for each in getattr(member, "__metadata__", ())):
+            if isinstance(bounds, Bounds) and isinstance(value, int | float):
                 bounds.check(value, field=key)
         if name == NAME and (own := default_name(type(config))):
             require(value == own, field=key, value=value, rule=f"these are the settings of '{own}'")

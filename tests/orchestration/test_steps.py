@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.config import BeamSettings, DatasetSettings, RaySettings, RayWhere, Settings
+from orchestration.config import BeamSettings, DatasetSettings, LinksSettings, RaySettings, RayWhere, Settings
 from orchestration.steps import Step, Steps, Summary, in_process
 from schemas.console import Console, Say
 from schemas.errors import GateError, UsageError
@@ -74,6 +74,10 @@ def test_a_training_and_a_linking_run_where_ray_is_with_its_workers(tmp_path: Pa
         "where": RayWhere.KUBERAY,
         "model_version": "1",
     }
+
+    wanted = LinksSettings(precision=0.9, refine_below=0.2)
+    strict = Steps(settings=replace(steps.settings, links=wanted), run=recorded).link(name, "diy@v1", say=print)
+    assert strict["step"][-5:] == ["--precision", "0.9", "--refine-below", "0.2", "--json"]
 
 
 def test_nothing_is_linked_without_a_champion(tmp_path: Path) -> None:
