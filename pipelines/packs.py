@@ -112,7 +112,7 @@ class PackFolder:
             file = _open(self.folder.uri, f"{pack}{SUFFIX}")
         except FileNotFoundError as problem:
             raise BuildError(
-                f"{self.folder.uri}/{pack}{SUFFIX}: a pack that was there is gone; build again"
+                f"{self.folder.uri}/{pack}{SUFFIX}: this file was removed while it was read; repeat the command"
             ) from problem
         size = file.metadata.row_group(0).num_rows
         groups, starts = np.unique(rows // size, return_index=True)

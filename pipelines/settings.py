@@ -273,7 +273,7 @@ class CopyDetectionConfig(Settings):
     def __post_init__(self) -> None:
         Settings.__post_init__(self)
         is_fixed = all("@" in reference for reference in self.against)
-        rule = "expected NAME@VERSION: what is the latest changes"
+        rule = "name a fixed version: NAME@VERSION"
         require(is_fixed, field="copy_detection.against", value=self.against, rule=rule)
 
 

@@ -166,9 +166,9 @@ def _read(stream: BinaryIO, at: int, kind: _Compression | None) -> tuple[bytes, 
     length = _length(data, end)
     rest = data[length:].lstrip(b"\r\n")
     if rest.startswith(_BEGIN):
-        raise _DamagedError("several records in one member; recompress the file with a member for each", end)
+        raise _DamagedError("several records in one gzip member; recompress with one record a member", end)
     if len(data) <= MAX_RECORD_BYTES and (rest or length > len(data)):
-        raise _DamagedError("its Content-Length is not that of its block", end)
+        raise _DamagedError("its Content-Length differs from the length of its block", end)
     return data, end
 
 
@@ -180,7 +180,7 @@ def _plain(stream: BinaryIO, at: int) -> tuple[bytes, int]:
     behind = stream.read(16)
     rest = behind.lstrip(b"\r\n")
     if not is_whole or (rest and not rest.startswith(_BEGIN) and not behind.startswith(b"\r\n\r\n")):
-        raise _DamagedError("its Content-Length is not that of its block")
+        raise _DamagedError("its Content-Length differs from the length of its block")
     stream.seek(at)
     return stream.read(min(length, MAX_RECORD_BYTES + 1)), at + length + len(behind) - len(rest)
 

@@ -85,7 +85,9 @@ def to_table(rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
     table = pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
     for field in schema:
         if not field.nullable and table.column(field.name).null_count:
-            raise IntegrityError(f"column {field.name}: {table.column(field.name).null_count} nulls where none may be")
+            raise IntegrityError(
+                f"{table.column(field.name).null_count} nulls in column {field.name}, which must not be null"
+            )
     return table
 
 

@@ -35,7 +35,7 @@ def command(
     if pictures is not None and model is None:
         raise UsageError("--pictures: expected --model beside it")
     if settings and pictures is None:
-        raise UsageError("--set: expected --pictures beside it; the features of a data set are in its shards")
+        raise UsageError("--set works only with --pictures; the features of a data set are in its shards")
     if dataset is not None:
         dataset = options.known_dataset(lake, dataset)
     from training.mlflow.loading import open_model

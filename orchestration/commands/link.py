@@ -43,9 +43,7 @@ def command(
         raise UsageError("link: expected either --input FILE or --dataset NAME")
     if dataset is not None:
         if settings or page is not None:
-            raise UsageError(
-                "--set and --page: expected --input beside them; the vectors of a data set are in its shards"
-            )
+            raise UsageError("--set and --page work only with --input; the vectors of a data set are in its shards")
         reference = options.known_dataset(lake, dataset)
         from training.mlflow.loading import open_model
         from training.workflows.link import run_link_version

@@ -79,6 +79,4 @@ def _check(
     if input_path is not None and (model is None or not form):
         raise UsageError("--input: expected --model and --format beside it")
     if dataset is not None and (settings or form):
-        raise UsageError(
-            "--set and --format: expected --input beside them; the vectors of a data set are in its shards"
-        )
+        raise UsageError("--set and --format work only with --input; the vectors of a data set are in its shards")

@@ -149,7 +149,7 @@ def plan_features(
     copies = canonical_json([METHOD, images.jpeg_quality, picture_libraries()])
     columns = _columns(extractors(config.images, IMAGES, config, http), IMAGES, copies)
     if given is not None:
-        rule = "the source brings vectors of images, and no pictures: expected none"
+        rule = "the source has vectors of images in place of pictures; leave it empty"
         require(not columns, field="features.images", value=config.images, rule=rule)
         name, path = given
         columns = [FeatureColumn(name=name, dimensions=given_array(path).shape[1], storage=config.storage)]

@@ -235,7 +235,7 @@ class Crew:
         is_lost = isinstance(outcome, FetchFailed) and outcome.reason is Reason.CONNECTION_FAILED
         self._lost[outcome.exception if isinstance(outcome, FetchFailed) and is_lost else None] += 1
         if is_lost and max(self._lost.values()) >= _HOPELESS > self._lost[None]:
-            raise BuildError(f"{_HOPELESS} of the first {_JUDGED} requests failed, as this one: {outcome}")
+            raise BuildError(f"{_HOPELESS} of the first {_JUDGED} requests failed alike, such as: {outcome}")
 
     def _enqueue(self, task: Task) -> None:
         """Put a task where its next exchange is made, now or when its wait is over."""

@@ -241,7 +241,7 @@ def _take(response: BaseHTTPResponse, target: Target, config: HttpConfig, sink: 
             headers[name] = "\n".join(several)
     length = headers.get("content-length", "0")
     if not (length.isascii() and length.isdigit() and len(length) <= _LENGTH_DIGITS) or response.status < 200:
-        raise FetchFailed(Reason.CONNECTION_FAILED, f"{target.url}: where its answer ends cannot be known")
+        raise FetchFailed(Reason.CONNECTION_FAILED, f"{target.url}: invalid Content-Length")
     body, setting = io.BytesIO(), "max_file_bytes" if sink else "max_bytes"
     stream = sink(target, response.status, headers) if sink else body if response.status in SUCCESSES else None
     if stream is None:

@@ -162,7 +162,7 @@ def test_a_file_of_one_member_is_told(tmp_path: Path) -> None:
     (tmp_path / "a.warc.gz").write_bytes(gzip.compress(b"".join(record(url) for url in GOOD)))
     found = list(read_answers(str(tmp_path / "a.warc.gz")))
     assert [str(each) for each in found] == [
-        "a.warc.gz: no record at byte 0: several records in one member; recompress the file with a member for each"
+        "a.warc.gz: no record at byte 0: several records in one gzip member; recompress with one record a member"
     ]
 
 

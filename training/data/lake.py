@@ -128,7 +128,9 @@ def _extractor(manifest: Manifest, field: str, wanted: str | None) -> str | None
         expected = "one extractor" if wanted == AUTO else "extractors"
         raise ConfigError(f"{setting} = {wanted!r}: expected {expected} in the data set, found {known}; {advice}")
     if wanted != AUTO and not extractors.keys() >= set(several(wanted)):
-        raise ConfigError(f"{setting} = {wanted!r}: the data set has no such feature column; it has {known}")
+        missing = ", ".join(name for name in several(wanted) if name not in extractors)
+        rebuild = f"rebuild with features.{'sentences' if table == 'documents' else 'images'}={missing}"
+        raise ConfigError(f"{setting} = {wanted!r}: {missing} is not in the data set; it has {known}; {rebuild}")
     return next(iter(extractors)) if wanted == AUTO else wanted
 
 

@@ -174,7 +174,7 @@ def read_for_model(
     except ConfigError as problem:
         wanted = " and ".join(name for name in (columns.images, columns.sentences, columns.regions) if name)
         raise UsageError(
-            f"{manifest.dataset}@{manifest.version} has not the features the model reads ({wanted}): {problem}; "
+            f"{manifest.dataset}@{manifest.version} lacks features that the model reads ({wanted}): {problem}; "
             "build the data set with these extractors, or evaluate a model trained on the ones it has"
         ) from problem
 

@@ -186,7 +186,7 @@ def _not_finite(step: _Taken) -> str:
     batch, offenders = next((pair for pair in found if pair[1]), found[0] if found else (None, []))
     loss, norm = float(step.loss), float(step.norm)
     if batch is None or (not offenders and math.isfinite(loss)):
-        return f"gradient norm {norm}: expected finite numbers; another worker says which documents it had"
+        return f"gradient norm {norm}: expected finite numbers; the cause is in another worker's log"
     where = f"epoch {batch.draw_key.epoch}, batch {batch.draw_key.step}"
     title = "documents with such vectors" if offenders else "documents of the batch"
     return (

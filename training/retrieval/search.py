@@ -141,9 +141,9 @@ def search(
         NotFoundError: a picture that is liked or not is not in the index.
     """
     if options.precision is not None:
-        raise UsageError(f"--precision {options.precision:g}: of links; a search ranks pictures, and leaves none out")
+        raise UsageError(f"--precision {options.precision:g} applies to links; search returns all pictures ranked")
     if options.calibration is not None:
-        raise UsageError("--calibration: of links; an index has probabilities of its own, by validation texts")
+        raise UsageError("--calibration applies to links; an index has its own probabilities")
     if not 1 <= top <= MAX_TOP:
         raise UsageError(f"--top {top}: expected 1 to {MAX_TOP}")
     if rank_by is not RankBy.VISUAL and not query.text:

@@ -67,4 +67,4 @@ def check_k(k: str, *, field: str) -> None:
     except ValueError:
         value = 0.0
     is_k = 0 < value < 1 or (value >= 1 and value == value // 1)
-    require(is_k, field=field, value=k, rule="expected min, half, a fraction or a count")
+    require(is_k, field=field, value=k, rule="expected min, half, a fraction such as 0.25, or a count such as 5")

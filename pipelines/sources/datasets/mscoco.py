@@ -114,7 +114,7 @@ class MscocoSource:
             yield rejected(f"image {image}", Reason.TOO_FEW_SENTENCES, "expected a caption of the image, found none")
         groups, left_over = group_images(captions, true=self.true_images, fake=self.fake_images, seed=self.seed)
         for image in left_over:
-            message = f"expected groups of {self.true_images} and of {self.fake_images} images, found it left over"
+            message = f"too few images are left for {self.true_images} with and {self.fake_images} without captions"
             yield rejected(f"image {image}", Reason.TOO_FEW_IMAGES, message)
         for split, members in split_groups(groups, val=self.val, test=self.test, seed=self.seed).items():
             yield from self._documents(split, members, captions, tables)

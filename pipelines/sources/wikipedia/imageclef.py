@@ -112,7 +112,7 @@ def read_articles(source: ImageclefSource, *, min_images: int) -> Iterator[Artic
     def read_metadata(data: bytes, _: str) -> Iterator[Failure]:
         image, articles = parse_metadata(data)
         if image.id in image_ids:
-            raise FieldError(Reason.DUPLICATE_RECORD, f"expected one image {image.id}, found another")
+            raise FieldError(Reason.DUPLICATE_RECORD, f"image {image.id} occurs twice")
         image_ids.add(image.id)
         for key in articles:
             if key.startswith(f"text/{source.language}/"):

@@ -183,7 +183,7 @@ def test_a_queue_is_first_in_first_out_and_mostly_in_its_file(tmp_path, client_o
 def test_where_nearly_all_fail_for_want_of_a_connection_it_ends_in_a_line(client) -> None:
     hosts = tuple(names(400))
     urls = [f"http://{host}/{n}" for n in range(4) for host in hosts]
-    with pytest.raises(BuildError, match=r"950 of the first 1000 requests failed, as this one: .*refuses") as caught:
+    with pytest.raises(BuildError, match=r"950 of the first 1000 requests failed alike, such as: .*refuses") as caught:
         list(ask(client([], closed=hosts, attempts=1), urls))
     assert "\n" not in str(caught.value)
 

@@ -271,7 +271,7 @@ def test_mistakes_are_said_before_anything_is_linked(
 ) -> None:
     with pytest.raises(NotFoundError, match="no split 'dev'; splits: test, train, val"):
         link(model, lake, tmp_path, splits=["dev"])
-    with pytest.raises(UsageError, match=r"has not the features the model reads \(resnet50 and text-test\)"):
+    with pytest.raises(UsageError, match=r"lacks features that the model reads \(resnet50 and text-test\)"):
         link(with_other_features(folder), lake, tmp_path)
     with pytest.raises(UsageError, match=r"--precision 0.9: models:/linker/1 has no calibration"):
         link(model, lake, tmp_path, options=LinkOptions(precision=0.9))

@@ -60,16 +60,19 @@ class ClosedForm(Term):
     column_weights: tuple[str, ...] = COLUMN_WEIGHTS
 
     def check(self, config: TrainConfig) -> None:
-        fits = "objective.name = 'closed-form' solves for affine maps of vectors"
-        require(len(config.objective) == 1, field="objective.name", value=config.objective_name, rule=f"{fits}, alone")
+        rule = "closed-form cannot be summed with other objectives"
+        require(len(config.objective) == 1, field="objective.name", value=config.objective_name, rule=rule)
         require(bool(self.regularisation), field="objective.regularisation", value=(), rule="expected at least one")
-        for tower, known in ((config.text, "sentence"), (config.image, "linear")):
-            rule = f"{fits}; use --set {tower.part}.name={known} without {tower.part}.components"
+        for tower in (config.text, config.image):
+            rule = (
+                "closed-form solves for affine maps; set text.name=sentence and image.name=linear, components=0 of both"
+            )
             require(tower.is_affine, field=f"{tower.part}.name", value=tower.name, rule=rule)
         check_column_weights(self.column_weights, field="objective.column_weights")
         for setting in ("start_from", "max_rows"):
             value = getattr(config.training, setting)
-            require(not value, field=f"training.{setting}", value=value, rule=f"{fits} of whole documents, anew")
+            rule = f"closed-form starts anew, and reads whole documents; leave training.{setting} unset"
+            require(not value, field=f"training.{setting}", value=value, rule=rule)
 
     def solver(self, text: Tower, image: Tower, data: TrainingData, workers: Workers) -> Solver:
         known = data.identity

@@ -244,7 +244,7 @@ def _decode_one(jpeg: bytes) -> npt.NDArray[np.uint8]:
         with Image.open(io.BytesIO(jpeg)) as image:
             return np.asarray(image.convert("RGB").resize((SIDE_PX, SIDE_PX), Image.Resampling.BILINEAR))
     except OSError as problem:
-        raise UsageError(f"expected a picture, found {len(jpeg)} bytes that are none: {problem}") from problem
+        raise UsageError(f"expected a JPEG picture; {len(jpeg)} bytes cannot be decoded: {problem}") from problem
 
 
 def build_network(name: str) -> Network:
