@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from orchestration.config import DatasetSettings, RayWhere, Settings
-from schemas.console import Say, heard_by
+from schemas.console import Say, captured_by
 from schemas.errors import GateError
 from schemas.lake import Lake
 
@@ -31,7 +31,7 @@ def in_process(step: Step, say: Say, _: RayWhere = RayWhere.SUBPROCESS) -> Summa
     """
     from orchestration.cli import STOPPED, app
 
-    with heard_by(say) as summaries:
+    with captured_by(say) as summaries:
         try:
             if app(list(step), prog_name="multilink", standalone_mode=False) == STOPPED:
                 raise KeyboardInterrupt

@@ -123,8 +123,8 @@ def _methods_read_once() -> Iterator[None]:
     processor time of a build of a few documents.
     """
     with (
-        _answered_once(core, "get_function_args_defaults", _function),
-        _answered_once(
+        _cached(core, "get_function_args_defaults", _function),
+        _cached(
             userstate, "get_dofn_specs", lambda step: (type(step), *filter(None, map(_function, vars(step).values())))
         ),
     ):
@@ -137,24 +137,24 @@ def _function(value: object) -> object | None:
 
 
 @contextlib.contextmanager
-def _answered_once(module: ModuleType, name: str, key: Callable[[Any], object | None]) -> Iterator[None]:
-    """Keep what a function of a module, that gives a tuple, answers for a key; None: it is asked each time."""
-    ask: Callable[[Any], tuple[Any, ...]] = getattr(module, name)
+def _cached(module: ModuleType, name: str, key: Callable[[Any], object | None]) -> Iterator[None]:
+    """Cache the tuples that a function of a module returns, by a key of its argument; a key of None is not cached."""
+    compute: Callable[[Any], tuple[Any, ...]] = getattr(module, name)
     known: dict[object, tuple[Any, ...]] = {}
 
-    def answer(asked: Any) -> tuple[Any, ...]:
-        found = key(asked)
+    def cached(argument: Any) -> tuple[Any, ...]:
+        found = key(argument)
         if found is None:
-            return ask(asked)
+            return compute(argument)
         if found not in known:
-            known[found] = ask(asked)
+            known[found] = compute(argument)
         return tuple(map(copy.copy, known[found]))
 
-    setattr(module, name, answer)
+    setattr(module, name, cached)
     try:
         yield
     finally:
-        setattr(module, name, ask)
+        setattr(module, name, compute)
 
 
 @dataclass(frozen=True, slots=True)

@@ -249,10 +249,10 @@ def remove_rows(folder: Folder, pack: str, key: str, gone: Collection[str]) -> N
     """Replace a pack by one without the rows of some keys, under a name of as early a time.
 
     The new one is there before the old one goes, and its name follows from the old one's: done again after a kill, it
-    is the same. A reader that knows rows of the old pack is told that it is gone.
+    is the same. A reader that knows rows of the old pack gets an error: it is gone.
     """
-    told = hashlib.sha256("\n".join([pack, *sorted(gone)]).encode()).hexdigest()
-    name = f"{pack.partition('-')[0]}-{told[:8]}"
+    digest = hashlib.sha256("\n".join([pack, *sorted(gone)]).encode()).hexdigest()
+    name = f"{pack.partition('-')[0]}-{digest[:8]}"
     with folder.open(f"{pack}{SUFFIX}") as stream:
         file = pq.ParquetFile(stream)
         size = file.metadata.row_group(0).num_rows if file.metadata.num_row_groups else 1

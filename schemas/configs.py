@@ -93,7 +93,7 @@ def check(config: Settings) -> None:
     for name, hint in _hints(type(config)).items():
         value, key = getattr(config, name), f"{config.part}.{name}".removeprefix(".")
         is_member_named = isinstance(hint, type) and issubclass(hint, enum.Enum) and not isinstance(value, hint)
-        if is_member_named or (isinstance(value, str | Mapping) and choice_of(hint) is not None):
+        if is_member_named or (isinstance(value, str | Mapping) and alternatives_of(hint) is not None):
             object.__setattr__(config, name, coerce(value, hint, key=key))
         members = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
         for bounds in (each for member in members for each in getattr(member, "__metadata__", ())):
@@ -141,7 +141,7 @@ def restore_json(kind: type[C], text: str, *, what: str) -> C:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class Alternatives:
     """What a field can be chosen from by name.
 
     Attributes:
@@ -214,24 +214,24 @@ def hints_of(kind: Any) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
 
 
-def choice_of(hint: Any) -> Choice | None:
+def alternatives_of(hint: Any) -> Alternatives | None:
     """Return what a field of a type is chosen from by name; None for any other field."""
     is_sum = get_origin(hint) is tuple
     inner = get_args(hint)[0] if is_sum else hint
     group = next((each for each in getattr(inner, "__metadata__", ()) if isinstance(each, Group)), None)
     if group is not None:
         names, find, base = tuple(part_names(group)), partial(find_part, group), get_args(inner)[0]
-        return Choice(names=names, find=find, base=base, group=group, is_sum=is_sum)
+        return Alternatives(names=names, find=find, base=base, group=group, is_sum=is_sum)
     is_union = get_origin(hint) in (Union, types.UnionType)
     kinds = {default_name(kind): kind for kind in get_args(hint) if is_union and dataclasses.is_dataclass(kind)}
     kinds.pop("", None)
-    return Choice(names=tuple(kinds), find=kinds.__getitem__) if kinds else None
+    return Alternatives(names=tuple(kinds), find=kinds.__getitem__) if kinds else None
 
 
 def kept_hint(hint: Any, part: object) -> Any:
     """Return the class that a part has, where nothing in its settings tells it from the others of its type."""
     is_dataclass = dataclasses.is_dataclass(part) and not isinstance(part, type)
-    return type(part) if is_dataclass and choice_of(hint) is None else hint
+    return type(part) if is_dataclass and alternatives_of(hint) is None else hint
 
 
 def unknown_key(key: str, keys: Iterable[str]) -> str:
@@ -249,7 +249,7 @@ def unknown_key(key: str, keys: Iterable[str]) -> str:
 
 def coerce(value: Any, hint: Any, *, key: str) -> Any:
     """Return `value` as the type `hint`, or raise naming the key, what was expected and what was found."""
-    choice = choice_of(hint)
+    choice = alternatives_of(hint)
     if choice is not None and isinstance(value, list | tuple | Mapping | str):
         return _chosen(value, choice, key=key)
     if get_origin(hint) is not None:
@@ -293,7 +293,7 @@ def _mismatch(value: Any, hint: Any, *, key: str) -> ConfigError:
     return ConfigError(f"{key} = {value!r}: expected {_describe(hint)}{found}")
 
 
-def _chosen(value: Any, choice: Choice, *, key: str) -> Any:
+def _chosen(value: Any, choice: Alternatives, *, key: str) -> Any:
     """Return the part that a value's name chooses, or of a sum the parts."""
     if choice.is_sum:
         parts = canonical_names(cast(Group, choice.group), value, key=key) if isinstance(value, str) else value

@@ -111,7 +111,7 @@ class Console:
 
 
 @contextmanager
-def heard_by(say: Say) -> Iterator[list[dict[str, Any]]]:
+def captured_by(say: Say) -> Iterator[list[dict[str, Any]]]:
     """Give the progress of commands to `say`, and what they tell with `--json` to a list, while the block lasts.
 
     Neither is printed.

@@ -18,7 +18,7 @@ VERDICTS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class BlindComparison:
     """Two models, and which of them editors preferred.
 
     Attributes:
@@ -78,14 +78,14 @@ def preferred_by_editors(store: str) -> Callable[[Lake, str, str], Preference | 
     return preferred
 
 
-def comparisons(log: DecisionLog) -> list[Comparison]:
+def comparisons(log: DecisionLog) -> list[BlindComparison]:
     """Return the result for each two models that were compared, by the choices in a log, the most articles first.
 
     Only what was decided in comparisons counts: who saw probabilities elsewhere was not blind. Each two models have
     their own choices: a later comparison on the same articles takes nothing from an earlier one.
     """
     found = [
-        Comparison(champion=first, challenger=second, dataset=dataset, result=result)
+        BlindComparison(champion=first, challenger=second, dataset=dataset, result=result)
         for first, second, dataset, result in log.won()
     ]
     return sorted(found, key=lambda each: -each.result.articles)

@@ -19,7 +19,7 @@ SHOWN = 20
 
 
 def ranking_of(
-    query: Query, index: Index, images: Sequence[RankedImage], *, where: str = "", asked: str = ""
+    query: Query, index: Index, images: Sequence[RankedImage], *, where: str = "", address: str = ""
 ) -> Ranking:
     """Return what one model found for an article.
 
@@ -28,7 +28,7 @@ def ranking_of(
         index: that was searched.
         images: of the page.
         where: name of the index.
-        asked: the other parameters of the page's address.
+        address: the other parameters of the page's address.
     """
     pictures = (
         ShownPicture(
@@ -42,19 +42,19 @@ def ranking_of(
         models=(index.manifest.model,),
         dataset=index.manifest.dataset,
         indexes=(where,),
-        query=asked,
+        query=address,
         pictures=tuple(pictures),
     )
 
 
-def interleaved(query: Query, indexes: Sequence[Index], found: Sequence[SearchResult], *, asked: str = "") -> Ranking:
+def interleaved(query: Query, indexes: Sequence[Index], found: Sequence[SearchResult], *, address: str = "") -> Ranking:
     """Return two models' results for an article as one list; the same every time.
 
     Args:
         query: with the article's texts.
         indexes: of the champion and of the challenger.
         found: what each found, COMPARED pictures or fewer.
-        asked: the other parameters of the page's address.
+        address: the other parameters of the page's address.
 
     Raises:
         UsageError: the indexes are not two models' of one data set version, or there is no text.
@@ -78,7 +78,7 @@ def interleaved(query: Query, indexes: Sequence[Index], found: Sequence[SearchRe
         language=query.language,
         models=models,
         dataset=champion.dataset,
-        query=asked,
+        query=address,
         pictures=tuple(
             ShownPicture(image=images[each.row], score=-float(rank), model=models[each.is_second])
             for rank, each in enumerate(drafted, start=1)

@@ -67,7 +67,7 @@ class Report:
     Attributes:
         images: of the version.
         links: of these, linked ones.
-        answered: images that a person said something of.
+        answered: images that a person labelled.
         unsure: of these, images of which nobody could say anything; they are left out.
         measures: of all links.
         wanted: precision that a threshold was asked for.
@@ -162,8 +162,8 @@ def reported(
     last = _last(counted, known)
     of_person: dict[str, dict[int, str]] = {}
     for each in counted:
-        said = str(each.action) if each.sentence is None else str(each.sentence)
-        of_person.setdefault(each.who, {})[known[each.document, each.image]] = said
+        answer = str(each.action) if each.sentence is None else str(each.sentence)
+        of_person.setdefault(each.who, {})[known[each.document, each.image]] = answer
     rows = np.array(sorted(last), np.int64)
     fits = np.array([-1 if last[row] is None else last[row] for row in rows.tolist()], np.int64)
     is_right = (fits >= 0) & (fits == frame.sentences[rows])
@@ -191,14 +191,14 @@ def _counted(answers: Iterable[Decision], known: dict[tuple[str, str], int]) -> 
 
 def _last(answers: Iterable[Decision], known: dict[tuple[str, str], int]) -> dict[int, int | None]:
     """Return row -> the sentence that fits, of the images of which somebody could say something."""
-    said = (each for each in answers if each.action is not Action.CANNOT_SAY)
-    return {known[each.document, each.image]: each.sentence for each in said}
+    clear = (each for each in answers if each.action is not Action.CANNOT_SAY)
+    return {known[each.document, each.image]: each.sentence for each in clear}
 
 
 def labels_of(
     links: LinkSet, manifest: Manifest, folder: Folder, log: DecisionLog, *, seed: int
 ) -> dict[str, dict[int, int | None]]:
-    """Return document -> number of an image -> number of the sentence that fits, or None, as people said.
+    """Return document -> number of an image -> number of the sentence that fits, or None, as people labelled it.
 
     Raises:
         UsageError: nobody has answered.
@@ -259,7 +259,7 @@ def label_of(answer: str, *, sentences: int, known: Decision) -> Decision:
     """Return a label: the number of a sentence from 0, none-fits or cannot-say.
 
     Args:
-        answer: what was said.
+        answer: as the form has it.
         sentences: of the document.
         known: the rest of the label.
 

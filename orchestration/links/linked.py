@@ -54,7 +54,7 @@ class LinkSet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinkedDocument:
+class DrawnDocument:
     """A document as it is drawn, with the addresses of its pictures, and the content hashes of its images."""
 
     drawn: ExampleDocument
@@ -167,7 +167,7 @@ def _fits(table: pa.Table, which: DocumentFilter) -> Bool:
     return mask
 
 
-def linked_documents(links: LinkSet, manifest: Manifest, folder: Folder, rows: Sequence[int]) -> list[LinkedDocument]:
+def linked_documents(links: LinkSet, manifest: Manifest, folder: Folder, rows: Sequence[int]) -> list[DrawnDocument]:
     """Return some documents, in the order of their rows in `outcomes`.
 
     Args:
@@ -176,11 +176,11 @@ def linked_documents(links: LinkSet, manifest: Manifest, folder: Folder, rows: S
         folder: of it.
         rows: of `outcomes(links)`.
     """
-    told = outcomes(links).take(pa.array(rows, pa.int64())).to_pylist()
+    outcome = outcomes(links).take(pa.array(rows, pa.int64())).to_pylist()
     parts: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for row in told:
+    for row in outcome:
         parts[row["split"], row["part"]].append(row["document"])
-    found: dict[str, LinkedDocument] = {}
+    found: dict[str, DrawnDocument] = {}
     reference = f"{manifest.dataset}@{manifest.version}"
     for (split, name), ids in parts.items():
         shards = {part_name(entry): entry for entry in manifest.parts("documents", split)}
@@ -188,28 +188,30 @@ def linked_documents(links: LinkSet, manifest: Manifest, folder: Folder, rows: S
         known = next(entry for entry in links.manifest.files if entry.path == f"{LINKS}/{split}/{name}")
         columns = ["document", "sentence", "image", "similarity", "probability"]
         predicted = rows_where(links.folder, known, columns, ids, LINK_SCHEMA)
-        of = {row["document"]: row for row in told}
+        of = {row["document"]: row for row in outcome}
         for text in texts:
             own = [link for link in predicted if link["document"] == text["id"]]
             images = tuple(image["hash"] for image in text["images"])
             pictures = [picture_address(reference, f"images/{split}/{name}", image) for image in images]
             drawn = _example(text, of[text["id"]], own, pictures)
-            found[text["id"]] = LinkedDocument(drawn=drawn, images=images)
-    return [found[row["document"]] for row in told]
+            found[text["id"]] = DrawnDocument(drawn=drawn, images=images)
+    return [found[row["document"]] for row in outcome]
 
 
 def _example(
-    text: Mapping[str, Any], told: Mapping[str, Any], links: Sequence[Mapping[str, Any]], pictures: Sequence[str]
+    text: Mapping[str, Any], outcome: Mapping[str, Any], links: Sequence[Mapping[str, Any]], pictures: Sequence[str]
 ) -> ExampleDocument:
     probabilities = [link["probability"] for link in links if link["probability"] is not None]
     return ExampleDocument(
         id=text["id"],
-        auc=told["auc"],
+        auc=outcome["auc"],
         sentences=tuple(sentence["text"] for sentence in text["sentences"]),
         images=tuple(pictures),
         predicted=tuple((link["sentence"], link["image"], link["similarity"]) for link in links),
         probabilities=tuple(probabilities),
-        links=None if told["truth"] is None else tuple((link["sentence"], link["image"]) for link in told["truth"]),
+        links=None
+        if outcome["truth"] is None
+        else tuple((link["sentence"], link["image"]) for link in outcome["truth"]),
     )
 
 

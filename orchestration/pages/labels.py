@@ -11,7 +11,7 @@ from fastapi.responses import RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
 from orchestration.links.label_sample import Frame, drawn_images, frame_of, label_of, labelled_rows, sample_of
-from orchestration.links.linked import LinkedDocument, LinkSet, find_links, link_sets, linked_documents
+from orchestration.links.linked import DrawnDocument, LinkSet, find_links, link_sets, linked_documents
 from orchestration.pages.rendering import address, page
 from orchestration.pages.state import Pages, Shared
 from orchestration.pages.writes import form_of
@@ -40,7 +40,7 @@ def label(
     known = labelled_rows(frame, answers, links, manifest, folder)
     answered = {known[each.document, each.image] for each in answers}
     left = [row for row in rows if row not in answered]
-    shown: tuple[int, int, LinkedDocument] | None = None
+    shown: tuple[int, int, DrawnDocument] | None = None
     if left:
         document, image = frame.image(left[0])
         (linked,) = linked_documents(links, manifest, folder, [document])

@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 
 from orchestration.links.linked import (
     DocumentFilter,
-    LinkedDocument,
+    DrawnDocument,
     LinkSet,
     Order,
     choices,
@@ -160,7 +160,7 @@ async def corrected(request: Request, shared: Shared, dataset: str, version: str
 
 def _documents(
     links: LinkSet, first: LinkSet, manifest: Manifest, folder: Folder, rows: Sequence[int]
-) -> list[LinkedDocument | None]:
+) -> list[DrawnDocument | None]:
     """Return documents, by their rows in what came of the first model's, as another model linked them."""
     if links is first:
         return list(linked_documents(links, manifest, folder, rows))
@@ -171,7 +171,7 @@ def _documents(
     return [by_id.get(each) for each in ids]
 
 
-def _correctable(found: Sequence[LinkedDocument | None], said: Mapping[Link, Decision]) -> dict[str, Any]:
+def _correctable(found: Sequence[DrawnDocument | None], said: Mapping[Link, Decision]) -> dict[str, Any]:
     """Return the links of a document that a person may confirm or deny, with what was said of each."""
     there = [each for each in found if each is not None]
     first, document = there[0], there[0].drawn.id

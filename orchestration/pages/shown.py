@@ -44,7 +44,7 @@ def shown_at(shared: Pages, address: str) -> Ranking:
     result = find(shared, choice, article, asked)
     images = [image for group in result.groups for image in (group.first, *group.folded)]
     index = shared.archives.opened(choice).index
-    return ranking_of(result.query, index, images, where=choice.key, asked=address)
+    return ranking_of(result.query, index, images, where=choice.key, address=address)
 
 
 def pair_of(shared: Pages, champion: str = "", challenger: str = "") -> tuple[Choice, Choice]:
@@ -77,7 +77,7 @@ def compared(shared: Pages, article: Article, pair: tuple[Choice, Choice], addre
         search(archive.index, query, top=COMPARED, reader=archive.reader)
         for archive, query in zip(archives, queries, strict=True)
     ]
-    return interleaved(queries[0], [archive.index for archive in archives], found, asked=address)
+    return interleaved(queries[0], [archive.index for archive in archives], found, address=address)
 
 
 def said_of(shared: Pages, texts: Mapping[str, str], *, models: tuple[str, ...] = ()) -> dict[str, Decision]:

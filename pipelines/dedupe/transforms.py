@@ -122,7 +122,7 @@ def _by_key(occurrences: Occurrences, count: int, radius: int, rows: int) -> Ite
             yield (key, partition), some
 
 
-class Found(NamedTuple):
+class FoundDuplicates(NamedTuple):
     """What a search found: rows of its table, ids of the documents that the policy drops, once each, and counts."""
 
     duplicates: beam.PCollection
@@ -169,13 +169,13 @@ class DropDuplicates(beam.PTransform):
 
 @dataclass(eq=False)
 class FindDuplicates(beam.PTransform):
-    """Every occurrence of an image with a near-duplicate: documents to `Found`."""
+    """Every occurrence of an image with a near-duplicate: documents to `FoundDuplicates`."""
 
     search: Search
     policy: Policy
     rows: int = ROWS_PER_PARTITION
 
-    def expand(self, documents: beam.PCollection) -> Found:
+    def expand(self, documents: beam.PCollection) -> FoundDuplicates:
         search = self.search
         packed = documents | "pack" >> Pack(search.pack)
         count = AsSingleton(packed | "count" >> CountRows())
@@ -195,7 +195,7 @@ class FindDuplicates(beam.PTransform):
             found = by_cluster | "of clusters" >> Gather(Duplicates)
         rows = found | "rows" >> beam.FlatMap(self._rows).with_outputs(DROPPED, COUNTS, main=ROWS)
         counts = rows[COUNTS] | "add counts" >> beam.CombineGlobally(search.add_counts)
-        return Found(rows[ROWS], rows[DROPPED] | "once" >> beam.Distinct(), counts)
+        return FoundDuplicates(rows[ROWS], rows[DROPPED] | "once" >> beam.Distinct(), counts)
 
     def _judge(self, _: Partition, parts: dict[str, Iterable[Any]]) -> Duplicates:
         return find_duplicates(

@@ -1,7 +1,7 @@
 """The images of a version that people have labelled, as a data set whose links are known.
 
-A document keeps its sentences, and of its images those that somebody said something of. Such an image has one link, to
-the sentence that fits, or none. So a gate, an evaluation and a calibration can read what people said.
+A document keeps its sentences, and of its images the labelled ones. Such an image has one link, to the sentence
+that fits, or none. So a gate, an evaluation and a calibration can read the labels.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ class _Labelled:
     labels: Labels
 
     def rows(self, documents: pa.Table) -> pa.Table:
-        """Return the labelled documents with their labelled images, linked as people said."""
+        """Return the labelled documents with their labelled images, linked by their labels."""
         own = documents.filter(pc.is_in(documents["id"], pa.array(sorted(self.labels), pa.string())))
         names = document_schema().names
         rows = [self._linked(row) for row in own.select(names).to_pylist()]
@@ -40,9 +40,9 @@ class _Labelled:
         return own
 
     def _linked(self, row: dict[str, Any]) -> dict[str, Any]:
-        said = self.labels[row["id"]]
-        kept = sorted(said)
-        links = tuple(Link(text, new) for new, old in enumerate(kept) if (text := said[old]) is not None)
+        labels = self.labels[row["id"]]
+        kept = sorted(labels)
+        links = tuple(Link(text, new) for new, old in enumerate(kept) if (text := labels[old]) is not None)
         return to_row(replace(from_row(row).with_images(kept), links=links))
 
     def images(self, images: pa.Table) -> pa.Table:
@@ -51,7 +51,7 @@ class _Labelled:
 
     def settings(self, parent: str) -> dict[str, Any]:
         """Return what the settings of the data set say of it."""
-        answers = [[name, sorted(said.items())] for name, said in sorted(self.labels.items())]
+        answers = [[name, sorted(own.items())] for name, own in sorted(self.labels.items())]
         return {"labelled": {"parent": parent, "answers": fingerprint(answers)}}
 
 

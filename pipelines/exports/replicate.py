@@ -61,9 +61,9 @@ def _replicate(source: Lake, name: str, version: str, target: Lake, say: Say) ->
     for number, entry in enumerate(missing, start=1):
         _copy(entry, origin, copy)
         say(f"{name}@{version}: {number} of {len(missing)} files: {entry.path}")
-    times, told = source.retrievals(name, version), target.retrievals(name, version)
+    times, copied = source.retrievals(name, version), target.retrievals(name, version)
     for path in times.files():
-        told.settle(path, times.read(path))
+        copied.settle(path, times.read(path))
     copy.settle(MANIFEST, manifest.to_json().encode())
     return Replica(version, len(missing), sum(entry.bytes for entry in missing), len(manifest.files) - len(missing))
 

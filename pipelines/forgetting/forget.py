@@ -34,7 +34,7 @@ from pipelines.turns import turn_alone
 from pipelines.web.requests import FetchFailed, Kind, normalise
 from schemas.console import Say
 from schemas.document_rows import from_row, to_row
-from schemas.documents import AFTER_SENTENCE, GIVEN_LINKS, GIVEN_SIMILARITIES, Image, Statement, document_schema
+from schemas.documents import AFTER_SENTENCE, GIVEN_LINKS, GIVEN_SIMILARITIES, Image, ImageStatement, document_schema
 from schemas.lake import LATEST, MANIFEST, Folder, Lake
 from schemas.manifest import Manifest, read_manifest
 from schemas.metadata import Metadata
@@ -96,7 +96,7 @@ class _Without:
             sources = self.addresses.get(row["hash"], frozenset())
             if sources and row["statements"]:
                 left = [each for each in row["statements"] if each["source"] in sources]
-                statements = (Statement(**{**each, "metadata": Metadata.of(each["metadata"])}) for each in left)
+                statements = (ImageStatement(**{**each, "metadata": Metadata.of(each["metadata"])}) for each in left)
                 row.update(asdict(Image(row["hash"]).with_statements(statements)))
         return _with_values(images, rows, _STATED)
 

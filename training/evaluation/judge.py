@@ -35,7 +35,7 @@ from training.evaluation.models import read_sampled
 from training.evaluation.position import position_scores
 from training.metrics.calibration import Calibration, calibration_scores, fit_calibration, observe
 from training.metrics.captions import caption_scores, chosen_captions
-from training.metrics.confusion import Choice, choices, confusion_scores, most_confused
+from training.metrics.confusion import ChosenImage, chosen_images, confusion_scores, most_confused
 from training.metrics.links import RELATION, SOURCE, Group, ScoreKind, link_scores
 from training.metrics.relations import RelationPredictor, relation_scores
 from training.metrics.retrieval import Adjust, Direction, Pool, linked_pool, retrieval_scores
@@ -135,8 +135,8 @@ class Subject:
         return tuple(groups_of(self.model, self.documents, self.evaluation, self.relations))
 
     @cached_property
-    def choices(self) -> tuple[Choice, ...]:
-        return choices(self.evaluation.matrices, self.evaluation.links, self.image_vectors)
+    def choices(self) -> tuple[ChosenImage, ...]:
+        return chosen_images(self.evaluation.matrices, self.evaluation.links, self.image_vectors)
 
     @cached_property
     def calibration(self) -> Calibration | UsageError:

@@ -30,7 +30,7 @@ COLLAPSED = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Taken:
+class FinishedStep:
     """A step that was taken, as far as its error message needs it: this worker's batches, the sum of their losses."""
 
     is_finite: Tensor
@@ -48,10 +48,10 @@ class StepGuard:
         last: last batch of this worker, as it was encoded before its step.
     """
 
-    taken: deque[_Taken] = field(default_factory=deque)
+    taken: deque[FinishedStep] = field(default_factory=deque)
     last: EncodedBatch | None = None
 
-    def add(self, step: _Taken) -> None:
+    def add(self, step: FinishedStep) -> None:
         self.taken.append(step)
         self.last = step.batches[-1] if step.batches else self.last
         self.check(0 if step.is_finite.device.type == "cpu" else STEPS_BEHIND)
@@ -131,7 +131,7 @@ class Stepper:
         self.optimiser.step()
         total = torch.stack(losses).sum()
         watch = self.guard or StepGuard()
-        watch.add(_Taken(is_finite=is_finite, loss=total, norm=norm, batches=encoded))
+        watch.add(FinishedStep(is_finite=is_finite, loss=total, norm=norm, batches=encoded))
         return total
 
     def _gradients_kept(self) -> AbstractContextManager[None]:
@@ -181,7 +181,7 @@ def _detached(batch: EncodedBatch) -> EncodedBatch:
     )
 
 
-def _not_finite(step: _Taken) -> str:
+def _not_finite(step: FinishedStep) -> str:
     found = [(batch, _offenders(batch)) for batch in step.batches]
     batch, offenders = next((pair for pair in found if pair[1]), found[0] if found else (None, []))
     loss, norm = float(step.loss), float(step.norm)

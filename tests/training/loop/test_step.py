@@ -15,7 +15,7 @@ from training.loop.context import Context
 from training.loop.encoding import prepare_batch
 from training.loop.setup import new_model
 from training.loop.state import start
-from training.loop.step import StepGuard, Stepper, _Taken, clip
+from training.loop.step import FinishedStep, StepGuard, Stepper, clip
 from training.objectives.batch import DrawKey
 from training.parts import TextTowerSettings
 from training.towers.image.linear import LinearSettings
@@ -54,7 +54,7 @@ class NothingWaits(TorchDispatchMode):
 class LateGuard(StepGuard):
     """Looks at no step, as on a GPU, where the last ones have not been computed yet."""
 
-    def add(self, step: _Taken) -> None:
+    def add(self, step: FinishedStep) -> None:
         self.taken.append(step)
 
 
