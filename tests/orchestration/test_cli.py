@@ -155,6 +155,15 @@ def test_from_documents_to_links(multilink: Run, program: Run, tmp_path: Path) -
     differences = multilink("datasets", "diff", reference, "documents", "--lake", "lake").out
     assert "config.splits.seed: 0 -> 1" in differences
 
+    model = check_training(multilink, tmp_path, reference)
+    rows = check_links_of_a_file(multilink, tmp_path, source, model)
+    check_files_with_faults(multilink, tmp_path, source, model)
+    check_links_of_a_version(multilink, tmp_path, reference, model, rows)
+    check_damage_is_found(multilink, Path(other.json["path"]))
+
+
+def check_training(multilink: Run, tmp_path: Path, reference: str) -> str:
+    """Train, evaluate and promote a model; return its address."""
     trained = multilink(
         *("train", "--dataset", reference, "--recipe", "tiny", "--lake", "lake", "--no-report", "--json"),
         *("--set", "training.epochs=6", "--set", "dimensions=64", "--set", "objective.similarity=dc"),
@@ -181,7 +190,11 @@ def test_from_documents_to_links(multilink: Run, program: Run, tmp_path: Path) -
     assert moved.json["is_promoted"] == dry.json["is_promoted"]
     assert moved.status == (0 if moved.json["is_promoted"] else 1)
     assert moved.json["reasons"]
+    return model
 
+
+def check_links_of_a_file(multilink: Run, tmp_path: Path, source: Path, model: str) -> list[dict[str, Any]]:
+    """Link the documents of a file, with a page; return the links."""
     files = ("--input", source, "--output", "links.parquet", "--page", "page")
     linked = multilink("link", "--model", model, *files, "--json")
     assert linked.status == 0, linked.err
@@ -199,19 +212,29 @@ def test_from_documents_to_links(multilink: Run, program: Run, tmp_path: Path) -
     assert linked.json["page"] == "page/index.html" and len(re.findall(r'class="probability"[^>]*>\d+%', page)) == len(
         rows
     )
+    return rows
 
-    partly = {**records[0], "images": [{"path": "gone.png"}, *records[0]["images"]]}
+
+def check_files_with_faults(multilink: Run, tmp_path: Path, source: Path, model: str) -> None:
+    """Link a file of which a picture is missing, and one that holds no document."""
+    record = json.loads(source.read_text().splitlines()[0])
+    partly = {**record, "images": [{"path": "gone.png"}, *record["images"]]}
     (source.parent / "partly.jsonl").write_text(json.dumps(partly) + "\n")
     files = ("--input", source.parent / "partly.jsonl", "--output", "partly.parquet")
     linked = multilink("link", "--model", model, *files, "--json")
     assert linked.json["failures"] == {"not-found": 1}
     found = pq.read_table(tmp_path / "partly.parquet").to_pylist()
-    assert {row["source"] for row in found} <= {image["path"] for image in records[0]["images"]}
+    assert {row["source"] for row in found} <= {image["path"] for image in record["images"]}
     (source.parent / "broken.jsonl").write_text("{\n")
     files = ("--input", source.parent / "broken.jsonl", "--output", "broken.parquet")
     linked = multilink("link", "--model", model, *files)
     assert linked.status == 1 and "broken.jsonl could be linked" in linked.err
 
+
+def check_links_of_a_version(
+    multilink: Run, tmp_path: Path, reference: str, model: str, rows: list[dict[str, Any]]
+) -> None:
+    """Link a version twice: its links are those of the file."""
     shards = ("link", "--model", model, "--dataset", reference, "--lake", "lake", "--output", "links", "--json")
     first, again = multilink(*shards), multilink(*shards)
     assert first.status == again.status == 0, first.err
@@ -223,11 +246,14 @@ def test_from_documents_to_links(multilink: Run, program: Run, tmp_path: Path) -
         {(row["document"], row["sentence"], row["image"]): row["similarity"] for row in of_shards}, abs=1e-5
     )
 
-    part = Path(other.json["path"]) / "documents" / "train" / "part-00000-of-00001.parquet"
+
+def check_damage_is_found(multilink: Run, folder: Path) -> None:
+    """Change a bit of a version: verify names the file."""
+    part = folder / "documents" / "train" / "part-00000-of-00001.parquet"
     damaged = bytearray(part.read_bytes())
     damaged[len(damaged) // 2] ^= 1
     part.write_bytes(damaged)
-    verified = multilink("datasets", "verify", f"documents@{other.json['version']}", "--lake", "lake", "--json")
+    verified = multilink("datasets", "verify", f"documents@{folder.name}", "--lake", "lake", "--json")
     assert verified.status == 1
     assert verified.json["intact"] is False
     assert len(verified.json["problems"]) == 1

@@ -24,7 +24,7 @@ from training.evaluation.evaluate import (
     left_out_of,
     means_of,
 )
-from training.evaluation.judge import Judged, judge_model
+from training.evaluation.judge import CALIBRATION, Judged, judge_model
 from training.evaluation.score_files import evaluate_scores
 from training.mlflow.loading import LoadedModel, load, open_registry
 from training.mlflow.registering import load_nostruct, record_evaluation
@@ -40,21 +40,17 @@ class EvaluateSummary:
     Attributes:
         evaluation: everything behind the numbers, for a report.
         rows: every number.
-        model: its address, where there is one.
         dataset: NAME@VERSION, where there is one.
-        split: split of it.
         loaded: the model itself, where there is one.
         judged: what else was measured, where there is a model.
         report: the rows as a table, where there is a model.
         notes: further lines for a person.
-        values: further values for a machine.
+        values: what was evaluated, for a machine.
     """
 
     evaluation: Evaluation
     rows: tuple[Score, ...]
-    model: str | None = None
     dataset: str | None = None
-    split: str | None = None
     loaded: LoadedModel | None = None
     judged: Judged | None = None
     report: EvaluationReport | None = None
@@ -78,19 +74,28 @@ class EvaluateSummary:
             lines += [line for each in sections(self.rows, dataset=dataset).values() for line in ("", *each.lines())]
         return [*lines, *self.notes]
 
+    def write_calibration(self, path: Path) -> None:
+        """Write what makes probabilities of similarities.
+
+        Raises:
+            UsageError: there is none: too few validation links are known.
+        """
+        if self.judged is None or self.judged.calibration is None:
+            why = "; ".join(row.note for row in self.rows if CALIBRATION in (row.group, row.measure))
+            raise UsageError(f"--calibration: {self.dataset} has none{': ' if why else ''}{why}")
+        path.write_text(self.judged.calibration.to_json(), encoding="utf-8")
+
     def to_json(self) -> dict[str, Any]:
         """Return the means with their intervals, random's beside them, and the numbers of documents."""
-        about = {"model": self.model, "dataset": self.dataset, "split": self.split}
         baselines = {name: _json(self.means(name)) for name in TITLES if self.means(name)}
         return {
-            **{name: value for name, value in about.items() if value is not None},
+            **self.values,
             **_json(self.means()),
             "documents": documents_of(self.rows),
             "left_out": dict(self.evaluation.scores.left_out),
             RANDOM: _json(self.means(RANDOM)),
             "baselines": baselines,
             **({} if self.report is None else {"measures": self.report.values()}),
-            **self.values,
         }
 
 
@@ -143,12 +148,11 @@ def run_evaluate(
     return EvaluateSummary(
         evaluation=judged.evaluation,
         rows=report.rows,
-        model=loaded.uri,
         dataset=reference,
-        split=str(split),
         loaded=loaded,
         judged=judged,
         report=report,
+        values={"model": loaded.uri, "dataset": reference, "split": str(split)},
     )
 
 
@@ -194,9 +198,8 @@ def run_baseline(
         evaluation=found.evaluation,
         rows=tuple(found.evaluation.rows()),
         dataset=reference,
-        split=str(split),
         notes=(found.note,) if found.note else (),
-        values={"baseline": str(baseline), **found.values},
+        values={"baseline": str(baseline), "dataset": reference, "split": str(split), **found.values},
     )
 
 

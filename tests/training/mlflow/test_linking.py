@@ -139,6 +139,8 @@ def test_a_served_model_gives_the_links_of_link(
             for name in ("similarity", "probability"):  # the server multiplies with more threads
                 assert [each[name] for each in links] == pytest.approx([each[name] for each in row["links"]], abs=1e-6)
 
+
+def test_a_server_answers_its_example_and_refuses_what_is_none(served: str) -> None:
     example = json.loads(urllib.request.urlopen(f"{served}/example", timeout=60).read())
     status, answer = post(served, example)
     assert status == 200 and len(answer["predictions"][0]["similarities"]) == 2

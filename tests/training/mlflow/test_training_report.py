@@ -48,7 +48,7 @@ def test_table_page_and_scores_are_with_the_version_and_its_run(
     found = run_training_report(
         summary_of(client), lake=registry_lake.root.uri, tracking=client.tracking_uri, say=print
     )
-    assert found is not None and found.split == "test"
+    assert found is not None and found.values["split"] == "test"
     folder = Path(mlflow.artifacts.download_artifacts(logged_model(client, version).artifact_location))
     text = (folder / "model_card.md").read_text(encoding="utf-8")
     auc, random = found.means()["auc"], found.means("random")["auc"]
