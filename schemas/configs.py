@@ -25,7 +25,7 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, cast, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, Union, cast, get_args, get_origin
 
 from schemas.errors import ConfigError, IntegrityError
 from schemas.plugins import NAME, Group, canonical_names, default_name, find_part, part_names
@@ -138,6 +138,30 @@ def restore_json(kind: type[C], text: str, *, what: str) -> C:
         return restore(kind, json.loads(text))
     except (ValueError, TypeError, AttributeError, ConfigError) as problem:
         raise IntegrityError(f"expected {what}, found {problem}") from problem
+
+
+class JsonFile:
+    """A record that is a JSON file of a lake: keys in order, a line a value, a newline at the end.
+
+    Attributes:
+        what: the file is, in messages.
+    """
+
+    __slots__ = ()
+    what: ClassVar[str]
+
+    def to_json(self) -> str:
+        """Return the file's text."""
+        return json.dumps(dataclasses.asdict(cast(Any, self)), sort_keys=True, indent=1, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, *, where: str = "") -> Self:
+        """Return the record of a file's text.
+
+        Raises:
+            IntegrityError: it is none, or of another format.
+        """
+        return restore_json(cls, text, what=f"{where}: {cls.what}" if where else cls.what)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

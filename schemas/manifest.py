@@ -11,12 +11,12 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.configs import restore_json
+from schemas.configs import JsonFile
 from schemas.documents import Split
 from schemas.errors import IntegrityError
 from schemas.features import FeatureColumn, FeatureKind
@@ -63,7 +63,7 @@ class SplitStatistics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
+class Manifest(JsonFile):
     """What a version is.
 
     Attributes:
@@ -77,6 +77,7 @@ class Manifest:
         features: the feature columns of `images` and of `documents`, each sorted.
     """
 
+    what: ClassVar[str] = "the manifest of a data set version"
     dataset: str
     version: str
     files: tuple[FileEntry, ...]
@@ -95,19 +96,6 @@ class Manifest:
     def reference(self) -> str:
         """Return NAME@VERSION."""
         return f"{self.dataset}@{self.version}"
-
-    def to_json(self) -> str:
-        """Return the manifest's text: stable key order, one line a value, newline at the end."""
-        return json.dumps(asdict(self), sort_keys=True, indent=1, ensure_ascii=False) + "\n"
-
-    @classmethod
-    def from_json(cls, text: str) -> Manifest:
-        """Return the manifest of a file's text.
-
-        Raises:
-            IntegrityError: it is none, or of another format.
-        """
-        return restore_json(cls, text, what="the manifest of a data set version")
 
     def extractors(self, table: str, kind: FeatureKind = FeatureKind.VECTOR) -> dict[str, int]:
         """Return the size of a vector (of classes: 0) by extractor, for the columns of one kind of a table."""
