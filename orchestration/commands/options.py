@@ -195,6 +195,7 @@ Named = Annotated[
     list[str] | None,
     typer.Argument(metavar="ID|URL|HASH", help="As in a takedown list: id:, url:, domain:, sha256:, phash:."),
 ]
+PagesPort = Annotated[int, typer.Option(help="Port to listen on; 0: one that is free.")]
 Recipe = Annotated[str | None, typer.Option(help="Named settings; `multilink settings` lists them.")]
 Reference = Annotated[str, typer.Argument(help="NAME[@VERSION]")]
 References = Annotated[str, typer.Argument(help="NAME: all its versions; or NAME@VERSION")]

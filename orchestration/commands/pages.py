@@ -4,8 +4,6 @@ import typer
 
 from orchestration.commands import options
 
-PORT = 8090
-
 
 def command(
     lake: options.LakePath,
@@ -18,7 +16,7 @@ def command(
     host: Annotated[
         str, typer.Option(help="Address to listen on; one that others can reach needs --token.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on; 0: one that is free.")] = PORT,
+    port: options.PagesPort = 8090,
     token: Annotated[
         str,
         typer.Option(envvar="MULTILINK_PAGES_TOKEN", help="Token that visitors must enter; safer in the environment."),
