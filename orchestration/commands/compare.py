@@ -26,11 +26,8 @@ def command(
         raise UsageError(f"compare: expected at least two models, found {len(models)}")
     if dataset is not None:
         dataset = options.known_dataset(lake, dataset)
-    from training.report.pages import write_page
     from training.report.studies import comparison_lines, comparison_page
     from training.workflows.compare import run_compare
 
     found = run_compare(models=models, dataset=dataset, lake=lake, split=split, tracking=tracking, say=say)
-    yield options.with_report(
-        comparison_lines(found), found, report, lambda folder: write_page(folder, comparison_page(found))
-    )
+    yield options.with_report(comparison_lines(found), found, report, lambda: comparison_page(found))

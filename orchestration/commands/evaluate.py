@@ -1,5 +1,4 @@
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -83,8 +82,10 @@ def command(
             )  # fmt: skip
         if calibration is not None:
             summary.write_calibration(calibration)
-    write = partial(run_report, summary, lake=lake, tracking=tracking)
-    yield options.with_report(summary.lines(), summary, report, write)
+    if report is None:
+        yield summary.lines(), summary
+    else:
+        yield options.with_file(summary.lines(), summary, run_report(summary, report, lake=lake, tracking=tracking))
 
 
 def _check_options(given: Mapping[str, object], *, baseline: str | None, settings: list[str] | None) -> None:

@@ -145,12 +145,18 @@ def items(text: str, option: str) -> list[str]:
     return found
 
 
-def with_report(lines: Iterable[str], values: Any, report: Path | None, write: Callable[[Path], Path]) -> Summary:
+def with_report(lines: Iterable[str], values: Any, report: Path | None, page: Callable[[], str]) -> Summary:
     """Return a summary; with a folder for a page, the page is written there, and the summary names it."""
     if report is None:
         return lines, values
-    page = write(report)
-    return [*lines, f"report: {page}"], {**as_mapping(values), "report": str(page)}
+    from training.report.pages import write_page
+
+    return with_file(lines, values, write_page(report, page()))
+
+
+def with_file(lines: Iterable[str], values: Any, report: Path) -> Summary:
+    """Return a summary that names the file of a page."""
+    return [*lines, f"report: {report}"], {**as_mapping(values), "report": str(report)}
 
 
 def with_page(page: "DocumentsPage", path: Path) -> Summary:

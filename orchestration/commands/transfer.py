@@ -18,7 +18,6 @@ def command(
     """Judge models on data sets they were not trained on: AUC of every model on every data set."""
     addresses = options.items(models, "--models")
     references = [options.known_dataset(lake, dataset) for dataset in options.items(datasets, "--datasets")]
-    from training.report.pages import write_page
     from training.report.studies import transfer_page, transfer_table
     from training.workflows.compare import run_transfer
 
@@ -26,6 +25,4 @@ def command(
     problems = [f"- {cell.model} on {cell.dataset}: {cell.problem}" for cell in cells if cell.problem]
     values = {"split": split, "cells": cells}
     lines = [*transfer_table(cells).lines(), *problems]
-    yield options.with_report(
-        lines, values, report, lambda folder: write_page(folder, transfer_page(cells, split=split))
-    )
+    yield options.with_report(lines, values, report, lambda: transfer_page(cells, split=split))

@@ -35,14 +35,11 @@ class RelinkSummary:
     decoys: Decoys | None = None
     page: Path | None = None
 
-    def cautions(self) -> list[str]:
-        """Return what to know of the model's probabilities here."""
-        caution = caution_line(self.trained_on, self.linked.manifest.dataset)
-        return [caution] if self.decoys is None else [caution, self.decoys.line()]
-
     def lines(self) -> list[str]:
-        """Return how far the links agree."""
-        return agreement_lines(self.agreement)
+        """Return what to know of the model's probabilities here, and how far the links agree."""
+        estimate = [] if self.decoys is None else [self.decoys.line()]
+        caution = caution_line(self.trained_on, self.linked.manifest.dataset)
+        return [caution, *estimate, *agreement_lines(self.agreement)]
 
     def to_json(self) -> dict[str, Any]:
         about = {"agreement": self.agreement.to_json(), "page": self.page and str(self.page)}
