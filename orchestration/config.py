@@ -197,7 +197,7 @@ class LinksSettings(configs.Settings):
     def __post_init__(self) -> None:
         configs.Settings.__post_init__(self)
         is_used = self.refine_below is not None or not self.refine_weight
-        rule = "expected links.refine_below beside it"
+        rule = "needs links.refine_below"
         require(is_used, field="links.refine_weight", value=self.refine_weight, rule=rule)
 
     @property

@@ -94,7 +94,7 @@ def canonical_names(group: Group, text: str, *, key: str) -> tuple[str, ...]:
         expected = f"expected one of {', '.join([*known, *short])}, or several joined by {SUM}"
         raise ConfigError(f"{key} = {text!r}: {expected}; found {unknown[0]!r}")
     if len(set(names)) < len(names):
-        raise ConfigError(f"{key} = {text!r}: sums a term twice")
+        raise ConfigError(f"{key} = {text!r}: names a term twice")
     return tuple(sorted(names, key=lambda name: (find_part(group, name).place, name)))
 
 

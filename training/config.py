@@ -193,7 +193,7 @@ def objective(names: str, **settings: Any) -> tuple[Term, ...]:
     """
     kinds = {name: find_part(OBJECTIVES, name) for name in canonical_names(OBJECTIVES, names, key="objective.name")}
     known = {name: {each.name for each in fields(kind)} for name, kind in kinds.items()}
-    rule = f"is no setting of objective.name = '{names}'"
+    rule = f"objective '{names}' has no such setting"
     for key, value in settings.items():
         require(any(key in each for each in known.values()), field=f"objective.{key}", value=value, rule=rule)
     own = {name: {key: value for key, value in settings.items() if key in known[name]} for name in kinds}
@@ -226,7 +226,7 @@ class TrainConfig(Settings):
 
     def __post_init__(self) -> None:
         Settings.__post_init__(self)
-        rule = "it is added to an objective, as in triplet-hardest+coherence"
+        rule = "cannot be the whole objective; add it to one, as in triplet-hardest+coherence"
         is_whole = any(not each.is_addition for each in self.objective)
         require(is_whole, field="objective.name", value=self.objective_name, rule=rule)
         for each in self.parts:

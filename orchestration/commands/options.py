@@ -268,7 +268,7 @@ def refinement(refine_below: RefineBelow = None, refine_weight: RefineWeight = 0
         UsageError: there is a weight alone.
     """
     if refine_weight and refine_below is None:
-        raise UsageError("--refine-weight: expected --refine-below beside it")
+        raise UsageError("--refine-weight needs --refine-below")
     if refine_below is None:
         return None
     from training.metrics.relations import RefineConfig

@@ -122,7 +122,9 @@ def _outcomes(folder: Folder, _made_by: str, files: tuple[Any, ...]) -> pa.Table
                 table = table.append_column(column, pa.repeat(value, table.num_rows).dictionary_encode())
             parts.append(table)
     if not parts:
-        raise UsageError(f"{folder.uri}: linked before this program kept what came of documents; link it again")
+        raise UsageError(
+            f"{folder.uri}: these links were made by an older version, without a table of documents; link again"
+        )
     return pa.concat_tables(parts).unify_dictionaries()
 
 

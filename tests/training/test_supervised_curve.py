@@ -104,7 +104,7 @@ def test_what_does_not_fit_is_said(lakes: ModuleType, lake: Lake, tmp_path: Path
     bare = {
         split: lakes.without_links(lakes.make_documents(split, 8, lakes.World())) for split in (Split.TRAIN, Split.VAL)
     }
-    with pytest.raises(UsageError, match="learns links, the training split has none"):
+    with pytest.raises(UsageError, match="learns from links, but the training split has none"):
         load_training_data(lakes.write_lake(str(tmp_path / "lake"), bare), "synthetic", supervised())
     partial = replace(supervised(), training=replace(CONFIG.training, max_rows=2))
     with pytest.raises(UsageError, match=r"reads whole documents; use --set training\.max_rows=0"):

@@ -93,7 +93,7 @@ def _problems(config: TrainConfig, manifest: Manifest) -> Iterator[str]:
             "(cite, clue), or use --set objective.name=triplet-hardest"
         )
     if needs.links and has_no_link:
-        yield "learns links, the training split has none; use another objective"
+        yield "learns from links, but the training split has none; use another objective"
     if needs.links and (config.data.roles or needs.sources):
         yield "reads all sentences, each by itself; leave data.roles empty and use a tower of one source"
     if needs.links and config.training.max_rows:

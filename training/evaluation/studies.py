@@ -291,7 +291,7 @@ def supervised_curve(
     """
     if config.needs.links:
         found = f"objective.name = '{config.objective_name}'"
-        raise UsageError(f"{found}: expected an objective that reads no links; the supervised runs are added to it")
+        raise UsageError(f"{found}: choose an objective that reads no links; supervised runs are compared with it")
     settings = (["objective.name=supervised", f"objective.labelled_share={share}"] for share in shares)
     began, runs = time.monotonic(), (config, *(override(config, each) for each in settings))
     for done, each in enumerate(runs):

@@ -60,11 +60,16 @@ class WordsSettings(TextTowerSettings):
     def __post_init__(self) -> None:
         TextTowerSettings.__post_init__(self)
         has_vectors = bool(self.word_vectors) or not self.only_vector_words
-        rule = "expected text.word_vectors beside it"
+        rule = "needs text.word_vectors"
         require(has_vectors, field="text.only_vector_words", value=self.only_vector_words, rule=rule)
         for item in self.aligned_vectors:
             language, _, path = item.partition("=")
-            require(bool(language and path), field="text.aligned_vectors", value=item, rule="expected LANGUAGE=FILE")
+            require(
+                bool(language and path),
+                field="text.aligned_vectors",
+                value=item,
+                rule="expected LANGUAGE=FILE, such as de=wiki.de.vec",
+            )
         rule = "aligned word vectors are frozen, else their languages drift apart; set text.train_words=false"
         is_frozen = not (self.aligned_vectors and self.train_words)
         require(is_frozen, field="text.aligned_vectors", value=self.aligned_vectors, rule=rule)

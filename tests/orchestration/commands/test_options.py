@@ -92,5 +92,5 @@ def test_the_options_of_links(tmp_path: Path) -> None:
     refine = RefineConfig(below=0.2, weight=0.5)
     assert found == LinkOptions(precision=0.9, calibration=calibration, refine=refine)
     assert options.link_options() == LinkOptions()
-    with pytest.raises(UsageError, match="--refine-weight: expected --refine-below beside it"):
+    with pytest.raises(UsageError, match="--refine-weight needs --refine-below"):
         options.link_options(refine_weight=0.5)

@@ -50,7 +50,7 @@ def test_two_models_over_one_version_are_compared_for_a_text() -> None:
     for indexes in ([index("m"), index("m")], [index("m"), index("n", "archive@2")]):
         with pytest.raises(UsageError, match="two models over one data set version"):
             interleaved(query, indexes, results)
-    with pytest.raises(UsageError, match="expected an article's text"):
+    with pytest.raises(UsageError, match="needs the text of an article"):
         interleaved(Query(picture="x.jpg"), [index("m"), index("n")], results)
 
 

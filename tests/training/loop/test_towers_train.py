@@ -255,7 +255,7 @@ def test_only_words_with_a_vector_are_known_and_yet_trained(lake: Lake, tmp_path
     assert model.vocabulary is not None
     assert {word for word in model.vocabulary.words if "<" not in word} <= {"thing0", "thing1", "thing2"}
     assert len(model.vocabulary.words) > 2 and config.text.train_words
-    with pytest.raises(ConfigError, match=r"text\.only_vector_words = True: expected text\.word_vectors beside it"):
+    with pytest.raises(ConfigError, match=r"text\.only_vector_words = True: needs text\.word_vectors"):
         config_of(only_vector_words=True)
 
 

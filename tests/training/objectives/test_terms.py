@@ -262,7 +262,7 @@ def test_a_pair_objective_names_the_document_that_is_no_pair(name: str) -> None:
     ("name", "message"),
     [
         ("cross+cros", r"found 'cros'"),
-        ("cross+cross-document", "sums a term twice"),
+        ("cross+cross-document", "names a term twice"),
         ("coherence", "triplet-hardest.coherence"),
         ("", "expected one of"),
     ],

@@ -143,7 +143,7 @@ def test_source_drops_depend_on_document_and_step_alone() -> None:
 
 
 def test_texts_without_roles_are_refused() -> None:
-    with pytest.raises(UsageError, match="the texts have no roles"):
+    with pytest.raises(UsageError, match="give each text its role"):
         tower(MultiSourceSettings).prepare(TextInput(texts=["a"]))
 
 

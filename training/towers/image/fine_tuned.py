@@ -165,7 +165,7 @@ class FineTunedTower(Tower):
             UsageError: there are no pictures.
         """
         if given.jpegs is None:
-            raise UsageError("this model reads pictures; the images are given without them")
+            raise UsageError("this model reads pictures, but the images have none")
         return PictureRows(jpegs=given.jpegs, rows=np.arange(len(given.jpegs)), keys=tuple(given.keys))
 
     def forward(self, rows: PictureRows, training_pass: TrainingPass | None = None) -> Tensor:
@@ -288,7 +288,7 @@ def _of_torchvision(name: str) -> Network:
     features = next((each.in_features for each in layers if isinstance(each, nn.Linear)), None)
     if features is None or not hasattr(network, classifier):
         raise ConfigError(
-            f"image.cnn = '{name}': its last layers are no classifier; expected a network that classifies"
+            f"image.cnn = '{name}': expected a network that ends in a classifier (fc or classifier with a linear layer)"
         )
     setattr(network, classifier, nn.Identity())
     return Network(network, features, IMAGENET)
@@ -312,7 +312,9 @@ def start_weights(network: nn.Module, name: str, path: str) -> None:
     wanted = {key: value for key, value in state.items() if key in known}
     if wanted.keys() != known.keys():
         missing = ", ".join(sorted(known.keys() - wanted.keys())[:3])
-        raise ConfigError(f"image.weights = {path!r}: no weights of {name}: it has no {missing}")
+        raise ConfigError(
+            f"image.weights = {path!r}: the file has no {missing}, which {name} needs; name a checkpoint of {name}"
+        )
     target.load_state_dict(wanted)
 
 

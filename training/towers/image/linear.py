@@ -28,7 +28,7 @@ class LinearSettings(ImageTowerSettings):
     def __post_init__(self) -> None:
         ImageTowerSettings.__post_init__(self)
         check_column_weights(self.column_weights, field="image.column_weights")
-        rule = "whitened vectors (image.components) are not standardised"
+        rule = "image.components whitens the vectors already; set image.standardise=false"
         require(not (self.standardise and self.components), field="image.standardise", value=True, rule=rule)
 
     @property

@@ -119,7 +119,9 @@ class MultiSourceTower(SubwordTower):
             UsageError: the texts are not given by source, or not by these.
         """
         if given.sources is None:
-            raise UsageError(f"this model reads a text for each of {', '.join(self.sources)}; the texts have no roles")
+            raise UsageError(
+                f"this model reads one text for each of {', '.join(self.sources)}; give each text its role"
+            )
         if any(len(row) != len(self.sources) for row in given.sources):
             raise UsageError(f"expected {len(self.sources)} texts a document: {', '.join(self.sources)}")
         columns = [
