@@ -146,9 +146,9 @@ def test_a_document_that_does_not_fit_is_refused() -> None:
         similarities(model_of("gru + region-concept"), [replace(one, regions=None)])
     with pytest.raises(UsageError, match="expected regions of 2 images, found 3"):
         similarities(model_of("gru + region-concept"), [replace(one, regions=regions_of(3, 0))])
-    with pytest.raises(UsageError, match="without them"):
+    with pytest.raises(UsageError, match="the images have none"):
         similarities(model_of("fine-tuned"), [replace(one, jpegs=None)])
-    with pytest.raises(UsageError, match="give each text its role"):
+    with pytest.raises(UsageError, match="texts have no roles"):
         similarities(model_of("multi-source"), [replace(one, roles=None)])
     with pytest.raises(UsageError, match="language of each document"):
         similarities(model_of("one for all"), [replace(one, language=None)])

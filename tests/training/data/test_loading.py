@@ -282,7 +282,7 @@ def test_several_columns_are_read_as_one_vector(lakes: ModuleType, tmp_path: Pat
     assert both.sentence_vectors is not None
     assert both.sentence_vectors.shape[1] == 12 + 8
     assert Columns(images="all", sentences="all").resolved(manifest).images == "image-test+noisy-names"
-    with pytest.raises(ConfigError, match=r"data.image_features = 'image-test\+other': the data set has no such"):
+    with pytest.raises(ConfigError, match=r"data.image_features = 'image-test\+other': other is not in the data set"):
         Columns(images="image-test+other").resolved(manifest)
     both_all = DataConfig(image_features="all", sentence_features="all")
     identity = load_training_data(named, "synthetic", replace(CONFIG, data=both_all)).identity

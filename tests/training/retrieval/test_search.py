@@ -306,7 +306,7 @@ def test_a_word_that_is_left_out_is_not_read(index: Index, reader: Extractor) ->
         (Query(texts={"title": "x"}), {}, "by role"),
         (Query(texts={"caption": "x"}), {"top": 0}, "--top 0"),
         (Query(texts={"caption": "x"}), {"options": LinkOptions(refine=RefineConfig())}, "no relations"),
-        (Query(texts={"caption": "x"}), {"options": LinkOptions(precision=0.9)}, "--precision 0.9: of links"),
+        (Query(texts={"caption": "x"}), {"options": LinkOptions(precision=0.9)}, "--precision 0.9 applies to links"),
         (Query(like=("0" * 64,)), {"rank_by": RankBy.FUSED}, "expected a text"),
     ],
 )
