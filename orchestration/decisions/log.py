@@ -266,7 +266,7 @@ def _prepare(connection: Connection) -> None:
     found = [table for table in _TABLES.sorted_tables if there.has_table(table.name)]
     for table in found:
         if missing := set(table.columns.keys()) - {each["name"] for each in there.get_columns(table.name)}:
-            raise UsageError(f"table {table.name}: is no log of decisions; it lacks {', '.join(sorted(missing))}")
+            raise UsageError(f"table {table.name} is no log of decisions; it lacks {', '.join(sorted(missing))}")
     if dialect == "postgresql":  # whose transaction makes all of it or nothing
         if len(found) == len(_TABLES.tables):
             return
