@@ -12,6 +12,7 @@ import torch
 from fastapi.testclient import TestClient
 
 from schemas.documents import Split
+from schemas.errors import ConfigError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from schemas.overrides import override
@@ -21,6 +22,7 @@ from training.data.loading import load_training_data, read_for_model
 from training.evaluation.judge import judge_model
 from training.link_steps import LinkSteps, half_sinkhorn
 from training.linking.links import LinkedDocument, Linker
+from training.loop import link_steps
 from training.loop.context import Context
 from training.loop.link_steps import NAMES_WEIGHTS, settle_steps
 from training.loop.trainer import train
@@ -225,6 +227,40 @@ def test_without_validation_documents_class_names_count_a_little(lake: Lake, tmp
     assert model.steps is not None
     assert model.steps.weights[0] == 1.0
     assert is_multiple(float(model.steps.weights[1]), 0.2, model, data)
+
+
+@pytest.mark.parametrize(("names", "chosen"), [("auto", (1.0, 0.2)), ("0.4", (1.0, 0.4)), ("0", (0.0, 0.0))])
+def test_few_validation_documents_choose_no_weight(
+    lake: Lake, lakes: ModuleType, tmp_path: Path, names: str, chosen: tuple[float, float]
+) -> None:
+    """`csls` is done beside class names alone."""
+    made = {
+        split: lakes.make_documents(split, count, lakes.World()) for split, count in zip(Split, (20, 4), strict=False)
+    }
+    few: Lake = lakes.write_lake(str(tmp_path / "lake"), made, is_named=True)
+    model = model_of(few, override(CONFIG, [f"link.names={names}"]), tmp_path / "run")
+    assert model.steps is not None
+    assert model.steps.weights[0] == chosen[0]
+    assert is_multiple(float(model.steps.weights[1]), chosen[1], model, load_training_data(few, "synthetic", CONFIG))
+
+
+def test_a_bank_has_a_limit() -> None:
+    with pytest.raises(ConfigError, match=r"link\.bank = 10001"):
+        override(CONFIG, ["link.bank=10001"])
+
+
+def test_weights_are_ranked_by_as_many_documents_as_memory_holds(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, read = model_of(lake, CONFIG, tmp_path), []
+    data = load_training_data(lake, "synthetic", CONFIG)
+    assert data.validation is not None
+    n, m = data.validation.index.sentences.counts[:3].sum(), data.validation.index.images.counts[:3].sum()
+    monkeypatch.setattr(link_steps, "PAIRS_AT_ONCE", int(n * m))
+    documents = data.validation.documents
+    monkeypatch.setattr(data.validation, "documents", lambda rows: (read.append(len(rows)), documents(rows))[1])
+    settle_steps(model, data)
+    assert read == [3]
 
 
 def test_a_model_without_steps_has_no_bank(lake: Lake, tmp_path: Path) -> None:

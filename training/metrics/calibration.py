@@ -319,11 +319,11 @@ def _kept(calibration: Calibration, observed: Observations, wanted: float) -> It
     try:
         threshold = calibration.threshold(wanted)
     except UsageError:
-        yield Score("threshold", group=group, unit="cosine", note="not reached on validation")
+        yield Score("threshold", group=group, unit="similarity", note="not reached on validation")
         return
     is_kept = observed.similarities >= threshold
     n = int(is_kept.sum())
-    yield Score("threshold", threshold, n=n, group=group, unit="cosine")
+    yield Score("threshold", threshold, n=n, group=group, unit="similarity")
     if n:
         precision = pooled_interval(100.0 * observed.are_true[is_kept], observed.documents[is_kept])
         yield precision.score("precision", n=n, group=group)

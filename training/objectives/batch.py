@@ -113,7 +113,7 @@ class Term(TermSettings):
         """Return the B losses, one a document."""
         raise NotImplementedError
 
-    def solver(self, text: Tower, image: Tower, data: TrainingData, workers: Workers) -> Solver | None:
+    def solver(self, text: Tower, image: Tower, data: TrainingData, workers: Workers, *, epochs: int) -> Solver | None:
         """Return what sets the maps of two towers, once an epoch; None: steps along the gradient of the losses do."""
         return None
 
@@ -144,10 +144,10 @@ def losses(terms: Sequence[TermSettings], batch: EncodedBatch) -> Tensor:
 
 
 def solver(
-    terms: Sequence[TermSettings], text: Tower, image: Tower, data: TrainingData, workers: Workers
+    terms: Sequence[TermSettings], text: Tower, image: Tower, data: TrainingData, workers: Workers, *, epochs: int
 ) -> Solver | None:
     """Return what sets the maps of the towers in the place of steps, where a term is so."""
-    found = (_term(each).solver(text, image, data, workers) for each in terms)
+    found = (_term(each).solver(text, image, data, workers, epochs=epochs) for each in terms)
     return next((each for each in found if each is not None), None)
 
 

@@ -45,7 +45,7 @@ _FORMATS = {
     "rank, from 1": "g",
     "probability": ".3f",
     "loss": ".4f",
-    "cosine": ".3f",
+    "similarity": ".3f",
     "distance": ".3f",
     "correlation": ".2f",
     "squared probability": ".3f",

@@ -28,7 +28,9 @@ ROWS = (
     Score("auc", 70.0, 60.0, 80.0, 9, "language=de", "links"),
     Score("r_squared", 12.0, n=9, group="spread", measure="analysis"),
     Score("p", 0.0001, n=9, group="spread", measure="analysis", unit="probability"),
-    Score("threshold", group="precision 90%", measure="calibration", unit="cosine", note="not reached on validation"),
+    Score(
+        "threshold", group="precision 90%", measure="calibration", unit="similarity", note="not reached on validation"
+    ),
     Score("BLEU-4", 12.0, n=5, measure="captions"),
     Score("METEOR", n=5, measure="captions", note="no Java"),
     absent("analysis", "too few"),

@@ -7,6 +7,7 @@ its own, and the epoch that is kept is that of the lowest rank of own images amo
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
@@ -25,6 +26,8 @@ from training.similarity.segments import own_blocks
 from training.similarity.similarity import SetSimilarity
 from training.towers.inputs import Tower, Workers
 from training.towers.whitening import COLUMN_WEIGHTS, check_column_weights, weighted_columns
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +72,11 @@ class ClosedForm(Term):
             value = getattr(config.training, setting)
             require(not value, field=f"training.{setting}", value=value, rule=f"{fits} of whole documents, anew")
 
-    def solver(self, text: Tower, image: Tower, data: TrainingData, workers: Workers) -> Solver:
-        known = data.identity
+    def solver(self, text: Tower, image: Tower, data: TrainingData, workers: Workers, *, epochs: int) -> Solver:
+        known, wanted = data.identity, self.passes * len(self.regularisation)
+        if epochs < wanted and workers.rank == 0:
+            cut = "training.epochs = %d cuts the %d passes of objective.regularisation; use --set training.epochs=%d"
+            logger.warning(cut, epochs, wanted, wanted)
         return Solver(
             text=text,
             image=image,
