@@ -8,6 +8,7 @@ from schemas.errors import UsageError
 from schemas.lake import Lake
 
 if TYPE_CHECKING:
+    from training.linking.options import LinkOptions
     from training.linking.versions import LinkedVersion
 
 
@@ -59,28 +60,31 @@ def command(
         say(f"{input_path}: {dataset}")
     from training.workflows.link import run_link_version
 
+    chosen = links()
     linked = run_link_version(
         model=model, dataset=str(dataset), lake=lake, output=output, splits=splits or (), workers=workers,
-        options=links(), tracking=tracking, with_documents=True, say=say,
+        options=chosen, tracking=tracking, with_documents=True, say=say,
     )  # fmt: skip
-    yield _compared(linked, lake, page, tracking)
+    yield _compared(linked, lake, page, chosen, tracking)
 
 
 def _compared(
-    linked: "LinkedVersion", lake: str, page: Path | None, tracking: str | None
+    linked: "LinkedVersion", lake: str, page: Path | None, chosen: "LinkOptions", tracking: str | None
 ) -> tuple[list[str], dict[str, Any]]:
     """Return how far the links agree with the corpus's own, and what the model's are worth there."""
     from training.mlflow.loading import open_model
     from training.report.relinking import agreement_lines, caution_line
     from training.workflows.link import compare_links, estimate_false
 
-    agreement, used = compare_links(linked, lake, page), open_model(linked.manifest.model, tracking).model
-    trained_on = used.card.data
+    agreement, trained_on = (
+        compare_links(linked, lake, page),
+        open_model(linked.manifest.model, tracking).model.card.data,
+    )
     caution = caution_line(f"{trained_on.dataset}@{trained_on.version}", linked.manifest.dataset)
     summary: dict[str, Any] = linked.to_json() | {"agreement": agreement.to_json(), "page": page and str(page)}
     summary |= {"trained_on": f"{trained_on.dataset}@{trained_on.version}"}
     if not agreement.judged:
-        false = estimate_false(used, linked, lake)
+        false = estimate_false(linked, lake, chosen, tracking)
         summary |= {"false_share_at_least": false.false_share}
         caution = f"{caution}\n{false.line()}"
     lines = [f"{summary['documents']} documents, {summary['links']} predicted links: {summary['output']}", caution]

@@ -23,7 +23,7 @@ from schemas.errors import UsageError
 from schemas.evaluation import Score
 from training.closed_form.plans import soft_plans
 from training.data.ragged import Bool, Float64, Floats, Int64
-from training.metrics.bootstrap import pooled_interval
+from training.metrics.bootstrap import mean_interval
 from training.metrics.links import link_mask
 from training.metrics.precision import PrecisionPoint, precision_points
 from training.similarity.assignment import predicted_pairs
@@ -284,7 +284,12 @@ def calibration_scores(calibration: Calibration, observed: Observations) -> Iter
         yield Score("expected", 100 * each.expected, n=each.links, group=f"bin {number}")
         yield Score("true_share", 100 * each.true, n=each.links, group=f"bin {number}")
     for wanted in WANTED_PRECISIONS:
-        yield from _kept(calibration, observed, wanted)
+        try:
+            yield from _kept(observed, calibration.threshold(wanted), f"precision {wanted:.0%}")
+        except UsageError:  # none above it is reached either
+            note = f"none is proven by {calibration.documents} validation documents"
+            yield Score("threshold", group=f"precision {wanted:.0%}", unit="similarity", note=note)
+            return
 
 
 class Bin(NamedTuple):
@@ -314,17 +319,12 @@ def _sigmoid(logits: Float64) -> Float64:
     return np.asarray(0.5 * (1 + np.tanh(logits / 2)), dtype=np.float64)
 
 
-def _kept(calibration: Calibration, observed: Observations, wanted: float) -> Iterator[Score]:
-    group = f"precision {wanted:.0%}"
-    try:
-        threshold = calibration.threshold(wanted)
-    except UsageError:
-        yield Score("threshold", group=group, unit="similarity", note="not reached on validation")
-        return
+def _kept(observed: Observations, threshold: float, group: str) -> Iterator[Score]:
     is_kept = observed.similarities >= threshold
     n = int(is_kept.sum())
     yield Score("threshold", threshold, n=n, group=group, unit="similarity")
     if n:
-        precision = pooled_interval(100.0 * observed.are_true[is_kept], observed.documents[is_kept])
-        yield precision.score("precision", n=n, group=group)
+        _, rows = np.unique(observed.documents[is_kept], return_inverse=True)
+        shares = np.bincount(rows, weights=observed.are_true[is_kept]) / np.bincount(rows)
+        yield mean_interval(100 * shares).score("precision", n=n, group=group)
     yield Score("kept", 100 * float(is_kept.mean()), n=n, group=group)

@@ -72,7 +72,7 @@ class EvaluateSummary:
         left_out = ", ".join(f"{lost} {reason}" for reason, lost in left_out_of(self.rows).items())
         lines = [] if table is None else [*table.lines(), *table.footnotes]
         lines.append(f"{count} documents; left out: {left_out or 'none'}")
-        if count < FEW_DOCUMENTS:
+        if 0 < count < FEW_DOCUMENTS:
             lines.append(f"fewer than {FEW_DOCUMENTS} documents: the intervals are too narrow to rely on")
         if self.judged is not None:
             lines += [line for each in sections(self.rows, dataset=dataset).values() for line in ("", *each.lines())]
@@ -104,6 +104,7 @@ def run_evaluate(
     config: EvaluateConfig = STANDARD_CONFIG,
     with_captions: bool = False,
     with_baselines: bool = True,
+    needs_links: bool = False,
     say: Say,
 ) -> EvaluateSummary:
     """Measure a model on a split of a data set; a registered model's run gets the table and the scores as metrics.
@@ -117,6 +118,7 @@ def run_evaluate(
         config: what the baselines read, and how retrieval is measured.
         with_captions: whether caption metrics are computed.
         with_baselines: whether baselines other than random are scored, too.
+        needs_links: whether a split of which nothing is known to be linked is an error.
         say: takes a line of progress.
 
     Raises:
@@ -125,9 +127,11 @@ def run_evaluate(
     home, client = Lake.at(lake), open_registry(tracking, [model])
     reference, loaded = "@".join(home.find(dataset)), load(model, client)
     say(f"scoring {loaded.uri} on {reference}, split {split}")
-    judged = judge_model(loaded.model, home, reference, split, config=config, with_captions=with_captions)
+    judged = judge_model(
+        loaded.model, home, reference, split, config=config, with_captions=with_captions, needs_links=needs_links
+    )
     beside: tuple[Score, ...] = ()
-    if with_baselines:
+    if with_baselines and (judged.evaluation.scores or judged.evaluation.pairs):
         say("scoring the baselines on the same documents")
         beside = score_beside(
             loaded.model,

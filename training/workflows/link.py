@@ -19,14 +19,13 @@ from schemas.links import PredictedLink
 from schemas.manifest import read_manifest
 from schemas.tables import row_of, to_table
 from training.data.documents import GivenDocument
-from training.linking.decoys import Decoys, count_decoys
+from training.evaluation.decoys import Decoys, count_decoys
 from training.linking.links import LinkedDocument, write_links
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
 from training.linking.relinked import Agreement, compare
 from training.linking.shards import RELINKED
 from training.linking.versions import LinkedVersion, link_version, prepare_linking
 from training.mlflow.loading import LoadedModel, open_model
-from training.model import LinkModel
 from training.report.examples import ExampleDocument
 from training.report.pages import own_documents_page, write_page
 from training.report.relinking import relinked_page
@@ -199,9 +198,11 @@ def run_link_version(
         return link_version(loaded.model, linking, splits=splits, say=say)
 
 
-def estimate_false(model: LinkModel, linked: LinkedVersion, lake: str) -> Decoys:
-    """Return how many links of a version without known links are false at least."""
-    return count_decoys(model, *read_manifest(Lake.at(lake), linked.manifest.dataset))
+def estimate_false(linked: LinkedVersion, lake: str, options: LinkOptions, tracking: str | None) -> Decoys:
+    """Return how many links of a linked version, with the options it was linked with, are false at least."""
+    linker = open_model(linked.manifest.model, tracking).linker(options)
+    version = read_manifest(Lake.at(lake), linked.manifest.dataset)
+    return count_decoys(linker.model, *version, tuple(linked.manifest.splits), choose=linker.pairs)
 
 
 def compare_links(linked: LinkedVersion, lake: str, page: Path | None) -> Agreement:
