@@ -28,6 +28,7 @@ from training.evaluation.judge import Judged, judge_model
 from training.evaluation.score_files import evaluate_scores
 from training.mlflow.loading import LoadedModel, load, open_registry
 from training.mlflow.registering import load_nostruct, record_evaluation
+from training.report.outcome import next_lines, outcome_lines
 from training.report.sections import score_table, sections
 
 FEW_DOCUMENTS = 10
@@ -77,6 +78,14 @@ class EvaluateSummary:
         if self.judged is not None:
             lines += [line for each in sections(self.rows, dataset=dataset).values() for line in ("", *each.lines())]
         return [*lines, *self.notes]
+
+    def outcome(self, lake: str) -> list[str]:
+        """Return what a newcomer wants to know of a model: is it good, and what comes next."""
+        dataset = self.dataset or ""
+        return [
+            *outcome_lines(self.rows, dataset=dataset),
+            *next_lines(self.model or "", dataset=dataset, lake=lake),
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """Return the means with their intervals, random's beside them, and the numbers of documents."""
