@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
 
 from schemas.documents import Split
+from schemas.errors import UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from schemas.overrides import override
@@ -21,9 +23,11 @@ from training.loop.context import Context
 from training.loop.trainer import train
 from training.metrics.calibration import Calibration, Method
 from training.metrics.precision import PrecisionPoint
+from training.metrics.relations import RefineConfig
 from training.model import EmbeddedDocument, LinkModel, ModelCard
 from training.recipes import recipe
 from training.shards import embed_split
+from training.workflows.link import estimate_false, run_link_version
 
 CONFIG = override(recipe("closed-form"), ["dimensions=8", "training.select=last"])
 Shape = tuple[int, int, int]  # sentences, images, true links: of the first of both
@@ -128,24 +132,47 @@ def test_a_split_is_its_own_and_all_are_both(lake: Lake, model: LinkModel) -> No
     assert of["train"].pairs > 2 * of["test"].pairs > 0
 
 
-def test_links_that_are_left_out_are_not_counted(lake: Lake, model: LinkModel) -> None:
-    """A threshold that keeps the surest links leaves fewer pairs, and hardly a broken one."""
+@pytest.fixture(scope="module")
+def precise(lake: Lake, model: LinkModel) -> LinkOptions:
+    """Options that keep the surest links."""
     matrices = [each.similarities() for each in embed_split(model, *read_manifest(lake, "synthetic"), Split.TEST)[1]]
     high = float(np.quantile(np.concatenate([each.max(axis=1) for each in matrices]), 0.8))
-    known = Calibration(
-        dataset="d",
-        split="val",
-        documents=9,
-        links=99,
-        true_links=90,
-        method=Method.PLATT,
-        points=(PrecisionPoint(high, 0.9, 30),),
-    )
-    linker = Linker(model=model, uri="x", options=LinkOptions(precision=0.9, calibration=known))
+    points = (PrecisionPoint(high, 0.9, 30),)
+    about = {"dataset": "d", "split": "val", "documents": 9, "links": 99, "true_links": 90, "method": Method.PLATT}
+    return LinkOptions(precision=0.9, calibration=Calibration(**about, points=points))  # type: ignore[arg-type]
+
+
+def test_links_that_are_left_out_are_not_counted(lake: Lake, model: LinkModel, precise: LinkOptions) -> None:
+    linker = Linker(model=model, uri="x", options=precise)
     all_links = count_decoys(model, *read_manifest(lake, "synthetic"), ["test"])
     kept = count_decoys(model, *read_manifest(lake, "synthetic"), ["test"], choose=linker.pairs)
     assert 0 < kept.pairs < 0.4 * all_links.pairs
     assert kept.broken < all_links.broken
+
+
+def test_what_was_linked_is_estimated_by_its_splits_and_options(
+    lake: Lake, model: LinkModel, precise: LinkOptions, tmp_path: Path
+) -> None:
+    folder, output = tmp_path / "model", str(tmp_path / "out")
+    folder.mkdir()
+    model.save(folder)
+    linked = run_link_version(
+        model=str(folder),
+        dataset="synthetic",
+        lake=lake.root.uri,
+        output=output,
+        splits=["test"],
+        options=precise,
+        say=print,
+    )
+    found = estimate_false(linked, lake.root.uri, precise, None)
+    linker = Linker(model=model, uri="x", options=precise)
+    assert found == count_decoys(model, *read_manifest(lake, "synthetic"), ["test"], choose=linker.pairs)
+
+
+def test_a_precision_is_not_of_links_that_relations_choose(model: LinkModel, precise: LinkOptions) -> None:
+    with pytest.raises(UsageError, match=r"--precision 0.9: expected no --refine-below beside it"):
+        replace(precise, refine=RefineConfig(below=0.1)).check(model, "x")
 
 
 def test_a_model_that_knows_nothing_is_alarming(lake: Lake) -> None:
