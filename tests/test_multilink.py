@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ import multilink
 from orchestration.steps import in_process
 from schemas.errors import UsageError
 
+PHOTOGRAPHS = Path(__file__).parent / "fixtures" / "photographs"
 COLOURS = ("red", "green", "blue", "yellow", "black", "white")
 
 
@@ -77,6 +79,26 @@ def test_a_model_links_raw_texts_and_pictures_as_the_command_does(workspace: Pat
         assert model.similarity(["A ball.", " "], [paths[0], paths[0]]).shape == (2, 2)
         with pytest.raises(UsageError, match="roles: expected 1"):
             model.link(["A ball."], paths, roles=[])
+
+
+def test_class_names_link_with_nothing_built_trained_or_registered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Photographs of a cat and a rocket go with the sentences that name them, in Python and by the command alike."""
+    monkeypatch.chdir(tmp_path)
+    sentences = ["A rocket stands on its launch pad.", "A cat looks into the camera."]
+    paths = [Path(shutil.copy(PHOTOGRAPHS / name, tmp_path)) for name in ("cat.jpg", "rocket.jpg")]
+    with multilink.load("class-names") as model:
+        links = {(link.sentence, link.image): link.similarity for link in model.link(sentences, paths)}
+        matrix = model.similarity(sentences, paths)
+    assert links.keys() == {(0, 1), (1, 0)}
+    assert all(matrix[pair] == pytest.approx(similarity) for pair, similarity in links.items())
+    record = {"id": "a", "sentences": sentences, "images": [{"path": path.name} for path in paths]}
+    (tmp_path / "new.jsonl").write_text(json.dumps(record) + "\n")
+    in_process(["link", "--model", "class-names", "--input", "new.jsonl", "--output", "links.parquet", "--json"], print)
+    rows = pq.read_table(tmp_path / "links.parquet").to_pylist()
+    assert {(row["sentence"], row["image"]): row["similarity"] for row in rows} == pytest.approx(links, abs=1e-6)
+    assert {path.name for path in tmp_path.iterdir()} == {"cat.jpg", "rocket.jpg", "new.jsonl", "links.parquet"}
 
 
 @pytest.mark.slow
