@@ -7,10 +7,12 @@ from pathlib import Path
 from types import ModuleType
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 from fastapi.testclient import TestClient
 
+from orchestration.pages.linked import link_sets, linked_documents, outcomes
 from schemas.documents import Split
 from schemas.errors import ConfigError
 from schemas.lake import Lake
@@ -31,6 +33,8 @@ from training.model import LinkModel
 from training.recipes import recipe
 from training.settings import LinkSettings, LinkStep
 from training.shards import embed_split
+from training.similarity.assignment import predicted_pairs
+from training.workflows.link import run_link_version
 
 CONFIG = override(
     recipe("closed-form"),
@@ -106,7 +110,7 @@ def given(documents: DocumentSet) -> Iterator[GivenDocument]:
 
 
 def test_every_caller_has_the_same_numbers(lake: Lake, tmp_path: Path) -> None:
-    """Evaluation, pages, links of a data set, of a file, over HTTP and as MLflow calls: one matrix a document."""
+    """Evaluation, links of a data set, of a file, over HTTP and as MLflow calls, relinked documents and pages."""
     model = model_of(lake, override(CONFIG, ["link.names=0.4"]), tmp_path)
     assert model.steps is not None
     model.steps.weights[0] = 1.0
@@ -134,12 +138,44 @@ def test_every_caller_has_the_same_numbers(lake: Lake, tmp_path: Path) -> None:
         "link a file": [found_of(each) for each in linker.link_given(given(documents))],
         "serve": [np.array(each["similarities"]) for each in served],
     }
+    written = {
+        name: [found[key] for key in documents.ids] for name, found in links_written(model, lake, tmp_path).items()
+    }
     for number, (rows, places) in enumerate(zip(documents.sentences, documents.images, strict=True)):
         own = by_hand(model, documents, np.arange(rows.start, rows.stop), documents.image_rows[places])
         for name, matrices in callers.items():
             assert matrices[number] == pytest.approx(own, abs=1e-5), name
+        for name, links in written.items():
+            assert links[number].keys() == set(zip(*(each.tolist() for each in predicted_pairs(own)), strict=True)), (
+                name
+            )
+            assert all(own[pair] == pytest.approx(value, abs=1e-5) for pair, value in links[number].items()), name
         plain = vectors[number].texts @ vectors[number].images.T
         assert np.abs(plain - own).max() > 0.01
+
+
+def links_written(model: LinkModel, lake: Lake, folder: Path) -> dict[str, dict[str, dict[tuple[int, int], float]]]:
+    """Return what `relink` writes into documents, and what the pages show of the same links, by document."""
+    (folder / "saved").mkdir()
+    model.save(folder / "saved")
+    output = lake.links("synthetic", "v1", "saved", "1")
+    run_link_version(
+        model=str(folder / "saved"), dataset="synthetic", lake=lake.root.uri, output=output.uri, splits=["test"],
+        with_documents=True, say=print,
+    )  # fmt: skip
+    relinked: dict[str, dict[tuple[int, int], float]] = {}
+    for path in output.files():
+        if path.startswith("relinked/"):
+            for row in pq.read_table(output.open(path)).to_pylist():
+                relinked[row["id"]] = {(x["sentence"], x["image"]): x["similarity"] for x in row["predicted_links"]}
+    manifest, version = read_manifest(lake, "synthetic")
+    (links,) = link_sets(lake, manifest)
+    rows = range(outcomes(links).num_rows)
+    shown = {
+        each.drawn.id: {(sentence, image): value for sentence, image, value in each.drawn.predicted}
+        for each in linked_documents(links, manifest, version, rows)
+    }
+    return {"relink": relinked, "pages": shown}
 
 
 def found_of(each: object) -> np.ndarray:
