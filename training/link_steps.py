@@ -103,6 +103,16 @@ class LinkSteps(nn.Module):
             found = found + weights[1] * (names_nm - float(self.levels[1]))
         return found
 
+    def described(self) -> str:
+        """Return the steps that are done, with the weights that training chose, for cards and reports."""
+        hubs, names = self.weights.tolist()
+        done = {
+            LinkStep.CSLS: "csls" * bool(hubs),
+            LinkStep.CLASS_NAMES: f"class names of weight {names:.2g}" * bool(names),
+            LinkStep.HALF_SINKHORN: "half Sinkhorn",
+        }
+        return ", ".join(filter(None, (done[step] for step in self.settings.steps))) or "none helped"
+
     def namer(self, documents: DocumentSet) -> Namer:
         """Return what gives the cosines of some rows of documents with the class names of some of their images.
 

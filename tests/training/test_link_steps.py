@@ -28,6 +28,8 @@ from training.loop import link_steps
 from training.loop.context import Context
 from training.loop.link_steps import NAMES_WEIGHTS, settle_steps
 from training.loop.trainer import train
+from training.mlflow.registering import model_card
+from training.mlflow.registry import ModelVersion
 from training.mlflow.serving import make_app
 from training.model import LinkModel
 from training.recipes import recipe
@@ -297,6 +299,27 @@ def test_weights_are_ranked_by_as_many_documents_as_memory_holds(
     monkeypatch.setattr(data.validation, "documents", lambda rows: (read.append(len(rows)), documents(rows))[1])
     settle_steps(model, data)
     assert read == [3]
+
+
+def test_cards_and_reports_name_the_way_and_the_steps(lake: Lake, tmp_path: Path) -> None:
+    model = model_of(lake, override(CONFIG, ["link.names=0.4"]), tmp_path / "solved")
+    assert model.steps is not None
+    model.steps.weights.copy_(torch.tensor([0.0, 0.314]))
+    assert model.described() == {
+        "Trained": "closed form, solved for without a gradient",
+        "Columns of sentences": "text-test, use-multilingual",
+        "Columns of images": "image-test, noisy-names",
+        "Similarity of a pair": "cosine, then class names of weight 0.31, half Sinkhorn",
+    }
+    model.steps.weights[0] = 1.0
+    assert model.described()["Similarity of a pair"] == "cosine, then csls, class names of weight 0.31, half Sinkhorn"
+    plain = model_of(lake, override(CONFIG, ["objective.name=cross", "link.steps="]), tmp_path / "steps")
+    assert plain.described()["Trained"] == "by steps along a gradient"
+    assert plain.described()["Similarity of a pair"] == "cosine"
+    version = ModelVersion(name="m", version="1", creation_timestamp=0, run_id="r")
+    card = model_card(model, version, None)
+    assert "similarity is their cosine, then csls, class names of weight 0.31, half Sinkhorn." in " ".join(card.split())
+    assert "- Trained: closed form, solved for without a gradient." in card
 
 
 def test_a_model_without_steps_has_no_bank(lake: Lake, tmp_path: Path) -> None:

@@ -41,7 +41,8 @@ class TrainResult:
         best_validation_loss: its validation loss, or None without a validation split.
         history: per epoch, the metrics that were reported (a metric that could not be computed is absent): epoch,
             train_loss, validation_loss, validation_auc, validation_precision_at_1, validation_precision_at_5,
-            validation_rank, validation_median_rank, learning_rate, documents_per_second.
+            validation_rank, validation_median_rank, learning_rate, documents_per_second. Validation's are of cosines:
+            steps at link time are chosen when training is over.
         model: folder of the kept model (`LinkModel.load`).
     """
 
@@ -64,7 +65,7 @@ def train(config: TrainConfig, data: TrainingData, context: Context, *, run_dire
         ConfigError: the checkpoint to resume from belongs to another configuration or data set version.
         BuildError: a loss or a gradient norm was not finite, or a worker's parameters are not those of the others.
     """
-    with one_thread() if _is_solved(config) else nullcontext():
+    with one_thread() if config.is_solved else nullcontext():
         return _trained(config, data, context, run_directory)
 
 
@@ -89,20 +90,16 @@ def _trained(config: TrainConfig, data: TrainingData, context: Context, run_dire
             judged = validate(run.model, data.validation, context, epoch=run.epoch)
             run.schedule.step(judged.loss)
         metrics |= _metrics(judged)
-        is_choice = not _is_solved(config) or (data.validation is not None and can_rank(data.validation))
+        is_choice = not config.is_solved or (data.validation is not None and can_rank(data.validation))
         _keep(run, judged, context, select=config.training.select if is_choice else Select.LAST)
         run.history.append(metrics)
         _checkpoint(run, metrics, context, run_directory)
     return _finish(run, data, context, run_directory)
 
 
-def _is_solved(config: TrainConfig) -> bool:
-    return all(term.is_solved for term in config.objective)
-
-
 def _check_selectable(config: TrainConfig, data: TrainingData, context: Context) -> None:
     select, known = config.training.select, 0 if data.validation is None else len(data.validation.index.usable)
-    if _is_solved(config):
+    if config.is_solved:
         if known < ENOUGH_TO_RANK and select is not Select.LAST:
             few = f"{known or 'no'} validation document{'s' * (known > 1)}"
             context.say(f"{data.identity.reference} has {few} to judge an epoch by: the last is kept")

@@ -47,7 +47,7 @@ class Validation:
         rank: mean rank (from 1; ties count half) of a document's own image set for its sentences, among pools of
             consecutive documents, at most `RETRIEVAL_POOL` each (`PAIRS_POOL` of image-text pairs).
         median_rank: median of the same ranks.
-        auc: mean AUROC of the documents with known links, times 100; None where there is none.
+        auc: mean AUROC of the documents with known links, by cosines, times 100; None where there is none.
         precision_at_1: as `auc`.
         precision_at_5: as `auc`.
     """

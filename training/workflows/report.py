@@ -49,6 +49,7 @@ def run_report(summary: EvaluateSummary, directory: Path, *, lake: str, tracking
         statistics=manifest.splits,
         calibration=judged.calibration,
         confused=judged.confused,
+        way=loaded.model.described(),
         pictures=read_pictures(folder, split_parts(manifest, report.split) if images else (), images),
     )
     path = write_page(directory, page)

@@ -368,7 +368,8 @@ def test_no_history_no_scores_no_examples_still_make_a_page():
 
 
 def test_one_epoch_is_a_page():
-    assert "Validation AUC" in words(history=({"epoch": 1, "validation_auc": 60.0, "train_loss": None},))
+    assert "Similarity of a pair cosine, then csls" in words(way={"Similarity of a pair": "cosine, then csls"})
+    assert "Validation AUC, by cosines" in words(history=({"epoch": 1, "validation_auc": 60.0, "train_loss": None},))
 
 
 def test_loss_against_auc_by_epoch():
