@@ -316,7 +316,7 @@ def test_cards_and_reports_name_the_way_and_the_steps(lake: Lake, tmp_path: Path
     plain = model_of(lake, override(CONFIG, ["objective.name=cross", "link.steps="]), tmp_path / "steps")
     assert plain.described()["Trained"] == "by steps along a gradient"
     assert plain.described()["Similarity of a pair"] == "cosine"
-    version = ModelVersion(name="m", version="1", creation_timestamp=0, run_id="r")
+    version = ModelVersion(name="m", version="1", run_id="r", tags={})
     card = model_card(model, version, None)
     assert "similarity is their cosine, then csls, class names of weight 0.31, half Sinkhorn." in " ".join(card.split())
     assert "- Trained: closed form, solved for without a gradient." in card
