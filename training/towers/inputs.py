@@ -25,7 +25,6 @@ from training.text.vocabulary import Vocabulary
 
 Gather = Callable[[Tensor], list[Tensor]]
 Found = TypeVar("Found")
-MAX_SHARE_OF_MEMORY = 0.5
 GATHERED_AT_ONCE = 1 << 20  # numbers of each worker
 
 
@@ -101,33 +100,6 @@ class VectorRows:
     def tensor(self, device: torch.device) -> Tensor:
         """Return N x dimensions, float32."""
         return to_device(np.array(self.vectors, dtype=np.float32), device)
-
-
-@dataclass(frozen=True, slots=True)
-class BankRows:
-    """Fixed vectors, N x dimensions, on a device; what `VectorRows` is on the host."""
-
-    vectors: Tensor
-
-    def __len__(self) -> int:
-        return len(self.vectors)
-
-    def take(self, rows: Int64) -> BankRows:
-        places = to_device(rows, self.vectors.device)
-        return BankRows(self.vectors.index_select(0, places))
-
-    def tensor(self, device: torch.device) -> Tensor:
-        """Return N x dimensions, float32."""
-        return self.vectors.to(device).float()
-
-
-def on_device(rows: Rows, device: torch.device) -> Rows:
-    """Return prepared rows on a GPU, if they are vectors that fit into half of what is free there, else as they are."""
-    if not isinstance(rows, VectorRows) or device.type != "cuda":
-        return rows
-    free_bytes, _ = torch.cuda.mem_get_info(device)
-    does_fit = rows.vectors.nbytes < MAX_SHARE_OF_MEMORY * free_bytes
-    return BankRows(torch.from_numpy(rows.vectors).to(device)) if does_fit else rows
 
 
 def _alone(rows: Tensor) -> list[Tensor]:
