@@ -9,6 +9,7 @@ from types import MappingProxyType
 from markupsafe import Markup
 
 from schemas.configs import resolve
+from schemas.documents import Split
 from schemas.evaluation import Score
 from schemas.manifest import SplitStatistics
 from schemas.overrides import flatten
@@ -24,6 +25,7 @@ from training.evaluation.evaluate import (
     means_of,
 )
 from training.evaluation.judge import CALIBRATION, CONFUSION, ConfusedImages
+from training.loop.validation import ENOUGH_TO_RANK
 from training.metrics.calibration import Calibration
 from training.metrics.links import ScoreKind
 from training.metrics.spread import spearman
@@ -88,6 +90,9 @@ def report_page(
         way: how the model was trained and what its similarities are, by name (`LinkModel.described`).
     """
     rows, kind, drawings = table.rows, kind_of(table.rows), draw_groups(examples)
+    judges = statistics[Split.VAL].documents if Split.VAL in statistics else 0
+    is_last = config.is_solved and bool(statistics) and judges < ENOUGH_TO_RANK
+    select = Select.LAST if is_last else config.training.select
     return render(
         "report",
         table=table,
@@ -114,7 +119,8 @@ def report_page(
         reliability=_reliability_chart(rows),
         calibration={row.metric: row for row in rows if row.measure == CALIBRATION and not row.group},
         fitted=calibration,
-        select_rule=SELECT_RULES[config.training.select],
+        select=select,
+        select_rule=SELECT_RULES[select],
         panels=training_panels(history, kept_epoch=kept_epoch),
         groups=drawings,
         legend=edge_legend(graph for _, graphs in drawings for graph in graphs),
