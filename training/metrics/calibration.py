@@ -9,7 +9,7 @@ Below, a calibration is fitted to such observations, and judged on those of anot
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -29,7 +29,7 @@ from training.metrics.precision import PrecisionPoint, precision_points
 from training.similarity.assignment import predicted_pairs
 
 FILE_NAME = "calibration.json"
-CALIBRATION_FORMAT: Final = 2  # 1: precisions of thresholds were shares, not bounds
+CALIBRATION_FORMAT: Final = 3  # 1: precisions of thresholds were shares, not bounds; 2: bounds of all links together
 ENOUGH_FOR_ISOTONIC = 1_000  # below it a sigmoid is the better fit (Niculescu-Mizil and Caruana 2005)
 RELIABILITY_BINS = 10
 FEATURES, PLAN_SHARPNESS = 3, 10.0
@@ -76,7 +76,7 @@ class Calibration:
     probabilities: tuple[float, ...] = ()
     points: tuple[PrecisionPoint, ...] = ()
     features: tuple[float, ...] = ()
-    format: Literal[2] = CALIBRATION_FORMAT
+    format: Literal[2, 3] = CALIBRATION_FORMAT
 
     def of_links(self, matrix: Floats, rows: Int64, columns: Int64) -> Float64:
         """Return the probability, 0 to 1, that predicted links of a document with n x m similarities are true."""
@@ -112,6 +112,8 @@ class Calibration:
         raise UsageError(
             f"--precision {precision:g}: no threshold is known to reach it with 95% confidence, by {self.links} links "
             f"in {self.documents} documents of {self.dataset}, split {self.split}; the highest is {best:g}"
+            + "; it is of an earlier version: `multilink evaluate` finds thresholds"
+            * (self.format < CALIBRATION_FORMAT)
         )
 
     def to_json(self) -> str:
@@ -120,13 +122,14 @@ class Calibration:
 
 
 def read_calibration(path: Path) -> Calibration:
-    """Return the calibration of a file.
+    """Return the calibration of a file; one of format 2 without its thresholds.
 
     Raises:
         IntegrityError: it holds none, or one of another format.
     """
     what = f"a calibration of format {CALIBRATION_FORMAT} in {path} (`multilink evaluate` makes one)"
-    return restore_json(Calibration, path.read_text(encoding="utf-8"), what=what)
+    found = restore_json(Calibration, path.read_text(encoding="utf-8"), what=what)
+    return found if found.format == CALIBRATION_FORMAT else replace(found, points=())
 
 
 @dataclass(frozen=True, slots=True)

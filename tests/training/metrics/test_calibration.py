@@ -123,11 +123,23 @@ def test_a_calibration_survives_its_file(tmp_path, method):
     assert read_calibration(path) == calibration
 
 
+def test_thresholds_of_before_are_not_taken(tmp_path):
+    """They were bounds of all links together, which no sample gives; probabilities stay."""
+    calibration = fit_calibration(drawn(seed=1), dataset="d@v", split="val")
+    path = tmp_path / "calibration.json"
+    path.write_text(calibration.to_json().replace('"format": 3', '"format": 2'))
+    found = read_calibration(path)
+    assert calibration.points and not found.points
+    assert found == dataclasses.replace(calibration, format=2, points=())
+    with pytest.raises(UsageError, match="multilink evaluate"):
+        found.threshold(0.8)
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 1}', '{"format": 2, "points": [{}]}'])
 def test_what_is_no_calibration_is_refused(tmp_path, text):
     path = tmp_path / "x.json"
     path.write_text(text)
-    with pytest.raises(IntegrityError, match=r"expected a calibration of format 2 in .*x\.json"):
+    with pytest.raises(IntegrityError, match=r"expected a calibration of format 3 in .*x\.json"):
         read_calibration(path)
 
 
