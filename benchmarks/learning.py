@@ -5,8 +5,8 @@
 
 The data sets are `posts` (the demo's, `learning_data.py`), `scenes` (in the MSCOCO manner, `learning_scenes.py`), each
 picture in one document and in four, and `pairs` (with relations, `learning_pairs.py`). Each is divided five times into
-training, validation and test documents; each model of `learning_models.py` is trained once on each division by the
-training core, with its recipe's settings and what its line there changes.
+training, validation and test documents; each model of `learning_models.py` is trained once on each division, or on the
+first two, by the training core, with its recipe's settings and what its line there changes.
 
 `--out` takes the page, `learning.md`; what was found last is docs/explanation/learning.md. `--workspace` keeps the data
 sets and the scores of every run (a model on a split): a benchmark that was stopped goes on from there.
@@ -54,7 +54,7 @@ def measure(data: dict[str, Data], kept: Kept, models: Collection[str]) -> Itera
         if not isinstance(each, PairsData):
             yield from ((name, title, run, None) for title, run in baselines(each))
     for model in MODELS:
-        if model.data in data and model.title in models:
+        if model.data in data and model.title in models and data[model.data].split < model.splits:
             yield model.data, model.title, trained(model, data[model.data], kept), model
 
 

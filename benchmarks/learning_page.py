@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -56,7 +57,8 @@ def _table(lines: Sequence[Line]) -> str:
     for line in lines:
         low, high = min(line.splits(judged)), max(line.splits(judged))
         seconds = f"{line.seconds:.0f}" if line.model else ""
-        rows.append([line.title, *map(shown, line.intervals), f"{low:.1f} to {high:.1f}", seconds])
+        splits = f"{low:.1f} to {high:.1f} ({len(line.runs)})"
+        rows.append([line.title, *map(shown, line.intervals), splits, seconds])
     return _grid(["model", *columns, f"splits, {columns[judged]}", "s"], rows)
 
 
@@ -66,6 +68,8 @@ def _differences(lines: Lines) -> str:
     for each in COMPARED:
         if {each.better, each.worse} <= lines.keys():
             line, other = lines[each.better], lines[each.worse]
+            both = min(len(line.runs), len(other.runs))  # the same splits
+            line, other = (replace(one, runs=one.runs[:both]) for one in (line, other))
             judged = (0, 1) if line.data in DOCUMENT_DATA else (2, 0)
             found = [line.differences(other, column) for column in judged]
             up = sum(
