@@ -41,6 +41,7 @@ class PairsData:
 
     identity: DatasetIdentity
     splits: Mapping[Split, DocumentSet]
+    split: int
     is_shuffled: bool = False
 
     @property
@@ -89,7 +90,7 @@ def make_pairs(posts: LakeData) -> PairsData:
         sentence_dimensions=manifest.extractors("documents")[SENTENCES],
     )
     splits = {split: _pairs(read[split], themes, relations) for split in Split}
-    return PairsData(identity, {**splits, Split.TRAIN: _labelled(splits[Split.TRAIN], PAIRS_SEEN)})
+    return PairsData(identity, {**splits, Split.TRAIN: _labelled(splits[Split.TRAIN], PAIRS_SEEN)}, posts.split)
 
 
 def _themes() -> dict[str, str]:

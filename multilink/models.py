@@ -38,7 +38,8 @@ class Model:
     """A model with its calibration; a context manager, since extractors keep scratch files.
 
     Args:
-        address: models:/NAME/VERSION, models:/NAME@ALIAS, NAME (its champion), runs:/RUN/model or a folder.
+        address: models:/NAME/VERSION, models:/NAME@ALIAS, NAME (its champion), runs:/RUN/model, a folder, or
+            class-names, which needs no training.
         tracking_uri: MLflow's address; by default MLFLOW_TRACKING_URI, that of `multilink.toml`, ./mlflow.db.
         settings: `key=value` of the `documents` recipe, such as where weights are.
         options: how links are chosen; its own calibration gives them their probability unless the options have one.

@@ -307,7 +307,7 @@ class FeaturesConfig(Settings):
     """
 
     part: ClassVar[str] = "features"
-    images: tuple[str, ...] = ("efficientnet-lite0",)
+    images: tuple[str, ...] = ("efficientnet-lite0", "efficientnet-lite0-names")  # of one forward pass
     sentences: tuple[str, ...] = ("use-multilingual",)
     weights: tuple[str, ...] = ()
     storage: Storage = Storage.FLOAT16

@@ -142,7 +142,7 @@ def test_the_notebook_goes_from_a_folder_to_links(executed: Path) -> None:
     cells = json.loads((executed / "done.ipynb").read_text())["cells"]
     printed = ["".join(out.get("text", "")) for cell in cells for out in cell.get("outputs", [])]
     pictures = [out for cell in cells for out in cell.get("outputs", []) if "image/png" in out.get("data", {})]
-    assert any("models:/multilink-documents-cross-document/1" in text for text in printed)
+    assert any("models:/multilink-documents-closed-form/1" in text for text in printed)
     linked = [line for text in printed for line in text.splitlines() if re.search(r"own/\d-\d\.png +0?\.?\d", line)]
     assert len(linked) == len(pictures) == 2
     assert (executed / "linked" / "index.html").stat().st_size > 10_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ import multilink
 from orchestration.steps import in_process
 from schemas.errors import UsageError
 
+PHOTOGRAPHS = Path(__file__).parent / "fixtures" / "photographs"
 COLOURS = ("red", "green", "blue", "yellow", "black", "white")
 
 
@@ -46,26 +48,32 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def trained(workspace: Path) -> str:
-    """Return the address of a model of them, registered in the folder."""
+def trained(workspace: Path) -> dict[str, str]:
+    """Return the addresses of models of them by recipe, registered in the folder."""
     lake, store = str(workspace / "lake"), f"sqlite:///{workspace}/mlflow.db"
     built = multilink.build("documents", lake=lake, settings=[f"source.documents={workspace}/documents.jsonl"])
     assert built["splits"]["train"]["documents"] == 12
-    settings = ["training.epochs=2"]
-    done = multilink.train("documents", lake=lake, recipe="tiny", settings=settings, tracking_uri=store)
-    return str(done["model_uri"])
+    where = {"lake": lake, "tracking_uri": store}
+    settings = {"tiny": ["training.epochs=2"], "closed-form": ["link.names=0.4"]}
+    done = {name: multilink.train("documents", recipe=name, settings=own, **where) for name, own in settings.items()}
+    assert done["closed-form"]["evaluation"]["baselines"].keys() >= {"class-names"}
+    return {name: str(each["model_uri"]) for name, each in done.items()}
 
 
 @pytest.mark.slow
-def test_a_model_links_raw_texts_and_pictures_as_the_command_does(workspace: Path, trained: str) -> None:
+@pytest.mark.parametrize("name", ["tiny", "closed-form"])
+def test_a_model_links_raw_texts_and_pictures_as_the_command_does(
+    workspace: Path, trained: dict[str, str], name: str
+) -> None:
+    """With the closed form's steps at link time, too."""
     record = json.loads((workspace / "documents.jsonl").read_text().splitlines()[0])
     store, output = f"sqlite:///{workspace}/mlflow.db", workspace / "links.parquet"
     (workspace / "one.jsonl").write_text(json.dumps(record) + "\n")
     files = ["--input", str(workspace / "one.jsonl"), "--output", str(output), "--tracking-uri", store]
-    in_process(["link", "--model", trained, *files, "--json"], print)
+    in_process(["link", "--model", trained[name], *files, "--json"], print)
     expected = {(row["sentence"], row["image"]): row["similarity"] for row in pq.read_table(output).to_pylist()}
     paths = [workspace / image["path"] for image in record["images"]]
-    with multilink.load(trained, tracking_uri=store) as model:
+    with multilink.load(trained[name], tracking_uri=store) as model:
         links = model.link(record["sentences"], paths)
         matrix = model.similarity(record["sentences"], [path.read_bytes() for path in paths])
         again = model.similarity(record["sentences"], [Image.open(path) for path in paths])
@@ -79,8 +87,28 @@ def test_a_model_links_raw_texts_and_pictures_as_the_command_does(workspace: Pat
             model.link(["A ball."], paths, roles=[])
 
 
+def test_class_names_link_with_nothing_built_trained_or_registered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Photographs of a cat and a rocket go with the sentences that name them, in Python and by the command alike."""
+    monkeypatch.chdir(tmp_path)
+    sentences = ["A rocket stands on its launch pad.", "A cat looks into the camera."]
+    paths = [Path(shutil.copy(PHOTOGRAPHS / name, tmp_path)) for name in ("cat.jpg", "rocket.jpg")]
+    with multilink.load("class-names") as model:
+        links = {(link.sentence, link.image): link.similarity for link in model.link(sentences, paths)}
+        matrix = model.similarity(sentences, paths)
+    assert links.keys() == {(0, 1), (1, 0)}
+    assert all(matrix[pair] == pytest.approx(similarity) for pair, similarity in links.items())
+    record = {"id": "a", "sentences": sentences, "images": [{"path": path.name} for path in paths]}
+    (tmp_path / "new.jsonl").write_text(json.dumps(record) + "\n")
+    in_process(["link", "--model", "class-names", "--input", "new.jsonl", "--output", "links.parquet", "--json"], print)
+    rows = pq.read_table(tmp_path / "links.parquet").to_pylist()
+    assert {(row["sentence"], row["image"]): row["similarity"] for row in rows} == pytest.approx(links, abs=1e-6)
+    assert {path.name for path in tmp_path.iterdir()} == {"cat.jpg", "rocket.jpg", "new.jsonl", "links.parquet"}
+
+
 @pytest.mark.slow
-def test_a_version_is_read_as_arrow_and_as_tensors(workspace: Path, trained: str) -> None:
+def test_a_version_is_read_as_arrow_and_as_tensors(workspace: Path, trained: dict[str, str]) -> None:
     lake, store = str(workspace / "lake"), f"sqlite:///{workspace}/mlflow.db"
     data = multilink.open_dataset("documents", lake=lake)
     assert data.splits == ["train", "val"]
@@ -91,7 +119,7 @@ def test_a_version_is_read_as_arrow_and_as_tensors(workspace: Path, trained: str
     assert [len(batch["hash"]) for batch in batches] == [10, 10, 10, 6]
     vectors = batches[0][name]
     assert isinstance(vectors, torch.Tensor) and vectors.shape == (10, 1280) and vectors.dtype == torch.float32
-    scores = multilink.evaluate(trained, "documents", lake=lake, split="val", tracking_uri=store)
+    scores = multilink.evaluate(trained["tiny"], "documents", lake=lake, split="val", tracking_uri=store)
     assert scores["documents"] == 4 and 0 <= scores["auc"]["mean"] <= 100
     with pytest.raises(UsageError, match="no data set 'other'"):
         multilink.open_dataset("other", lake=lake)

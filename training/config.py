@@ -233,6 +233,11 @@ class TrainConfig(Settings):
             each.check(self)
 
     @property
+    def is_solved(self) -> bool:
+        """Return whether maps are solved for, without steps along a gradient."""
+        return all(term.is_solved for term in self.objective)
+
+    @property
     def objective_name(self) -> str:
         """Return the names of the terms, joined by `+`."""
         return SUM.join(each.name for each in self.objective)

@@ -216,6 +216,17 @@ class LinkModel(nn.Module):
             raise IntegrityError(f"{directory / WEIGHTS}: expected finite numbers, found others in {', '.join(odd)}")
         return model.to(device).eval()
 
+    def described(self) -> dict[str, str]:
+        """Return how the model was trained and what its similarities are, for cards and reports."""
+        data, is_solved = self.card.data, self.card.config.is_solved
+        found = {
+            "Trained": "closed form, solved for without a gradient" if is_solved else "by steps along a gradient",
+            "Columns of sentences": (data.sentence_features or "").replace("+", ", "),
+            "Columns of images": (data.image_features or "").replace("+", ", "),
+            "Similarity of a pair": "cosine" if self.steps is None else f"cosine, then {self.steps.described()}",
+        }
+        return {name: value for name, value in found.items() if value}
+
     def digest(self) -> str:
         """Return the SHA-256 (hex) of all that decides what the model says: card, vocabulary and weights."""
         words = () if self.vocabulary is None else self.vocabulary.words

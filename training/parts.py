@@ -225,6 +225,6 @@ class Term(PartSettings, ABC):
     def losses(self, batch: EncodedBatch) -> Tensor:
         """Return the B losses, one a document."""
 
-    def solver(self, text: Tower, image: Tower, data: TrainingData, workers: Workers) -> Solver | None:
+    def solver(self, text: Tower, image: Tower, data: TrainingData, workers: Workers, *, epochs: int) -> Solver | None:
         """Return what sets the maps of two towers, once an epoch; None: steps along the gradient of the losses do."""
         return None

@@ -42,7 +42,9 @@ def command(
     ] = False,
     baseline: Annotated[
         str | None,
-        typer.Option(help="Instead of a model: random, nearest-sentence, object-detection, joint-embeddings."),
+        typer.Option(
+            help="Instead of a model: random, nearest-sentence, object-detection, joint-embeddings or class-names."
+        ),
     ] = None,
     with_baselines: Annotated[
         bool, typer.Option("--baselines/--no-baselines", help="Score baselines on the same documents, too.")

@@ -278,7 +278,10 @@ def refinement(refine_below: RefineBelow = None, refine_weight: RefineWeight = 0
 
 def link_options(
     precision: Annotated[
-        float | None, typer.Option(help="Precision to reach, such as 0.9: less similar links are left out.")
+        float | None,
+        typer.Option(
+            help="Precision to reach, each document counting once, such as 0.9: less similar links are left out."
+        ),
     ] = None,
     calibration: Calibration = None,
     refine_below: RefineBelow = None,

@@ -60,11 +60,12 @@ def command(
         data = loaded.model.card.data
         reference = build_corpus(data, form, input_path, settings or [], lake=home, workers=workers, say=say)
         say(f"{input_path}: {reference}")
+    chosen = links()
     with by_workers(workers):
         linked = run_link_version(
-            loaded, home, reference, output, splits=splits or (), options=links(), with_documents=True, say=say
+            loaded, home, reference, output, splits=splits or (), options=chosen, with_documents=True, say=say
         )
-    found = compare_links(linked, loaded.model, home, page)
+    found = compare_links(linked, loaded.linker(chosen), home, page)
     summary = found.to_json()
     line = f"{summary['documents']} documents, {summary['links']} predicted links: {summary['output']}"
     yield [line, *options.failure_lines(summary), *found.lines()], summary

@@ -60,6 +60,8 @@ def main_job(home: Path, *, workers: int, say: Say) -> Iterator[tuple[list[str],
     own = models[OWN]
     say(f"3/5 evaluate: {own['model_uri']}, NoStruct and random beside it")
     scores = steps.evaluate(own["model_uri"], reference, report=str(home / "report"), say=say)
+    step = ["evaluate", "--model", models["AP"]["model_uri"], "--dataset", reference, "--lake", settings.lake]
+    beside = in_process([*step, "--tracking-uri", settings.tracking_uri, "--no-baselines", "--json"], say)
     say(f"4/5 promote: {own['model']} version {own['version']}")
     promotion = steps.promote(own["model"], own["version"], say=say)
     for reason in promotion["reasons"]:
@@ -73,7 +75,7 @@ def main_job(home: Path, *, workers: int, say: Say) -> Iterator[tuple[list[str],
     values = {
         "build": build,
         "models": models,
-        "scores": {OWN: scores, "NoStruct": scores["baselines"]["nostruct"]},
+        "scores": {OWN: scores, "AP": beside, "NoStruct": scores["baselines"]["nostruct"]},
         "promotion": promotion,
         "report": scores["report"],
         "links": str(page),
@@ -81,7 +83,7 @@ def main_job(home: Path, *, workers: int, say: Say) -> Iterator[tuple[list[str],
         "index": index,
         "tracking_uri": settings.tracking_uri,
     }
-    yield [*_score_lines(home / "report"), *_next_lines(settings, scores["report"], page)], values
+    yield [*_score_lines(home / "report", beside), *_next_lines(settings, scores["report"], page)], values
     if scores["auc"]["low"] <= scores["random"]["auc"]["high"]:
         raise GateError("the demo's model is not shown to beat random: their 95% intervals overlap")
 
@@ -110,14 +112,22 @@ def _link(settings: Settings, reference: str, model: str, folder: Path, say: Say
     return Path(in_process(step, say)["page"])
 
 
-def _score_lines(report: Path) -> list[str]:
-    """Return the table of an evaluation's scores."""
+def _score_lines(report: Path, beside: dict[str, Any]) -> list[str]:
+    """Return the table of an evaluation's scores, with those of AP as its second row."""
     from training.evaluation.evaluate import FILE_NAME
-    from training.report.sections import score_table
+    from training.metrics.links import ScoreKind
+    from training.report.sections import score_row, score_table
 
     rows = pq.read_table(report / FILE_NAME, columns=[item.name for item in fields(Score)]).to_pylist()
-    table = score_table([Score(**row) for row in rows], OWN)
-    return [] if table is None else ["", *table.lines()]
+    table, columns = score_table([Score(**row) for row in rows], OWN), ScoreKind.LINKS.metrics
+    if table is None:
+        return []
+    found = (beside[name] for name in columns)
+    cells = {
+        name: Score(name, each["mean"], each["low"], each["high"]) for name, each in zip(columns, found, strict=True)
+    }
+    own, *others = table.rows
+    return ["", *replace(table, rows=(own, score_row("AP", cells, columns), *others)).lines()]
 
 
 def export_documents(lake: Lake, reference: str, folder: Path, *, split: Split, count: int) -> Path:

@@ -44,7 +44,7 @@ datasets:
   - name: diy
     recorded_web: web     # served while a build runs; `make posts` adds posts to it
     cron: "*/15 * * * *"  # the real web: weekly
-    objectives: [nostruct, closed-form]
+    objectives: [nostruct, cross-document, closed-form]
     train_recipe: tiny
 """
 DAGSTER_SETTINGS = """\

@@ -127,6 +127,8 @@ def _extractor(manifest: Manifest, field: str, wanted: str | None) -> str | None
         advice = f"set {setting} to one of them" if extractors else remedy
         expected = "one extractor" if wanted == AUTO else "extractors"
         raise ConfigError(f"{setting} = {wanted!r}: expected {expected} in the data set, found {known}; {advice}")
+    if len(several(wanted)) != len({*several(wanted)}):
+        raise ConfigError(f"{setting} = {wanted!r}: expected different columns; name each once")
     if wanted != AUTO and not extractors.keys() >= set(several(wanted)):
         missing = ", ".join(name for name in several(wanted) if name not in extractors)
         rebuild = f"rebuild with features.{'sentences' if table == 'documents' else 'images'}={missing}"

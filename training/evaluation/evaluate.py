@@ -251,12 +251,17 @@ def has_links(documents: DocumentSet) -> bool:
 
 
 def evaluate_embedded(
-    documents: DocumentSet, embedded: Sequence[EmbeddedDocument], *, where: str, with_pairs: bool = False
+    documents: DocumentSet,
+    embedded: Sequence[EmbeddedDocument],
+    *,
+    where: str,
+    with_pairs: bool = False,
+    needs_links: bool = True,
 ) -> MatrixEvaluation:
     """Return the evaluation of documents whose vectors are known; see `evaluate_model`.
 
     Raises:
-        UsageError: no link is known.
+        UsageError: no link is known, though links are needed.
     """
     links = documents.links or ()
     found = evaluate_matrices(
@@ -265,7 +270,7 @@ def evaluate_embedded(
         links,
         sentence_numbers=[documents.sentence_numbers[rows] for rows in documents.sentences],
         where=where,
-        may_be_unscored=has_links(documents),
+        may_be_unscored=has_links(documents) or not needs_links,
     )
     if with_pairs or not found.scores:
         return replace(found, pairs=score_pairs(linked_pool(documents, embedded, links)))

@@ -120,20 +120,24 @@ class Linker:
         if not np.isfinite(matrix).all():
             return _failure(document, Reason.NOT_FINITE, "its vectors are not finite")
         links = predicted_links(
-            document, matrix, sentence_numbers, model_uri=self.uri, chosen_by=self._refined(matrix, vectors)
+            document, matrix, sentence_numbers, model_uri=self.uri, pairs=self._chosen(matrix, vectors)
         )
         if self.model.relations is not None:
             links = with_relations(links, RelationPredictor.of(self.model), vectors, sentence_numbers)
-        threshold = self.options.threshold(self.uri)
-        kept = [link for link in links if link.similarity >= threshold]
-        kept = calibrated(kept, self.options.calibration, matrix, sentence_numbers)
-        return LinkedDocument(document, sentence_numbers, matrix, tuple(kept))
+        links = calibrated(links, self.options.calibration, matrix, sentence_numbers)
+        return LinkedDocument(document, sentence_numbers, matrix, tuple(links))
 
-    def _refined(self, matrix: Floats, vectors: EmbeddedDocument) -> Floats:
-        """Return the similarities by which links are chosen."""
-        if self.options.refine is None or not matrix.size:
-            return matrix
-        return self.options.refine.of(self.model)(matrix, vectors.texts, vectors.images)
+    def pairs(self, vectors: EmbeddedDocument) -> tuple[Int64, Int64]:
+        """Return the rows and columns of a document's links."""
+        return self._chosen(vectors.similarities(), vectors)
+
+    def _chosen(self, matrix: Floats, vectors: EmbeddedDocument) -> tuple[Int64, Int64]:
+        refined = matrix
+        if self.options.refine is not None and matrix.size:
+            refined = self.options.refine.of(self.model)(matrix, vectors.texts, vectors.images)
+        rows, columns = predicted_pairs(refined)
+        kept = matrix[rows, columns] >= self.options.threshold(self.uri)
+        return rows[kept], columns[kept]
 
 
 def predicted_links(
@@ -142,7 +146,7 @@ def predicted_links(
     sentence_numbers: Int64,
     *,
     model_uri: str = "",
-    chosen_by: Floats | None = None,
+    pairs: tuple[Int64, Int64] | None = None,
 ) -> list[PredictedLink]:
     """Return the links of one document, the most similar first.
 
@@ -154,9 +158,9 @@ def predicted_links(
         matrix: n x m similarities of the sentences that are read and the images.
         sentence_numbers: indices of those n sentences in the document.
         model_uri: address of the model.
-        chosen_by: n x m similarities that the matching is of, where these are others.
+        pairs: rows and columns that are linked, where they are others than the matching's.
     """
-    rows, columns = predicted_pairs(matrix if chosen_by is None else chosen_by)
+    rows, columns = predicted_pairs(matrix) if pairs is None else pairs
     weights = matrix[rows, columns]
     order = np.lexsort((columns, rows, -weights))
     return [

@@ -35,6 +35,7 @@ from training.similarity.similarity import SetSimilarity
 logger = logging.getLogger(__name__)
 RETRIEVAL_POOL = 200
 PAIRS_POOL = 500  # Alikhani 2022, table 4
+ENOUGH_TO_RANK = 20  # documents: of fewer all own images are soon first, and their mean rank tells nothing apart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +47,7 @@ class Validation:
         rank: mean rank (from 1; ties count half) of a document's own image set for its sentences, among pools of
             consecutive documents, at most `RETRIEVAL_POOL` each (`PAIRS_POOL` of image-text pairs).
         median_rank: median of the same ranks.
-        auc: mean AUROC of the documents with known links, times 100; None where there is none.
+        auc: mean AUROC of the documents with known links, by cosines, times 100; None where there is none.
         precision_at_1: as `auc`.
         precision_at_5: as `auc`.
     """
@@ -116,6 +117,11 @@ def split_loss(model: LinkModel, manifest: Manifest, folder: Folder, split: Spli
         where = f"{manifest.dataset}@{manifest.version}, split {split}"
         raise UsageError(f"{where}: no document has a sentence and an image")
     return validate(model, opened, Context(device=model.device), epoch=model.card.epoch).loss
+
+
+def can_rank(split: TrainingSplit) -> bool:
+    """Return whether a split has enough documents for the rank of own images to choose by."""
+    return len(split.index.usable) >= ENOUGH_TO_RANK
 
 
 def own_set_ranks(similarity_BB: Tensor, allowed_BB: Tensor) -> Tensor:

@@ -82,6 +82,7 @@ def model_card(
         data=card.data,
         config=card.config,
         told=described(card.config),
+        way=model.described(),
         similarity=similarities(card.config),
         epoch=card.epoch,
         words=len(model.vocabulary or ()),

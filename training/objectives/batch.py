@@ -131,9 +131,11 @@ def losses(terms: Sequence[Term], batch: EncodedBatch) -> Tensor:
     return torch.stack([each.losses(batch) for each in terms]).sum(dim=0)
 
 
-def solver(terms: Sequence[Term], text: Tower, image: Tower, data: TrainingData, workers: Workers) -> Solver | None:
+def solver(
+    terms: Sequence[Term], text: Tower, image: Tower, data: TrainingData, workers: Workers, *, epochs: int
+) -> Solver | None:
     """Return what sets the maps of the towers in the place of steps, where a term is so."""
-    found = (each.solver(text, image, data, workers) for each in terms)
+    found = (each.solver(text, image, data, workers, epochs=epochs) for each in terms)
     return next((each for each in found if each is not None), None)
 
 

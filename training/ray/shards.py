@@ -17,10 +17,11 @@ import ray
 
 from schemas.errors import BuildError, MultilinkError
 from schemas.parts import Shard
+from training.data.threads import one_thread
 from training.loop.context import choose_device
 from training.model import LinkModel
 from training.ray.train import WORKER_CRASHES_SURVIVED, cluster
-from training.shards import Result, one_thread
+from training.shards import Result
 
 GIVEN_AHEAD = 4  # shards a worker whose results may wait for an earlier one
 

@@ -34,12 +34,13 @@ from training.data.documents import DocumentSet
 from training.data.lake import Columns, read_split
 from training.data.loading import columns_of, read_for_model
 from training.data.ragged import Float32
+from training.data.threads import one_thread
 from training.model import LinkModel
 from training.retrieval.confidence import CONFIDENCE, Confidence, fit_confidence
 from training.retrieval.records import Picture, write_records
 from training.retrieval.vectors import EXACT_BELOW, QUERIES, Vectors, faiss, make_cells
 from training.retrieval.words import Words, bm25s
-from training.shards import filled_splits, one_thread, run_shards
+from training.shards import filled_splits, run_shards
 from training.towers.inputs import image_input, text_input
 
 VECTORS, CELLS, RECORDS, WORDS = "vectors.npy", "cells.faiss", "images.sqlite", "words"

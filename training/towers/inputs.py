@@ -21,6 +21,7 @@ from training.data.ragged import Floats, Int64, to_device
 
 Gather = Callable[[Tensor], list[Tensor]]
 Found = TypeVar("Found")
+GATHERED_AT_ONCE = 1 << 20  # numbers of each worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +155,19 @@ class Workers(Protocol):
     def world_size(self) -> int: ...
 
     def gather(self, rows: Tensor) -> list[Tensor]: ...
+
+
+def add_of_workers(total: Tensor, own: Tensor, workers: Workers, *, count: int) -> None:
+    """Add the tensors of the first workers to a total, worker after worker; few numbers of each are held at a time."""
+    for sums, part in zip(*(torch.split(each.view(-1), GATHERED_AT_ONCE) for each in (total, own)), strict=True):
+        for theirs in workers.gather(part[None])[:count]:
+            sums.add_(theirs[0])
+
+
+def shared(values: Tensor, workers: Workers) -> Tensor:
+    """Return rank 0's values: what it worked out is every worker's, whatever their processors round to."""
+    parts = [workers.gather(part[None])[0][0] for part in torch.split(values.reshape(-1), GATHERED_AT_ONCE)]
+    return torch.cat(parts).view(values.shape)
 
 
 class Tower(nn.Module):

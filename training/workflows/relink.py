@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from schemas.lake import Lake
-from schemas.manifest import read_manifest
-from training.linking.decoys import Decoys, count_decoys
+from schemas.lake import Folder, Lake
+from schemas.manifest import Manifest, read_manifest
+from training.evaluation.decoys import Decoys, count_decoys
+from training.linking.links import Linker
 from training.linking.relinked import Agreement, compare
 from training.linking.shards import RELINKED
 from training.linking.versions import LinkedVersion
-from training.model import LinkModel
 from training.report.pages import write_page
 from training.report.relinking import agreement_lines, caution_line, relinked_page
 
@@ -47,12 +47,12 @@ class RelinkSummary:
         return self.linked.to_json() | about | {"trained_on": self.trained_on} | false
 
 
-def compare_links(linked: LinkedVersion, model: LinkModel, lake: Lake, page: Path | None) -> RelinkSummary:
+def compare_links(linked: LinkedVersion, linker: Linker, lake: Lake, page: Path | None) -> RelinkSummary:
     """Return how far the given links of a relinked version and the predicted ones agree, and draw where they differ.
 
     Args:
         linked: a version whose documents were written.
-        model: that predicted.
+        linker: that predicted, with the options it predicted with.
         lake: holds the version.
         page: folder of the page; None: none is drawn.
     """
@@ -64,7 +64,12 @@ def compare_links(linked: LinkedVersion, model: LinkModel, lake: Lake, page: Pat
     return RelinkSummary(
         linked=linked,
         agreement=relinked.agreement,
-        trained_on=model.card.data.reference,
-        decoys=None if relinked.agreement.judged else count_decoys(model, manifest, folder),
+        trained_on=linker.model.card.data.reference,
+        decoys=None if relinked.agreement.judged else _estimate(linked, linker, manifest, folder),
         page=page,
     )
+
+
+def _estimate(linked: LinkedVersion, linker: Linker, manifest: Manifest, folder: Folder) -> Decoys:
+    """Return how many links of a linked version, with the options it was linked with, are false at least."""
+    return count_decoys(linker.model, manifest, folder, tuple(linked.manifest.splits), choose=linker.pairs)

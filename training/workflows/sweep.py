@@ -118,6 +118,6 @@ def _cell(
         return SweepCell(settings=settings, problem=str(problem))
     judged = run_evaluate(
         model=found.model_uri, dataset=reference, lake=lake, split=split, tracking=tracking, with_baselines=False,
-        say=report,
+        needs_links=True, say=report,
     )  # fmt: skip
     return SweepCell(settings=settings, model=found.model_uri, run=found.run_id, means=judged.means())

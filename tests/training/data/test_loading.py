@@ -19,7 +19,7 @@ from training.config import TrainConfig
 from training.data import split
 from training.data.index import read_index
 from training.data.lake import Columns, read_split
-from training.data.loading import load_training_data
+from training.data.loading import DatasetIdentity, load_training_data
 from training.data.mapped import CACHE
 from training.data.ragged import Ragged
 from training.data.split import sample
@@ -284,7 +284,33 @@ def test_several_columns_are_read_as_one_vector(lakes: ModuleType, tmp_path: Pat
     assert Columns(images="all", sentences="all").resolved(manifest).images == "image-test+noisy-names"
     with pytest.raises(ConfigError, match=r"data.image_features = 'image-test\+other': other is not in the data set"):
         Columns(images="image-test+other").resolved(manifest)
+    with pytest.raises(
+        ConfigError, match=r"data.image_features = 'image-test\+image-test': expected different columns"
+    ):
+        Columns(images="image-test+image-test").resolved(manifest)
     both_all = DataConfig(image_features="all", sentence_features="all")
     identity = load_training_data(named, "synthetic", replace(CONFIG, data=both_all)).identity
     assert identity.image_columns == {"image-test": slice(0, 16), "noisy-names": slice(16, 24)}
     assert identity.sentence_dimensions == 12 + 8
+
+
+def test_class_names_are_columns_of_the_size_of_their_encoder_s() -> None:
+    """A column of another size is an input like others; of several that fit, all count."""
+
+    def named(images: str, sizes: tuple[int, ...]) -> object:
+        return DatasetIdentity(
+            dataset="d",
+            version="1",
+            manifest_digest="",
+            image_features=images,
+            image_dimensions=sum(sizes),
+            sentence_features="other+use-multilingual",
+            sentence_dimensions=5,
+            image_sizes=sizes,
+            sentence_sizes=(2, 3),
+        ).named_columns
+
+    sentences = slice(2, 5)
+    assert named("a-names+b+c-names", (7, 4, 3)) == (sentences, (slice(11, 14),))
+    assert named("a-names+b+c-names", (3, 4, 3)) == (sentences, (slice(0, 3), slice(7, 10)))
+    assert named("a-names+b", (7, 4)) is None

@@ -142,7 +142,7 @@ def test_documents_keep_what_they_had(
 
 def test_agreement_and_the_page(lake: Lake, folder: Path, tmp_path: Path) -> None:
     linked = relink(folder, lake, tmp_path / "out")
-    agreement = compare_links(linked, LinkModel.load(folder), lake, tmp_path / "page").agreement
+    agreement = compare_links(linked, Linker(model=LinkModel.load(folder), uri="x"), lake, tmp_path / "page").agreement
     rows = pq.read_table(tmp_path / "out" / "relinked").to_pylist()
     both = [row for row in rows if row["given_links"] is not None]
     given, predicted, true = (
@@ -168,7 +168,7 @@ def test_without_given_links_there_is_nothing_to_compare(lakes: ModuleType, fold
     made = {Split.TEST: lakes.make_documents(Split.TEST, 9, lakes.World())}
     lake = lakes.write_lake(str(tmp_path / "lake"), made)
     linked = relink(folder, lake, tmp_path / "out")
-    agreement = compare_links(linked, LinkModel.load(folder), lake, tmp_path / "page").agreement
+    agreement = compare_links(linked, Linker(model=LinkModel.load(folder), uri="x"), lake, tmp_path / "page").agreement
     assert (agreement.documents, agreement.to_json()["agreement"]) == (0, None)
     assert "example" not in (tmp_path / "page" / "index.html").read_text().partition("<main>")[2]
 

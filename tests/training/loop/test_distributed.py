@@ -13,12 +13,14 @@ from schemas.configs import resolve
 from schemas.documents import Split
 from schemas.lake import Lake
 from schemas.overrides import override
+from training.closed_form.solver import Solver
 from training.config import LoopConfig, Precision, RateScaling, Select, StepsSchedule, TrainConfig, objective
 from training.data.loading import load_training_data
 from training.loop.context import CPU, Context
 from training.loop.trainer import TrainResult, train
 from training.model import LinkModel
 from training.recipes import recipe
+from training.towers import inputs
 from training.towers.image.linear import LinearSettings
 from training.towers.image.linear_bn import LinearBnSettings
 from training.towers.text.bilstm_attention import BilstmAttentionSettings
@@ -193,18 +195,63 @@ def test_a_run_goes_on_with_another_number_of_workers(one_lake: Lake, tmp_path: 
         assert_same_run(run, alone, workers)
 
 
+@pytest.fixture(scope="module")
+def named_lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    made = {
+        split: lakes.make_documents(split, count, lakes.World()) for split, count in zip(Split, (20, 24), strict=False)
+    }
+    written: Lake = lakes.write_lake(str(tmp_path_factory.mktemp("named") / "lake"), made, is_named=True)
+    return written
+
+
 @pytest.mark.parametrize("workers", [1, 2, 4])
 def test_the_closed_form_has_the_same_bits_for_any_number_of_workers(
-    one_lake: Lake, tmp_path: Path, workers: int
+    named_lake: Lake, tmp_path: Path, workers: int
 ) -> None:
-    alone = train_alone(one_lake, tmp_path / "alone", SOLVED)
-    run_workers(one_lake, workers, {tmp_path / "together": SOLVED})
+    alone = train_alone(named_lake, tmp_path / "alone", SOLVED)
+    run_workers(named_lake, workers, {tmp_path / "together": SOLVED})
+    assert LinkModel.load(alone.model).card.data.named_columns is not None
     for rank in range(workers):
         found = json.loads((tmp_path / "together" / f"history-{rank}.json").read_text())
         for epoch, expected in zip(found, alone.history, strict=True):
             for name in ("train_loss", "regularisation", "validation_rank"):
                 assert epoch[name] == expected[name], name
     assert LinkModel.load(tmp_path / "together" / "model").digest() == LinkModel.load(alone.model).digest()
+
+
+def test_processors_whose_components_have_other_signs_solve_as_one(named_lake: Lake, tmp_path: Path) -> None:
+    config = replace(SOLVED, recipe="mixed-processors")
+    alone = train_alone(named_lake, tmp_path / "alone", config)
+    run_workers(named_lake, 2, {tmp_path / "together": config})
+    assert_same_model(tmp_path / "together" / "model", alone, TOLERANCE)
+
+
+def test_the_closed_form_computes_in_one_thread(
+    named_lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads, before, take = [], torch.get_num_threads(), Solver.take
+    monkeypatch.setattr(Solver, "take", lambda *given: (threads.append(torch.get_num_threads()), take(*given))[1])
+    torch.set_num_threads(2)
+    try:
+        train_alone(named_lake, tmp_path, SOLVED)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert threads == [1] * 6
+
+
+def test_sums_of_workers_are_gathered_a_part_at_a_time(
+    named_lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, largest = train_alone(named_lake, tmp_path / "whole", SOLVED), []
+    monkeypatch.setattr(inputs, "GATHERED_AT_ONCE", 50)
+    gather = Context.gather
+    monkeypatch.setattr(
+        Context, "gather", lambda self, rows, *more: (largest.append(rows.numel()), gather(self, rows))[1]
+    )
+    parts = train_alone(named_lake, tmp_path / "parts", SOLVED)
+    assert LinkModel.load(parts.model).digest() == LinkModel.load(whole.model).digest()
+    assert sorted(largest)[len(largest) // 2] == 50  # what validation gathers is larger
 
 
 def test_batches_of_a_step_are_averaged(one_lake: Lake, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ its own, and the epoch that is kept is that of the lowest rank of own images amo
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -26,6 +27,8 @@ from training.similarity.segments import own_blocks
 from training.similarity.similarity import SetSimilarity
 from training.towers.inputs import Tower, Workers
 from training.towers.whitening import COLUMN_WEIGHTS, check_column_weights, weighted_columns
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +77,11 @@ class ClosedForm(Term):
             rule = f"closed-form starts anew, and reads whole documents; leave training.{setting} unset"
             require(not value, field=f"training.{setting}", value=value, rule=rule)
 
-    def solver(self, text: Tower, image: Tower, data: TrainingData, workers: Workers) -> Solver:
-        known = data.identity
+    def solver(self, text: Tower, image: Tower, data: TrainingData, workers: Workers, *, epochs: int) -> Solver:
+        known, wanted = data.identity, self.passes * len(self.regularisation)
+        if epochs < wanted and workers.rank == 0:
+            cut = "training.epochs = %d cuts the %d passes of objective.regularisation; use --set training.epochs=%d"
+            logger.warning(cut, epochs, wanted, wanted)
         return Solver(
             text=text,
             image=image,
