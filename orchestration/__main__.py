@@ -4,31 +4,19 @@ A command that Dagster started reports to it, too (`dagster/reporting.py`).
 """
 
 import logging
-import os
 import signal
 import sys
 from pathlib import Path
 
 from orchestration.cli import note_interrupt, print_error, run
 from orchestration.dagster.reporting import reported
-from orchestration.project import recall
+from orchestration.project import be_quiet, recall
 from schemas.errors import MultilinkError
-
-# Nothing is reported to anyone unless the user turns it on, and no bar of another library runs across our lines.
-QUIET = {
-    "DO_NOT_TRACK": "1",
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "DAGSTER_DISABLE_TELEMETRY": "1",
-    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
-}
 
 
 def main() -> None:
     """Run the command line and exit."""
-    for name, value in QUIET.items():
-        os.environ.setdefault(name, value)
+    be_quiet()
     logging.getLogger().addFilter(_is_of_interest)
     logging.getLogger("apache_beam.io.filesystems").setLevel(logging.ERROR)  # which clouds it has no client of
     for number in (signal.SIGINT, signal.SIGTERM):  # temporary files are removed after either
