@@ -126,6 +126,11 @@ def recall(directory: Path, environment: MutableMapping[str, str] = os.environ) 
         environment.setdefault(_VARIABLES[name], str(value).lower() if isinstance(value, bool) else value)
 
 
+def named_places(environment: Mapping[str, str] = os.environ) -> list[str]:
+    """Return the paths and addresses that the environment, and so the project file, names."""
+    return [environment[name].removeprefix(_SQLITE) for name in _VARIABLES.values() if name in environment]
+
+
 def _values(directory: Path) -> dict[str, str | bool]:
     """Return what the project file of a directory says; nothing where there is none."""
     try:

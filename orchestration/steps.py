@@ -29,7 +29,8 @@ def in_process(step: Step, say: Say, _: RayWhere = RayWhere.SUBPROCESS) -> Summa
     Raises:
         MultilinkError: of the kind that the command ends with.
     """
-    from orchestration.cli import STOPPED, app
+    from orchestration.cli import app
+    from orchestration.interrupts import STOPPED
 
     with heard_by(say) as summaries:
         try:

@@ -64,11 +64,14 @@ def recorded_news(recording: Path) -> Iterator[list[str]]:
 def serving(recording: Path) -> Iterator[int]:
     """Serve a recording while the block runs, and give its port.
 
+    The server is in a session of its own, where Ctrl-C does not come, and ends when this process does, however that is.
+
     Raises:
         BuildError: the server ended before the block did: what was scraped has holes, and another attempt fills them.
     """
-    command = [sys.executable, str(REPLAY / "server.py"), "--recording", str(recording)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, str(REPLAY / "server.py"), "--recording", str(recording), "--until-eof"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, start_new_session=True) as process:
         try:
             address = process.stdout.readline() if process.stdout is not None else ""
             if not address:

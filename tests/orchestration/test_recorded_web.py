@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import subprocess
 import sys
+import time
 import urllib.request
 from pathlib import Path
 
@@ -38,6 +41,21 @@ def test_what_went_wrong_in_the_build_is_said_rather() -> None:
     with pytest.raises(ValueError, match="a mistake"), serving(recording_at()):
         os.kill(server_of(recording_at()), signal.SIGKILL)
         raise ValueError("a mistake")
+
+
+def test_a_web_whose_build_is_killed_ends_too() -> None:
+    program = "import time; from orchestration.demo.recorded_web import recording_at, serving\n"
+    program += "with serving(recording_at()) as port: print(port, flush=True); time.sleep(600)"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        process.kill()
+    while True:
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=5):
+                time.sleep(0.05)
+        except ConnectionRefusedError:
+            break
 
 
 def test_dumps_that_are_added_while_a_build_runs_are_the_next_ones(tmp_path: Path) -> None:
