@@ -28,7 +28,7 @@ from typer.core import TyperGroup
 from typer.main import get_group
 
 from orchestration.interrupts import INTERRUPTS, STOPPED
-from orchestration.project import named_places
+from orchestration.project import FILE, named_places
 from schemas.console import Console, erased
 from schemas.errors import MultilinkError
 from schemas.versions import code_version
@@ -203,7 +203,10 @@ def _explained(problem: BaseException, arguments: Sequence[str]) -> tuple[str | 
     if isinstance(problem, MultilinkError):
         return str(problem), problem.exit_status
     if isinstance(problem, typer.TyperException):
-        return problem.format_message(), 2
+        message = problem.format_message()
+        is_of_lake = message.startswith("Missing option '--lake'")
+        hint = f" Name it, or call the command in a folder with a {FILE}; demo and up write one." if is_of_lake else ""
+        return message + hint, 2
     if isinstance(problem, OSError):
         is_of_user = problem.errno in _OF_NAMES and _is_named(str(problem), arguments)
         if is_of_user or problem.errno in _OF_PLACES:

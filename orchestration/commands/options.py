@@ -245,7 +245,8 @@ def open_version(reference: Reference, lake: LakePath) -> tuple[Lake, Manifest, 
 
 def link_options(
     precision: Annotated[
-        float | None, typer.Option(help="Precision to reach, such as 0.9: less similar links are left out.")
+        float | None,
+        typer.Option(min=0.0, max=1.0, help="Precision to reach, such as 0.9: less similar links are left out."),
     ] = None,
     calibration: Calibration = None,
     refine_below: RefineBelow = None,

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orchestration.commands import options
+from schemas.console import counted
 from schemas.errors import UsageError
 from schemas.lake import Lake
 
@@ -83,7 +84,8 @@ def _compared(
         false = estimate_false(used, linked, lake)
         summary |= {"false_share_at_least": false.false_share}
         caution = f"{caution}\n{false.line()}"
-    lines = [f"{summary['documents']} documents, {summary['links']} predicted links: {summary['output']}", caution]
+    documents, predicted = counted(summary["documents"], "document"), counted(summary["links"], "predicted link")
+    lines = [f"{documents}, {predicted}: {summary['output']}", caution]
     return [*lines, *options.failure_lines(summary), *agreement_lines(agreement)], summary
 
 

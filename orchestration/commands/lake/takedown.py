@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from orchestration.commands import options
+from schemas.console import counted
 from schemas.errors import UsageError
 from schemas.lake import Lake
 
@@ -80,7 +81,8 @@ def holding_lines(rows: Iterable[dict[str, Any]], shared: Iterable[str]) -> Iter
     none = True
     for row in rows:
         none = False
-        yield f"{row['dataset']}@{row['version']}: {len(row['documents'])} documents, {len(row['images'])} images"
+        documents, images = counted(len(row["documents"]), "document"), counted(len(row["images"]), "image")
+        yield f"{row['dataset']}@{row['version']}: {documents}, {images}"
         yield from (f"  document {each}" for each in row["documents"])
         yield from (f"  image {each}" for each in row["images"])
         for kind in ("links", "indexes", "models"):

@@ -235,7 +235,8 @@ def test_an_objective_has_one_name_and_is_found_by_every_spelling(
     assert find_version(client, spelled, "1").name == find_version(client, spelled, "champion").name == name
     held = alias_holder(client, spelled, "champion")
     assert held is not None and held.uri == f"models:/{name}/1"
-    assert rollback_error(client, spelled) == f"model '{name}' has no champion to go back to: no previous_champion"
+    words = f"model '{name}' has no champion to go back to: the present one is the first"
+    assert rollback_error(client, spelled) == words
 
 
 def rollback_error(client: mlflow.MlflowClient, name: str) -> str:
