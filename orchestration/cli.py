@@ -35,7 +35,7 @@ from schemas.versions import code_version
 
 # What is done -> the commands for it, in the order of the help. In `commands/`, a command is a file, a group a folder.
 SECTIONS = {
-    "All of it": ("demo", "up", "use"),
+    "All of it": ("demo", "open", "up", "use"),
     "Data sets": ("build", "datasets", "features", "lake"),
     "Models": ("train", "evaluate", "examples", "compare", "sweep", "supervised", "transfer", "settings"),
     "Promotion": ("promote", "approve", "rollback", "promotions", "verify", "key", "copy", "relocate"),

@@ -71,7 +71,10 @@ def write_documents(folder: Path, *, count: int = 24, extra: tuple[str, ...] = (
         (["datasets", "show", "diy", "--lake", "lake"], "no folder is there"),
         (["train", "--lake", "lake"], "--dataset: expected NAME"),
         (["train"], "'MULTILINK_LAKE'). Name it, or call the command in a folder with a multilink.toml"),
-        (["link", "--dataset", "x", "--lake", "x", "--output", "x", "--precision", "9"], "should be less than or equal to 1"),
+        (
+            ["link", "--dataset", "x", "--lake", "x", "--output", "x", "--precision", "9"],
+            "should be less than or equal to 1",
+        ),
         (["settings", "tiny", "--set", "objective.similrity=ap"], "'objective.similarity'"),
         (
             ["settings", "tiny", "--set", "objective.similarity=xx"],
