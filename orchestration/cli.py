@@ -62,7 +62,8 @@ _OF_PLACES = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT
 # What it says of a place, or of a file that a fault of this program looks for: the former where the user named it.
 _OF_NAMES = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST)
 _SUMMARISED = threading.Event()  # standard output has a summary
-_PLAIN: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
+_PLAIN: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": False}
+_OF_GROUP = _PLAIN | {"add_completion": False}
 _JSON = Annotated[bool, typer.Option("--json", help="Print the summary as JSON, as the last line.")]
 
 
@@ -79,10 +80,10 @@ class LazyGroup(TyperGroup):
         if cmd_name not in self.commands:
             return None
         if cmd_name in TREE:
-            settings = {"help": help_line(cmd_name), "no_args_is_help": True, **_PLAIN}
+            settings = {"help": help_line(cmd_name), "no_args_is_help": True, **_OF_GROUP}
             return get_group(typer.Typer(name=cmd_name, cls=LazyGroup, **settings))
         module = f"orchestration.commands.{self._path}{cmd_name}".replace(" ", ".").replace("-", "_")
-        parent = typer.Typer(**_PLAIN)
+        parent = typer.Typer(**_OF_GROUP)
         parent.command(cmd_name)(_printing(import_module(module).command))
         return get_group(parent).commands[cmd_name]
 

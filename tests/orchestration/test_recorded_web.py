@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.demo.recorded_web import REPLAY, dumps_of, recording_at, scraping, serving
+from orchestration.demo.recorded_web import dumps_of, recording_at, scraping, serving
 from schemas.errors import BuildError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the server's process is found in /proc")
@@ -61,7 +61,7 @@ def test_a_web_whose_build_is_killed_ends_too() -> None:
 def test_dumps_that_are_added_while_a_build_runs_are_the_next_ones(tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.mkdir()
-    for each in (REPLAY / "recording").iterdir():
+    for each in recording_at().iterdir():
         (own / each.name).symlink_to(each)
     with scraping(own) as settings:
         (own / "RS_added-001.zst").write_bytes(b"")
