@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,9 @@ def _steps(
         say(f"2/5 train: {title}, recipe {dataset.recipe_of(OBJECTIVES[title])}, on {reference}")
         return steps.train(dataset, build["version"], OBJECTIVES[title], say=named(title, say))
 
-    models = dict(zip(OBJECTIVES, threads.map(train, OBJECTIVES), strict=True))
+    trained = threads.map(train, OBJECTIVES)
+    import_module("training.report.sections")  # what the scores at the end are written by; nothing else is done here
+    models = dict(zip(OBJECTIVES, trained, strict=True))
     own = models[OWN]
     say(f"3/5 evaluate: {own['model_uri']}, NoStruct and random beside it")
     scores = steps.evaluate(own["model_uri"], reference, report=str(home / "report"), say=say)
@@ -77,7 +80,8 @@ def _steps(
         say(reason)
     page = _link(settings, reference, f"models:/{own['model']}@champion", home / "linked", started=started, say=say)
     say(f"5/5 link: every document of {reference}, and an index of its pictures")
-    links, index = (step(own["model"], reference, say=say) for step in (steps.link, steps.index))
+    champion = own["version"] if promotion["is_promoted"] else None
+    links, index = (step(own["model"], reference, champion=champion, say=say) for step in (steps.link, steps.index))
 
     remember(home, Path.cwd(), lake=settings.lake, tracking_uri=settings.tracking_uri, say=say)
 
