@@ -47,7 +47,7 @@ TREE = {
     "": tuple(name for names in SECTIONS.values() for name in names),
     "datasets": (
         *("list", "show", "verify", "diff", "failures", "duplicates", "export", "replicate", "subset"),
-        *("provenance", "sample", "what-if"),
+        *("provenance", "sample", "what-if", "delete"),
     ),
     "features": ("list", "bench"),
     "lake": ("sweep", "takedown", "forget"),
