@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -88,6 +88,7 @@ def _start_server() -> None:
 
     Interrupts wait meanwhile: a child that begins with them blocked is never between two handlers.
     """
+    resource_tracker.ensure_running()  # else the server's start begins with it, and ends with interrupts let through
     before = os.environ.get(_THREADS)
     os.environ.setdefault(_THREADS, str(max(1, (os.cpu_count() or 1) // AT_ONCE)))
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

@@ -1,6 +1,7 @@
 """Which data set versions the champions of a lake need: those that they were trained on and judged on."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from schemas.lake import Lake
 from training.promotions.chain import Chain, Statement
@@ -27,6 +28,6 @@ def needed_by_champions(lake: Lake) -> Mapping[str, list[str]]:
 def _read_by(version: str, statements: list[Statement]) -> list[str]:
     """Return what a version of the model was trained and judged on, by the last statement that says so."""
     own = [each.predicate for each in statements if each.predicate.get("model", {}).get("version") == version]
-    said = next((each for each in reversed(own) if "trained_on" in each), {})
+    said: Mapping[str, Any] = next((each for each in reversed(own) if "trained_on" in each), {})
     found = [said.get("trained_on", {}), *said.get("judged_on", ())]
     return list(dict.fromkeys(each["dataset"] for each in found if "dataset" in each))
