@@ -29,7 +29,8 @@ def in_process(step: Step, say: Say, _: RayWhere = RayWhere.SUBPROCESS) -> Summa
     Raises:
         MultilinkError: of the kind that the command ends with.
     """
-    from orchestration.cli import STOPPED, app
+    from orchestration.cli import app
+    from orchestration.interrupts import STOPPED
 
     with captured_by(say) as summaries:
         try:
@@ -99,34 +100,36 @@ class Steps:
         where = [*self._stores(), *(["--policy", policy] if policy else [])]
         return self._run_here(["promote", "--model", model, "--version", version, *where, "--json"], say)
 
-    def link(self, name: str, reference: str, *, say: Say) -> Summary:
+    def link(self, name: str, reference: str, *, champion: str | None = None, say: Say) -> Summary:
         """Link every document of a data set version with a model's champion; the summary is empty where there is none.
 
-        Shards that were linked before are reused.
+        Shards that were linked before are reused. A caller that knows the champion's version names it.
         """
-        champion = self._champion(name)
+        champion = champion or self._champion(name)
         if champion is None:
             return {}
         dataset, _, version = reference.partition("@")
-        output = Lake.at(self.settings.lake).links(dataset, version, champion.name, champion.version).uri
+        output = Lake.at(self.settings.lake).links(dataset, version, name, champion).uri
         where = ["--dataset", reference, *self._stores(), *self._workers(), "--output", output]
         where += self.settings.links.options
-        step = ["link", "--model", champion.uri, *where, "--json"]
-        return self.run(step, say, self.settings.ray.where) | {"model_version": champion.version}
+        step = ["link", "--model", f"models:/{name}/{champion}", *where, "--json"]
+        return self.run(step, say, self.settings.ray.where) | {"model_version": champion}
 
-    def index(self, name: str, reference: str, *, say: Say) -> Summary:
-        """Make the pictures of a data set version searchable by a model's champion; empty where there is none."""
-        champion = self._champion(name)
+    def index(self, name: str, reference: str, *, champion: str | None = None, say: Say) -> Summary:
+        """Make the pictures of a data set version searchable by a model's champion; arguments as of `link`."""
+        champion = champion or self._champion(name)
         if champion is None:
             return {}
-        step = ["index", "--model", champion.uri, "--dataset", reference, *self._stores(), "--json"]
-        return self._run_here(step, say) | {"model_version": champion.version}
+        step = ["index", "--model", f"models:/{name}/{champion}", "--dataset", reference, *self._stores(), "--json"]
+        return self._run_here(step, say) | {"model_version": champion}
 
-    def _champion(self, name: str) -> ModelVersion | None:
+    def _champion(self, name: str) -> str | None:
+        """Return the number of the champion of a registered model, whose name is in full; None where there is none."""
         from training.mlflow.registry import CHAMPION, alias_holder, model_names
 
         client = self.client()
-        return alias_holder(client, name, CHAMPION) if name in model_names(client) else None
+        found = alias_holder(client, name, CHAMPION) if name in model_names(client) else None
+        return None if found is None else str(found.version)
 
     def client(self) -> Any:
         """Return an `MlflowClient` of the store."""

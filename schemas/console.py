@@ -27,6 +27,11 @@ def aligned(rows: Iterable[Sequence[str]]) -> list[str]:
     return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in grid]
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number of things in words: `1 document`, `2 documents`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 class Passing(str):
     """A line of progress that the next one takes the place of: how far something is."""
 

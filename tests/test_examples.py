@@ -18,8 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from forked import Outcome, clean_environment, start
+from packaging.requirements import Requirement
 
-from schemas.plugins import Group, find_part, load_plugin, part_names, plugins
+from schemas.plugins import OBJECTIVES, Group, find_part, load_plugin, part_names, plugins, requirement
 
 ROOT = Path(__file__).resolve().parents[1]
 PARTS = ROOT / "examples" / "parts"
@@ -302,6 +303,32 @@ def test_a_module_in_a_groups_folder_is_found_by_itself(tmp_path: Path, on_path:
     group = Group("multilink.no_such_group", "own_kinds")
     assert part_names(group) == ["one-kind"]
     assert find_part(group, "one-kind")().name == "one-kind"
+
+
+@pytest.mark.parametrize(
+    ("note", "expected"),
+    [
+        ("", "rival-parts==1.0"),
+        ('{"url": "file:///own/parts", "dir_info": {}}', "rival-parts @ file:///own/parts"),
+        (
+            '{"url": "https://host.example/parts.git", "vcs_info": {"vcs": "git", "commit_id": "abc"}}',
+            "rival-parts @ git+https://host.example/parts.git@abc",
+        ),
+        (
+            '{"url": "https://host.example/p.whl", "archive_info": {"hashes": {"sha256": "12"}}}',
+            "rival-parts @ https://host.example/p.whl#sha256=12",
+        ),
+    ],
+)
+def test_a_part_of_a_package_that_no_index_has_is_named_by_its_place(
+    tmp_path: Path, on_path: Callable[[Path], None], note: str, expected: str
+) -> None:
+    write_entry_points(tmp_path, "rival-parts", {"multilink.objectives": {"rival": "elsewhere:Rival"}})
+    if note:
+        (tmp_path / "rival_parts-1.0.dist-info" / "direct_url.json").write_text(note)
+    on_path(tmp_path)
+    assert requirement(OBJECTIVES, "rival") == expected
+    Requirement(expected)
 
 
 def broken(folder: Path) -> None:

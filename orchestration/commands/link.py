@@ -1,9 +1,11 @@
+import textwrap
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from orchestration.commands import options
+from schemas.console import counted
 from schemas.errors import BuildError, UsageError
 from schemas.lake import Lake
 
@@ -73,7 +75,15 @@ def _lines(summary: dict[str, Any]) -> list[str]:
     done = f" ({shards - reused} shards linked{f', {reused} reused' if reused else ''})" if shards else ""
     pace = f" in {summary['seconds']:.1f} s, {summary['documents_per_second']:.1f} documents/s"
     about = done + (pace if reused < shards or not shards else "")
-    lines = [f"{summary['links']} links of {summary['documents']} documents{about}: {summary['output']}"]
+    links, documents = counted(summary["links"], "link"), counted(summary["documents"], "document")
+    lines = [f"{links} of {documents}{about}: {summary['output']}"]
+    lines += [_example(**link) for link in summary.get("examples", ())]
     if summary.get("page"):
         lines.append(f"page: {summary['page']}")
     return [*lines, *options.failure_lines(summary)]
+
+
+def _example(*, text: str, source: str, similarity: float, probability: float | None, **_: Any) -> str:
+    """Return a link in a line: how sure it is, in percent where it is calibrated, the sentence and the image."""
+    sure = f"{similarity:5.2f}" if probability is None else f"{100 * probability:4.0f}%"
+    return f"  {sure}  {textwrap.shorten(text, 50, placeholder='...'):50}  {source}"

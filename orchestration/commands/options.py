@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 PROBE_S, SERVER_WAIT_S = 4.0, 60.0
 SQLITE = "sqlite:///"
+PAGES_PORT = 8090
 ADDRESSES = "models:/NAME/VERSION, models:/NAME@ALIAS, NAME (its champion), runs:/RUN/model, a folder or class-names"
 Summary = tuple[Iterable[str], Any]  # lines for a person; values for a machine: a mapping or a dataclass
 Summaries = Generator[Summary, None, None]
@@ -280,7 +281,9 @@ def link_options(
     precision: Annotated[
         float | None,
         typer.Option(
-            help="Precision to reach, each document counting once, such as 0.9: less similar links are left out."
+            min=0.0,
+            max=1.0,
+            help="Precision to reach, each document counting once, such as 0.9: less similar links are left out.",
         ),
     ] = None,
     calibration: Calibration = None,

@@ -16,7 +16,7 @@ def command(
     host: Annotated[
         str, typer.Option(help="Address to listen on; one that others can reach needs --token.")
     ] = "127.0.0.1",
-    port: options.PagesPort = 8090,
+    port: options.PagesPort = options.PAGES_PORT,
     token: Annotated[
         str,
         typer.Option(envvar="MULTILINK_PAGES_TOKEN", help="Token that visitors must enter; safer in the environment."),

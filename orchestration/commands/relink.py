@@ -4,6 +4,7 @@ from typing import Annotated
 import typer
 
 from orchestration.commands import options
+from schemas.console import counted
 from schemas.errors import UsageError
 from schemas.lake import Lake
 
@@ -67,8 +68,8 @@ def command(
         )
     found = compare_links(linked, loaded.linker(chosen), home, page)
     summary = found.to_json()
-    line = f"{summary['documents']} documents, {summary['links']} predicted links: {summary['output']}"
-    yield [line, *options.failure_lines(summary), *found.lines()], summary
+    documents, predicted = counted(summary["documents"], "document"), counted(summary["links"], "predicted link")
+    yield [f"{documents}, {predicted}: {summary['output']}", *options.failure_lines(summary), *found.lines()], summary
 
 
 def _check(

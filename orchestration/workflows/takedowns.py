@@ -11,7 +11,7 @@ from pipelines.forgetting.forget import Forgotten, forget
 from pipelines.forgetting.holdings import NamedContent, find_holdings
 from pipelines.forgetting.models import made_by_models, remove_made_by_models
 from pipelines.sources.takedowns import Takedowns, named, parse_takedowns, read_takedowns
-from schemas.console import Say
+from schemas.console import Say, counted
 from schemas.errors import UsageError
 from schemas.lake import Lake
 
@@ -34,7 +34,8 @@ class Held:
     def lines(self) -> Iterator[str]:
         """Yield what holds it, and which images stay."""
         for row in self.versions:
-            yield f"{row['dataset']}@{row['version']}: {len(row['documents'])} documents, {len(row['images'])} images"
+            documents, images = counted(len(row["documents"]), "document"), counted(len(row["images"]), "image")
+            yield f"{row['dataset']}@{row['version']}: {documents}, {images}"
             yield from (f"  document {each}" for each in row["documents"])
             yield from (f"  image {each}" for each in row["images"])
             for kind in ("links", "indexes", "models"):

@@ -30,6 +30,7 @@ from pipelines.packs import SUFFIX, parse_keys, read_keys, remove_rows
 from pipelines.raw import recover, request_key
 from pipelines.shards.writing import write_rows
 from pipelines.sources.takedowns import Takedowns
+from pipelines.sweep import remove_version
 from pipelines.turns import turn_alone
 from pipelines.web.requests import FetchFailed, Kind, normalise
 from schemas.console import Say
@@ -225,13 +226,7 @@ def _replace(lake: Lake, holding: Holding, found: NamedContent, times: dict[str,
             lake.point_latest(holding.dataset, new.version if new is not None else left[-1])
         else:
             lake.root.child("datasets", holding.dataset).delete(LATEST)
-    for path in (*holding.links, *holding.indexes):
-        lake.root.child(*path.split("/")).delete(MANIFEST)
-    for kind in ("links", "indexes"):
-        lake.root.child(kind, holding.dataset, holding.version).remove()
-    folder.delete(MANIFEST)
-    lake.retrievals(holding.dataset, holding.version).remove()
-    folder.remove()
+    remove_version(lake, holding.dataset, holding.version)
     return "" if new is None else f"{new.dataset}@{new.version}"
 
 

@@ -7,6 +7,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from importlib.metadata import version
@@ -20,7 +22,9 @@ import typer
 from forked import clean_environment, start
 from PIL import Image, ImageDraw
 
-from orchestration.cli import note_interrupt, run
+from orchestration.cli import run
+from orchestration.interrupts import note_interrupt
+from schemas.errors import BuildError
 
 Run = Callable[..., Any]
 
@@ -66,6 +70,11 @@ def write_documents(folder: Path, *, count: int = 24, extra: tuple[str, ...] = (
         (["build", "diy", "--lake", "lake", "--set", "source.kind=api"], "REDDIT_CLIENT_ID"),
         (["datasets", "show", "diy", "--lake", "lake"], "no folder is there"),
         (["train", "--lake", "lake"], "--dataset: expected NAME"),
+        (["train"], "'MULTILINK_LAKE'). Name it, or call the command in a folder with a multilink.toml"),
+        (
+            ["link", "--dataset", "x", "--lake", "x", "--output", "x", "--precision", "9"],
+            "should be less than or equal to 1",
+        ),
         (["settings", "tiny", "--set", "objective.similrity=ap"], "'objective.similarity'"),
         (
             ["settings", "tiny", "--set", "objective.similarity=xx"],
@@ -344,11 +353,60 @@ def test_what_a_library_makes_of_an_interrupt_is_one(capsys: pytest.CaptureFixtu
         run([], _wrapping(is_interrupted=False))
 
 
+MOMENTS_S = (0.0, 0.2, 0.6, 1.5, 3.0, 6.0)
+
+
+def heeds_interrupts(pid: int) -> bool:
+    """Return whether a process catches SIGTERM, which no interpreter does before the program tells it to."""
+    caught = re.search(r"SigCgt:\t(\w+)", Path(f"/proc/{pid}/status").read_text())
+    return caught is not None and bool(int(caught[1], 16) >> (signal.SIGTERM - 1) & 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["demo", "train"])
+def test_ctrl_c_at_any_moment_is_one_line_for_the_whole_process_group(tmp_path: Path, command: str) -> None:
+    """A terminal's Ctrl-C goes to every process of the group; the program starts by itself, as a user's does."""
+    own = ["build", "documents", "--set", f"source.documents={write_documents(tmp_path / 'own')}", "--lake", "lake"]
+    built = start(*own, folder=tmp_path, environment=clean_environment()).finish()
+    assert built.status == 0, built.err
+    arguments = {"demo": ["demo"], "train": ["train", "--dataset", "documents", "--lake", "lake"]}[command]
+    for moment in MOMENTS_S:
+        with subprocess.Popen(
+            [sys.executable, "-m", "orchestration", *arguments],
+            cwd=tmp_path, env=clean_environment(), text=True, start_new_session=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        ) as process:  # fmt: skip
+            while not heeds_interrupts(process.pid):
+                time.sleep(0.001)
+            time.sleep(moment)
+            if process.poll() is not None:  # it was faster
+                break
+            os.killpg(process.pid, signal.SIGINT)
+            out, err = process.communicate(timeout=120)
+        assert process.returncode == 130, (moment, err)
+        assert "Traceback" not in err and "Exception" not in err, (moment, err)
+        assert err.splitlines()[-1].startswith("multilink: stopped"), (moment, err)
+        assert out == ""
+    assert moment > MOMENTS_S[0]
+
+
 def test_an_error_is_json_too_where_that_is_asked_for(multilink: Run, tmp_path: Path) -> None:
     (tmp_path / "lake").mkdir()
     found = multilink("datasets", "show", "dyi", "--lake", "lake", "--json")
     assert found.status == 2 and "no data set 'dyi'" in found.err
     assert found.json["exit_status"] == 2 and "no data set 'dyi'" in found.json["error"]
+    own = tmp_path / "own.jsonl"
+    own.touch()
+    for arguments, words in (
+        (["trian"], "No such command 'trian'"),
+        (["train", "--wrkers", "2", "--lake", "lake"], "No such option"),
+        (["train"], "Missing option '--lake'"),
+        (["link", "--input", "none.jsonl", "--output", "o", "--model", "class-names"], "none.jsonl: no such file"),
+        (["build", "documents", "--set", f"source.documents={own}", "--lake", f"{own}/lake"], "Not a directory"),
+    ):
+        failed = multilink(*arguments, "--json")
+        assert failed.status == 2 and words in failed.json["error"] and failed.json["exit_status"] == 2
+        assert failed.err.splitlines()[-1] == f"multilink: {failed.json['error']}"
     assert multilink("datasets", "show", "dyi", "--lake", "lake").out == ""
 
 
@@ -364,6 +422,38 @@ def test_a_place_that_cannot_be_is_one_line(multilink: Run, tmp_path: Path) -> N
         assert found.status == 2 and words in found.err.splitlines()[-1], found.err
         assert "Traceback" not in found.err
     assert not (tmp_path / "multilink.toml").exists()
+
+
+def _raising(problem: Exception) -> typer.Typer:
+    commands = typer.Typer(pretty_exceptions_enable=False)
+
+    @commands.command()
+    def build(lake: str = "") -> None:
+        raise problem
+
+    return commands
+
+
+def test_a_file_that_only_the_program_looks_for_is_a_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MULTILINK_LAKE", raising=False)
+    lost = FileNotFoundError(2, "No such file or directory", "/opt/multilink/training/report/lost.j2")
+    with pytest.raises(FileNotFoundError):
+        run(["--lake", "lake"], _raising(lost))
+    there = FileExistsError(17, "File exists", str(tmp_path / "lake" / "datasets"))
+    assert run(["--lake", "lake"], _raising(there)) == 2
+    monkeypatch.setenv("MULTILINK_LAKE", str(tmp_path / "lake"))
+    assert run([], _raising(there)) == 2
+    full = OSError(28, "No space left on device")
+    assert run([], _raising(full)) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == "multilink: No space left on device"
+
+
+def test_an_error_that_is_a_list_keeps_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([], _raising(BuildError("no document is left:\nbroken-record 1\n   missing-field  1"))) == 1
+    assert capsys.readouterr().err == "multilink: no document is left:\n  broken-record 1\n  missing-field 1\n"
 
 
 def test_link_shows_a_sample_of_each_reason(multilink: Run, tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ class Linker:
             documents = [each for each in batch if isinstance(each, GivenDocument)]
             found = self._link(documents, [each.id for each in documents], self.model.read)
             for each, document in zip(found, documents, strict=True):
-                yield replace(each, given=document) if isinstance(each, LinkedDocument) else each
+                yield _named(each, document) if isinstance(each, LinkedDocument) else each
 
     def link_set(self, documents: DocumentSet) -> Iterator[LinkedDocument | Failure]:
         """Yield each document of a data set, as the model reads it, with its predicted links, or why it has none."""
@@ -138,6 +138,13 @@ class Linker:
         rows, columns = predicted_pairs(refined)
         kept = matrix[rows, columns] >= self.options.threshold(self.uri)
         return rows[kept], columns[kept]
+
+
+def _named(found: LinkedDocument, document: GivenDocument) -> LinkedDocument:
+    """Return a user's linked document; its links carry the texts and images that they are of."""
+    sources: Sequence[str | None] = document.sources or [None] * len(document.image_vectors)
+    named = (replace(link, text=document.texts[link.sentence], source=sources[link.image]) for link in found.links)
+    return replace(found, given=document, links=tuple(named))
 
 
 def predicted_links(

@@ -31,7 +31,6 @@ from training.mlflow.policy import STANDARD_POLICY, Policy
 from training.mlflow.registry import (
     APPROVED_TAG,
     DECISION_TAG,
-    PREVIOUS_CHAMPION,
     ModelVersion,
     find_model,
     find_version,
@@ -155,7 +154,8 @@ def rollback(client: mlflow.MlflowClient, name: str, *, champion: str | None = N
     if champion is not None and champion != entry.champion:
         raise GateError(f"model '{name}': expected version {champion} as champion, found {entry.champion or 'none'}")
     if entry.champion is None or entry.previous is None:
-        raise GateError(f"model '{name}' has no champion to go back to: no {PREVIOUS_CHAMPION}")
+        found = "none is champion" if entry.champion is None else "the present one is the first"
+        raise GateError(f"model '{name}' has no champion to go back to: {found}")
     restored = find_version(client, name, entry.previous)
     best = best_champion(client, name, entry)
     record = {

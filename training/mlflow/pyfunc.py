@@ -1,7 +1,7 @@
 """A registered model as MLflow's `python_function`: data frame of documents in, data frame of their links out.
 
-MLflow imports this module by name and calls `_load_pyfunc`, wherever the package is installed; no code is pickled or
-copied. The calibration, once an evaluation has made one, lies beside the model's files, so that links have the same
+MLflow calls `_load_pyfunc` through `carried.py`, which is logged with a model; older models name this module. Nothing
+is pickled. The calibration, once an evaluation has made one, lies beside the model's files, so that links have the same
 probability here, over HTTP and by `multilink link`. Everything a document is computed from is `LinkModel`'s; here lists
 become arrays and back.
 """

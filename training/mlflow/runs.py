@@ -4,6 +4,7 @@ Everything goes through an explicit `MlflowClient` and run id, in the driver alo
 names the store, by the rule of `tracking_uri`. Models and promotion are in other modules.
 """
 
+import fcntl
 import json
 import logging
 import os
@@ -126,6 +127,20 @@ def open_tracking(explicit: str | None) -> mlflow.MlflowClient:
     return connect(tracking_uri(explicit))
 
 
+@contextmanager
+def _making(uri: str) -> Iterator[None]:
+    """Let one process at a time open a SQLite store: MLflow makes its tables, and two that do so at once both fail."""
+    if not uri.startswith(SQLITE):
+        yield
+        return
+    folder = os.open(Path(uri.removeprefix(SQLITE)).parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
+
+
 def connect(uri: str) -> mlflow.MlflowClient:
     """Return a client of the store, made ready for first use, and make it this process's default.
 
@@ -139,8 +154,9 @@ def connect(uri: str) -> mlflow.MlflowClient:
     mlflow.set_tracking_uri(uri)
     mlflow.set_registry_uri(uri)
     try:
-        client = mlflow.MlflowClient(uri, registry_uri=uri)
-        client.search_experiments(max_results=1)
+        with _making(uri):
+            client = mlflow.MlflowClient(uri, registry_uri=uri)
+            client.search_experiments(max_results=1)
     except (MlflowException, SQLAlchemyError) as problem:
         raise UsageError(f"tracking store {uri} cannot be opened: {str(problem).splitlines()[0]}") from problem
     except ModuleNotFoundError as problem:

@@ -6,13 +6,13 @@ How documents of a user's own get their vectors is known in `orchestration/infer
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import pyarrow.parquet as pq
 
-from schemas.console import Passing, Say
+from schemas.console import Passing, Say, counted
 from schemas.failures import FAILURE_SCHEMA, Failure
 from schemas.lake import Folder, Lake
 from schemas.links import PredictedLink
@@ -26,6 +26,7 @@ from training.report.examples import ExampleDocument
 from training.report.pages import own_documents_page, write_page
 
 DRAWN = 200  # documents on a page; beyond, a browser becomes slow
+EXAMPLES = 5  # links that a summary shows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,7 @@ class LinkSummary:
         page: where the first documents are drawn; None: nowhere.
         documents: that were linked.
         links: of them.
+        examples: the first of the links.
         failures: of documents and images, as they were read and as they were linked.
         failures_path: file of them; there is none without failures.
         seconds: from the first document read to the last link written.
@@ -48,6 +50,7 @@ class LinkSummary:
     page: str | None
     documents: int
     links: int
+    examples: tuple[PredictedLink, ...]
     failures: tuple[Failure, ...]
     failures_path: str
     seconds: float
@@ -86,7 +89,7 @@ def run_link(
         UsageError: the model cannot link with these options.
     """
     linker, began, linked = loaded.linker(options), time.monotonic(), 0
-    failures, drawn = list[Failure](), list[ExampleDocument]()
+    failures, drawn, examples = list[Failure](), list[ExampleDocument](), list[PredictedLink]()
 
     def links() -> Iterator[PredictedLink]:
         nonlocal linked
@@ -95,13 +98,15 @@ def run_link(
                 failures.append(found)
                 continue
             linked += 1
-            say(Passing(f"{linked} documents linked, {linked / (time.monotonic() - began):.1f} documents/s"))
+            pace = linked / (time.monotonic() - began)
+            say(Passing(f"{counted(linked, 'document')} linked, {pace:.1f} documents/s"))
             if page is not None and len(drawn) < DRAWN:
                 drawn.append(_drawn(found))
-            yield from _named(found)
+            yield from found.links
+            examples.extend(found.links[: EXAMPLES - len(examples)])
 
     count = write_links(links(), output)
-    say(f"{count} links in {linked} documents")
+    say(f"{counted(count, 'link')} in {counted(linked, 'document')}")
     drawn_at = None
     if page is not None and drawn:
         drawn_at = str(write_page(page, own_documents_page(drawn, model=loaded.uri, count=linked)))
@@ -111,6 +116,7 @@ def run_link(
         page=drawn_at,
         documents=linked,
         links=count,
+        examples=tuple(examples),
         failures=tuple(failures),
         failures_path=_write_failures(failures, output.with_suffix(".failures.parquet")),
         seconds=time.monotonic() - began,
@@ -123,14 +129,6 @@ def _write_failures(failures: Sequence[Failure], path: Path) -> str:
     if failures:
         pq.write_table(to_table(map(row_of, failures), FAILURE_SCHEMA), path)
     return str(path)
-
-
-def _named(found: LinkedDocument) -> Iterator[PredictedLink]:
-    """Yield the links of a user's document with the texts and images that they are of."""
-    document = cast(GivenDocument, found.given)
-    for link in found.links:
-        source = None if document.sources is None else document.sources[link.image]
-        yield replace(link, text=document.texts[link.sentence], source=source)
 
 
 def _drawn(found: LinkedDocument) -> ExampleDocument:
