@@ -30,12 +30,15 @@ def command(
 ) -> options.Summaries:
     """Remove documents, pages or images from a lake: captures, copies, features, indexes, links, rows of versions.
 
-    A version that holds them is replaced by one without them. Models are not changed; those that were trained on them
-    are listed, and from then on tainted: multilink promotions shows it, and a policy says how long they may be used.
+    A version that holds them is replaced by one without them; what this host keeps of it for training goes, too.
+    Models are not changed; those that were trained on them are listed, and from then on tainted: multilink promotions
+    shows it, and a policy says how long they may be used.
     Put the same entries on the takedown list of later builds, or these fetch them again.
     """
     from pipelines.forgetting.forget import forget
     from pipelines.forgetting.models import made_by_models, remove_made_by_models
+    from schemas.manifest import read_manifest
+    from training.data.mapped import forget_version
 
     home = options.known_lake(lake)
     rows: list[dict[str, Any]] = []
@@ -43,6 +46,8 @@ def command(
     def let_be_known(found: Any) -> None:
         rows.extend(holding_rows(found.holdings, tracking))
         taint_models(home, rows, tracking)
+        for holding in found.holdings:
+            forget_version(read_manifest(home, holding.reference)[0])
 
     done = forget(home, takedowns(named, listed), dry_run=not is_sure, before=let_be_known, say=say)
     rows = rows if is_sure else holding_rows(done.found.holdings, tracking)
