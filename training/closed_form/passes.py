@@ -99,11 +99,6 @@ def sentence_vectors(documents: DocumentSet) -> Vectors:
     return documents.sentence_vectors
 
 
-def shared(values: Tensor, workers: Workers) -> Tensor:
-    """Return rank 0's values: what it worked out is every worker's, whatever their processors round to."""
-    return workers.gather(values[None])[0][0]
-
-
 def on(values: Float32, workers: Workers) -> Tensor:
     """Return values on the workers' device."""
     return torch.from_numpy(values).to(workers.device)

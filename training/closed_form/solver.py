@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from training.closed_form.passes import Sets, on, shared, summed
+from training.closed_form.passes import Sets, on, summed
 from training.closed_form.plans import pair_weights
 from training.data.ragged import Ragged, to_device
 from training.data.split import TrainingSplit
@@ -153,7 +153,7 @@ class Solver:
         u, s, vt = torch.linalg.svd(roots[0] @ product_KK @ roots[1], full_matrices=False)
         strength = (s / s[0].clamp(min=torch.finfo(s.dtype).tiny)).sqrt()
         for tower, inputs, root, sides in zip((self.text, self.image), (texts, images), roots, (u, vt.T), strict=True):
-            weights_VD = shared(inputs.components @ root @ (sides * strength), self.workers)
+            weights_VD = self.workers.of_first(inputs.components @ root @ (sides * strength))
             tower.set_map(weights_VD.T, -(inputs.mean @ weights_VD))
 
 

@@ -108,7 +108,10 @@ def _begin(config: TrainConfig, data: TrainingData, context: Context) -> RunStat
     checkpoint = context.latest_checkpoint()
     if checkpoint is not None:
         return states.resume(checkpoint, ModelCard(config=config, data=data.identity), context)
-    return states.start(new_model(config, data, context))
+    model = new_model(config, data, context)
+    for value in model.state_dict().values():
+        value.copy_(context.of_first(value))
+    return states.start(model)
 
 
 def _metrics(judged: Validation | None) -> dict[str, float]:

@@ -111,7 +111,7 @@ def _trainer(
 ) -> TorchTrainer:
     use_gpu = _use_gpu(config.training.device, workers)
     filesystem, path = runs_folder(lake).opened()
-    cpus = max(1, (os.cpu_count() or 1) // workers) if is_local else 1
+    cpus = max(1, torch.get_num_threads() // workers) if is_local else 1
     settings = {
         "config": resolve(config),
         "lake": lake.root.uri,

@@ -187,6 +187,8 @@ class Workers(Protocol):
 
     def gather(self, rows: Tensor) -> list[Tensor]: ...
 
+    def of_first(self, values: Tensor) -> Tensor: ...
+
 
 class Tower(nn.Module):
     """Rows that it prepared -> N x d unit vectors: `tower(rows, training_pass)`.

@@ -191,7 +191,8 @@ def test_of_documents_without_ground_truth_nothing_is_wrong(
 @pytest.mark.slow
 def test_two_workers_write_the_bytes_of_one(lake: Lake, model: LinkModel, tmp_path: Path) -> None:
     link(model, lake, tmp_path / "one", options=LinkOptions(calibration=CALIBRATION))
-    link(model, lake, tmp_path / "two", options=LinkOptions(calibration=CALIBRATION), run=RayWorkers(2))
+    with RayWorkers(2) as run:
+        link(model, lake, tmp_path / "two", options=LinkOptions(calibration=CALIBRATION), run=run)
     assert tree(tmp_path / "two") == tree(tmp_path / "one")
 
 
