@@ -36,7 +36,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    """A step: its number in the epoch, how many batches and documents it has, and how many batches are this worker's."""
+    """A step: its number in the epoch, its batches, its documents, and how many of its batches are this worker's."""
 
     number: int
     batches: int

@@ -123,8 +123,9 @@ def check_alike(state: RunState, context: Context) -> None:
         return
     is_other = torch.zeros((1, 1), dtype=torch.uint8, device=context.device)
     for value in state.model.state_dict().values():
-        first = context.of_first(value)
-        apart = (value.double() - first.double()).abs()
+        own = value.to(context.device)
+        first = context.of_first(own)
+        apart = (own.double() - first.double()).abs()
         is_other |= ~(apart <= ROUNDING * first.double().abs().max()).all() if value.numel() else False
         value.copy_(first)
     others = [rank for rank, row in enumerate(context.gather(is_other)) if row]
