@@ -1,6 +1,6 @@
 """Does the closed form's time grow with the documents and with nothing else? And its memory not at all?
 
-    python -m benchmarks.closed_form [--documents 1000 10000 100000] [--threads 1] [--device cpu]
+    python -m benchmarks.closed_form [--documents 1000 10000 100000] [--threads 1] [--device cpu] [--json]
 
 `multilink train --recipe closed-form` spends its time here: a pass that sums vectors' moments, once a run, and one of
 plans and products in each epoch (`training.closed_form.solver`). Both are timed for documents of ten sentences and ten
@@ -18,6 +18,7 @@ Measured on two shared cores (processor time, one thread):
 from __future__ import annotations
 
 import argparse
+import json
 import resource
 import time
 from collections.abc import Sequence
@@ -100,16 +101,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--documents", type=int, nargs="+", default=[1000, 10_000, 100_000])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON in the last line")
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
     documents, device = drawn(), torch.device(options.device)
     measured(documents, SHARD, device)  # what is done once a process
     print("documents  moments, s  a pass, s  ms a document  memory, MB")
+    found = {}
     for count in options.documents:
         moments, a_pass = measured(documents, count, device)
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         each = 1000 * (moments + a_pass) / count
         print(f"{count:>9,}  {moments:>10.2f}  {a_pass:>9.2f}  {each:>13.3f}  {memory:>10.0f}", flush=True)
+        found[str(count)] = {"moments s": moments, "pass s": a_pass, "ms a document": each, "memory MB": memory}
+    if options.json:
+        print(json.dumps(found))
 
 
 if __name__ == "__main__":
