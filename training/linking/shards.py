@@ -17,14 +17,22 @@ import pyarrow.parquet as pq
 from schemas.errors import UsageError
 from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage
 from schemas.lake import Folder
-from schemas.links import LINKED_SCHEMA, RELINKED_SCHEMA, DocumentLinks, LinkCounts, PredictedLink, TrueLink
+from schemas.links import (
+    LINK_SCHEMA,
+    LINKED_SCHEMA,
+    RELINKED_SCHEMA,
+    DocumentLinks,
+    LinkCounts,
+    PredictedLink,
+    TrueLink,
+)
 from schemas.manifest import FileEntry, Manifest
 from schemas.parts import Shard, read_part
-from schemas.tables import row_of, to_table
+from schemas.tables import records_table
 from training.data.documents import DocumentSet
 from training.data.lake import Unreadable
 from training.data.loading import read_for_model
-from training.linking.links import LinkedDocument, Linker, link_table, parquet_bytes
+from training.linking.links import LinkedDocument, Linker, parquet_bytes
 from training.linking.options import LinkOptions
 from training.linking.relinked import relinked_table
 from training.metrics.links import score_documents
@@ -109,12 +117,12 @@ def link_shard(linking: Linking, model: LinkModel, shard: Shard) -> LinkedShard:
     counts = LinkCounts(documents=count, links=len(links), failures=reasons)
     about = {"model": linking.model, "dataset": linking.reference, "made_by": linking.made_by}
     note = {NOTE: json.dumps(about | asdict(counts), sort_keys=True).encode()}
-    tables = {FAILURES: to_table(map(row_of, failures), FAILURE_SCHEMA)} if failures else {}
-    tables[DOCUMENTS] = to_table(map(row_of, outcomes), LINKED_SCHEMA)
+    tables = {FAILURES: records_table(failures, FAILURE_SCHEMA)} if failures else {}
+    tables[DOCUMENTS] = records_table(outcomes, LINKED_SCHEMA)
     if linking.with_documents:
         table = read_part(linking.folder, shard.documents, RELINKED_SCHEMA.names)
         tables[RELINKED] = _noted(relinked_table(table, linked), note)
-    tables[LINKS] = _noted(link_table(links), note)  # last: its file is the sign that all are there
+    tables[LINKS] = _noted(records_table(links, LINK_SCHEMA), note)  # last: its file is the sign that all are there
     if not failures:
         linking.output.delete(shard.path(FAILURES))
     files = tuple(_write(linking.output, shard.path(kind), table) for kind, table in tables.items())

@@ -17,7 +17,7 @@ from schemas.failures import FAILURE_SCHEMA, Failure
 from schemas.lake import Folder, Lake
 from schemas.links import PredictedLink
 from schemas.manifest import read_manifest
-from schemas.tables import row_of, to_table
+from schemas.tables import records_table
 from training.data.documents import GivenDocument
 from training.linking.decoys import Decoys, count_decoys
 from training.linking.links import LinkedDocument, write_links
@@ -129,7 +129,7 @@ def _write_failures(failures: Sequence[Failure], path: Path) -> str:
     """Write failures to a file, if there are any, and return its path."""
     path.unlink(missing_ok=True)
     if failures:
-        pq.write_table(to_table(map(row_of, failures), FAILURE_SCHEMA), path)
+        pq.write_table(records_table(failures, FAILURE_SCHEMA), path)
     return str(path)
 
 
