@@ -207,7 +207,7 @@ def model_link_scores(model: LinkModel, documents: DocumentSet) -> Scores:
 
 def link_scores(matrices: Sequence[Floats], documents: DocumentSet) -> Scores:
     """Return a row (AUC, p@1, p@5) for each document that can be scored."""
-    return score_documents(matrices, documents.links or ()).table()
+    return score_documents(matrices, documents.links or ()).table
 
 
 def retrieval_scores(model: LinkModel, pairs: DocumentSet) -> Scores:

@@ -136,7 +136,7 @@ def _outcome(linked: LinkedDocument, documents: DocumentSet, number: int) -> Doc
     without it.
     """
     known = None if documents.links is None else documents.links[number]
-    scores = score_documents([linked.similarities], [known]).scores
+    scores = score_documents([linked.similarities], [known]).table
     predicted = {(link.sentence, link.image) for link in linked.links}
     numbers = linked.sentence_numbers
     truth = None if known is None else {(int(numbers[row]), image) for row, image in known.tolist()}
@@ -152,7 +152,7 @@ def _outcome(linked: LinkedDocument, documents: DocumentSet, number: int) -> Doc
         links=len(predicted),
         wrong=None if truth is None else len(predicted - truth),
         missed=None if truth is None else len(truth - predicted),
-        auc=scores[0][0] if scores else None,
+        auc=float(scores[0, 0]) if len(scores) else None,
         confidence=sum(confidences) / len(confidences) if confidences else None,
         relations=tuple(sorted(relations)),
         truth=None if truth is None else tuple(TrueLink(*link) for link in sorted(truth)),
