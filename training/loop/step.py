@@ -99,10 +99,9 @@ class Stepper:
         self.guard = guard
         loss = _BatchLoss(model, self.group)
         # Batch normalisation gathers in the backward pass, too: two groups of processes that communicate at once may
-        # wait for each other for ever. There gradients are summed when the backward pass is over.
-        self.is_summed_after = self.group.world_size > 1 and any(
-            isinstance(each, BatchNorm) for each in model.modules()
-        )
+        # wait for each other for ever. Where batches are shared, gradients are summed when the backward pass is over.
+        is_shared = context.world_size > division.stride  # known alike to workers that have a batch of their own
+        self.is_summed_after = is_shared and any(isinstance(each, BatchNorm) for each in model.modules())
         self.loss_of = loss if self.is_summed_after else context.summed(loss)
 
     def step(self, batches: Iterable[PreparedBatch], *, count: int) -> Tensor:
