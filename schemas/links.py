@@ -16,14 +16,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Literal
 
 import pyarrow as pa
 
 from schemas.configs import restore_json
 from schemas.documents import document_schema
+from schemas.lake import MANIFEST, Folder
 from schemas.manifest import FileEntry
 from schemas.tables import column, table_schema
+
+_KEPT = 32  # manifests that a process keeps parsed
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +148,16 @@ class LinksManifest:
             IntegrityError: it is none, or of another format.
         """
         return restore_json(cls, text, what=f"{where}: a manifest of links")
+
+
+def read_links(folder: Folder) -> LinksManifest:
+    """Return the manifest of a folder of links, parsed once while its file is the same; raises as `from_json`."""
+    return _parsed(folder, folder.stamp(MANIFEST))
+
+
+@lru_cache(_KEPT)
+def _parsed(folder: Folder, _stamp: tuple[int, int]) -> LinksManifest:
+    return LinksManifest.from_json(folder.read(MANIFEST).decode(), where=f"{folder.uri}/{MANIFEST}")
 
 
 _RELATION = pa.struct(

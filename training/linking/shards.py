@@ -168,7 +168,8 @@ def find_linked(linking: Linking, shard: Shard) -> LinkedShard | None:
     output, path = linking.output, shard.path(LINKS)
     if not output.exists(path):
         return None
-    note = _read_note(output.read(path))
+    data = {LINKS: output.read(path)}
+    note = _read_note(data[LINKS])
     about = (note.get("model"), note.get("dataset"))
     if about != (linking.model, linking.reference):
         found = f"links of {about[0]} on {about[1]}" if all(about) else "another file"
@@ -179,9 +180,10 @@ def find_linked(linking: Linking, shard: Shard) -> LinkedShard | None:
     kinds = [DOCUMENTS, *[FAILURES] * bool(failed), *[RELINKED] * linking.with_documents, LINKS]
     if note["made_by"] != linking.made_by or not all(output.exists(shard.path(kind)) for kind in kinds):
         return None
-    if linking.with_documents and _read_note(output.read(shard.path(RELINKED))).get("made_by") != linking.made_by:
+    data |= {kind: output.read(shard.path(kind)) for kind in kinds if kind != LINKS}
+    if linking.with_documents and _read_note(data[RELINKED]).get("made_by") != linking.made_by:
         return None
-    files = tuple(_entry(shard.path(kind), output.read(shard.path(kind)), rows[kind]) for kind in kinds)
+    files = tuple(_entry(shard.path(kind), data[kind], rows[kind]) for kind in kinds)
     return LinkedShard(shard=shard, counts=counts, files=files)
 
 
