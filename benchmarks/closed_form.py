@@ -1,6 +1,6 @@
 """Does the closed form's time grow with the documents and with nothing else? And its memory not at all?
 
-    python -m benchmarks.closed_form [--documents 1000 10000 100000] [--threads 1] [--device cpu] [--demo]
+    python -m benchmarks.closed_form [--documents 1000 10000 100000] [--threads 1] [--device cpu] [--demo] [--json]
 
 `multilink train --recipe closed-form` spends its time here: a pass that sums vectors' moments, once a run, and one of
 plans and products in each epoch (`training.closed_form.solver`). Both are timed for documents of ten sentences and ten
@@ -20,6 +20,7 @@ Measured on two shared cores (processor time, one thread):
 from __future__ import annotations
 
 import argparse
+import json
 import resource
 import tempfile
 import time
@@ -130,6 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--demo", action="store_true", help="train on the demo's posts, beside the recipe tiny")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON in the last line")
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
     if options.demo:
@@ -140,11 +142,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     documents, device = drawn(), torch.device(options.device)
     measured(documents, SHARD, device)  # what is done once a process
     print("documents  moments, s  a pass, s  ms a document  memory, MB")
+    found = {}
     for count in options.documents:
         moments, a_pass = measured(documents, count, device)
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         each = 1000 * (moments + a_pass) / count
         print(f"{count:>9,}  {moments:>10.2f}  {a_pass:>9.2f}  {each:>13.3f}  {memory:>10.0f}", flush=True)
+        found[str(count)] = {"moments s": moments, "pass s": a_pass, "ms a document": each, "memory MB": memory}
+    if options.json:
+        print(json.dumps(found))
 
 
 if __name__ == "__main__":

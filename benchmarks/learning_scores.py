@@ -185,7 +185,7 @@ def link_scores(matrices: Sequence[Floats], documents: DocumentSet, data: Data) 
     found = score_documents(matrices, documents.links or ())
     prefix = "" if documents.ids[0].startswith("t3") else f"{data.split}/"
     names = (f"{prefix}{documents.ids[place]}" for place in found.documents)
-    return dict(zip(names, map(tuple, found.table().tolist()), strict=True))
+    return dict(zip(names, map(tuple, found.table.tolist()), strict=True))
 
 
 def calibrated(model: LinkModel, test: DocumentSet, validation: DocumentSet) -> dict[str, float]:

@@ -84,12 +84,12 @@ class Steps:
 
     def evaluate(self, model: str, reference: str, *, report: str, say: Say) -> Summary:
         """Score a model on the test split of a data set version, and draw the HTML report in the folder `report`."""
-        where = ["--dataset", reference, *self._stores(), "--report", report]
+        where = ["--dataset", reference, *self._stores(), *self._workers_here(), "--report", report]
         return self._run_here(["evaluate", "--model", model, *where, "--json"], say)
 
     def compare(self, model: str, other: str, reference: str, *, say: Say) -> Summary:
         """Compare a model with another, document by document, on the validation split."""
-        where = ["--dataset", reference, *self._stores(), "--split", "val"]
+        where = ["--dataset", reference, *self._stores(), *self._workers_here(), "--split", "val"]
         return self._run_here(["compare", other, model, *where, "--json"], say)
 
     def promote(self, model: str, version: str, *, policy: str = "", say: Say) -> Summary:
@@ -97,7 +97,7 @@ class Steps:
 
         `policy` is a file of the gate's settings; empty: the standard ones.
         """
-        where = [*self._stores(), *(["--policy", policy] if policy else [])]
+        where = [*self._stores(), *self._workers_here(), *(["--policy", policy] if policy else [])]
         return self._run_here(["promote", "--model", model, "--version", version, *where, "--json"], say)
 
     def link(self, name: str, reference: str, *, champion: str | None = None, say: Say) -> Summary:
@@ -120,8 +120,9 @@ class Steps:
         champion = champion or self._champion(name)
         if champion is None:
             return {}
-        step = ["index", "--model", f"models:/{name}/{champion}", "--dataset", reference, *self._stores(), "--json"]
-        return self._run_here(step, say) | {"model_version": champion}
+        where = ["--dataset", reference, *self._stores(), *self._workers()]
+        step = ["index", "--model", f"models:/{name}/{champion}", *where, "--json"]
+        return self.run(step, say, self.settings.ray.where) | {"model_version": champion}
 
     def _champion(self, name: str) -> str | None:
         """Return the number of the champion of a registered model, whose name is in full; None where there is none."""
@@ -155,6 +156,13 @@ class Steps:
 
     def _workers(self) -> list[str]:
         return ["--workers", str(self.settings.ray.workers)]
+
+    def _workers_here(self) -> list[str]:
+        """Return the workers of a step of this machine, if it drives them: a cluster for seconds of work is not made.
+
+        What is judged is a sample, and who promotes signs with a key of this machine.
+        """
+        return self._workers() if self.settings.ray.where is RayWhere.SUBPROCESS else []
 
     def _run_here(self, step: list[str], say: Say) -> Summary:
         """Do a step that takes seconds, or drives a Beam cluster: on this machine, wherever Ray is."""

@@ -223,6 +223,7 @@ def _facts(root: beam.Pipeline, stages: _Stages, files: beam.PCollection, plan: 
         things | "counts" >> CountThings(),
         root | "stages" >> beam.Create([("passed", (str(stage), 0)) for stage in passed]),
         stages.failures | "explain" >> ExplainFailures() | "explained" >> as_facts("explained"),
+        stages.unique.counts | "near duplicates" >> as_facts("near_duplicates"),
         stages.single.counts | "near copies" >> as_facts("near_copies"),
         stages.seen.counts | "seen before" >> as_facts("seen"),
         files | "files" >> as_facts("files"),

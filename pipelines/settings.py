@@ -372,7 +372,8 @@ class ShardsConfig(Settings):
     """Size of a shard: the number of shards of a split follows from its number of documents.
 
     Attributes:
-        documents: wanted in one shard.
+        documents: wanted in one shard; of a split of more than 16,384 shards there are more, as every process that
+            reads the version holds its list of parts.
     """
 
     part: ClassVar[str] = "shards"

@@ -37,7 +37,8 @@ class Holder:
 
     Attributes:
         token: its own name for this lease.
-        machine: host name, and the id of its start where the system has one.
+        machine: host name, and the ids of its start and of the space of process numbers where the system has them:
+            containers of one machine may share all but the last.
         process: number on that machine.
         since: when it took the lease, ISO 8601 in UTC.
         renewed_s: its last sign of life, in seconds since 1970 by its own clock.
@@ -154,8 +155,8 @@ def _own() -> Holder:
 
 @cache
 def _machine() -> tuple[str, str]:
-    start = Path("/proc/sys/kernel/random/boot_id")
-    return socket.gethostname(), start.read_text().strip() if start.exists() else ""
+    start, space = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
+    return socket.gethostname(), f"{start.read_text().strip()} {space.readlink()}" if start.exists() else ""
 
 
 def _written(found: Holder) -> bytes:
@@ -175,5 +176,12 @@ def _is_live(data: bytes) -> bool:
     found = _parsed(data)
     if found is None or time.time() - found.renewed_s > LAPSE_S:
         return False
-    is_here = found.machine == _machine() and bool(found.machine[1])
-    return not is_here or Path(f"/proc/{found.process}").exists()
+    if found.machine != _machine() or not found.machine[1]:
+        return True
+    try:
+        os.kill(found.process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's
+        pass
+    return True

@@ -15,14 +15,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar, Literal
 
 import pyarrow as pa
 
 from schemas.configs import JsonFile
 from schemas.documents import document_schema
+from schemas.lake import MANIFEST, Folder
 from schemas.manifest import FileEntry
 from schemas.tables import column, table_schema
+
+_KEPT = 32  # manifests that a process keeps parsed
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +135,16 @@ class LinksManifest(JsonFile):
     splits: Mapping[str, LinkCounts]
     files: tuple[FileEntry, ...]
     format: Literal[1] = 1
+
+
+def read_links(folder: Folder) -> LinksManifest:
+    """Return the manifest of a folder of links, parsed once while its file is the same; raises as `from_json`."""
+    return _parsed(folder, folder.stamp(MANIFEST))
+
+
+@lru_cache(_KEPT)
+def _parsed(folder: Folder, _stamp: tuple[int, int]) -> LinksManifest:
+    return LinksManifest.from_json(folder.read(MANIFEST).decode(), where=f"{folder.uri}/{MANIFEST}")
 
 
 _RELATION = pa.struct(

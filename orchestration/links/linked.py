@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import MANIFEST, Folder, Lake
-from schemas.links import LINK_SCHEMA, LINKED_SCHEMA, LinksManifest
+from schemas.links import LINK_SCHEMA, LINKED_SCHEMA, LinksManifest, read_links
 from schemas.manifest import Manifest
 from schemas.parts import part_name, read_part, rows_where
 from training.data.ragged import Bool, Int64
@@ -85,8 +85,7 @@ def link_sets(lake: Lake, manifest: Manifest) -> tuple[LinkSet, ...]:
     for name in home.names():
         folder = home.child(name)
         if folder.exists(MANIFEST):
-            text = folder.read(MANIFEST).decode()
-            found.append(LinkSet(name=name, folder=folder, manifest=LinksManifest.from_json(text, where=folder.uri)))
+            found.append(LinkSet(name=name, folder=folder, manifest=read_links(folder)))
     return tuple(found)
 
 

@@ -14,6 +14,8 @@ from pipelines.sources.takedowns import Takedowns, named, parse_takedowns, read_
 from schemas.console import Say, counted
 from schemas.errors import UsageError
 from schemas.lake import Lake
+from schemas.manifest import read_manifest
+from training.data.mapped import forget_version
 
 SQLITE = "sqlite:///"
 _FIELDS = ("dataset", "version", "documents", "images", "links", "indexes")
@@ -135,6 +137,8 @@ def remove_held(
         held = _with_models(content, tracking)
         tainted.append(held)
         _taint_models(lake, held, tracking)
+        for holding in content.holdings:
+            forget_version(read_manifest(lake, holding.reference)[0])
 
     done = forget(lake, entries, dry_run=is_dry_run, before=taint_models, say=say)
     held = _with_models(done.found, tracking) if is_dry_run else tainted[0]

@@ -39,6 +39,7 @@ from pipelines.dedupe.duplicates import (
     Near,
     Neighbours,
     Occurrences,
+    count_left,
     cut_crowded,
     duplicate_rows,
     find_duplicates,
@@ -106,9 +107,20 @@ def by_hash(radius: int, *, rows: int = ROWS_PER_PARTITION, crowded: int = CROWD
         candidates=partial(_of_codes, radius=radius, rows=rows),
         near=partial(near_codes, radius=radius),
         crowded=crowded,
-        rows_of=duplicate_rows,
+        rows_of=_rows_and_counts,
+        add_counts=_added,
         message="an image of it has a near-duplicate in the data set; see the duplicates table",
     )
+
+
+def _rows_and_counts(found: Duplicates, is_dropped: npt.NDArray[np.bool_]) -> Iterator[Any]:
+    yield TaggedOutput(COUNTS, count_left(found, is_dropped))
+    yield from duplicate_rows(found, is_dropped)
+
+
+def _added(counts: Iterable[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
+    found: npt.NDArray[np.int64] = np.sum([np.zeros(2, np.int64), *counts], axis=0)
+    return found
 
 
 def _of_codes(_: Any, occurrences: beam.PCollection, count: Any, *, radius: int, rows: int) -> beam.PCollection:

@@ -108,7 +108,8 @@ def compose_manifest(
             `unique_images`, (split, number of a part); `explained`, (reason, its commonest `Message`); and numbers of
             things: of `passed`, `lost` and `recounted` of `ListOutcomes`, `leaks` and `heeded_leaks` of `ListLeaks`,
             `rights` of `ListRights`;
-            `near_copies`, their counts, where they were looked for; `seen`, a `SeenCount` of each earlier version.
+            `near_duplicates`, how many pictures have one and how many of them are left beside it; `near_copies`, their
+            counts, where they were looked for; `seen`, a `SeenCount` of each earlier version.
     """
     known = defaultdict(list, facts)
     (digest,) = known["digest"]
@@ -137,6 +138,10 @@ def compose_manifest(
             "heeded_leaks": list(map(dataclasses.asdict, leak_counts(known["heeded_leaks"]))),
             "rights": rights_table(known["rights"]),
             vector_ranges.NOTE: vector_ranges.noted(_ranges(known["shards"])),
+            "near_duplicates": {
+                "pictures": sum(int(found) for found, _ in known["near_duplicates"]),
+                "left": sum(int(left) for _, left in known["near_duplicates"]),
+            },
             **({"near_copies": known["near_copies"][0]} if known["near_copies"] else {}),
             **({"seen": [dataclasses.asdict(count) for count in sorted(known["seen"])]} if known["seen"] else {}),
         },

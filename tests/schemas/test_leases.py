@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -101,6 +103,15 @@ def test_a_lease_of_another_machine_lapses(on_s3: Folder) -> None:
     as_elsewhere(on_s3, age_s=leases.LAPSE_S * 2)
     with hold(on_s3):
         pass
+
+
+@pytest.mark.skipif(os.getuid() != 0 or shutil.which("unshare") is None, reason="needs root, and unshare")
+def test_a_container_does_not_take_the_lease_of_another_on_its_machine(on_s3: Folder) -> None:
+    """Both have the host's name and start, but not each other's processes, which looked as if they had ended."""
+    apart = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", HOLDS, on_s3.uri]
+    with holder(on_s3) as process:
+        found = subprocess.run(apart, check=False, capture_output=True, text=True, input="")
+        assert found.returncode == 1 and f"HeldError: {on_s3.uri}: process {process.pid} on" in found.stderr
 
 
 def test_it_is_renewed_and_a_holder_learns_that_it_lost_it(on_s3: Folder) -> None:

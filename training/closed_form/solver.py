@@ -28,7 +28,7 @@ from training.data.loading import NamedColumns
 from training.data.ragged import Ragged, to_device
 from training.data.split import TrainingSplit
 from training.similarity.segments import padding
-from training.towers.inputs import Tower, VectorRows, Workers, shared, unit
+from training.towers.inputs import Tower, VectorRows, Workers, unit
 from training.towers.whitening import SMALLEST, Column, Whitening, shared_whitening, sums_of
 
 Watch = Callable[[int], None]
@@ -152,7 +152,7 @@ class Solver:
         u, s, vt = torch.linalg.svd(roots[0] @ product_KK @ roots[1], full_matrices=False)
         strength = (s / s[0].clamp(min=torch.finfo(s.dtype).tiny)).sqrt()
         for tower, inputs, root, sides in zip((self.text, self.image), (texts, images), roots, (u, vt.T), strict=True):
-            weights_VD = shared(inputs.components @ root @ (sides * strength), self.workers)
+            weights_VD = self.workers.of_first(inputs.components @ root @ (sides * strength))
             tower.set_map(weights_VD.T, -(inputs.mean @ weights_VD))
 
 

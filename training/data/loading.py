@@ -198,7 +198,6 @@ def open_split(
     return MappedSplit(
         manifest=manifest,
         folder=folder,
-        digest=identity.manifest_digest,
         split=split,
         columns=columns,
         view=TextView.of(config),

@@ -179,7 +179,7 @@ class Evaluation:
         pairs: scores of retrieval, of documents that have links; None where they were not computed or there are none.
     """
 
-    ids: tuple[str, ...]
+    ids: Sequence[str]
     scores: DocumentScores
     chance: DocumentScores
     where: str
@@ -208,7 +208,7 @@ class Evaluation:
 
     def by_document(self, scores: DocumentScores) -> dict[str, LinkScore | PairScore]:
         """Return document id -> its scores, of the documents that have some."""
-        return {self.ids[number]: each for number, each in zip(scores.documents, scores.scores, strict=True)}
+        return {self.ids[number]: each for number, each in zip(scores.documents.tolist(), scores, strict=True)}
 
     def rows(self) -> Iterator[Score]:
         """Yield every number: means, random's, how many documents were left out, and the scores of each document."""

@@ -282,7 +282,7 @@ def _analysis(subject: Subject) -> Iterator[Score]:
     if named_vectors is not None:
         text_name, vectors = named_vectors
         texts = [vectors[position] for position in scores.documents]
-    spreads, regressions = analyse_documents(scores.table()[:, 0], images, texts)
+    spreads, regressions = analyse_documents(scores.table[:, 0], images, texts)
     note = f"images: {image_name}; sentences: {text_name}"
     yield from (replace(score, measure=ANALYSIS, note=note) for score in regressions)
     for document, values in zip(subject.evaluation.by_document(scores), spreads.tolist(), strict=True):

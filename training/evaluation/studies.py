@@ -305,7 +305,7 @@ def supervised_curve(
                 on_report=_epoch_progress(say, what, each.training.epochs),
                 on_progress=say,
             )
-            model = LinkModel.load(train(each, data, context, run_directory=Path(folder)).model)
+            model = LinkModel.load(train(each, data, context, run_directory=Path(folder)).model, context.device)
         yield CurvePoint(
             objective=each.objective_name,
             share=share,

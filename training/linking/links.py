@@ -12,9 +12,8 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +22,7 @@ import pyarrow.parquet as pq
 from schemas.errors import IntegrityError, UsageError
 from schemas.failures import Failure, Reason, Stage
 from schemas.links import LINK_SCHEMA, PredictedLink, PredictedRelation
-from schemas.tables import row_of, to_table
+from schemas.tables import records_table
 from training.data.documents import DocumentSet, GivenDocument
 from training.data.ragged import Floats, Int64
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
@@ -36,7 +35,6 @@ DOCUMENTS_AT_ONCE = 64
 ROWS_AT_ONCE = 65_536
 COMPRESSION = "zstd"
 T = TypeVar("T")
-_VALUES: Callable[[PredictedLink], tuple[Any, ...]] = attrgetter(*LINK_SCHEMA.names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,25 +215,12 @@ def write_links(links: Iterable[PredictedLink], path: Path) -> int:
     try:
         with pq.ParquetWriter(temporary, LINK_SCHEMA, compression=COMPRESSION) as writer:
             while batch := list(islice(remaining, ROWS_AT_ONCE)):
-                writer.write_table(link_table(batch))
+                writer.write_table(records_table(batch, LINK_SCHEMA))
                 count += len(batch)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
     return count
-
-
-def link_table(links: Iterable[PredictedLink]) -> pa.Table:
-    """Return links as a table of `LINK_SCHEMA`."""
-    return to_table(map(_row, links), LINK_SCHEMA)
-
-
-def _row(link: PredictedLink) -> dict[str, Any]:
-    """Return a link as a row of its table: millions are written."""
-    row = dict(zip(LINK_SCHEMA.names, _VALUES(link), strict=True))
-    if link.relations is not None:
-        row["relations"] = [row_of(relation) for relation in link.relations]
-    return row
 
 
 def parquet_bytes(table: pa.Table) -> bytes:

@@ -23,7 +23,7 @@ from training.loop.encoding import PreparedBatch, batch_losses, encode_batch
 from training.loop.setup import seeded
 from training.model import LinkModel
 from training.objectives.batch import EncodedBatch
-from training.towers.batch_norm import remember_moments
+from training.towers.batch_norm import BatchNorm, remember_moments
 
 STEPS_BEHIND = 2
 COLLAPSED = 1e-6
@@ -97,9 +97,14 @@ class Stepper:
         self.context = context
         self.group = division.group
         self.guard = guard
-        self.loss_of = context.summed(_BatchLoss(model, self.group))
+        loss = _BatchLoss(model, self.group)
+        # Batch normalisation gathers in the backward pass, too: two groups of processes that communicate at once may
+        # wait for each other for ever. Where batches are shared, gradients are summed when the backward pass is over.
+        is_shared = context.world_size > division.stride  # known alike to workers that have a batch of their own
+        self.is_summed_after = is_shared and any(isinstance(each, BatchNorm) for each in model.modules())
+        self.loss_of = loss if self.is_summed_after else context.summed(loss)
 
-    def step(self, batches: Sequence[PreparedBatch], *, count: int) -> Tensor:
+    def step(self, batches: Iterable[PreparedBatch], *, count: int) -> Tensor:
         """Return the sum of the mean losses of this worker's batches (detached scalar), after a step was taken.
 
         The step goes along the gradient of the mean of the `count` batches of all workers. Dropout depends on seed,
@@ -112,18 +117,24 @@ class Stepper:
         """
         self.model.train()
         self.optimiser.zero_grad(set_to_none=True)
-        encoded, losses = [], []
-        for number, batch in enumerate(batches or (None,)):
-            is_last = number + 1 >= len(batches)
-            with nullcontext() if is_last else self._gradients_kept():
+        encoded: list[EncodedBatch] = []
+        losses: list[Tensor] = []
+        coming = iter(batches)
+        batch = next(coming, None)
+        while batch is not None or not losses:
+            following = next(coming, None)
+            with nullcontext() if following is None else self._gradients_kept():
                 loss, found = self.loss_of(batch)
                 # A loss that is not finite makes every worker's gradient so, by which all decide alike.
                 torch.autograd.backward(loss, torch.where(loss.isfinite(), 1 / count, torch.nan))
             losses.append(loss.detach())
             encoded += [] if found is None else [found]
+            batch = following
         for parameter in self.model.parameters():
             if parameter.requires_grad and parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)  # else Adam leaves a parameter alone that nobody used
+            if parameter.grad is not None and self.is_summed_after:
+                parameter.grad = self.context.total(parameter.grad)
         remember_moments(self.model, self.group.rank == 0, self.context.total)
         norm = clip(self.model.parameters(), self.model.card.config.training.clip_norm)
         is_finite = torch.isfinite(norm)

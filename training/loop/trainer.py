@@ -121,7 +121,10 @@ def _begin(config: TrainConfig, data: TrainingData, context: Context) -> RunStat
     checkpoint = context.latest_checkpoint()
     if checkpoint is not None:
         return states.resume(checkpoint, ModelCard(config=config, data=data.identity), context)
-    return states.start(new_model(config, data, context))
+    model = new_model(config, data, context)
+    for value in model.state_dict().values():
+        value.copy_(context.of_first(value.to(context.device)))
+    return states.start(model)
 
 
 def _metrics(judged: Validation | None) -> dict[str, float]:
@@ -171,7 +174,7 @@ def _finish(run: RunState, data: TrainingData, context: Context, run_directory: 
         raise BuildError("no epoch had a validation loss or rank that is a number; lower training.learning_rate")
     target = run_directory / MODEL
     if context.rank == 0:
-        kept: LinkModel = run.best or run.model
+        kept: LinkModel = (run.best or run.model).to(context.device)
         settle_steps(kept, data)
         with states.whole_folder(target) as folder:
             kept.save(folder)

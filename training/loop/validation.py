@@ -189,7 +189,7 @@ def _link_sums(encoded: EncodedDocuments, count: int) -> Float64:
     places = [(documents.sentences.rows(row), documents.images.rows(row)) for row in range(count)]
     scores = score_documents(
         [text_ND[rows] @ image_MD[images].T for rows, images in places], (documents.links or (None,) * count)[:count]
-    ).table()
+    ).table
     return np.append(scores.sum(axis=0), len(scores))
 
 

@@ -156,6 +156,8 @@ class Workers(Protocol):
 
     def gather(self, rows: Tensor) -> list[Tensor]: ...
 
+    def of_first(self, values: Tensor) -> Tensor: ...
+
 
 def add_of_workers(total: Tensor, own: Tensor, workers: Workers, *, count: int) -> None:
     """Add the tensors of the first workers to a total, worker after worker; few numbers of each are held at a time."""

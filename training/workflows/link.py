@@ -16,7 +16,7 @@ from schemas.console import Passing, Say, counted
 from schemas.failures import FAILURE_SCHEMA, Failure
 from schemas.lake import Folder, Lake
 from schemas.links import PredictedLink
-from schemas.tables import row_of, to_table
+from schemas.tables import records_table
 from training.data.documents import GivenDocument
 from training.linking.links import LinkedDocument, write_links
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
@@ -127,7 +127,7 @@ def _write_failures(failures: Sequence[Failure], path: Path) -> str:
     """Write failures to a file, if there are any, and return its path."""
     path.unlink(missing_ok=True)
     if failures:
-        pq.write_table(to_table(map(row_of, failures), FAILURE_SCHEMA), path)
+        pq.write_table(records_table(failures, FAILURE_SCHEMA), path)
     return str(path)
 
 

@@ -22,8 +22,9 @@ def command(
 ) -> options.Summaries:
     """Remove documents, pages or images from a lake: captures, copies, features, indexes, links, rows of versions.
 
-    A version that holds them is replaced by one without them. Models are not changed; those that were trained on them
-    are listed, and from then on tainted: multilink promotions shows it, and a policy says how long they may be used.
+    A version that holds them is replaced by one without them; what this host keeps of it for training goes, too.
+    Models are not changed; those that were trained on them are listed, and from then on tainted: multilink promotions
+    shows it, and a policy says how long they may be used.
     Put the same entries on the takedown list of later builds, or these fetch them again.
     """
     from orchestration.workflows.takedowns import read_entries, remove_held

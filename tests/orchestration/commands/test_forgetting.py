@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 from typer.testing import CliRunner
@@ -13,9 +14,15 @@ from typer.testing import CliRunner
 from orchestration.cli import app
 from pipelines.config import recipe
 from pipelines.run import build_dataset
+from schemas.documents import Split
 from schemas.errors import MultilinkError
 from schemas.lake import Lake
+from schemas.manifest import read_manifest
 from schemas.overrides import override
+from training.data.lake import Columns
+from training.data.mapped import CACHE
+from training.data.split import MappedSplit
+from training.data.views import ALL_SENTENCES
 from training.mlflow.champions import statements
 from training.mlflow.runs import connect
 from training.mlflow.taints import taint
@@ -107,6 +114,22 @@ def test_forget_says_what_would_go_and_with_yes_it_goes(lake: Lake, tmp_path: Pa
     assert shown["documents"]["latest"] == version
     assert "no version holds any of it" in run(lake, "lake", "takedown", "p3")
     assert run(lake, "datasets", "verify", "documents").startswith(f"documents@{version}: intact")
+
+
+def test_what_this_host_keeps_for_training_goes(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CACHE, str(tmp_path / "cache"))
+    manifest, folder = read_manifest(lake, "documents")
+    for split in (name for name in manifest.splits if manifest.parts("documents", name)):
+        opened = MappedSplit(
+            manifest=manifest, folder=folder, split=Split(split), columns=Columns(), view=ALL_SENTENCES
+        )
+        opened.documents(np.arange(len(opened.index)))
+    kept = [path for path in (tmp_path / "cache").rglob("*.arrow") if SECRET.encode() in path.read_bytes()]
+    assert kept
+    run(lake, "lake", "forget", "p3")
+    assert all(path.exists() for path in kept)
+    run(lake, "lake", "forget", "p3", "--yes")
+    assert not list((tmp_path / "cache").rglob("*.arrow"))
 
 
 def test_models_trained_on_what_goes_are_tainted(lake: Lake, store: str, tmp_path: Path) -> None:

@@ -204,5 +204,6 @@ def test_links_alone_are_no_relinking(lake: Lake, folder: Path, tmp_path: Path) 
 @pytest.mark.trial  # Ray's start; `test_versions.py` does the same with links alone
 def test_two_workers_write_the_bytes_of_one(lake: Lake, folder: Path, tmp_path: Path) -> None:
     relink(folder, lake, tmp_path / "one")
-    relink(folder, lake, tmp_path / "two", RayWorkers(2))
+    with RayWorkers(2) as run:
+        relink(folder, lake, tmp_path / "two", run)
     assert tree(tmp_path / "two") == tree(tmp_path / "one")

@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +9,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 import torch
-from forked import clean_environment, start
+from forked import ROOT, clean_environment, start
 
 from schemas.configs import resolve
 from schemas.documents import Split
@@ -28,7 +30,7 @@ from training.towers.text.gru import GruSettings
 from training.towers.text.multi_source import MultiSourceSettings
 from training.towers.text.sentence import SentenceSettings
 
-WORKER = Path(__file__).with_name("worker.py")
+WORKER, ODD_WORKER = (Path(__file__).with_name(name) for name in ("worker.py", "alike.py"))
 FROZEN = TrainConfig(
     dimensions=16,
     text=SentenceSettings(dropout=0.3),
@@ -252,6 +254,51 @@ def test_sums_of_workers_are_gathered_a_part_at_a_time(
     parts = train_alone(named_lake, tmp_path / "parts", SOLVED)
     assert LinkModel.load(parts.model).digest() == LinkModel.load(whole.model).digest()
     assert sorted(largest)[len(largest) // 2] == 50  # what validation gathers is larger
+
+
+@pytest.mark.parametrize(
+    ("workers", "odd", "named"), [(2, 0, "0 and 1 of 2"), (2, 1, "0 and 1 of 2"), (3, 0, "0 of 3"), (3, 2, "2 of 3")]
+)
+def test_a_worker_with_other_parameters_ends_the_run(
+    one_lake: Lake, tmp_path: Path, workers: int, odd: int, named: str
+) -> None:
+    """Of two nobody knows which one is wrong."""
+    config = json.dumps(resolve(replace(FROZEN, training=replace(FROZEN.training, epochs=3))))
+    running = [
+        start(
+            *(tmp_path / "meeting", one_lake.root.uri, str(rank), str(workers), tmp_path / "run", config, str(odd)),
+            folder=tmp_path,
+            environment=clean_environment(OMP_NUM_THREADS="1"),
+            program=ODD_WORKER,
+        )
+        for rank in range(workers)
+    ]
+    for ended in [each.finish() for each in running]:
+        assert f"after epoch 2 the parameters of worker {named} are not those of the others" in ended.out, ended.err
+    assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == ["epoch-0001"]
+
+
+@pytest.mark.parametrize("config", [FROZEN, NORMALISED], ids=lambda config: config.recipe)
+def test_processors_that_round_otherwise_train_as_one_does(
+    one_lake: Lake, by_one: Mapping[str, TrainResult], tmp_path: Path, config: TrainConfig
+) -> None:
+    """The second worker's kernels are those of a processor without AVX, whose last bits are others."""
+    own, run = steps_of(config, 1), tmp_path / "together"
+    common = [tmp_path / "meeting", one_lake.root.uri]
+    jobs = json.dumps([(str(run), resolve(own))])
+    running = [
+        subprocess.Popen(
+            [sys.executable, WORKER, "gloo", *common, str(rank), "2", "SGD", jobs],
+            env=clean_environment(OMP_NUM_THREADS="1", PYTHONPATH=str(ROOT), **kernels),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank, kernels in enumerate(({}, {"ATEN_CPU_CAPABILITY": "default", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2"}))
+    ]
+    for process in running:
+        _, printed = process.communicate(timeout=300)
+        assert process.returncode == 0, printed
+    assert_same_run(run, by_one[own.recipe], 2, TOLERANCE)
 
 
 def test_batches_of_a_step_are_averaged(one_lake: Lake, tmp_path: Path) -> None:

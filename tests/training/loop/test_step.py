@@ -1,5 +1,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from schemas.documents import Split
 from training.config import LoopConfig, TrainConfig, objective
 from training.data.loading import TrainingData, load_training_data
+from training.loop import epoch, step
 from training.loop.context import Context
 from training.loop.encoding import prepare_batch
 from training.loop.setup import new_model
@@ -72,6 +74,31 @@ def step_without_waiting(config: TrainConfig, data: TrainingData, guard: StepGua
     stepper = Stepper(run.model, run.optimiser, context, context.division(1), guard)
     with NothingWaits():
         return stepper.step([batch], count=1)
+
+
+def test_a_step_of_many_batches_holds_a_few_of_them(
+    lakes: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All batches of three steps were prepared before the first was taken."""
+    prepared, seen = list[int](), list[int]()
+    config = replace(CONFIG, training=replace(CONFIG.training, negative_documents=1, batches_per_step=8))
+    made = {Split.TRAIN: lakes.make_documents(Split.TRAIN, 40, lakes.World())}
+    data = load_training_data(lakes.write_lake(str(tmp_path), made), "synthetic", config)
+    run = start(new_model(config, data, Context()))
+    run.epoch = 1
+
+    def noted(call: Callable[..., Any], note: Callable[[], None]) -> Callable[..., Any]:
+        def wrapped(*arguments: Any) -> Any:
+            note()
+            return call(*arguments)
+
+        return wrapped
+
+    monkeypatch.setattr(epoch, "prepare_batch", noted(epoch.prepare_batch, lambda: prepared.append(1)))
+    monkeypatch.setattr(step, "encode_batch", noted(step.encode_batch, lambda: seen.append(len(prepared))))
+    epoch.train_epoch(run, data.training, Context(), Context().division(8))
+    assert len(prepared) == len(seen) == 20
+    assert all(ahead <= number + 2 + epoch.BATCHES_AHEAD for number, ahead in enumerate(seen))
 
 
 def test_looking_at_a_step_is_waiting(data: TrainingData) -> None:

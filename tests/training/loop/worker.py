@@ -42,7 +42,7 @@ def _other_signs(matrix: torch.Tensor, _eigh: Any = torch.linalg.eigh) -> tuple[
 def main(backend: str, meeting: str, lake: str, rank: int, world_size: int, optimiser: str, jobs: str) -> None:
     torch.set_num_threads(1)
     torch.optim.Adam = getattr(torch.optim, optimiser)  # type: ignore[misc]
-    method, patience = f"file://{meeting}", timedelta(seconds=60)
+    method, patience = f"file://{meeting}", timedelta(seconds=300)
     if backend == "nccl":
         torch.cuda.set_device(rank)
     dist.init_process_group(backend, init_method=method, rank=rank, world_size=world_size, timeout=patience)

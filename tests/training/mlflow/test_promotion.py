@@ -189,7 +189,7 @@ def test_models_of_two_views_are_compared_on_the_documents_both_could_score(
         found = evaluate_model(*arguments, **named)
         kept.append(len(found.scores) if not kept else count)
         some, scores = slice(kept[-1]), found.scores
-        return replace(found, scores=replace(scores, documents=scores.documents[some], scores=scores.scores[some]))
+        return replace(found, scores=replace(scores, documents=scores.documents[some], table=scores.table[some]))
 
     for version, count in (("2", 21), ("3", 5)):
         kept.clear()

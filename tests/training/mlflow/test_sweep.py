@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,14 @@ def test_the_command_prints_the_table_and_what_came_to_nothing(
     words = " ".join(re.sub(r"<[^>]+>", " ", page).split())
     assert f"{good['auc']['mean']:.1f}" in words and "training.learning_rate=9: no model, since loss nan" in words
     assert "chosen on the test split" not in words  # it is judged on validation, unless told otherwise
+
+
+def test_a_cell_whose_process_is_killed_is_one_without_a_model() -> None:
+    """It was the end of all, with a line of Python's own."""
+    found = sweep._apart(signal.raise_signal, signal.SIGKILL, threads=1)  # type: ignore[arg-type]
+    assert found.problem == "its process was killed; the same sweep goes on with it" and not found.model
+    for threads in (1, 2):
+        assert sweep._apart(eval, "__import__('torch').get_num_threads()", threads=threads) == threads  # type: ignore[arg-type]
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from schemas.configs import resolve
 from schemas.documents import Split
 from schemas.errors import BuildError, ConfigError, UsageError
 from schemas.lake import Folder, Lake
+from schemas.leases import LEASE, HeldError, hold
 from schemas.overrides import override
 from training.config import LoopConfig, TrainConfig
 from training.data.loading import load_training_data
@@ -164,8 +165,11 @@ def test_a_torn_list_of_checkpoints_costs_no_model_to_start_from(tmp_path: Path)
     kept = {"start/models/m/1/model.json": b"{}", "start/models/m/1/weights.pt": b"w"}
     for name, data in (kept | {"checkpoint_manager_snapshot.json": b'{"cut', "checkpoint_1/state.pt": b""}).items():
         run.write(name, data)
-    _drop_torn_snapshot(run)
-    assert {name: run.read(name) for name in run.files()} == kept
+    with hold(run):
+        _drop_torn_snapshot(run)
+        with pytest.raises(HeldError), hold(run):
+            pytest.fail("two train the run")
+    assert {name: run.read(name) for name in run.files() if name != LEASE} == kept
 
 
 def test_workers_must_be_some(lake: Lake) -> None:
