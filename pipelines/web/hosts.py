@@ -93,9 +93,7 @@ class Pace:
 
     def _forget(self, now: float) -> None:
         """Forget hosts that may be asked at once: a `Crawl-delay` is read again before the next request."""
-        self._hosts = {
-            name: host for name, host in self._hosts.items() if max(host.next_start, host.slow_until) > now
-        }
+        self._hosts = {name: host for name, host in self._hosts.items() if max(host.next_start, host.slow_until) > now}
         self._most = max(_MOST_HOSTS, 2 * len(self._hosts))
 
 
