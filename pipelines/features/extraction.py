@@ -33,7 +33,7 @@ from pipelines.features.values import (
 from pipelines.features.weights import parse_weights
 from pipelines.images.inspect import METHOD
 from pipelines.images.packed import PackedImage, given_array
-from pipelines.packs import PackRef
+from pipelines.packs import PackRef, present
 from pipelines.settings import FeaturesConfig, HttpConfig, ImagesConfig
 from schemas.codecs import picture_libraries
 from schemas.configs import require
@@ -218,7 +218,7 @@ class Features:
             missing = [n for n in numbers if any(found[n] is None for found in refs.values())]
             self._compute(keys, dict(zip(missing, read(missing), strict=True)), refs, problems, names)
             for n in numbers:
-                yield problems.get(n) or tuple(ref for found in refs.values() if (ref := found[n]))
+                yield problems.get(n) or tuple(present((found[n] for found in refs.values()), [keys[n]] * len(refs)))
 
     def close(self) -> None:
         """Make what was computed visible."""

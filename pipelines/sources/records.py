@@ -12,6 +12,7 @@ images stage, at its place, and costs its document nothing else.
 
 from __future__ import annotations
 
+import codecs
 import html
 import json
 import re
@@ -35,6 +36,8 @@ MAX_ID = 2**63  # ids are kept in 64 bits
 _MOST = 3.4e38  # of float32
 UNKNOWN = frozenset({"", "nan", "none", "null"})  # how tables spell that nothing is known
 UNUSABLE = "unusable:"  # begins the address of an image that a record names no usable one for
+_ESCAPED = re.compile("[\udc80-\udcff]")  # a byte that is not UTF-8, as Python's surrogateescape has it
+_ARRAY = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
 _NOT_IN_NAMES = re.compile("[\x00-\x1f\x7f]")
 _OTHER_ADDRESS = re.compile(f"{UNUSABLE}|row:|data:|javascript:|[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 # Quotes and dashes (U+2018 and so on) of which published files kept the lower half alone.
@@ -185,9 +188,20 @@ def json_lines(address: str | Path, name: str = "") -> Iterator[tuple[str, dict[
         BrokenInputError: the rest of the file cannot be read.
         NotFoundError: there is no such file.
     """
-    name = name or input_file(address).name
+    name, is_begun = name or input_file(address).name, False
     for number, line in read_lines(address):
+        looks_like = "" if is_begun else _other_form(line)
+        if looks_like:
+            raise BrokenInputError(f"{name}: {looks_like}", f"{name}:{number}")
+        is_begun = True
         yield f"{name}:{number}", json_object(line)
+
+
+def _other_form(line: bytes) -> str:
+    """Return what a file that begins with a line looks like; empty where that may be JSON Lines."""
+    if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "UTF-16: expected UTF-8"
+    return "a JSON array: expected one object a line (JSON Lines)" if _ARRAY.match(line) else ""
 
 
 def json_object(line: bytes, *, is_of_web: bool = False) -> dict[str, Any] | FieldError:
@@ -198,16 +212,33 @@ def json_object(line: bytes, *, is_of_web: bool = False) -> dict[str, Any] | Fie
     if len(line) > MAX_LINE_BYTES:
         return FieldError(Reason.BROKEN_RECORD, f"expected a line of at most {MAX_LINE_BYTES} bytes, found more")
     try:
-        return checked(
-            json.loads(line.decode("utf-8-sig", errors="replace" if is_of_web else "strict")), dict, "a record"
-        )
+        text = line.decode("utf-8-sig", errors="replace") if is_of_web else utf8(line)
+        return checked(json.loads(text), dict, "a record")
     except FieldError as problem:
         return problem
-    except UnicodeDecodeError as error:
-        found = f"found byte 0x{line[error.start]:02x} at position {error.start}"
-        return FieldError(Reason.BROKEN_RECORD, f"expected UTF-8, {found}; is it in another encoding, such as Latin-1?")
     except (ValueError, RecursionError) as error:
         return FieldError(Reason.BROKEN_RECORD, f"expected JSON: {error}")
+
+
+def utf8(data: bytes) -> str:
+    """Return the text in bytes of a local file, without a byte order mark.
+
+    Raises:
+        FieldError: BROKEN_RECORD: it is not UTF-8.
+    """
+    text = data.decode("utf-8-sig", errors="surrogateescape")
+    if (problem := damage_of(text)) is not None:
+        raise problem
+    return text
+
+
+def damage_of(text: str) -> FieldError | None:
+    """Return what is wrong with text that was decoded with `surrogateescape`: its first byte that is not UTF-8."""
+    found = None if text.isascii() else _ESCAPED.search(text)
+    if found is None:
+        return None
+    where = f"found byte 0x{ord(found[0]) - 0xDC00:02x} at character {found.start()}"
+    return FieldError(Reason.BROKEN_RECORD, f"expected UTF-8, {where}; is it in another encoding, such as Latin-1?")
 
 
 def required(record: Mapping[str, Any], name: str, kind: type[T]) -> T:

@@ -33,11 +33,13 @@ from pipelines.sources.records import (
     UNKNOWN,
     CandidateDocument,
     FieldError,
+    damage_of,
     file_name,
     on_web,
     outcomes_of,
     sentence,
     split_named,
+    utf8,
     web_url,
 )
 from schemas.configs import require
@@ -254,8 +256,8 @@ def read_table(path: str) -> tuple[list[str], Iterator[tuple[str, Row | FieldErr
     csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_BYTES))  # of the process: there is no other
     lines = read_lines(path)
     try:
-        header = next(lines, (0, b""))[1].decode("utf-8-sig", errors="replace")
-    except BrokenInputError as problem:
+        header = utf8(next(lines, (0, b""))[1])
+    except (BrokenInputError, FieldError) as problem:
         raise BuildError(f"{path}: expected a header, found {problem}") from problem
     if not header:
         raise BuildError(f"{path}: expected a header, found an empty file")
@@ -272,7 +274,7 @@ def _rows(
     def texts() -> Iterator[str]:
         nonlocal line_number
         for line_number, line in lines:  # noqa: B007 - it says which line the reader has come to
-            yield line.decode("utf-8", errors="replace") + "\n"
+            yield line.decode("utf-8", errors="surrogateescape") + "\n"
 
     reader = csv.reader(texts(), delimiter=delimiter, strict=True)
     while True:
@@ -280,7 +282,9 @@ def _rows(
         try:
             cells = next(reader)
             record = FieldError(Reason.BROKEN_RECORD, f"expected {len(columns)} columns, found {len(cells)}")
-            if len(cells) == len(columns):
+            if (problem := damage_of("".join(cells))) is not None:
+                record = problem
+            elif len(cells) == len(columns):
                 record = dict(zip(columns, (cell.strip() for cell in cells), strict=True))
         except StopIteration:
             return

@@ -32,6 +32,7 @@ from pipelines.sources.records import (
     required,
     sentence,
     stated,
+    utf8,
 )
 from pipelines.sources.text import split_sentences
 from pipelines.sources.wikipedia.pages import ArticlePage, file_name, parse_article
@@ -47,7 +48,7 @@ SOURCE = "wikipedia"
 _CATEGORY = "Category:"
 _ARTICLES, _CATEGORIES = 0, 14  # MediaWiki's numbers of their name spaces
 _MAX_TITLE_BYTES = 255  # MediaWiki's own limit
-_NOT_IN_TITLES = frozenset("#<>[]{}|\ufffd")
+_NOT_IN_TITLES = frozenset("#<>[]{}|")
 _WIDTH_PX = 500  # of pictures: one of the few widths that Wikimedia serves
 _FILES_A_REQUEST = 50  # MediaWiki's own limit for properties of files
 
@@ -194,7 +195,7 @@ def _objects(answer: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
 
 
 def _title(line: bytes, _: str) -> Iterator[str]:
-    title = " ".join(line.decode("utf-8-sig", errors="replace").replace("_", " ").split())
+    title = " ".join(utf8(line).replace("_", " ").split())
     if not 0 < len(title.encode()) <= _MAX_TITLE_BYTES or not _NOT_IN_TITLES.isdisjoint(title):
         raise FieldError(Reason.BROKEN_RECORD, f"expected a title, found {title[:80]!r}")
     yield title

@@ -235,3 +235,11 @@ def test_cores_are_those_that_a_container_may_use(tmp_path: Path, monkeypatch: p
         assert pixels.cores() == cores
     (tmp_path / "cpu.max").unlink()
     assert pixels.cores() == 8
+
+
+def test_a_value_that_was_not_kept_is_an_error_and_shifts_no_other(
+    tmp_path: Path, counts: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Features, "_keep", lambda *_: None)
+    with pytest.raises(BuildError, match="no value of"):
+        fill(planned(tmp_path), "red")

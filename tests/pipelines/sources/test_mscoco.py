@@ -21,7 +21,7 @@ CAPTIONS = {  # what the file says, read by eye
     2: ("A man & a party hat.", "A man talks on a phone."),
     3: ("A skateboard jump.", "A boy on a skateboard."),
     4: ("A keyboard on a desk.", "A large mouse pad."),
-    5: ("A tennis player.", "A caf\ufffd wall behind a racket."),
+    5: ("A tennis player.", "A café wall behind a racket."),
     6: ("Two people fix skis.", "Skis in the snow."),
     7: ("Scissors and thread.", "A tape measure."),
     8: ("A blue bus.", "A bus on a street."),
