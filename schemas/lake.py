@@ -152,6 +152,13 @@ class Folder:
         info = filesystem.get_file_info(f"{path}/{name}")
         return info.size or 0, info.mtime_ns or 0
 
+    def move(self, name: str, target: Folder) -> None:
+        """Put a file into another folder of the same store, under the same name, in place of one that is there."""
+        filesystem, path = self.opened()
+        if target.local is not None:
+            Path(target.local, name).parent.mkdir(parents=True, exist_ok=True)
+        filesystem.move(f"{path}/{name}", f"{target.opened()[1]}/{name}")
+
     def delete(self, name: str) -> None:
         """Delete a file; an absent one is no error."""
         if self.uri.startswith(S3):

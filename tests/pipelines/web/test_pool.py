@@ -260,3 +260,14 @@ def test_a_host_whose_only_task_waits_for_its_next_attempt_is_not_forgotten(
         crew.close()
     assert known[0] is not None and known[1] is known[0]
     assert last == ["http://busy.test/busy"]
+
+
+def test_an_odd_answer_says_nothing_on_standard_error(web, client, caplog) -> None:
+    """urllib3 warns of headers that it cannot read, without an address that a person could look at."""
+
+    def script(handler: Any) -> None:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nno header\r\nA: b\r\n\r\nok")
+
+    web.scripts["/odd"] = script
+    list(ask(client(["a.test"]), ["http://a.test/odd"]))
+    assert not [record.name for record in caplog.records if record.name.startswith("urllib3")]
