@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.exports.subset import write_subset
+from pipelines.turns import turn_of_build
 from schemas.console import Say
 from schemas.document_rows import from_row, to_row
 from schemas.documents import Link, document_schema
@@ -60,6 +61,7 @@ def write_labelled(lake: Lake, manifest: Manifest, folder: Folder, labels: Label
     Raises:
         EmptySubsetError: nothing is labelled.
     """
-    written = write_subset(lake, manifest, folder, _Labelled(labels), name=name, say=say)
-    lake.point_latest(name, written.version)
+    with turn_of_build(lake, name, say):
+        written = write_subset(lake, manifest, folder, _Labelled(labels), name=name, say=say)
+        lake.point_latest(name, written.version)
     return written

@@ -4,10 +4,10 @@
     (raw/)        (packs)
 
 Versions go last but for the ledger, since they say what belongs to what is named: killed anywhere and run again, it
-goes on. A version
-that held something is replaced by one without it, under a name of its own, and `latest` follows; its failures,
-duplicates and leaks are not taken over, and links and indexes are to be made anew. A reader of the old version finds
-that it is gone. Captured input files of such versions go as a whole, and so does what unfinished builds left.
+goes on. A version that held something is replaced by one without it, under a name of its own, and `latest` follows; its
+failures, duplicates and leaks are not taken over, and links and indexes are to be made anew. A reader of the old
+version finds that it is gone. Captured input files of such versions go as a whole, and so does what unfinished builds
+left.
 
 No build may run meanwhile: while one does, nothing is changed.
 Models are not touched here: `training.mlflow.taints` lets them be known.
@@ -52,6 +52,7 @@ class Forgotten:
         files: captured input files.
         packs: of copies and features, relative to the lake.
         replaced: references of versions, and of what took their place ("": nothing was left).
+        ledger: rows of the ledger.
     """
 
     found: Found
@@ -59,6 +60,12 @@ class Forgotten:
     files: tuple[str, ...]
     packs: tuple[str, ...]
     replaced: tuple[tuple[str, str], ...]
+    ledger: int
+
+    @property
+    def is_any(self) -> bool:
+        """Return whether anything was found."""
+        return bool(self.captures or self.files or self.packs or self.replaced or self.ledger)
 
 
 _STATED = ("source", "licence", "metadata", "statements")  # columns of an image that follow its documents
@@ -75,7 +82,7 @@ class _Without:
 
     documents: frozenset[str]
     gone: frozenset[str]
-    addresses: Mapping[str, frozenset[str]]
+    addresses: Mapping[str, frozenset[str | None]]
 
     def rows(self, documents: pa.Table) -> pa.Table:
         """Return the rows that stay, their images, links and places renumbered where an image goes."""
@@ -93,7 +100,7 @@ class _Without:
         """Return rows of an images part without what is stated of them in documents that go."""
         rows = images.select(["hash", *_STATED]).to_pylist()
         for row in rows:
-            sources = self.addresses.get(row["hash"], frozenset())
+            sources = self.addresses.get(row["hash"], frozenset[str | None]())
             if sources and row["statements"]:
                 left = [each for each in row["statements"] if each["source"] in sources]
                 statements = (Statement(**{**each, "metadata": Metadata.of(each["metadata"])}) for each in left)
@@ -135,7 +142,7 @@ def forget(
         found = find_holdings(lake, takedowns)
         if before is not None and not dry_run:
             before(found)
-        marks = Marks(takedowns, found.images, found.addresses, found.texts)
+        marks = Marks(takedowns, found.images, found.addresses, found.documents | found.records)
         say("looking for it in what was captured")
         captures = tuple(remove_captures(lake.raw, marks, dry_run=dry_run))
         files = tuple(_remove_files(lake.raw, found, dry_run=dry_run))
@@ -145,9 +152,8 @@ def forget(
             say(f"{holding.reference}: {len(holding.documents)} documents and {len(holding.images)} images")
             new = "" if dry_run else _replace(lake, holding, found, times, say)
             replaced.append((holding.reference, new))
-        if not dry_run:
-            take_out(lake, found.documents, found.images)
-    return Forgotten(found=found, captures=captures, files=files, packs=packs, replaced=tuple(replaced))
+        rows = take_out(lake, found.documents, found.images, dry_run=dry_run)
+    return Forgotten(found=found, captures=captures, files=files, packs=packs, replaced=tuple(replaced), ledger=rows)
 
 
 def _remove_unfinished(lake: Lake) -> None:

@@ -20,6 +20,7 @@ def fetch_records(
     client: Client,
     request_of: Callable[[T], Request],
     read: Callable[[T, Response], Iterable[R | Failure]],
+    note: Callable[[Iterable[tuple[str, str]]], None] | None = None,
 ) -> Iterator[R | Failure]:
     """Yield what is read of the answer to each item's request, or why there is none, in the order of the answers.
 
@@ -28,6 +29,7 @@ def fetch_records(
         client: fetches, with as many connections as one host may have.
         request_of: returns an item's request.
         read: returns what an answer gives; what it raises is the failure row of this item alone.
+        note: is called with what failures are filed under and the address of each item before any of them is asked for.
     """
     waiting: dict[str, list[tuple[str, T]]] = {}
     requests: dict[str, Request] = {}
@@ -35,6 +37,8 @@ def fetch_records(
         request = request_of(item)
         requests[request.url] = request
         waiting.setdefault(request.url, []).append((record_id, item))
+    if note is not None:
+        note((record_id, address) for address, group in waiting.items() for record_id, _ in group)
     threads = client.config.connections_per_host
     answers = fetch_all(client, requests.values(), connections=threads, connections_per_host=threads)
     for request, outcome in answers:

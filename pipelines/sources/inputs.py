@@ -6,9 +6,7 @@
     (images) http://, https://     an archive is captured; else a folder, whose pictures are fetched one by one
 
 A source's settings say in `inputs` which of them name what it reads. `find_inputs` returns the same settings with
-paths and `ARCHIVE!/MEMBER` alone, which any worker can open. Those of a source of files also have a `read()` that
-yields its candidate documents and failures; they stand in `datasets/`, beside their recipe. Sources that fetch (Reddit,
-a live MediaWiki) have steps of their own in `transforms.py`.
+paths and `ARCHIVE!/MEMBER` alone, which any worker can open. How a source is read is in `source.py`.
 """
 
 from __future__ import annotations

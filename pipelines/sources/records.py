@@ -17,7 +17,7 @@ import html
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -32,6 +32,7 @@ from schemas.tables import clean, travels
 T = TypeVar("T")
 R = TypeVar("R")
 WEB = ("http://", "https://")
+MAX_ADDRESS = 4096  # characters of the address of an image
 MAX_ID = 2**63  # ids are kept in 64 bits
 _MOST = 3.4e38  # of float32
 UNKNOWN = frozenset({"", "nan", "none", "null"})  # how tables spell that nothing is known
@@ -108,6 +109,26 @@ def on_web(address: str) -> bool:
 def unusable(problem: FieldError) -> str:
     """Return the address of an image that has none, as a field of its record says."""
     return f"{UNUSABLE}{problem.reason}:{problem}"
+
+
+def with_short_addresses(outcomes: Iterable[Any]) -> Iterator[Any]:
+    """Yield outcomes; an address longer than any URL, such as a picture in a `data:` address, becomes unusable."""
+    for outcome in outcomes:
+        if isinstance(outcome, CandidateDocument) and max(map(len, outcome.image_uris), default=0) > MAX_ADDRESS:
+            outcome = replace(outcome, image_uris=tuple(map(_short, outcome.image_uris)))  # noqa: PLW2901
+        if isinstance(outcome, CandidateDocument) and outcome.image_sources:
+            known = (
+                None if source is None or len(source) > MAX_ADDRESS else source for source in outcome.image_sources
+            )
+            outcome = replace(outcome, image_sources=stated(known))  # noqa: PLW2901
+        yield outcome
+
+
+def _short(uri: str) -> str:
+    if len(uri) <= MAX_ADDRESS:
+        return uri
+    message = f"expected an address of at most {MAX_ADDRESS} characters, found {len(uri)}: {uri[:80]!r}"
+    return unusable(FieldError(Reason.BROKEN_RECORD, message))
 
 
 def rejected(record_id: str, reason: Reason, message: str) -> Failure:

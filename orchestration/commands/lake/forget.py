@@ -8,6 +8,7 @@ from orchestration.commands.lake.takedown import (
     Named,
     holding_lines,
     holding_rows,
+    not_covered_lines,
     taint_models,
     takedowns,
 )
@@ -48,6 +49,7 @@ def command(
     rows = rows if is_sure else holding_rows(done.found.holdings, tracking)
     models = {"-".join(uri.split("/")[1:]) for row in rows for uri in row["models"]} if with_models else set()
     made = remove_made_by_models(home, models) if is_sure else list(made_by_models(home, models))
+    is_any = done.is_any or bool(made)
     values = {
         "dry_run": not is_sure,
         "versions": rows,
@@ -58,8 +60,11 @@ def command(
         "packs": list(done.packs),
         "replaced": dict(done.replaced),
         "made_by_models": made,
+        "found": is_any,
+        "not_covered": list(done.found.not_covered),
     }
     verb = "were removed" if is_sure else "would be removed"
+    end = "all of it is removed" if is_sure else "nothing was changed; --yes removes it"
     lines = [
         *holding_lines(rows, done.found.shared),
         *(f"raw/{each.source}: {each.records} captures and {each.rows} notes {verb}" for each in done.captures),
@@ -67,6 +72,7 @@ def command(
         *(f"{path}: rows {verb}" for path in done.packs),
         *(f"{path}: what a tainted model made {verb}" for path in made),
         *(f"{old} was replaced by {new or 'nothing: no document was left'}" for old, new in done.replaced if is_sure),
-        "all of it is removed" if is_sure else "nothing was changed; --yes removes it",
+        *not_covered_lines(done.found.not_covered),
+        end if is_any else "nothing of it was found in this lake",
     ]
     yield lines, values

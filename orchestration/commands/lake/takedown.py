@@ -25,7 +25,8 @@ def command(
     found = find_holdings(home, takedowns(named, listed))
     rows = holding_rows(found.holdings, tracking)
     values = {"versions": rows, "images": sorted(found.images), "shared_images": sorted(found.shared)}
-    yield holding_lines(rows, found.shared), values
+    lines = [*holding_lines(rows, found.shared), *not_covered_lines(found.not_covered)]
+    yield lines, values | {"not_covered": list(found.not_covered)}
 
 
 def takedowns(named: Iterable[str] | None, listed: str) -> Any:
@@ -88,3 +89,10 @@ def holding_lines(rows: Iterable[dict[str, Any]], shared: Iterable[str]) -> Iter
     if none:
         yield "no version holds any of it"
     yield from (f"image {each} stays: other documents show it" for each in sorted(shared))
+
+
+def not_covered_lines(versions: Iterable[str]) -> Iterator[str]:
+    """Yield what was not looked at: other lakes, and what builds rejected of which there is no ledger."""
+    yield "not looked at: copies in other lakes, exports, and files outside the lake"
+    for version in versions:
+        yield f"{version}: its build has no ledger: what it rejected is found by address and hash alone, not by id"

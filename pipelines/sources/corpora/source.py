@@ -21,6 +21,7 @@ from pipelines.sources.corpora.web import read_web
 from pipelines.sources.corpora.webdataset import read_webdataset
 from pipelines.sources.inputs import IMAGES, Input, image_root, require_language, shard_root
 from pipelines.sources.records import CandidateDocument
+from pipelines.sources.source import Context, Outcomes, Source
 from schemas.documents import UNDETERMINED
 from schemas.failures import Failure
 
@@ -44,7 +45,7 @@ _PUBLISHED: Mapping[Format, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CorpusSource:
+class CorpusSource(Source):
     """A corpus that another project published, or a crawl.
 
     Attributes:
@@ -83,12 +84,16 @@ class CorpusSource:
         is_one_kind = self.format in ("hf", "interleaved")  # whose rows may also name files of the other kind
         return Input("documents", "shards", _PUBLISHED[self.format], is_needed=True, is_one_kind=is_one_kind), IMAGES
 
-    def read(self) -> Iterator[CandidateDocument | Failure]:
+    def shards(self) -> tuple[str, ...]:
+        """Return the paths of the shards."""
+        return self.documents
+
+    def read(self) -> Outcomes:
         """Yield the documents of all shards in order, and a failure for each that cannot be used."""
         for shard in self.documents:
             yield from self.read_shard(shard)
 
-    def read_shard(self, shard: str) -> Iterator[CandidateDocument | Failure]:
+    def read_shard(self, shard: str, context: Context | None = None) -> Outcomes:
         """Yield the documents of a shard in order, and a failure for each that cannot be used.
 
         A document without an id of its own has that of its place: the shard's path below the folder that all shards

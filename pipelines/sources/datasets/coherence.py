@@ -42,6 +42,7 @@ from pipelines.sources.records import (
     utf8,
     web_url,
 )
+from pipelines.sources.source import Outcomes, Source
 from schemas.configs import require
 from schemas.documents import Link, Provenance, Split
 from schemas.errors import BuildError
@@ -77,7 +78,7 @@ _ROW_NUMBERS = ("", "Unnamed: 0")  # what pandas names the column it writes its 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CiteSource:
+class CiteSource(Source):
     """CITE's one file, or the two files of CITE++.
 
     Attributes:
@@ -95,7 +96,7 @@ class CiteSource:
     test: str = ""
     images: str = ""
 
-    def read(self) -> Iterator[CandidateDocument | Failure]:
+    def read(self) -> Outcomes:
         """Yield CITE's or CITE++'s pairs, test file first, and a failure for each row that cannot be used.
 
         An id is `<file>-<row number>`, the file being `train`, `test`, or `all` where there is only one.
@@ -119,7 +120,7 @@ class CiteSource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClueSource:
+class ClueSource(Source):
     """CLUE's two files, and the images that its authors fetched, if there are any.
 
     Attributes:
@@ -145,7 +146,7 @@ class ClueSource:
         has_root = bool(self.images) or not self.numbers
         require(has_root, field="source.images", value=self.images, rule="must be given with source.numbers")
 
-    def read(self) -> Iterator[CandidateDocument | Failure]:
+    def read(self) -> Outcomes:
         """Yield CLUE's pairs, test file first, and a failure for each row that cannot be used.
 
         An id is `train-<row number>` or `test-<row number>`.

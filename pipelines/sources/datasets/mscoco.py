@@ -36,6 +36,7 @@ from pipelines.sources.records import (
     stated,
     text_or_none,
 )
+from pipelines.sources.source import Outcomes, Source
 from schemas.configs import require
 from schemas.documents import Link, Provenance, Sentence, Split
 from schemas.failures import Failure, Reason
@@ -47,7 +48,7 @@ Stated = tuple[int, str]  # the number of a captions file, and what it says
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MscocoSource:
+class MscocoSource(Source):
     """Documents made of captioned images and as many images whose captions are withheld.
 
     Attributes:
@@ -90,7 +91,7 @@ class MscocoSource:
         for name, share in shares.items():
             require(0 <= share < 1, field=f"source.{name}", value=share, rule="must be in [0, 1)")
 
-    def read(self) -> Iterator[CandidateDocument | Failure]:
+    def read(self) -> Outcomes:
         """Yield a failure for each image and caption that cannot be used, then the documents, split by split.
 
         Image addresses are names relative to `images`. Images that fill no group are failures too (TOO_FEW_IMAGES),

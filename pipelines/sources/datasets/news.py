@@ -58,6 +58,7 @@ from pipelines.sources.records import (
     text_or_none,
     utf8,
 )
+from pipelines.sources.source import Outcomes, Source
 from schemas.documents import UNDETERMINED, Link, Provenance, Role, Split
 from schemas.errors import BuildError
 from schemas.failures import Failure, Reason
@@ -72,7 +73,7 @@ Texts = Mapping[Role, str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewsSource:
+class NewsSource(Source):
     """News articles with up to four texts and one picture (SPEC 2, `news`; N section 3).
 
     Attributes:
@@ -102,7 +103,7 @@ class NewsSource:
         articles = Input("articles", published=(_PUBLISHED[self.format],), is_needed=True)
         return articles, *(Input(name, published=(f"img_{name}.json",)) for name in ("splits", "urls")), IMAGES
 
-    def read(self) -> Iterator[CandidateDocument | Failure]:
+    def read(self) -> Outcomes:
         """Yield the articles of a file in order, and a failure for each record or text that cannot be used.
 
         A failure is filed under the article's id, or where it is in the file if it has none. An article of GoodNews

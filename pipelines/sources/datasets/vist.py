@@ -32,6 +32,7 @@ from pipelines.sources.records import (
     sentence,
     stated,
 )
+from pipelines.sources.source import Outcomes, Source
 from schemas.documents import Link, Provenance, Split
 from schemas.failures import Failure, Reason
 
@@ -54,7 +55,7 @@ FLICKR_LICENCES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VistSource:
+class VistSource(Source):
     """Stories of the Visual Storytelling data set, in their published splits.
 
     Attributes:
@@ -88,7 +89,7 @@ class VistSource:
         files = (Input(split, published=(f"{split}.{annotations}.json",), is_needed=is_none_named) for split in Split)
         return (*files, IMAGES)
 
-    def read(self) -> Iterator[CandidateDocument | Failure]:
+    def read(self) -> Outcomes:
         """Yield, split by split, a failure for each annotation and story that cannot be used, then documents by id.
 
         Image addresses are `<split>/<photo id>.jpg`, relative to `images`. A story whose photo is not in the file's

@@ -27,6 +27,7 @@ from typing import ClassVar, NamedTuple
 from pipelines.files import BrokenInputError, read_tree
 from pipelines.sources.inputs import IMAGES, Input, require_language, require_least
 from pipelines.sources.records import CandidateDocument, FieldError, outcomes_of, rejected, sentence, stated, utf8
+from pipelines.sources.source import Context, Outcomes, Source
 from pipelines.sources.text import split_sentences
 from pipelines.sources.wikipedia.wikitext import file_key, strip_markup
 from schemas.document_rows import is_placed
@@ -42,7 +43,7 @@ _ABOUT = frozenset({"title", "name", "id"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImageclefSource:
+class ImageclefSource(Source):
     """The ImageCLEF 2010/2011 Wikipedia collection (SPEC 2, `wiki`; H suppl. 1).
 
     Attributes:
@@ -65,6 +66,14 @@ class ImageclefSource:
     def __post_init__(self) -> None:
         require_language(self.language)
         require_least(self, max_sentences=1)
+
+    def read_shard(self, shard: str, context: Context) -> Iterator[Article | Failure]:
+        """Yield the articles, and failures."""
+        return read_articles(self, min_images=context.min_images)
+
+    def complete(self, article: Article, context: Context) -> Outcomes:
+        """Yield the document of an article, or why there is none."""
+        return with_sentences(article, source=self)
 
 
 @dataclass(frozen=True, slots=True, order=True)

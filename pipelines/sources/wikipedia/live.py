@@ -13,7 +13,7 @@ and images are unknown. Pictures are of Commons, at a width that Wikimedia serve
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
@@ -34,6 +34,8 @@ from pipelines.sources.records import (
     stated,
     utf8,
 )
+from pipelines.sources.source import Context, Outcomes, Source
+from pipelines.sources.takedowns import taken_down
 from pipelines.sources.text import split_sentences
 from pipelines.sources.wikipedia.pages import ArticlePage, file_name, parse_article
 from pipelines.web.client import Client
@@ -41,7 +43,7 @@ from pipelines.web.opt_outs import refusal
 from pipelines.web.requests import Kind, Request, Response
 from schemas.configs import require
 from schemas.documents import Provenance
-from schemas.failures import Failure, Reason
+from schemas.failures import Failure, Reason, Stage
 
 DATASET = "wiki"
 SOURCE = "wikipedia"
@@ -54,7 +56,7 @@ _FILES_A_REQUEST = 50  # MediaWiki's own limit for properties of files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WikipediaSource:
+class WikipediaSource(Source):
     """Articles of a live MediaWiki (SPEC 2, `wiki`): those of a list of titles, of a category, or both.
 
     Attributes:
@@ -89,6 +91,23 @@ class WikipediaSource:
         is_url = parts.scheme in ("http", "https") and bool(parts.netloc) and parts.path in ("", "/")
         require(is_url, field="source.base_url", value=self.base_url, rule="expected https://HOST, without a path")
 
+    def read_shard(self, shard: str, context: Context) -> Iterator[str | Failure]:
+        """Yield the titles that may be asked for, and failures."""
+        for title in list_titles(self, context.client):
+            entry = (
+                None if isinstance(title, Failure) else context.takedowns.matches_record((title,), [self.page(title)])
+            )
+            yield title if entry is None else taken_down(Stage.SOURCES, entry)
+
+    def page(self, title: str) -> str:
+        """Return the address at which a person reads an article."""
+        return f"{self.base_url.rstrip('/')}/wiki/{quote(title.replace(' ', '_'))}"
+
+    def fetch(self, titles: Sequence[str], context: Context) -> Outcomes:
+        """Yield the documents of articles, and failures."""
+        least = context.min_images
+        return fetch_articles(titles, client=context.client, source=self, min_images=least, note=context.note)
+
 
 def list_titles(source: WikipediaSource, client: Client) -> Iterator[str | Failure]:
     """Yield the titles of the file, then those of the category, and a failure for what is no title.
@@ -104,7 +123,12 @@ def list_titles(source: WikipediaSource, client: Client) -> Iterator[str | Failu
 
 
 def fetch_articles(
-    titles: Sequence[str], *, client: Client, source: WikipediaSource, min_images: int
+    titles: Sequence[str],
+    *,
+    client: Client,
+    source: WikipediaSource,
+    min_images: int,
+    note: Callable[[Iterable[tuple[str, str]]], None] | None = None,
 ) -> Iterator[CandidateDocument | Failure]:
     """Yield the document of each article, under the number the wiki gave its page; or why there is none.
 
@@ -112,6 +136,7 @@ def fetch_articles(
 
     Args:
         min_images: an article with fewer is TOO_FEW_IMAGES.
+        note: that of `fetch_records`.
     """
     found: list[tuple[str, ArticlePage]] = []
 
@@ -134,8 +159,9 @@ def fetch_articles(
         yield _document(page, _files(source, client, page), source)
 
     request_page = partial(article_request, source)
-    yield from fetch_records(zip(titles, titles, strict=True), client=client, request_of=request_page, read=read)
-    yield from fetch_records(found, client=client, request_of=request_files, read=compose)
+    named = zip(titles, titles, strict=True)
+    yield from fetch_records(named, client=client, request_of=request_page, read=read, note=note)
+    yield from fetch_records(found, client=client, request_of=request_files, read=compose, note=note)
 
 
 def article_request(source: WikipediaSource, title: str) -> Request:
@@ -243,7 +269,7 @@ def _ask(
     going_on: dict[str, Any] = {}
     asked: set[str] = set()
     while not asked or going_on:
-        request = _request(source, {**query, **going_on})
+        request = _request(source, query, going_on)
         if request.url in asked:
             raise FieldError(Reason.BROKEN_RECORD, f"{request.url}: the continuation leads in a circle")
         asked.add(request.url)
@@ -255,7 +281,8 @@ def _ask(
         going_on = optional(answer, "continue", {})
 
 
-def _request(source: WikipediaSource, query: Mapping[str, Any]) -> Request:
-    """Return a request of the Action API."""
-    parameters = urlencode({"action": "query", **query, "format": "json", "formatversion": "2"})
+def _request(source: WikipediaSource, query: Mapping[str, Any], going_on: Mapping[str, Any] = {}) -> Request:
+    """Return a request of the Action API; what says where it goes on stands last, `continue` before all else."""
+    further = sorted(going_on.items(), key=lambda pair: pair[0] != "continue")
+    parameters = urlencode([("action", "query"), *query.items(), ("format", "json"), ("formatversion", "2"), *further])
     return Request(f"{source.base_url.rstrip('/')}/w/api.php?{parameters}", SOURCE, Kind.API)
