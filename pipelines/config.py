@@ -1,7 +1,5 @@
 """The recipes of builds: named complete builds, the first of a data set its default; and what of one changes bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any

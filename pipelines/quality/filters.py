@@ -12,8 +12,6 @@ Images are judged first; a document is judged by those that stay. Plain function
 is computed of a picture, `datasets what-if` to a version that is there.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
 

@@ -9,8 +9,6 @@ A source's settings say in `inputs` which of them name what it reads. `find_inpu
 paths and `ARCHIVE!/MEMBER` alone, which any worker can open. How a source is read is in `source.py`.
 """
 
-from __future__ import annotations
-
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence

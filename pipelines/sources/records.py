@@ -10,8 +10,6 @@ a record names no address that can be used, `unusable` gives one that says why: 
 images stage, at its place, and costs its document nothing else.
 """
 
-from __future__ import annotations
-
 import codecs
 import html
 import json

@@ -6,8 +6,6 @@
 A source of files has `read` alone. Steps that a source does not have are None.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar

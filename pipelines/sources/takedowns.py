@@ -13,8 +13,6 @@ documents the list took out, and not which. Versions that exist, and what
 was captured in `raw/`, are touched by `multilink lake forget` alone, which takes the same entries.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -11,8 +11,6 @@ A whole file is kept on disk by `downloads.py`.
 What is remembered, and for how long, is in `requests.py`; what an image's bytes are worth is not decided here.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import threading

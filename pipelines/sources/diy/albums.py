@@ -15,8 +15,6 @@ What is decided here: what a caption is, and which image it was written under. D
 fetched.
 """
 
-from __future__ import annotations
-
 import html
 import json
 import re

@@ -6,8 +6,6 @@ requests go through the same address checks as all others.
     raw/reddit/listings/<subreddit>-<listing>-<limit>-<host>.json
 """
 
-from __future__ import annotations
-
 import json
 import math
 import time

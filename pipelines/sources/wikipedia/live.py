@@ -10,8 +10,6 @@ Articles are kept once fetched; categories change, and are asked for again when 
 and images are unknown. Pictures are of Commons, at a width that Wikimedia serves.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
