@@ -7,6 +7,8 @@ function of those documents and the configuration. The fingerprint of both names
 pipeline before a shard is written.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

@@ -9,6 +9,8 @@ gathers them: their number grows with shards, reasons and sizes of documents, an
 all stages is counted in one step: things, each under a kind, become facts of how often they are there.
 """
 
+from __future__ import annotations
+
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

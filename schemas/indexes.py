@@ -8,15 +8,11 @@
                                             manifest.json      written last: what a reader trusts
 """
 
-from __future__ import annotations
-
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Literal
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
-from schemas.configs import restore_json
-from schemas.manifest import FileEntry
+from schemas.manifest import FileEntry, JsonFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +35,7 @@ class CellsNote:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IndexManifest:
+class IndexManifest(JsonFile):
     """What an index is; no clock time, so that equal indexes have equal manifests.
 
     Attributes:
@@ -53,6 +49,7 @@ class IndexManifest:
         files: every file.
     """
 
+    what: ClassVar[str] = "a manifest of an index"
     model: str
     dataset: str
     made_by: str
@@ -62,16 +59,3 @@ class IndexManifest:
     described: Mapping[str, int]
     files: tuple[FileEntry, ...]
     format: Literal[2] = 2
-
-    def to_json(self) -> str:
-        """Return the manifest's text: stable key order, newline at the end."""
-        return json.dumps(asdict(self), sort_keys=True, indent=1, ensure_ascii=False) + "\n"
-
-    @classmethod
-    def from_json(cls, text: str, *, where: str) -> IndexManifest:
-        """Return the manifest of a file's text.
-
-        Raises:
-            IntegrityError: it is none, or of another format.
-        """
-        return restore_json(cls, text, what=f"{where}: a manifest of an index")

@@ -11,18 +11,14 @@ was predicted has no row. How they are chosen is `training.linking`'s business. 
     <output>/manifest.json                                   written last: what a reader trusts
 """
 
-from __future__ import annotations
-
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Literal
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import pyarrow as pa
 
-from schemas.configs import restore_json
 from schemas.documents import document_schema
-from schemas.manifest import FileEntry
+from schemas.manifest import FileEntry, JsonFile
 from schemas.tables import column, table_schema
 
 
@@ -112,7 +108,7 @@ class LinkCounts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinksManifest:
+class LinksManifest(JsonFile):
     """What the links of a data set version are; no clock time, so that equal links have equal manifests.
 
     Attributes:
@@ -124,6 +120,7 @@ class LinksManifest:
         files: every file of links, documents and failures.
     """
 
+    what: ClassVar[str] = "a manifest of links"
     model: str
     dataset: str
     made_by: str
@@ -131,19 +128,6 @@ class LinksManifest:
     splits: Mapping[str, LinkCounts]
     files: tuple[FileEntry, ...]
     format: Literal[1] = 1
-
-    def to_json(self) -> str:
-        """Return the manifest's text: stable key order, newline at the end."""
-        return json.dumps(asdict(self), sort_keys=True, indent=1, ensure_ascii=False) + "\n"
-
-    @classmethod
-    def from_json(cls, text: str, *, where: str) -> LinksManifest:
-        """Return the manifest of a file's text.
-
-        Raises:
-            IntegrityError: it is none, or of another format.
-        """
-        return restore_json(cls, text, what=f"{where}: a manifest of links")
 
 
 _RELATION = pa.struct(

@@ -5,13 +5,11 @@ them, and holds the statistics of Hessel 2019's table 1 per split. It is written
 exist. It holds no clock time, so that equal builds have equal manifests.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Self, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -62,8 +60,28 @@ class SplitStatistics:
     placed_images: int = 0
 
 
+class JsonFile:
+    """A dataclass that is kept as one JSON file: stable key order, a line a value, a newline at the end."""
+
+    __slots__ = ()
+    what: ClassVar[str]
+
+    def to_json(self) -> str:
+        """Return the file's text."""
+        return json.dumps(asdict(cast(Any, self)), sort_keys=True, indent=1, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, *, where: str = "") -> Self:
+        """Return the record of a file's text.
+
+        Raises:
+            IntegrityError: it is none, or of another format.
+        """
+        return restore_json(cls, text, what=f"{where}: {cls.what}" if where else cls.what)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
+class Manifest(JsonFile):
     """What a version is.
 
     Attributes:
@@ -77,6 +95,7 @@ class Manifest:
         features: the feature columns of `images` and of `documents`, each sorted.
     """
 
+    what: ClassVar[str] = "the manifest of a data set version"
     dataset: str
     version: str
     files: tuple[FileEntry, ...]
@@ -95,19 +114,6 @@ class Manifest:
     def reference(self) -> str:
         """Return NAME@VERSION."""
         return f"{self.dataset}@{self.version}"
-
-    def to_json(self) -> str:
-        """Return the manifest's text: stable key order, one line a value, newline at the end."""
-        return json.dumps(asdict(self), sort_keys=True, indent=1, ensure_ascii=False) + "\n"
-
-    @classmethod
-    def from_json(cls, text: str) -> Manifest:
-        """Return the manifest of a file's text.
-
-        Raises:
-            IntegrityError: it is none, or of another format.
-        """
-        return restore_json(cls, text, what="the manifest of a data set version")
 
     def extractors(self, table: str, kind: FeatureKind = FeatureKind.VECTOR) -> dict[str, int]:
         """Return the size of a vector (of classes: 0) by extractor, for the columns of one kind of a table."""

@@ -84,11 +84,6 @@ def places(config: object, values: dict[str, Any]) -> Iterator[Place]:
     yield from _places_of(type(config), values, "", like=config)
 
 
-def dotted_keys(config: object) -> dict[str, Any]:
-    """Return each settable dotted key of a configuration with its declared type."""
-    return {place.key: place.hint for place in places(config, resolve(config))}
-
-
 def flatten(values: Mapping[str, Json], prefix: str = "") -> dict[str, Json]:
     """Return nested settings, as `resolve` gives them, under dotted keys, in order.
 

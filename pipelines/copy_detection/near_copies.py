@@ -5,6 +5,8 @@ be within the cosine of each other, so that each cluster says its worst pair, of
 Images with equal bytes are one image here: that one occurs twice is `pipelines.dedupe`'s to find.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 

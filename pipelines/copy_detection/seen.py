@@ -4,6 +4,8 @@ An image was seen where an earlier version has one of the same bytes; else where
 extractor, is within the cosine.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 

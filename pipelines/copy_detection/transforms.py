@@ -7,6 +7,8 @@
 Vectors travel in float16, once for each cell. The centres of cells are the vectors of a sample of images.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial

@@ -12,6 +12,8 @@ whole numbers, which every processor adds up to the same sum. The cosines that d
 rounded to six places.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum

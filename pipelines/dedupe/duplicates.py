@@ -5,6 +5,8 @@ is a connected component of "is near", named by its smallest image hash: two ima
 of each other. Plain functions on arrays; `transforms` runs them on partitions.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations, groupby, pairwise

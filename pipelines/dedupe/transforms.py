@@ -19,6 +19,8 @@ each code with a neighbour once, 96 bytes; `keep-first`, an order over documents
 arrays.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial

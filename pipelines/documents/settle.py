@@ -7,6 +7,8 @@ what became of their images, addresses become content hashes, and images that ca
 the same rule, `without_images`.
 """
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

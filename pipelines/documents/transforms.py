@@ -1,5 +1,7 @@
 """The documents stage in Beam: candidates are filtered, then settled with what became of their images."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial

@@ -7,6 +7,8 @@ other weights, libraries or another kind of device than the machine that started
 or whose value cannot be stored, is reported with its reason; the others of its batch have theirs.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache

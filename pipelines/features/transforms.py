@@ -7,6 +7,8 @@ Vectors never travel between workers: the shards' writer reads them from the pac
 a batch, so blocks may form as elements arrive.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

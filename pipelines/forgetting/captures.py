@@ -13,6 +13,7 @@ index that points into it; then the old ones go. Done again after a kill the nam
 
 import hashlib
 import json
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -31,7 +32,7 @@ FILES = "files"  # of captured files, which are no segments
 LISTINGS = ("reddit", "listings")  # likewise
 _OF_ORIGINS = ("robots", "well-known")
 _API = "api"
-_CONTINUED = "&continue="  # begins what an address of MediaWiki's interface has when an answer goes on
+_CONTINUED = re.compile(r"&\w*continue=[^&]*")  # what an address of MediaWiki's interface has where an answer goes on
 _IDS = ("id", "pageid", "title")  # of a record in an answer
 
 
@@ -59,7 +60,7 @@ class Marks:
         """Return whether an entry is named by its digest or its addresses; files of whole hosts never are."""
         if entry.kind in _OF_ORIGINS:
             return False
-        places = (entry.url.partition(_CONTINUED)[0], entry.final_url or "")
+        places = (_CONTINUED.sub("", entry.url), entry.final_url or "")
         is_ours = any(url_key(place) in self._keys for place in places if place)
         return entry.digest in self.digests or is_ours or self.takedowns.matches_address(*places) is not None
 

@@ -9,6 +9,8 @@
 A picture whose copy is in the packs is not decoded again. Plain functions; `transforms.py` spreads them over workers.
 """
 
+from __future__ import annotations
+
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -5,6 +5,8 @@ in which row. An image without pixels has the address `row:<n>`: its vector is a
 already has, looked up instead of extracted.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from functools import lru_cache
 

@@ -11,6 +11,8 @@ bounded pool: a share begins before the slow hosts of the one before it are thro
 within a minute, so a worker that takes over from one that was killed asks for no more than that again.
 """
 
+from __future__ import annotations
+
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass

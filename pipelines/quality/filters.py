@@ -12,6 +12,8 @@ Images are judged first; a document is judged by those that stay. Plain function
 is computed of a picture, `datasets what-if` to a version that is there.
 """
 
+from __future__ import annotations
+
 import io
 from collections.abc import Sequence
 

@@ -1,5 +1,7 @@
 """Filters of quality in Beam: each image is judged once, then each document by the images that stay."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial

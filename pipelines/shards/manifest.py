@@ -5,6 +5,8 @@ that differ in numbers, names in quotes or addresses alone are one kind of messa
 is the smallest, so that the order of failures does not show.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import hashlib
 import re

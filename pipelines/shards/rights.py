@@ -1,5 +1,7 @@
 """What is stated of the rights of a version's documents and images: counted for its manifest and its card."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterable, Iterator
 

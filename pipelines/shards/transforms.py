@@ -4,6 +4,8 @@ The number of shards follows from the number of documents, their names and conte
 workers nor the order in which elements arrive shows in the result.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass

@@ -3,6 +3,8 @@
 A part goes out a row group at a time, so that a worker holds the pictures and features of one group.
 """
 
+from __future__ import annotations
+
 import hashlib
 import io
 from collections import Counter

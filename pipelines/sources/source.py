@@ -14,6 +14,7 @@ from pipelines.settings import HttpConfig
 from pipelines.sources.records import CandidateDocument
 from pipelines.sources.takedowns import Takedowns
 from pipelines.web.client import Client, process_client
+from schemas.configs import Settings
 from schemas.failures import Failure
 from schemas.lake import Folder
 from schemas.ledger import LedgerRow, Read, append
@@ -48,7 +49,7 @@ class Context:
         append(self.ledger, (LedgerRow(Read.DOCUMENT, key, None, key, address) for key, address in asked))
 
 
-class Source:
+class Source(Settings):
     """Base of the settings of a source: a frozen dataclass with `inputs` (`pipelines.sources.inputs`).
 
     Attributes:
@@ -59,6 +60,7 @@ class Source:
     """
 
     __slots__ = ()
+    part: ClassVar[str] = "source"
     select: ClassVar[Callable[..., Iterator[Any]] | None] = None
     fetch: ClassVar[Callable[..., Outcomes] | None] = None
     complete: ClassVar[Callable[..., Outcomes] | None] = None

@@ -9,6 +9,8 @@ What comes of each step goes through one border: names of images become addresse
 takedown list. What was read is in the ledger before anything of it is fetched.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter

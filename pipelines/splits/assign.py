@@ -8,6 +8,8 @@ trains the next model. Only a split that would be empty takes the first document
     |---test---|---val---|-----------------train--------------------|
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

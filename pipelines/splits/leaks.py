@@ -1,5 +1,7 @@
 """What splits share, in numbers and words; which of it counts, and which documents go for it."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from dataclasses import dataclass
 

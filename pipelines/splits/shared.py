@@ -5,6 +5,8 @@ in one cluster of near-duplicates; flat images, which all look alike, are in non
 `transforms` runs them on partitions of the digests of texts and of the clusters.
 """
 
+from __future__ import annotations
+
 import hashlib
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence

@@ -7,6 +7,8 @@ Only arrays travel, some thousands of rows an element, in partitions whose numbe
 splits are empty is one row in all.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial

@@ -11,7 +11,7 @@ from pipelines.config import RECIPES
 from pipelines.config import recipe as recipe_of
 from schemas.configs import require, resolve, restore
 from schemas.errors import ConfigError
-from schemas.overrides import dotted_keys, override
+from schemas.overrides import override, places
 from training import recipes as train_recipes
 
 
@@ -110,10 +110,10 @@ def test_a_saved_configuration_with_an_unknown_key_is_refused() -> None:
 
 
 def test_documented_keys_are_settable() -> None:
-    build = {name: dotted_keys(make()) for name, make in RECIPES.items()}
+    build = {name: {place.key for place in places(make(), resolve(make()))} for name, make in RECIPES.items()}
     assert "http.allow_hosts" in build["diy"]
-    assert {"source.documents", "source.id2row", "source.features"} <= build["multi-retrieval"].keys()
-    train = dotted_keys(train_recipes.tiny())
+    assert {"source.documents", "source.id2row", "source.features"} <= build["multi-retrieval"]
+    train = {place.key: place.hint for place in places(train_recipes.tiny(), resolve(train_recipes.tiny()))}
     assert {"objective.similarity.name", "training.epochs", "training.select"} <= train.keys()
 
 
@@ -125,5 +125,5 @@ def test_an_override_keeps_the_class_of_a_source(name: str) -> None:
 
 
 def test_a_source_out_of_range_is_told_by_its_own_rule() -> None:
-    with pytest.raises(ConfigError, match=r"source\.true_images = 0: must be at least 1"):
+    with pytest.raises(ConfigError, match=r"source\.true_images = 0: must be positive"):
         override(recipe_of("mscoco"), ["source.true_images=0"])

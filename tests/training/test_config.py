@@ -8,7 +8,7 @@ import pytest
 
 from schemas.configs import resolve, restore
 from schemas.errors import ConfigError
-from schemas.overrides import dotted_keys, flatten, override
+from schemas.overrides import flatten, override, places
 from training.config import ConstantSchedule, LoopConfig, PlateauSchedule, TrainConfig, objective
 from training.data.requirements import described
 from training.formats import current_config
@@ -70,7 +70,13 @@ def test_what_was_set_stays_where_the_new_part_has_it() -> None:
 
 
 def test_a_sum_has_the_settings_of_its_terms() -> None:
-    keys = {key for key in dotted_keys(recipe("alikhani-2022")) if key.startswith("objective.")}
+    keys = {
+        key
+        for key in {
+            place.key: place.hint for place in places(recipe("alikhani-2022"), resolve(recipe("alikhani-2022")))
+        }
+        if key.startswith("objective.")
+    }
     relations = {f"objective.coherence.{name}" for name in ("relations", "relation_weight")}
     assert keys == {"objective.name", "objective.triplet-hardest.margin"} | relations
     both = override(TrainConfig(), ["objective.name=hal+coherence", "objective.alpha=10", "objective.relations=story"])
@@ -113,7 +119,11 @@ def test_a_setting_of_another_objective_is_refused_in_python_and_in_files() -> N
 @pytest.mark.parametrize("name", RECIPES)
 def test_heads_divide_the_dimensions_of_a_transformer(name: str) -> None:
     config = recipe(name)
-    keys = {key for key in ("text.heads", "image.heads") if key in dotted_keys(config)}
+    keys = {
+        key
+        for key in ("text.heads", "image.heads")
+        if key in {place.key: place.hint for place in places(config, resolve(config))}
+    }
     for key in keys if config.text.name == "transformer" else ():
         with pytest.raises(ConfigError, match=f"{key} = 3: a transformer's heads must divide dimensions"):
             override(config, [f"{key}=3"])

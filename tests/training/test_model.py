@@ -7,8 +7,9 @@ import pytest
 import torch
 from PIL import Image
 
+from schemas.configs import resolve
 from schemas.errors import IntegrityError, NotFoundError, UsageError
-from schemas.overrides import dotted_keys, override
+from schemas.overrides import override, places
 from training.config import TrainConfig
 from training.data.documents import GivenDocument, RegionBank
 from training.data.loading import DatasetIdentity
@@ -45,7 +46,7 @@ TOWERS = {
 
 def model_of(towers: str = "gru") -> LinkModel:
     config = override(TrainConfig(), TOWERS[towers])
-    keys = dotted_keys(config)
+    keys = {place.key: place.hint for place in places(config, resolve(config))}
     sizes = [f"{part}.{name}={size}" for part in ("text", "image") for name, size in SIZES.items()]
     config = override(config, ["dimensions=8", *(each for each in sizes if each.partition("=")[0] in keys)])
     frozen = isinstance(config.text, SentenceSettings)

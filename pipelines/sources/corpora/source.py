@@ -19,7 +19,7 @@ from pipelines.sources.corpora.mmc4 import read_mmc4
 from pipelines.sources.corpora.obelics import read_obelics
 from pipelines.sources.corpora.web import read_web
 from pipelines.sources.corpora.webdataset import read_webdataset
-from pipelines.sources.inputs import IMAGES, Input, image_root, require_language, shard_root
+from pipelines.sources.inputs import IMAGES, Input, Language, image_root, shard_root
 from pipelines.sources.records import CandidateDocument
 from pipelines.sources.source import Context, Outcomes, Source
 from schemas.documents import UNDETERMINED
@@ -67,16 +67,13 @@ class CorpusSource(Source):
     format: Format = "mmc4"
     documents: tuple[str, ...] = ()
     images: str = ""
-    language: str = UNDETERMINED
+    language: Language = UNDETERMINED
     sentence_model: str = ""
     texts: str = ""
     pictures: str = ""
     keep_splits: bool = True
     skip_repeats: bool = False
     obey_opt_outs: bool = True
-
-    def __post_init__(self) -> None:
-        require_language(self.language)
 
     @property
     def inputs(self) -> tuple[Input, ...]:

@@ -143,6 +143,7 @@ class ClueSource(Source):
     images: str = ""
 
     def __post_init__(self) -> None:
+        Source.__post_init__(self)
         has_root = bool(self.images) or not self.numbers
         require(has_root, field="source.images", value=self.images, rule="must be given with source.numbers")
 

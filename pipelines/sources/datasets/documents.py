@@ -65,6 +65,7 @@ class DocumentsSource(Source):
     images: str = ""
 
     def __post_init__(self) -> None:
+        Source.__post_init__(self)
         if on_web(self.documents) and not self.images:
             object.__setattr__(self, "images", self.documents.rpartition("/")[0])
 

@@ -38,7 +38,7 @@ from typing import Any, Literal
 from pipelines.files import INSIDE, input_file
 from pipelines.named_files import FileRejected, read_named
 from pipelines.recipe import BuildConfig, as_published
-from pipelines.sources.inputs import IMAGES, Input, require_language
+from pipelines.sources.inputs import IMAGES, Input, Language
 from pipelines.sources.json_stream import read_items, read_mapping, read_members
 from pipelines.sources.records import (
     CandidateDocument,
@@ -92,10 +92,7 @@ class NewsSource(Source):
     splits: str = ""
     urls: str = ""
     images: str = ""
-    language: str = UNDETERMINED
-
-    def __post_init__(self) -> None:
-        require_language(self.language)
+    language: Language = UNDETERMINED
 
     @property
     def inputs(self) -> tuple[Input, ...]:

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 from pipelines.recipe import BuildConfig, as_published
 from pipelines.sources.draws import CaptionPool, shuffled_order
-from pipelines.sources.inputs import IMAGES, Input, require_least
+from pipelines.sources.inputs import IMAGES, Input
 from pipelines.sources.json_stream import read_lists
 from pipelines.sources.records import (
     CandidateDocument,
@@ -33,6 +33,7 @@ from pipelines.sources.records import (
     stated,
 )
 from pipelines.sources.source import Outcomes, Source
+from schemas.configs import NonNegativeInt
 from schemas.documents import Link, Provenance, Split
 from schemas.failures import Failure, Reason
 
@@ -75,11 +76,8 @@ class VistSource(Source):
     val: str = ""
     test: str = ""
     images: str = ""
-    distractors: int = 45
+    distractors: NonNegativeInt = 45
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        require_least(self, distractors=0)
 
     @property
     def inputs(self) -> tuple[Input, ...]:

@@ -25,11 +25,12 @@ from html.entities import html5
 from typing import ClassVar, NamedTuple
 
 from pipelines.files import BrokenInputError, read_tree
-from pipelines.sources.inputs import IMAGES, Input, require_language, require_least
+from pipelines.sources.inputs import IMAGES, Input, Language
 from pipelines.sources.records import CandidateDocument, FieldError, outcomes_of, rejected, sentence, stated, utf8
 from pipelines.sources.source import Context, Outcomes, Source
 from pipelines.sources.text import split_sentences
 from pipelines.sources.wikipedia.wikitext import file_key, strip_markup
+from schemas.configs import PositiveInt
 from schemas.document_rows import is_placed
 from schemas.documents import Provenance
 from schemas.failures import Failure, Reason
@@ -59,13 +60,9 @@ class ImageclefSource(Source):
     texts: str = ""
     metadata: str = ""
     images: str = ""
-    language: str = "en"
-    max_sentences: int = 100
+    language: Language = "en"
+    max_sentences: PositiveInt = 100
     sentence_model: str = ""
-
-    def __post_init__(self) -> None:
-        require_language(self.language)
-        require_least(self, max_sentences=1)
 
     def read_shard(self, shard: str, context: Context) -> Iterator[Article | Failure]:
         """Yield the articles, and failures."""

@@ -20,7 +20,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from pipelines.files import input_file, read_lines
 from pipelines.sources.answers import fetch_records
-from pipelines.sources.inputs import Input, require_language, require_least
+from pipelines.sources.inputs import Input, Language
 from pipelines.sources.records import (
     CandidateDocument,
     FieldError,
@@ -39,7 +39,7 @@ from pipelines.sources.wikipedia.pages import ArticlePage, file_name, parse_arti
 from pipelines.web.client import Client
 from pipelines.web.opt_outs import refusal
 from pipelines.web.requests import Kind, Request, Response
-from schemas.configs import require
+from schemas.configs import NonNegativeInt, PositiveInt, require
 from schemas.documents import Provenance
 from schemas.failures import Failure, Reason, Stage
 
@@ -74,17 +74,16 @@ class WikipediaSource(Source):
     base_url: str = "https://en.wikipedia.org"
     titles: str = ""
     category: str = ""
-    category_depth: int = 0
-    limit: int = 0
-    language: str = "en"
+    category_depth: NonNegativeInt = 0
+    limit: NonNegativeInt = 0
+    language: Language = "en"
     licence: str = "CC-BY-SA-4.0"
     repositories: tuple[str, ...] = ("commons",)
-    max_sentences: int = 100
+    max_sentences: PositiveInt = 100
     sentence_model: str = ""
 
     def __post_init__(self) -> None:
-        require_language(self.language)
-        require_least(self, max_sentences=1, category_depth=0, limit=0)
+        Source.__post_init__(self)
         parts = urlsplit(self.base_url)
         is_url = parts.scheme in ("http", "https") and bool(parts.netloc) and parts.path in ("", "/")
         require(is_url, field="source.base_url", value=self.base_url, rule="expected https://HOST, without a path")
@@ -267,7 +266,7 @@ def _ask(
     going_on: dict[str, Any] = {}
     asked: set[str] = set()
     while not asked or going_on:
-        request = _request(source, query, going_on)
+        request = _request(source, {**query, **going_on})
         if request.url in asked:
             raise FieldError(Reason.BROKEN_RECORD, f"{request.url}: the continuation leads in a circle")
         asked.add(request.url)
@@ -279,8 +278,7 @@ def _ask(
         going_on = optional(answer, "continue", {})
 
 
-def _request(source: WikipediaSource, query: Mapping[str, Any], going_on: Mapping[str, Any] = {}) -> Request:
-    """Return a request of the Action API; what says where it goes on stands last, `continue` before all else."""
-    further = sorted(going_on.items(), key=lambda pair: pair[0] != "continue")
-    parameters = urlencode([("action", "query"), *query.items(), ("format", "json"), ("formatversion", "2"), *further])
+def _request(source: WikipediaSource, query: Mapping[str, Any]) -> Request:
+    """Return a request of the Action API."""
+    parameters = urlencode({"action": "query", **query, "format": "json", "formatversion": "2"})
     return Request(f"{source.base_url.rstrip('/')}/w/api.php?{parameters}", SOURCE, Kind.API)

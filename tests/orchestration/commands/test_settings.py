@@ -9,7 +9,8 @@ import pytest
 from orchestration.cli import run
 from orchestration.commands.settings import Setting, describe, settings_of
 from pipelines.config import RECIPES as BUILDS
-from schemas.overrides import dotted_keys, override
+from schemas.configs import resolve
+from schemas.overrides import override, places
 from training.recipes import RECIPES as TRAININGS
 
 
@@ -17,7 +18,7 @@ from training.recipes import RECIPES as TRAININGS
 def test_every_setting_of_every_recipe_says_what_it_means(name: str) -> None:
     config = (BUILDS.get(name) or TRAININGS[name])()
     found = list(settings_of(config))
-    assert [setting.key for setting in found] == list(dotted_keys(config))
+    assert [setting.key for setting in found] == [place.key for place in places(config, resolve(config))]
     assert [setting.key for setting in found if not setting.meaning] == []
 
 

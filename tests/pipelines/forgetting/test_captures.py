@@ -36,7 +36,7 @@ def stored(raw: Folder, kind: str, url: str, body: bytes) -> None:
         ("page", "https://a.example/page", b"<p>Anything.</p>", True),
         ("page", "https://a.example/page/2", b"<p>Anything.</p>", False),
         ("api", QUERY, b"{}", True),
-        ("api", f"{QUERY}&continue=a%7C%7C&gimcontinue=b", b"{}", True),
+        ("api", f"{QUERY}&gimcontinue=b&continue=a%7C%7C", b"{}", True),
         ("api", f"{QUERY}2", b"{}", False),
         ("api", "https://w.example/members", json.dumps(LISTED).encode(), True),
         ("api", "https://w.example/others", json.dumps(LISTED).replace("Auk", "Puffin").encode(), False),

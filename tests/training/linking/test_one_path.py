@@ -11,12 +11,13 @@ import torch
 from fastapi.testclient import TestClient
 from scipy.optimize import linear_sum_assignment
 
+from schemas.configs import resolve
 from schemas.documents import Split
 from schemas.errors import UsageError
 from schemas.lake import Lake
 from schemas.links import PredictedLink
 from schemas.manifest import read_manifest
-from schemas.overrides import dotted_keys, override
+from schemas.overrides import override, places
 from training.config import TrainConfig
 from training.data.documents import GivenDocument
 from training.data.lake import Columns, read_split
@@ -44,7 +45,7 @@ SIZES = {
 
 
 def shrunk(config: TrainConfig) -> TrainConfig:
-    keys = dotted_keys(config)
+    keys = {place.key: place.hint for place in places(config, resolve(config))}
     sizes = [f"{part}.{name}={size}" for part in ("text", "image") for name, size in SIZES.items()]
     return override(config, ["dimensions=8", *(each for each in sizes if each.partition("=")[0] in keys)])
 

@@ -9,9 +9,10 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from schemas.configs import resolve
 from schemas.documents import Link, Role, Split
 from schemas.lake import Lake
-from schemas.overrides import dotted_keys, override
+from schemas.overrides import override, places
 from training.config import TrainConfig
 from training.data.loading import load_training_data
 from training.loop.context import Context
@@ -42,7 +43,7 @@ SMALL = {
 
 def small(name: str) -> TrainConfig:
     config = RECIPES[name]()
-    known = dotted_keys(config)
+    known = {place.key: place.hint for place in places(config, resolve(config))}
     return override(config, [f"{key}={value}" for key, value in SMALL.items() if key in known])
 
 
