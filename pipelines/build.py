@@ -12,19 +12,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import apache_beam as beam
 
 from pipelines.config import content_config
-from pipelines.copy_detection.transforms import EarlierImages, FindSeen, by_vector
-from pipelines.dedupe.transforms import DropDuplicates, Unique, by_hash
+from pipelines.copy_detection.transforms import FindSeen, by_vector
+from pipelines.dedupe.transforms import DropDuplicates, by_hash
 from pipelines.documents.transforms import FilterCandidates, JudgeDocuments, SettleDocuments
 from pipelines.features.extraction import FeaturePlan
-from pipelines.features.transforms import ExtractFeatures, Featured
+from pipelines.features.transforms import ExtractFeatures
 from pipelines.images.obtain import ImageAccess
 from pipelines.images.packed import copy_packs
-from pipelines.images.transforms import Images, ObtainImages
+from pipelines.images.transforms import ObtainImages
 from pipelines.progress import Progress
 from pipelines.quality.transforms import FilterQuality
 from pipelines.recipe import BuildConfig
@@ -33,7 +34,6 @@ from pipelines.shards.transforms import (
     DigestInputs,
     ExplainFailures,
     ListRights,
-    Shards,
     WriteShards,
     WriteTables,
 )
@@ -41,8 +41,8 @@ from pipelines.shards.writing import ShardWriter
 from pipelines.sources.source import Context
 from pipelines.sources.takedowns import Takedowns
 from pipelines.sources.transforms import ReadSource
-from pipelines.splits.transforms import AssignSplits, DropLeaks, ListLeaks, Split
-from pipelines.transforms import CountThings, GatherFacts, ListOutcomes, Outcome, as_facts
+from pipelines.splits.transforms import AssignSplits, DropLeaks, ListLeaks
+from pipelines.transforms import CountThings, GatherFacts, ListOutcomes, as_facts
 from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, NEAR_COPY_SCHEMA, SEEN_SCHEMA
 from schemas.errors import BuildError
 from schemas.failures import FAILURE_SCHEMA, Stage
@@ -109,25 +109,6 @@ class BuildPlan:
         )
 
 
-class _Stages(NamedTuple):
-    """What each stage of a build gave."""
-
-    sources: Outcome
-    images: Images
-    settled: Outcome
-    digest: beam.PCollection[int]
-    version: beam.PCollection[str]
-    unique: Unique
-    ruled: Outcome
-    sound: Outcome
-    split: Split
-    featured: Featured
-    single: Unique
-    seen: EarlierImages
-    shards: Shards
-    failures: beam.PCollection
-
-
 def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
     """Add every stage of a build to a pipeline, its tables, and what its manifest is made of."""
     stages = _stages(root, plan)
@@ -135,8 +116,8 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
     _ = _facts(root, stages, files, plan) | "gather" >> GatherFacts() | "manifest" >> beam.Map(_write_result, plan=plan)
 
 
-def _stages(root: beam.Pipeline, plan: BuildPlan) -> _Stages:
-    """Return what each stage gave."""
+def _stages(root: beam.Pipeline, plan: BuildPlan) -> SimpleNamespace:
+    """Return what each stage gives, by its name."""
     config, lake, access, progress = plan.config, plan.lake, plan.access, plan.progress
     writer = ShardWriter(lake=lake, dataset=config.dataset, copies=access.copies, features=plan.features)
 
@@ -175,12 +156,13 @@ def _stages(root: beam.Pipeline, plan: BuildPlan) -> _Stages:
     shards = single.documents | "shards" >> WriteShards(config.shards, writer, progress, version)
     failed = (unique, ruled, sound, split, featured, single)
     failures = (read, *(stage.failures for stage in failed)) | "failures" >> beam.Flatten()
-    return _Stages(
-        sources, images, settled, digest, version, unique, ruled, sound, split, featured, single, seen, shards, failures
-    )
+    return SimpleNamespace(
+        sources=sources, images=images, settled=settled, digest=digest, version=version, unique=unique, ruled=ruled,
+        sound=sound, split=split, featured=featured, single=single, seen=seen, shards=shards, failures=failures,
+    )  # fmt: skip
 
 
-def _tables(stages: _Stages, plan: BuildPlan) -> beam.PCollection[FileEntry]:
+def _tables(stages: SimpleNamespace, plan: BuildPlan) -> beam.PCollection[FileEntry]:
     """Write the tables of a version, and return their entries."""
     rows = {
         "failures": stages.failures,
@@ -192,7 +174,7 @@ def _tables(stages: _Stages, plan: BuildPlan) -> beam.PCollection[FileEntry]:
     return rows | "tables" >> WriteTables(partial(plan.lake.dataset, plan.config.dataset), _SCHEMAS, stages.version)
 
 
-def _passed(stages: _Stages, config: BuildConfig) -> dict[Stage, beam.PCollection]:
+def _passed(stages: SimpleNamespace, config: BuildConfig) -> dict[Stage, beam.PCollection]:
     """Return what each stage that is on passed on."""
     passed = {
         Stage.SOURCES: stages.sources.results,
@@ -211,7 +193,7 @@ def _passed(stages: _Stages, config: BuildConfig) -> dict[Stage, beam.PCollectio
     return passed
 
 
-def _facts(root: beam.Pipeline, stages: _Stages, files: beam.PCollection, plan: BuildPlan) -> beam.PCollection:
+def _facts(root: beam.Pipeline, stages: SimpleNamespace, files: beam.PCollection, plan: BuildPlan) -> beam.PCollection:
     """Return the facts that the manifest is composed of."""
     passed, split, featured = _passed(stages, plan.config), stages.split, stages.featured
     things = (

@@ -6,23 +6,31 @@
 
 One shard is in memory at a time. An export's folder is empty or holds an earlier export, which the new one replaces
 once it is there as a whole, in a folder inside.
+
+Lance names its files at random and writes the time into a version's manifest: of all formats it alone gives other bytes
+each time. Its rows are the same. It writes to its own kind of storage, so a data set is made in a scratch folder and
+copied to where it is wanted, which may be any store that a lake may be on.
 """
 
 import dataclasses
 import json
+import shutil
+import tempfile
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
 
 from pipelines.card.card import README, render
 from pipelines.card.show import split_lines
-from pipelines.exports.formats import FORMATS
-from pipelines.exports.lance_format import write_lance
+from pipelines.exports.formats import FORMATS, ROW_SCHEMA, ROWS_PER_GROUP, document_row
 from pipelines.exports.reading import Shard, shards_of
-from pipelines.shards.writing import write_file
+from pipelines.shards.writing import groups_of, write_file
 from schemas.console import Say
 from schemas.errors import UsageError
 from schemas.lake import Folder
@@ -125,3 +133,35 @@ def _card(manifest: Manifest, shards: Sequence[Shard], form: str) -> str:
         is_on_hub=form != LANCE,
         statistics=split_lines(manifest),
     )
+
+
+def write_lance(shards: Iterable[Shard], source: Folder, target: Folder, name: str) -> list[FileEntry]:
+    """Write shards as one Lance data set, named `name`, in a folder, with the columns of `hf`.
+
+    Raises:
+        UsageError: Lance is not installed.
+    """
+    try:
+        import lance
+    except ModuleNotFoundError as problem:
+        raise UsageError("--to lance: needs pylance: install multilink with the extra lance") from problem
+    with tempfile.TemporaryDirectory(prefix="multilink-lance-") as scratch:
+        made = Path(scratch, name)
+        lance.write_dataset(pa.RecordBatchReader.from_batches(ROW_SCHEMA, _batches(shards, source)), str(made))
+        files = sorted(path for path in made.rglob("*") if path.is_file())
+        return [_copied(path, target, f"{name}/{path.relative_to(made).as_posix()}") for path in files]
+
+
+def _batches(shards: Iterable[Shard], source: Folder) -> Iterator[pa.RecordBatch]:
+    for shard in shards:
+        for some in groups_of(list(shard.read(source)), ROWS_PER_GROUP):
+            yield from pa.Table.from_pylist(list(map(document_row, some)), ROW_SCHEMA).to_batches()
+
+
+def _copied(path: Path, target: Folder, name: str) -> FileEntry:
+    def write(stream: BinaryIO) -> int:
+        with path.open("rb") as data:
+            shutil.copyfileobj(data, stream)
+        return 0
+
+    return write_file(target, name, write)

@@ -14,7 +14,7 @@ Models are not touched here: `training.mlflow.taints` lets them be known.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipelines.exports.subset import EmptySubsetError, write_subset
+from pipelines.exports.subset import EmptySubsetError, with_values, write_subset
 from pipelines.forgetting.captures import FILES, Marks, Removal, remove_captures
 from pipelines.forgetting.holdings import Found, Holding, find_holdings
 from pipelines.forgetting.ledger import take_out
@@ -89,7 +89,7 @@ class _Without:
         ids = pa.array(sorted(self.documents), pa.string())
         left = documents.filter(pc.invert(pc.is_in(documents["id"], ids)))
         edited = [self._edited(row) for row in left.select(document_schema().names).to_pylist()]
-        left = _with_values(left, edited, _OF_IMAGES)
+        left = with_values(left, edited, _OF_IMAGES)
         return left.filter(pa.array([bool(row["images"]) for row in edited], pa.bool_()))
 
     def _edited(self, row: dict[str, Any]) -> dict[str, Any]:
@@ -105,7 +105,7 @@ class _Without:
                 left = [each for each in row["statements"] if each["source"] in sources]
                 statements = (Statement(**{**each, "metadata": Metadata.of(each["metadata"])}) for each in left)
                 row.update(asdict(Image(row["hash"]).with_statements(statements)))
-        return _with_values(images, rows, _STATED)
+        return with_values(images, rows, _STATED)
 
     def settings(self, parent: str) -> dict[str, Any]:
         """Return what the new version says: how much went, and nothing by which it could be found."""
@@ -113,15 +113,6 @@ class _Without:
         return {
             "forgotten": {"parent": parent, "documents": len(self.documents), "images": len(self.gone), "list": entries}
         }
-
-
-def _with_values(table: pa.Table, rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> pa.Table:
-    """Return a table with the values of rows in some columns."""
-    for name in names:
-        position = table.schema.get_field_index(name)
-        column = table.schema.field(position)
-        table = table.set_column(position, column, pa.array([row[name] for row in rows], column.type))
-    return table
 
 
 def forget(

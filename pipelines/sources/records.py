@@ -1,7 +1,7 @@
 """Records that somebody else wrote, and the candidate documents they become.
 
 A source iterates over records, each with where it is in its file (`articles.jsonl:7`), and gives `outcomes_of` a
-function that makes documents of one; `answers.fetch_records` does the same with the answers of a host. What that
+function that makes documents of one; `source.fetch_records` does the same with the answers of a host. What that
 function raises is the failure row of this record alone. The functions below them are the typed fields of a record.
 
 An image of a candidate is still an address (`uri`): a URL, the path of a local file, or `row:<n>` of a feature array.

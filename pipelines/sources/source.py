@@ -3,22 +3,27 @@
     shards -> read, each by one worker -> select one of each id -> fetch, all by one worker -> documents, failures
                                                                  `-> complete, each by any worker -'
 
-A source of files has `read` alone. Steps that a source does not have are None.
+A source of files has `read` alone. Steps that a source does not have are None. Records that are asked of hosts are
+fetched by `fetch_records`: one request each, and what is read of its answer.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from pipelines.settings import HttpConfig
-from pipelines.sources.records import CandidateDocument
+from pipelines.sources.records import CandidateDocument, outcomes_of
 from pipelines.sources.takedowns import Takedowns
-from pipelines.web.client import Client, process_client
+from pipelines.web.client import Client, process_client, usable
+from pipelines.web.pool import fetch_all
+from pipelines.web.requests import Outcome, Request, Response
 from schemas.configs import Settings
 from schemas.failures import Failure
 from schemas.lake import Folder
 from schemas.ledger import LedgerRow, Read, append
 
+T = TypeVar("T")
+R = TypeVar("R")
 Outcomes = Iterator[CandidateDocument | Failure]
 
 
@@ -91,3 +96,38 @@ class Source(Settings):
     def read(self) -> Outcomes:
         """Yield all documents in order, and a failure for each record that cannot be used."""
         return iter(())
+
+
+def fetch_records(
+    items: Iterable[tuple[str, T]],
+    *,
+    client: Client,
+    request_of: Callable[[T], Request],
+    read: Callable[[T, Response], Iterable[R | Failure]],
+    note: Callable[[Iterable[tuple[str, str]]], None] | None = None,
+) -> Iterator[R | Failure]:
+    """Yield what is read of the answer to each item's request, or why there is none, in the order of the answers.
+
+    Args:
+        items: what failures are filed under, and the item; several may ask for the same address.
+        client: fetches, with as many connections as one host may have.
+        request_of: returns an item's request.
+        read: returns what an answer gives; what it raises is the failure row of this item alone.
+        note: is called with what failures are filed under and the address of each item before any of them is asked for.
+    """
+    waiting: dict[str, list[tuple[str, T]]] = {}
+    requests: dict[str, Request] = {}
+    for record_id, item in items:
+        request = request_of(item)
+        requests[request.url] = request
+        waiting.setdefault(request.url, []).append((record_id, item))
+    if note is not None:
+        note((record_id, address) for address, group in waiting.items() for record_id, _ in group)
+    threads = client.config.connections_per_host
+    answers = fetch_all(client, requests.values(), connections=threads, connections_per_host=threads)
+    for request, outcome in answers:
+
+        def outcomes(item: T, _: str, outcome: Outcome = outcome) -> Iterable[R | Failure]:
+            return read(item, usable(outcome))
+
+        yield from outcomes_of(waiting.pop(request.url), outcomes)

@@ -25,7 +25,7 @@ def command(
     output: options.HtmlFile = Path("sample.html"),
 ) -> options.Summaries:
     """Write a page of a random sample of a version: sentences, pictures and known links."""
-    from pipelines.exports.sampling import sample_of
+    from pipelines.exports.reading import sample_of
     from training.report.pages import documents_page
 
     splits = tuple(Split) if split is None else (Split(split),)

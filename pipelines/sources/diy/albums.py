@@ -25,7 +25,6 @@ from typing import Any
 
 from bs4 import BeautifulSoup, Tag
 
-from pipelines.sources.answers import fetch_records
 from pipelines.sources.diy.submissions import Submission, find_album_id
 from pipelines.sources.records import (
     CandidateDocument,
@@ -36,6 +35,7 @@ from pipelines.sources.records import (
     required,
     sentence,
 )
+from pipelines.sources.source import fetch_records
 from pipelines.sources.text import absolute_url, check_work
 from pipelines.web.client import Client
 from pipelines.web.requests import Kind, Request, Response

@@ -19,7 +19,6 @@ from typing import Any, ClassVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from pipelines.files import input_file, read_lines
-from pipelines.sources.answers import fetch_records
 from pipelines.sources.inputs import Input, Language
 from pipelines.sources.records import (
     CandidateDocument,
@@ -32,7 +31,7 @@ from pipelines.sources.records import (
     stated,
     utf8,
 )
-from pipelines.sources.source import Context, Outcomes, Source
+from pipelines.sources.source import Context, Outcomes, Source, fetch_records
 from pipelines.sources.takedowns import taken_down
 from pipelines.sources.text import split_sentences
 from pipelines.sources.wikipedia.pages import ArticlePage, file_name, parse_article

@@ -178,7 +178,7 @@ class Host:
 
 @pytest.fixture(autouse=True)
 def without_a_pool(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.sources.answers.fetch_all", Host.fetch_all)
+    monkeypatch.setattr("pipelines.sources.source.fetch_all", Host.fetch_all)
 
 
 def fetch(host: Host, albums: PageOrApi = "page") -> list[CandidateDocument | Failure]:
