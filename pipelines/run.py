@@ -29,7 +29,7 @@ from pipelines.card.show import describe, explain_failures
 from pipelines.config import content_config
 from pipelines.features.extraction import FeaturePlan, plan_features
 from pipelines.files import INSIDE, input_file, open_uri
-from pipelines.launch import ON_THIS_MACHINE, Sign, machine_error, run_pipeline, scratch_folder
+from pipelines.launch import ON_THIS_MACHINE, Sign, machine_error, processes_of_machine, run_pipeline, scratch_folder
 from pipelines.progress import Progress, watched
 from pipelines.raw import recover
 from pipelines.recipe import BuildConfig
@@ -131,7 +131,7 @@ def build_dataset(
     ):
         recover(lake.raw)
         config, captured = with_inputs(with_earlier(with_takedowns(config, lake), lake), lake, say=say)
-        features = features_of(config, lake=lake, workers=workers)
+        features = features_of(config, lake=lake, workers=processes_of_machine(runner, workers, beam_options))
         request = request_key(config, features)
         earlier = answered(lake, config.dataset, request)
         if earlier is not None:

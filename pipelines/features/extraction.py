@@ -61,7 +61,7 @@ class FeaturePlan:
         given: path of the array of vectors that the source brings: the column of images without a fingerprint.
         config: names, storage, limits, weights; those of networks are graphs that the lake keeps.
         http: how weights are fetched.
-        workers: processes that share the cores of a machine.
+        workers: processes that share the cores of a machine; 0: one a core.
         lake: whose packs keep what was computed.
         copies: how the pictures that extractors read were made.
     """
@@ -106,7 +106,7 @@ def extractors_of(plan: FeaturePlan, table: str) -> list[Extractor]:
         BuildError: they are not what was planned.
     """
     names = plan.config.images if table == IMAGES else plan.config.sentences
-    config = replace(plan.config, threads=plan.config.threads or max(1, cores() // plan.workers))
+    config = replace(plan.config, threads=plan.config.threads or max(1, cores() // (plan.workers or cores())))
     made = extractors(names, table, config, plan.http)
     differing = {*_columns(made, table, plan.copies)} ^ {*plan.extracted(table)}
     if differing:
@@ -135,7 +135,7 @@ def plan_features(
         http: how weights are fetched.
         given: name of the column and path of the array of vectors that the source brings instead of pictures.
         lake: where values are kept.
-        workers: processes that share this machine's cores.
+        workers: processes that share a machine's cores; 0: one a core.
 
     Raises:
         ConfigError: an extractor is not known, or its weights are not given.

@@ -12,7 +12,7 @@ import pytest
 from schemas.lake import Lake
 
 sys.path.insert(0, str(Path(__file__).parent))
-from recorded import RECORDING, RecordedWeb, built
+from recorded_lakes import RECORDING, RecordedWeb, built
 
 
 @pytest.fixture(scope="session")

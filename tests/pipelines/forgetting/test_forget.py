@@ -27,7 +27,7 @@ from schemas.raw import RawEntry
 
 sys.path.insert(0, str(Path(__file__).parent))
 from lake_bytes import bytes_of, rows_of
-from recorded import RECORDING, RecordedWeb, built
+from recorded_lakes import RECORDING, RecordedWeb, built
 
 
 def listed(*lines: str) -> Takedowns:
