@@ -87,8 +87,8 @@ def test_task_manager_killed(bench: Bench, local: Local, found: Found, kills: in
         assert max(asked.values()) <= (1 + of_build) * ATTEMPTS
         again.append(sum(count > 1 for count in asked.values()))
     found(
-        f"the same manifest of each of {len(builds)} builds; {' + '.join(map(str, again))} of {len(asked)} pictures asked "
-        "for again: less than a minute of one worker a kill"
+        f"the same manifest of each of {len(builds)} builds; {' + '.join(map(str, again))} of {len(asked)} pictures "
+        "asked for again: less than a minute of one worker a kill"
     )
 
 
