@@ -28,7 +28,7 @@ from types import MethodType, ModuleType
 from typing import Any, TypeVar
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
 from apache_beam.portability.api import beam_provision_api_pb2
 from apache_beam.runners.portability.fn_api_runner.fn_runner import ExtendedProvisionInfo
 from apache_beam.runners.runner import PipelineResult
@@ -65,6 +65,18 @@ class _Options(PipelineOptions):
     """Beam's options, each view of them made once: Beam asks for one at every transform, and parses them all anew."""
 
     view_as = functools.cache(PipelineOptions.view_as)
+
+
+def processes_of_machine(runner: Runner, workers: int, beam_options: Sequence[str]) -> int:
+    """Return how many worker processes share a machine, 0 for one a core: what Beam's options say of a task manager.
+
+    Several task managers on one machine know nothing of each other: there `features.threads` says it.
+    """
+    if runner in ON_THIS_MACHINE:
+        return workers
+    if runner is Runner.DATAFLOW:
+        return 0
+    return int(PipelineOptions(list(beam_options)).view_as(PortableOptions).sdk_worker_parallelism)
 
 
 def run_pipeline(

@@ -19,10 +19,10 @@ import threading
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -228,6 +228,18 @@ class PackWriter:
             self._keys.append(parse_keys(group[self._packs.key]).tobytes())
             table = pa.table(group, schema=self._packs.schema)
             self._writer.write_table(table, row_group_size=self._packs.rows_per_group)
+
+
+def present(refs: Iterable[PackRef | None], keys: Sequence[str]) -> list[PackRef]:
+    """Return references, none of which may be missing.
+
+    Raises:
+        BuildError: one is; the message names its key.
+    """
+    found = list(refs)
+    if None in found:
+        raise BuildError(f"no value of {keys[found.index(None)]} is in the packs of this lake; build again")
+    return cast(list[PackRef], found)
 
 
 def parse_keys(keys: Sequence[str]) -> _Keys:

@@ -20,6 +20,7 @@ import dataclasses
 import difflib
 import enum
 import json
+import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -62,6 +63,18 @@ class Bounds:
         return f"must be in {low}, " + (f"{self.lt:g})" if self.lt is not None else f"{self.le:g}]")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """The form of a text: a regular expression that all of it matches, and the rule in words."""
+
+    pattern: str
+    rule: str
+
+    def check(self, value: str, *, field: str) -> None:
+        """Raise a `ConfigError` where a text has another form."""
+        require(re.fullmatch(self.pattern, value) is not None, field=field, value=value, rule=self.rule)
+
+
 PositiveInt = Annotated[int, Bounds(gt=0)]
 NonNegativeInt = Annotated[int, Bounds(ge=0)]
 PositiveFloat = Annotated[float, Bounds(gt=0)]
@@ -96,9 +109,11 @@ def check(config: Settings) -> None:
         if is_member_named or (isinstance(value, str | Mapping) and alternatives_of(hint) is not None):
             object.__setattr__(config, name, coerce(value, hint, key=key))
         members = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-        for bounds in (each for member in members for each in getattr(member, "__metadata__", ())):
-            if isinstance(bounds, Bounds) and isinstance(value, int | float):
-                bounds.check(value, field=key)
+        for rule in (each for member in members for each in getattr(member, "__metadata__", ())):
+            if isinstance(rule, Bounds) and isinstance(value, int | float):
+                rule.check(value, field=key)
+            if isinstance(rule, Form) and isinstance(value, str):
+                rule.check(value, field=key)
         if name == NAME and (own := default_name(type(config))):
             require(value == own, field=key, value=value, rule=f"these are the settings of '{own}'")
 

@@ -8,7 +8,7 @@
     <lake>/datasets/<name>/<version>/           a data set version, real once its manifest.json is there
     <lake>/datasets/<name>/latest               a pointer: the text of a version, swapped atomically
     <lake>/retrievals/<name>/<version>/         when what it was made of was fetched, in this lake
-    <lake>/ledger/<name>/<version>/             what its build read, what it rejected included: private
+    <lake>/ledger/<name>/<build>/               what a build read, what it rejected included: private
     <lake>/links/<name>/<version>/<model>/      what a model predicts in a version (`schemas.links`)
     <lake>/indexes/<name>/<version>/<model>/    what makes a version's pictures searchable (`schemas.indexes`)
 
@@ -152,6 +152,13 @@ class Folder:
         info = filesystem.get_file_info(f"{path}/{name}")
         return info.size or 0, info.mtime_ns or 0
 
+    def move(self, name: str, target: Folder) -> None:
+        """Put a file into another folder of the same store, under the same name, in place of one that is there."""
+        filesystem, path = self.opened()
+        if target.local is not None:
+            Path(target.local, name).parent.mkdir(parents=True, exist_ok=True)
+        filesystem.move(f"{path}/{name}", f"{target.opened()[1]}/{name}")
+
     def delete(self, name: str) -> None:
         """Delete a file; an absent one is no error."""
         if self.uri.startswith(S3):
@@ -255,9 +262,9 @@ class Lake:
         """Return where the times are at which a version's inputs were fetched (`schemas.raw`)."""
         return self.root.child("retrievals", name, version)
 
-    def ledger(self, name: str, version: str) -> Folder:
-        """Return where the list is of what the build of a version read and rejected (`schemas.ledger`)."""
-        return self.root.child("ledger", name, version)
+    def ledger(self, name: str, build: str) -> Folder:
+        """Return where the list is of what a build of a data set read and rejected (`schemas.ledger`)."""
+        return self.root.child("ledger", name, build)
 
     def links(self, name: str, version: str, model: str, model_version: str) -> Folder:
         """Return where the links go that a registered model's version predicts in a data set version."""

@@ -63,8 +63,8 @@ class HeldError(UsageError):
 
 
 @contextmanager
-def hold(folder: Folder, *, on_wait: Callable[[str], None] | None = None) -> Iterator[None]:
-    """Hold the lease on a folder while the body runs.
+def hold(folder: Folder, *, on_wait: Callable[[str], None] | None = None) -> Iterator[Callable[[], None]]:
+    """Hold the lease on a folder while the body runs; gives what checks that it is held, before what is done for good.
 
     Args:
         folder: what is worked in; made where it is not there.
@@ -72,12 +72,12 @@ def hold(folder: Folder, *, on_wait: Callable[[str], None] | None = None) -> Ite
 
     Raises:
         HeldError: another process holds it.
-        BuildError: the lease lapsed while the body ran, and another process has taken it.
+        BuildError: the lease lapsed while the body ran, and another process has taken it; the check raises it, too.
     """
-    release = None
-    while release is None:
+    taken = None
+    while taken is None:
         try:
-            release = _take_lock(folder) if folder.local is not None else _take_object(folder)
+            taken = _take_lock(folder) if folder.local is not None else _take_object(folder)
         except HeldError as problem:
             if on_wait is None:
                 raise
@@ -85,15 +85,26 @@ def hold(folder: Folder, *, on_wait: Callable[[str], None] | None = None) -> Ite
             on_wait = _no_more
             time.sleep(POLL_S)
     try:
-        yield
+        yield taken.check
     finally:
-        release()
+        taken.release()
 
 
 def _no_more(_: str) -> None: ...
 
 
-def _take_lock(folder: Folder) -> Callable[[], None]:
+def _nothing() -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """A lease that this process has: what checks that it still has it, and what frees it."""
+
+    release: Callable[[], None] = _nothing
+    check: Callable[[], None] = _nothing
+
+
+def _take_lock(folder: Folder) -> _Taken:
     path = Path(str(folder.local), LEASE)
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -110,12 +121,12 @@ def _take_lock(folder: Folder) -> Callable[[], None]:
         os.ftruncate(descriptor, 0)
         os.close(descriptor)
 
-    return release
+    return _Taken(release)
 
 
-def _take_object(folder: Folder) -> Callable[[], None]:
+def _take_object(folder: Folder) -> _Taken:
     if not folder.uri.startswith(S3):
-        return _no_lease
+        return _Taken()
     own, found = _own(), read_object(folder.uri, LEASE)
     is_free = found is None or not _is_live(found[0])
     if not (is_free and write_object(folder.uri, LEASE, _written(own), tag=found[1] if found else None)):
@@ -135,17 +146,18 @@ def _take_object(folder: Folder) -> Callable[[], None]:
     thread = threading.Thread(target=renew, name="lease", daemon=True)
     thread.start()
 
+    def check() -> None:
+        found = read_object(folder.uri, LEASE)
+        if is_lost.is_set() or found is None or (_parsed(found[0]) or own).token != own.token:
+            raise BuildError(f"{folder.uri}: the lease on it lapsed, and another process has taken it")
+
     def release() -> None:
         is_over.set()
         thread.join()
-        if is_lost.is_set():
-            raise BuildError(f"{folder.uri}: the lease on it lapsed, and another process has taken it")
+        check()
         folder.delete(LEASE)
 
-    return release
-
-
-def _no_lease() -> None: ...
+    return _Taken(release, check)
 
 
 def _own() -> Holder:

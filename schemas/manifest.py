@@ -5,8 +5,6 @@ them, and holds the statistics of Hessel 2019's table 1 per split. It is written
 exist. It holds no clock time, so that equal builds have equal manifests.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field

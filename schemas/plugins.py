@@ -12,8 +12,8 @@ A group of parts is a folder of this project whose modules each hold one, named 
     multilink.fusers             training/towers/fusers          a dataclass of settings that builds a fuser of sources
     multilink.objectives         training/objectives/terms       a dataclass of settings with its losses
     multilink.similarities       training/similarity/kinds       a dataclass of settings with its similarity of two sets
-    multilink.extractors         pipelines/features/extractors   an entry of `pipelines.features.catalogue`
-    multilink.sources            pipelines/sources/datasets      a function that gives a `pipelines.recipe.BuildConfig`
+    multilink.extractors         pipelines/features/extractors   entries of `pipelines.features.catalogue`, by column
+    multilink.sources            pipelines/sources/datasets      functions that give a `pipelines.recipe.BuildConfig`
 
 A dataclass that is a part has a field `name`, by default the part's name. Names are known without an import, other
 spellings of an objective's terms with one. A name of this project is always this project's.

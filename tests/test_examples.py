@@ -280,9 +280,9 @@ def test_a_broken_objective_extractor_and_source(tmp_path: Path, on_path: Callab
         ConfigError, match=r"'no-class' = broken_parts:WORD.*expected a dataclass whose name is 'no-class'"
     ):
         objective("no-class")
-    with pytest.raises(ConfigError, match="expected an Entry of the catalogue, found 'word'"):
+    with pytest.raises(ConfigError, match="expected an Entry of the catalogue for each column, by name"):
         extractors(["no-entry"], "images", FeaturesConfig())
-    with pytest.raises(ConfigError, match="expected a function that returns a BuildConfig of 'no-build'"):
+    with pytest.raises(ConfigError, match=r"'no-build' = .*: expected functions that return a BuildConfig, by name"):
         recipe("no-build")
     with pytest.raises(ConfigError, match=r"'raises' = .*: RuntimeError: no licence key"):
         recipe("raises")

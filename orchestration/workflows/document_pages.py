@@ -6,8 +6,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from pipelines.exports.reading import ShownDocument
-from pipelines.exports.sampling import sample_of
+from pipelines.exports.reading import ShownDocument, sample_of
 from pipelines.exports.what_if import Dropped, Thresholds, what_if
 from schemas.documents import Split
 from schemas.lake import Folder

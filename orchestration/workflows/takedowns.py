@@ -45,10 +45,13 @@ class Held:
         if not self.versions:
             yield "no version holds any of it"
         yield from (f"image {each} stays: other documents show it" for each in sorted(self.content.shared))
+        yield "not looked at: copies in other lakes, exports, and files outside the lake"
+        for version in self.content.not_covered:
+            yield f"{version}: its build has no ledger: what it rejected is found by address and hash alone, not by id"
 
     def to_json(self) -> dict[str, Any]:
         shared = {"images": sorted(self.content.images), "shared_images": sorted(self.content.shared)}
-        return {"versions": self.versions} | shared
+        return {"versions": self.versions, "not_covered": list(self.content.not_covered)} | shared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +70,11 @@ class Removed:
     made_by_models: list[str]
     is_dry_run: bool
 
+    @property
+    def is_any(self) -> bool:
+        """Return whether anything of it was found."""
+        return self.done.is_any or bool(self.made_by_models)
+
     def lines(self) -> Iterator[str]:
         """Yield what went, or would go."""
         verb = "would be removed" if self.is_dry_run else "were removed"
@@ -77,6 +85,9 @@ class Removed:
         yield from (f"captured file {url}: {verb}" for url in self.done.files)
         yield from (f"{path}: rows {verb}" for path in self.done.packs)
         yield from (f"{path}: what a tainted model made {verb}" for path in self.made_by_models)
+        if not self.is_any:
+            yield "nothing of it was found in this lake"
+            return
         if self.is_dry_run:
             yield "nothing was changed; --yes removes it"
             return
@@ -93,6 +104,7 @@ class Removed:
             "packs": self.done.packs,
             "replaced": dict(self.done.replaced),
             "made_by_models": self.made_by_models,
+            "found": self.is_any,
         }
 
 

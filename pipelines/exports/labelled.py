@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.exports.subset import write_subset
+from pipelines.exports.subset import with_values, write_subset
+from pipelines.turns import turn_of_build
 from schemas.console import Say
 from schemas.document_rows import from_row, to_row
 from schemas.documents import Link, document_schema
@@ -34,10 +35,7 @@ class _Labelled:
         own = documents.filter(pc.is_in(documents["id"], pa.array(sorted(self.labels), pa.string())))
         names = document_schema().names
         rows = [self._linked(row) for row in own.select(names).to_pylist()]
-        for name in names:
-            place = own.schema.get_field_index(name)
-            own = own.set_column(place, own.schema.field(place), pa.array([row[name] for row in rows], own[name].type))
-        return own
+        return with_values(own, rows, names)
 
     def _linked(self, row: dict[str, Any]) -> dict[str, Any]:
         labels = self.labels[row["id"]]
@@ -64,6 +62,7 @@ def write_labelled(lake: Lake, manifest: Manifest, folder: Folder, labels: Label
     """
     if name in lake.dataset_names() and "labelled" not in read_manifest(lake, name)[0].config:
         raise UsageError(f"--as {name}: a data set of this name is there, and was not made of labels")
-    written = write_subset(lake, manifest, folder, _Labelled(labels), name=name, say=say)
-    lake.point_latest(name, written.version)
+    with turn_of_build(lake, name, say):
+        written = write_subset(lake, manifest, folder, _Labelled(labels), name=name, say=say)
+        lake.point_latest(name, written.version)
     return written

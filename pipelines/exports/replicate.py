@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from pipelines.shards.writing import write_file
+from pipelines.turns import turn_of_build
 from schemas.console import Say
 from schemas.errors import IntegrityError, UsageError
 from schemas.lake import MANIFEST, Folder, Lake
@@ -43,12 +44,13 @@ def replicate(source: Lake, reference: str, target: Lake, *, say: Say) -> list[R
         raise UsageError(f"replicate: {target.root.uri} is the lake itself; expected another one")
     name, version = source.find(reference)
     is_all = "@" not in reference
-    replicas = [
-        _replicate(source, name, each, target, say) for each in (source.versions(name) if is_all else [version])
-    ]
-    latest = source.latest(name) if is_all else None if target.latest(name) else version
-    if latest is not None:
-        target.point_latest(name, latest)
+    with turn_of_build(target, name, say):
+        replicas = [
+            _replicate(source, name, each, target, say) for each in (source.versions(name) if is_all else [version])
+        ]
+        latest = source.latest(name) if is_all else None if target.latest(name) else version
+        if latest is not None:
+            target.point_latest(name, latest)
     return replicas
 
 

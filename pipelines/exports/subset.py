@@ -10,7 +10,7 @@ its leaks are the parent's to tell.
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -223,6 +223,15 @@ def _part(folder: Folder, entry: FileEntry, schema: pa.Schema) -> pa.Table:
         if field.name not in there and ADDED in field.metadata:
             table = table.append_column(field, pa.nulls(len(table), field.type))
     return table.select(schema.names).cast(schema)
+
+
+def with_values(table: pa.Table, rows: Sequence[Mapping[str, Any]], names: Iterable[str]) -> pa.Table:
+    """Return a table with the values of rows in some columns."""
+    for name in names:
+        position = table.schema.get_field_index(name)
+        column = table.schema.field(position)
+        table = table.set_column(position, column, pa.array([row[name] for row in rows], column.type))
+    return table
 
 
 def _written(target: Folder, path: str, table: pa.Table, schema: pa.Schema) -> FileEntry:

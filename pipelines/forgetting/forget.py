@@ -4,17 +4,17 @@
     (raw/)        (packs)
 
 Versions go last but for the ledger, since they say what belongs to what is named: killed anywhere and run again, it
-goes on. A version
-that held something is replaced by one without it, under a name of its own, and `latest` follows; its failures,
-duplicates and leaks are not taken over, and links and indexes are to be made anew. A reader of the old version finds
-that it is gone. Captured input files of such versions go as a whole, and so does what unfinished builds left.
+goes on. A version that held something is replaced by one without it, under a name of its own, and `latest` follows; its
+failures, duplicates and leaks are not taken over, and links and indexes are to be made anew. A reader of the old
+version finds that it is gone. Captured input files of such versions go as a whole, and so does what unfinished builds
+left.
 
 No build may run meanwhile: while one does, nothing is changed.
 Models are not touched here: `training.mlflow.taints` lets them be known.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipelines.exports.subset import EmptySubsetError, write_subset
+from pipelines.exports.subset import EmptySubsetError, with_values, write_subset
 from pipelines.forgetting.captures import FILES, Marks, Removal, remove_captures
 from pipelines.forgetting.holdings import Holding, NamedContent, find_holdings
 from pipelines.forgetting.ledger import take_out
@@ -53,6 +53,7 @@ class Forgotten:
         files: captured input files.
         packs: of copies and features, relative to the lake.
         replaced: references of versions, and of what took their place ("": nothing was left).
+        ledger: rows of the ledger.
     """
 
     found: NamedContent
@@ -60,6 +61,12 @@ class Forgotten:
     files: tuple[str, ...]
     packs: tuple[str, ...]
     replaced: tuple[tuple[str, str], ...]
+    ledger: int
+
+    @property
+    def is_any(self) -> bool:
+        """Return whether anything was found."""
+        return bool(self.captures or self.files or self.packs or self.replaced or self.ledger)
 
 
 _STATED = ("source", "licence", "metadata", "statements")  # columns of an image that follow its documents
@@ -76,14 +83,14 @@ class _Without:
 
     documents: frozenset[str]
     gone: frozenset[str]
-    addresses: Mapping[str, frozenset[str]]
+    addresses: Mapping[str, frozenset[str | None]]
 
     def rows(self, documents: pa.Table) -> pa.Table:
         """Return the rows that stay, their images, links and places renumbered where an image goes."""
         ids = pa.array(sorted(self.documents), pa.string())
         left = documents.filter(pc.invert(pc.is_in(documents["id"], ids)))
         edited = [self._edited(row) for row in left.select(document_schema().names).to_pylist()]
-        left = _with_values(left, edited, _OF_IMAGES)
+        left = with_values(left, edited, _OF_IMAGES)
         return left.filter(pa.array([bool(row["images"]) for row in edited], pa.bool_()))
 
     def _edited(self, row: dict[str, Any]) -> dict[str, Any]:
@@ -94,12 +101,12 @@ class _Without:
         """Return rows of an images part without what is stated of them in documents that go."""
         rows = images.select(["hash", *_STATED]).to_pylist()
         for row in rows:
-            sources = self.addresses.get(row["hash"], frozenset())
+            sources = self.addresses.get(row["hash"], frozenset[str | None]())
             if sources and row["statements"]:
                 left = [each for each in row["statements"] if each["source"] in sources]
                 statements = (ImageStatement(**{**each, "metadata": Metadata.of(each["metadata"])}) for each in left)
                 row.update(asdict(Image(row["hash"]).with_statements(statements)))
-        return _with_values(images, rows, _STATED)
+        return with_values(images, rows, _STATED)
 
     def settings(self, parent: str) -> dict[str, Any]:
         """Return what the new version says: how much went, and nothing by which it could be found."""
@@ -107,15 +114,6 @@ class _Without:
         return {
             "forgotten": {"parent": parent, "documents": len(self.documents), "images": len(self.gone), "list": entries}
         }
-
-
-def _with_values(table: pa.Table, rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> pa.Table:
-    """Return a table with the values of rows in some columns."""
-    for name in names:
-        position = table.schema.get_field_index(name)
-        column = table.schema.field(position)
-        table = table.set_column(position, column, pa.array([row[name] for row in rows], column.type))
-    return table
 
 
 def forget(
@@ -136,7 +134,7 @@ def forget(
         found = find_holdings(lake, takedowns)
         if before is not None and not dry_run:
             before(found)
-        marks = Marks(takedowns, found.images, found.addresses, found.texts)
+        marks = Marks(takedowns, found.images, found.addresses, found.documents | found.records)
         say("looking for it in what was captured")
         captures = tuple(remove_captures(lake.raw, marks, dry_run=dry_run))
         files = tuple(_remove_files(lake.raw, found, dry_run=dry_run))
@@ -146,9 +144,8 @@ def forget(
             say(f"{holding.reference}: {len(holding.documents)} documents and {len(holding.images)} images")
             new = "" if dry_run else _replace(lake, holding, found, times, say)
             replaced.append((holding.reference, new))
-        if not dry_run:
-            take_out(lake, found.documents, found.images)
-    return Forgotten(found=found, captures=captures, files=files, packs=packs, replaced=tuple(replaced))
+        rows = take_out(lake, found.documents, found.images, dry_run=dry_run)
+    return Forgotten(found=found, captures=captures, files=files, packs=packs, replaced=tuple(replaced), ledger=rows)
 
 
 def _remove_unfinished(lake: Lake) -> None:

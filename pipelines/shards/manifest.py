@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import importlib.metadata
 import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
@@ -63,7 +62,7 @@ def build_identity(config: Mapping[str, Any], extractors: Iterable[tuple[str, st
     libraries = {"pyarrow": pyarrow, **picture_libraries(), **claim_libraries()}
     libraries |= fingerprint_libraries(FingerprintName(config["dedupe"]["fingerprint"]))
     if config["copy_detection"]["extractor"]:
-        libraries |= {name: importlib.metadata.version(name) for name in ("faiss-cpu", "torch")} | {"blas": blas_kind()}
+        libraries |= {"blas": blas_kind()}
     inputs |= {f"libraries.{name}": version for name, version in libraries.items()}
     return {
         "config": config,

@@ -141,7 +141,10 @@ class Crew:
         left = iter(requests)
         while batch := list(itertools.islice(left, _BATCH)):
             if len(self._hosts) > _MOST_HOSTS:
-                self._hosts = {name: host for name, host in self._hosts.items() if host.busy or host.has_tasks}
+                kept = {host for _, _, host, _ in self._turns}  # one may have no task but one that waits for its turn
+                self._hosts = {
+                    name: host for name, host in self._hosts.items() if host.busy or host.has_tasks or host in kept
+                }
             for request, found in zip(batch, self._client.look_up(batch), strict=True):
                 if isinstance(found, Task):
                     self._left += 1

@@ -133,3 +133,14 @@ def test_a_damaged_lease_is_free(on_s3: Folder, content: bytes) -> None:
     on_s3.write(LEASE, content)
     with hold(on_s3):
         pass
+
+
+def test_a_holder_that_lost_it_is_told_before_it_does_something_for_good(on_s3: Folder) -> None:
+    """Also between two renewals."""
+    with pytest.raises(BuildError, match="lapsed"), hold(on_s3) as check:
+        check()
+        for thread in [each for each in threading.enumerate() if each.name == "lease"]:
+            assert thread.is_alive()
+        as_elsewhere(on_s3, age_s=0)
+        check()
+        pytest.fail("it went on")

@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 from pipelines.recipe import BuildConfig, as_published
 from pipelines.sources.draws import CaptionPool, hashed, shuffled_order
-from pipelines.sources.inputs import Input, require_least
+from pipelines.sources.inputs import Input
 from pipelines.sources.json_stream import read_lists
 from pipelines.sources.records import (
     CandidateDocument,
@@ -36,7 +36,8 @@ from pipelines.sources.records import (
     stated,
     text_or_none,
 )
-from schemas.configs import require
+from pipelines.sources.source import Outcomes, Source
+from schemas.configs import NonNegativeInt, PositiveInt, Probability, require
 from schemas.documents import Link, Provenance, Sentence, Split
 from schemas.failures import Failure, Reason
 
@@ -47,7 +48,7 @@ NumberedText = tuple[int, str]  # the number of a captions file, and what it say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MscocoSource:
+class MscocoSource(Source):
     """Documents made of captioned images and as many images whose captions are withheld.
 
     Attributes:
@@ -73,24 +74,23 @@ class MscocoSource:
     captions: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     images: str = ""
-    true_images: int = 5
-    fake_images: int = 5
-    distractors: int = 5
-    versions: int = 5
-    val: float = 0.2
-    test: float = 0.2
+    true_images: PositiveInt = 5
+    fake_images: NonNegativeInt = 5
+    distractors: NonNegativeInt = 5
+    versions: PositiveInt = 5
+    val: Probability = 0.2
+    test: Probability = 0.2
     seed: int = 0
 
     def __post_init__(self) -> None:
-        require_least(self, true_images=1, fake_images=0, distractors=0, versions=1)
+        Source.__post_init__(self)
         rule = f"expected none, one, or one for each of {len(self.captions)} captions files"
         is_one_each = len(self.folders) in (0, 1, len(self.captions))
         require(is_one_each, field="source.folders", value=self.folders, rule=rule)
-        shares = {"val": self.val, "test": self.test, "val + source.test": self.val + self.test}
-        for name, share in shares.items():
-            require(0 <= share < 1, field=f"source.{name}", value=share, rule="must be in [0, 1)")
+        share = self.val + self.test
+        require(share < 1, field="source.val + source.test", value=share, rule="must leave a share for training")
 
-    def read(self) -> Iterator[CandidateDocument | Failure]:
+    def read(self) -> Outcomes:
         """Yield a failure for each image and caption that cannot be used, then the documents, split by split.
 
         Image addresses are names relative to `images`. Images that fill no group are failures too (TOO_FEW_IMAGES),

@@ -184,3 +184,19 @@ def test_what_names_nothing_is_a_mistake(lake: Lake) -> None:
     for arguments in (["lake", "forget"], ["lake", "takedown", "url:nothing"], ["lake", "takedown", "--list", "/none"]):
         with pytest.raises(MultilinkError):
             CliRunner().invoke(app, [*arguments, "--lake", lake.root.uri], catch_exceptions=False)
+
+
+@pytest.mark.parametrize("more", [(), ("--yes",)])
+def test_what_is_nowhere_is_not_said_to_be_removed(lake: Lake, more: tuple[str, ...]) -> None:
+    text = run(lake, "lake", "forget", "nosuch", *more)
+    assert "nothing of it was found in this lake" in text and "removed" not in text
+    assert "not looked at: copies in other lakes, exports, and files outside the lake" in text
+    found = values(lake, "lake", "forget", "nosuch", *more)
+    assert (found["found"], found["not_covered"]) == (False, [])
+
+
+def test_a_version_whose_build_has_no_ledger_is_named(lake: Lake) -> None:
+    version = lake.latest("documents")
+    lake.root.child("ledger").remove()
+    assert values(lake, "lake", "forget", "nosuch")["not_covered"] == [f"documents@{version}"]
+    assert f"documents@{version}: its build has no ledger" in run(lake, "lake", "takedown", "nosuch")
