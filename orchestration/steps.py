@@ -122,10 +122,12 @@ class Steps:
         return self._run_here(step, say) | {"model_version": champion.version}
 
     def _champion(self, name: str) -> ModelVersion | None:
-        from training.mlflow.registry import CHAMPION, alias_holder, model_names
+        from training.mlflow.champions import align
+        from training.mlflow.registry import find_version, model_names
 
         client = self.client()
-        return alias_holder(client, name, CHAMPION) if name in model_names(client) else None
+        champion = align(client, name).current.champion if name in model_names(client) else None
+        return None if champion is None else find_version(client, name, champion)
 
     def client(self) -> Any:
         """Return an `MlflowClient` of the store."""
@@ -159,7 +161,7 @@ class Steps:
 
 def registered_name(dataset: str, objective: str) -> str:
     """Return the name that models of a data set and an objective are registered under."""
-    from training.mlflow.registry import model_name
+    from training.mlflow.stored import model_name
 
     return model_name(dataset, objective)
 

@@ -293,7 +293,7 @@ def _smallest(is_enough: Callable[[float], bool]) -> float:
 
 
 def _auc(population: Population, labels: Labels, *, level: float) -> Interval | None:
-    """Return of links how often a right one scores above a wrong one, with an interval from placements (DeLong 1988)."""
+    """Return how often a right link scores above a wrong one, its interval from placements (DeLong 1988)."""
     rows, is_right = labels.rows, labels.is_right
     if is_right.all() or not is_right.any() or _unlabelled(population, labels):
         return None

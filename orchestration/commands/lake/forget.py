@@ -8,7 +8,9 @@ from orchestration.commands.lake.takedown import (
     Named,
     holding_lines,
     holding_rows,
+    store_lines,
     taint_models,
+    tainted_in,
     takedowns,
 )
 
@@ -46,7 +48,8 @@ def command(
 
     done = forget(home, takedowns(named, listed), dry_run=not is_sure, before=let_be_known, say=say)
     rows = rows if is_sure else holding_rows(done.found.holdings, tracking)
-    models = {"-".join(uri.split("/")[1:]) for row in rows for uri in row["models"]} if with_models else set()
+    of_rows = {"-".join(uri.split("/")[1:]) for row in rows for uri in row["models"]}
+    models = of_rows | tainted_in(home) if with_models else set()  # also of a call that was killed before it came here
     made = remove_made_by_models(home, models) if is_sure else list(made_by_models(home, models))
     values = {
         "dry_run": not is_sure,
@@ -61,6 +64,7 @@ def command(
     }
     verb = "were removed" if is_sure else "would be removed"
     lines = [
+        *store_lines(rows, tracking),
         *holding_lines(rows, done.found.shared),
         *(f"raw/{each.source}: {each.records} captures and {each.rows} notes {verb}" for each in done.captures),
         *(f"captured file {url}: {verb}" for url in done.files),

@@ -1,5 +1,4 @@
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -25,7 +24,7 @@ def command(
     found = find_holdings(home, takedowns(named, listed))
     rows = holding_rows(found.holdings, tracking)
     values = {"versions": rows, "images": sorted(found.images), "shared_images": sorted(found.shared)}
-    yield holding_lines(rows, found.shared), values
+    yield [*store_lines(rows, tracking), *holding_lines(rows, found.shared)], values
 
 
 def takedowns(named: Iterable[str] | None, listed: str) -> Any:
@@ -52,27 +51,54 @@ def holding_rows(holdings: Iterable[Any], tracking: str | None) -> list[dict[str
 
 def models_of(tracking: str | None, dataset: str, version: str) -> list[str]:
     """Return the addresses of the registered models that were trained on a version; without a store there are none."""
-    from training.mlflow.runs import connect, tracking_uri
+    from training.mlflow.stored import is_missing, tracking_uri
 
     uri = tracking_uri(tracking)
-    if uri.startswith(options.SQLITE) and not Path(uri.removeprefix(options.SQLITE)).exists():
+    if is_missing(uri):
         return []
     from training.mlflow.registry import trained_on
+    from training.mlflow.runs import connect
 
     return [each.uri for each in trained_on(connect(uri), dataset, version)]
 
 
+def store_lines(rows: Sequence[Any], tracking: str | None) -> list[str]:
+    """Return a warning where something is held, and no store says which models were trained on it."""
+    from training.mlflow.stored import is_missing, tracking_uri
+
+    uri = tracking_uri(tracking)
+    if not rows or not is_missing(uri):
+        return []
+    return [f"warning: {uri} is not there, so models that were trained on this are not known; name --tracking-uri"]
+
+
 def taint_models(lake: Lake, rows: Iterable[dict[str, Any]], tracking: str | None) -> None:
     """Let the models that were trained on what is taken out be tainted."""
-    held = [row for row in rows if row["models"]]
-    if held:
-        from training.mlflow.runs import open_tracking
+    from training.mlflow.stored import is_missing, tracking_uri
+
+    rows, uri = list(rows), tracking_uri(tracking)
+    if rows and not is_missing(uri):
+        from training.mlflow.runs import connect
         from training.mlflow.taints import taint
 
-        client = open_tracking(tracking)
-        for row in held:
+        client = connect(uri)
+        for row in rows:
             went = {"documents": len(row["documents"]), "images": len(row["images"])}
-            taint(client, lake, row["dataset"], row["version"], **went)
+            row["models"] = [each.uri for each in taint(client, lake, row["dataset"], row["version"], **went)]
+
+
+def tainted_in(lake: Lake) -> set[str]:
+    """Return the models that statements in a lake say are tainted, as the folders are named that they made."""
+    from training.promotions.chain import Chain
+    from training.promotions.record import TAINTED
+
+    chains = (Chain(lake.promotions(name)) for name in lake.root.child("promotions").names())
+    return {
+        f"{each.model['name']}-{each.version}"
+        for chain in chains
+        for each in chain.statements()
+        if each.event == TAINTED
+    }
 
 
 def holding_lines(rows: Iterable[dict[str, Any]], shared: Iterable[str]) -> Iterator[str]:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import mlflow
 import pytest
+from training.mlflow.history import approve, championships
 from typer.testing import CliRunner
 
 from orchestration.cli import app
 from schemas.errors import GateError, NotFoundError, UsageError
 from training.mlflow.copying import copy_version
-from training.mlflow.history import approve, championships
 from training.mlflow.policy import Policy
 from training.mlflow.promotion import promote, rollback
 from training.mlflow.registry import APPROVED_TAG, find_version, standing

@@ -18,6 +18,8 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from securesystemslib.dsse import Envelope
 from securesystemslib.signer import CryptoSigner, Key
+from training.mlflow.history import approve, championships
+from training.mlflow.provenance import keys_of
 from typer.testing import CliRunner
 
 from orchestration.cli import app
@@ -34,11 +36,9 @@ from training.loop.trainer import train
 from training.metrics.links import LinkScore
 from training.mlflow import evidence, judging, verification
 from training.mlflow.champions import statements
-from training.mlflow.history import approve, championships
 from training.mlflow.loading import open_model
 from training.mlflow.policy import Forget, Guard, Policy
 from training.mlflow.promotion import promote, rollback
-from training.mlflow.provenance import keys_of
 from training.mlflow.registering import register
 from training.mlflow.registry import APPROVED_TAG, DECISION_TAG, MODEL_DIGEST_TAG
 from training.mlflow.runs import connect, experiment_id
@@ -306,7 +306,7 @@ def test_which_keys_are_trusted_is_asked(promoted: Workspace, tmp_path: Path, mo
     with pytest.raises(UsageError, match="no key is trusted: name public keys with --trust"):
         keys_of()
     make_key(tmp_path / "other.pem")
-    with pytest.raises(IntegrityError, match=f"found one by {promoted.keys[0].keyid[:12]}"):
+    with pytest.raises(IntegrityError, match=f"found one by the key {promoted.keys[0].keyid[:12]}"):
         verify_champion(promoted.client, "linker", "champion", keys=keys_of([tmp_path / "other.pub.pem"]), say=print)
 
 
@@ -352,7 +352,7 @@ def test_where_champions_must_verify_others_are_refused(workspace: Workspace, mo
     _opens(workspace)
     monkeypatch.setenv("MULTILINK_VERIFY", "true")
     monkeypatch.setenv("MULTILINK_TRUST", str(public_path(workspace.key)))
-    with pytest.raises(IntegrityError, match=r"000001\.json: expected a trusted key's signature, found one by nobody"):
+    with pytest.raises(IntegrityError, match=r"000001\.json: expected a trusted key's signature, found none"):
         _opens(workspace)
     with pytest.raises(IntegrityError, match="models:/linker/2: no statement says that it was promoted"):
         _opens(workspace, "models:/linker/2")
@@ -378,7 +378,7 @@ def test_a_policy_asks_for_verified_champions(workspace: Workspace, monkeypatch:
     with pytest.raises(UsageError, match="no key is trusted"):
         _opens(workspace)
     monkeypatch.setenv("MULTILINK_KEY", str(workspace.key))
-    with pytest.raises(IntegrityError, match="found one by nobody"):
+    with pytest.raises(IntegrityError, match="signature, found none"):
         _opens(workspace)
     promote(workspace.client, "linker", "2", policy=policy, say=print)
     _opens(workspace)
