@@ -324,7 +324,10 @@ def test_statements_that_were_lost_are_missed(linker: mlflow.MlflowClient, tmp_p
     for version in ("1", "2"):
         assert _crown(linker, version)
     (tmp_path / "lake" / "promotions" / "linker" / "000002.json").unlink()
-    with pytest.raises(IntegrityError, match=r"is incomplete \(1 of 2 statements\): restore .*/promotions/linker from a backup, or .* relocate"):
+    with pytest.raises(
+        IntegrityError,
+        match=r"is incomplete \(1 of 2 statements\): restore .*/promotions/linker from a backup, or .* relocate",
+    ):
         align(linker, "linker")
 
 
