@@ -464,7 +464,9 @@ def test_no_way_into_a_model_leads_past_its_statements(workspace: Workspace, mon
             try:
                 way()
             except (IntegrityError, GateError, UsageError) as problem:
-                is_other = name == "search" and "not in this index" in str(problem)  # the one that is asked for is not there
+                is_other = name == "search" and "not in this index" in str(
+                    problem
+                )  # the one that is asked for is not there
                 assert is_other or (error is not None and isinstance(problem, error) and why in str(problem)), name
             else:
                 assert error is None, name
