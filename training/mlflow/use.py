@@ -76,7 +76,7 @@ def _known(uri: str, name: str) -> Registered | None:
         return registered(connect(uri), name)
     except NotFoundError:
         return None
-    except UsageError:
+    except (UsageError, ModuleNotFoundError) as problem:
         if verifies_all():
-            raise
+            raise UsageError(f"{uri}: cannot be asked whether the model is a champion: {problem}") from problem
         return None
