@@ -15,7 +15,11 @@ N(0.20, 0.12). 400 validation texts, 4 a document, are searched for, and probabi
 
 Measured, means over 100 archives:
 
-TABLE
+    pictures   found  shown   off   first is right  shown   link
+         100   94.5%  94.3%  2.0%            65.2%  53.9%  91.9%
+        1000   71.6%  71.4%  3.9%            38.2%  33.2%  98.4%
+       10000   42.7%  42.6%  4.6%            18.5%  17.4%  99.8%
+      100000   21.0%  20.9%  3.9%             7.9%   8.0% 100.0%
 """
 
 from __future__ import annotations

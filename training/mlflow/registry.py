@@ -19,7 +19,7 @@ from schemas.errors import NotFoundError, UsageError
 from training.evaluation.baselines import NOSTRUCT
 from training.mlflow.runs import DATASET_TAG, VERSION_TAG
 from training.mlflow.stored import LOG_SUFFIX, PREFIX, canonical_name, earlier_log, no_model
-from training.promotions.record import APPROVED_TAG, CHAMPION, COUNT_TAG, DECISION_TAG, Registered
+from training.promotions.record import APPROVED_TAG, CHAMPION, COUNT_TAG, DECISION_TAG, Record, Registered
 
 CHALLENGER = "challenger"
 EPOCHS_TAG, BEST_EPOCH_TAG, RUN_TAG = "epochs", "best_epoch", "run_id"
@@ -178,28 +178,21 @@ def champion_of_dataset(client: mlflow.MlflowClient, dataset: str) -> ModelVersi
     return found[0]
 
 
-def status_of(client: mlflow.MlflowClient, name: str) -> ModelStatus:
-    """Return what is known of a registered model; one that does not exist has no versions and no aliases."""
-    if name not in model_names(client):
-        return ModelStatus()
-    challenger, champion = (alias_holder(client, name, alias) for alias in (CHALLENGER, CHAMPION))
-    approved_by = "" if challenger is None else challenger.tags.get(APPROVED_TAG, "")
-    is_judged = challenger is not None and (challenger == champion or _is_decided(challenger))
-    tags = [found.tags for found in versions(client, f"name = '{name}'")]
+def status_of(record: Record) -> ModelStatus:
+    """Return what aliases and tags say of a registered model, which follow its record (`champions.align`)."""
+    model = record.model
+    challenger = model.aliases.get(CHALLENGER)
+    tags = model.versions.get(challenger or "", {})
+    decision = json.loads(tags.get(DECISION_TAG, "null"))
+    is_waiting = APPROVED_TAG in tags and decision is not None and decision.get("is_waiting")  # and no longer has to
     return ModelStatus(
-        trained_on=frozenset(each[VERSION_TAG] for each in tags if VERSION_TAG in each),
-        challenger=None if challenger is None else challenger.version,
-        challenger_data=None if challenger is None else challenger.tags.get(VERSION_TAG),
-        is_judged=is_judged,
-        approved_by=approved_by,
-        champion=None if champion is None else champion.version,
+        trained_on=frozenset(each[VERSION_TAG] for each in model.versions.values() if VERSION_TAG in each),
+        challenger=challenger,
+        challenger_data=tags.get(VERSION_TAG),
+        is_judged=(decision is not None and not is_waiting) or challenger in record.current.champions[:1],
+        approved_by=tags.get(APPROVED_TAG, ""),
+        champion=record.current.champion,
     )
-
-
-def _is_decided(version: ModelVersion) -> bool:
-    """Return whether the decision on a version stands: one that waited for an approval does until that is given."""
-    decision = version.tags.get(DECISION_TAG)
-    return decision is not None and not (APPROVED_TAG in version.tags and json.loads(decision).get("is_waiting"))
 
 
 def model_names(client: mlflow.MlflowClient) -> list[str]:

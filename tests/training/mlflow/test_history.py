@@ -74,7 +74,7 @@ def test_a_promotion_waits_for_the_person_that_the_policy_asks_for(
     waiting = promote(client, "linker", version, policy=policy, say=print)
     assert waiting.decision.reasons[-1] == "waits for approval by Ann or Bo (multilink approve)"
     assert waiting.to_json()["is_waiting"] and not waiting.decision.is_promoted
-    assert status_of(client, "linker").is_judged
+    assert status_of(record_of(client, "linker")).is_judged
     assert "champion" not in client.get_registered_model("linker").aliases
 
     with pytest.raises(UsageError, match="expected the name of a person"):
@@ -84,7 +84,7 @@ def test_a_promotion_waits_for_the_person_that_the_policy_asks_for(
     for _ in range(2):
         approve(client, "linker", "challenger", by="Eve")
     assert len(record_of(client, "linker").statements) == 2  # the decision that waits, and one approval
-    assert not status_of(client, "linker").is_judged  # to be decided again
+    assert not status_of(record_of(client, "linker")).is_judged  # to be decided again
     refused = promote(client, "linker", version, policy=policy, say=print).decision
     assert refused.reasons[-1].endswith("; Eve, who approved it, is none of them") and refused.is_waiting
 
@@ -95,7 +95,7 @@ def test_a_promotion_waits_for_the_person_that_the_policy_asks_for(
     promoted = promote(client, "linker", version, policy=policy, say=print).decision
     assert promoted.is_promoted and promoted.reasons[-1] == "approved by Ann"
     assert [each.approved_by for each in championships(record_of(client, "linker"))] == ["Ann"]
-    assert status_of(client, "linker").is_judged
+    assert status_of(record_of(client, "linker")).is_judged
 
     elsewhere = connect(f"sqlite:///{tmp_path}/elsewhere.db")
     copied = copy_version(client.tracking_uri, "linker", version, to=elsewhere.tracking_uri, say=print).version

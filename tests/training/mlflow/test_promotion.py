@@ -7,7 +7,9 @@ from typing import Any
 
 import mlflow
 import pytest
+from typer.testing import CliRunner
 
+from orchestration.cli import app
 from schemas.documents import Split
 from schemas.errors import GateError, NotFoundError, UsageError
 from schemas.lake import Lake
@@ -315,6 +317,33 @@ def test_the_champion_is_judged_again_where_there_is_a_key_that_has_not_signed_i
     assert promote(client, "linker", "1", say=print).decision.reasons == ("it is the champion already",)
     refused = promote(client, "linker", "1", policy=Policy(minimum=Minimum(auc=100)), say=print)
     assert refused.decision.reasons == ("it is the champion already",)
+
+
+def test_the_command_line_explains_a_decision_in_plain_words(
+    client: mlflow.MlflowClient, register_model: Register, trained: Path, other_files: Callable[[], Path]
+) -> None:
+    for folder in (trained, other_files()):
+        register_model(folder)
+    promote(client, "linker", "1", say=print)
+    command = ["promote", "--model", "linker", "--version", "2", "--explain", "--tracking-uri", client.tracking_uri]
+    done = CliRunner().invoke(app, command)
+    assert isinstance(done.exception, GateError) and str(done.exception).endswith("was not promoted; not met: champion")
+    lines = [line for line in done.output.splitlines() if not line.startswith("scoring")]
+    assert lines[:2] == [
+        "models:/linker/2 is not the champion",
+        "Judged on 30 documents of synthetic@v1, split val, by AUC.",
+    ]
+    assert [line.split()[:3] for line in lines[2:4]] == [["met", "random:", "beats"], ["NOT", "MET", "champion:"]]
+    text = "\n".join(lines[4:])
+    for words in (
+        "A candidate may be at most 1 point worse than the champion, and than the best champion there ever was.",
+        "This is candidate 1 that the best champion meets.",
+        "so the interval is of 97.5%; the first one's is of 97.5%.",
+        "The documents cannot tell whether it keeps up with the champion: it may be ",
+        "437 documents would show in four of five cases that one is at most 1 worse.",
+        'The policy refuses it; undecided = "ask" would leave it to a person.',
+    ):
+        assert words in text
 
 
 def test_a_tainted_champion_cannot_come_back(
