@@ -39,5 +39,5 @@ def command(
         from training.promotions.proof import keys_of, prove
 
         bom.write_text(bill_of_materials(prove(record, keys=keys_of(trust or ()))), encoding="utf-8")
-    shown = lines(found) if found else [f"{name}: no version was ever promoted"]
-    yield shown, {"promotions": found}
+    table = lines(found) if found else [f"{name}: no version was ever promoted"]
+    yield table, {"promotions": found}

@@ -6,7 +6,8 @@ Each file is an envelope (DSSE: https://github.com/secure-systems-lab/dsse) arou
 https://github.com/in-toto/attestation). The statement's predicate names its number and the SHA-256 of the file before.
 A file is written where there is none of its number, by one conditional request: of two processes that follow the same
 statement one succeeds, and the other looks again. So whoever has the last file has all of them, in order, and a change
-anywhere shows. That the last ones are missing does not show in the files: who reads says how many there must be.
+anywhere shows. That the last ones are missing does not show in the files: the reader must know how many there are
+(`record.py`).
 """
 
 import binascii
@@ -42,7 +43,7 @@ class Statement:
         where: the file it was read from.
         digest: SHA-256 (hex) of that file.
         subject: what it is about: names and digests.
-        predicate: what it says.
+        predicate: its content.
         envelope: with its signatures.
     """
 
@@ -132,7 +133,7 @@ class Chain:
         Args:
             last: statement that it follows; None: it is the first.
             subject: what it is about.
-            predicate: what it says, beside its number, the digest of `last`, and when it is written.
+            predicate: its content, but for its number, the digest of `last`, and when it is written.
             signer: signs it; None: it is not signed.
         """
         number = 1 if last is None else last.number + 1

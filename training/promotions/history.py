@@ -101,8 +101,8 @@ def lines(found: Sequence[Championship]) -> Iterator[str]:
     """Yield a table of them, and under each what it was decided by."""
     rows = [["since", "version", "replaced", "by", "judged on", "approved by", "signed by"]]
     for each in found:
-        shown = (each.replaced, each.by, each.judged_on, each.approved_by, each.signed_by and each.signed_by[0][:12])
-        rows.append([each.since, each.version, *(cell or "-" for cell in shown)])
+        cells = (each.replaced, each.by, each.judged_on, each.approved_by, each.signed_by and each.signed_by[0][:12])
+        rows.append([each.since, each.version, *(cell or "-" for cell in cells)])
     head, *table = aligned(rows)
     yield head
     for line, each in zip(table, found, strict=True):

@@ -103,11 +103,13 @@ def must_verify(record: Record, version: str, alias: str = "") -> bool:
     if verifies_all():
         return True
     is_champion = alias == CHAMPION or any(change.champions[:1] == (version,) for change in record.changes)
-    for change in reversed(record.changes) if is_champion else ():
-        if (policy := change.decision.get("policy", {})).get("verify"):
-            return True
-        if policy and change.statement is not None and change.statement.verified_by(trusted_keys(default_trust())):
-            return False
+    policies = [(change, change.decision.get("policy", {})) for change in record.changes if is_champion]
+    if not any(policy.get("verify") for _, policy in policies):
+        return False
+    keys = trusted_keys(default_trust())
+    for change, policy in reversed(policies):
+        if policy and (policy.get("verify") or (change.statement is not None and change.statement.verified_by(keys))):
+            return bool(policy.get("verify"))
     return False
 
 
@@ -240,7 +242,7 @@ def _compare_with_registry(proof: Proof) -> None:
             f"{where}: the model's files have digest {proof.digest}; by the registry's tag it is {found}"
         )
     kept = json.loads(tags.get(DECISION_TAG, "null"))
-    judged = [each for each in proof.record.judgements() if each["version"] == proof.version]
+    judged = [each for each in proof.record.judgements() if each.get("version") == proof.version]
     if kept is not None and judged and kept not in judged:
         different = sorted(key for key in {*kept, *judged[-1]} if kept.get(key) != judged[-1].get(key))
         raise IntegrityError(

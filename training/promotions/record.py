@@ -29,6 +29,13 @@ CHAMPION, PREVIOUS_CHAMPION = "champion", "previous_champion"  # aliases
 HOME_TAG, COUNT_TAG = "promotions", "promotions_count"  # of a registered model
 DECISION_TAG, APPROVED_TAG, MODEL_DIGEST_TAG = "promotion", "approved_by", "model_digest"  # of a version
 BEST, BEST_BEFORE = "best", "best_before"  # of a decision
+REQUIRED = {  # of the predicate of a statement
+    CHANGED: {"champions", "decision"},
+    JUDGED: {"decision"},
+    APPROVED: {"approved_by"},
+    TAINTED: {"dataset", "documents", "images"},
+    TAKEN_OVER: {"entries"},
+}
 MORE = "restore {} from a backup, or name the lake's new address: multilink relocate --from OLD --lake NEW"
 
 
@@ -196,7 +203,7 @@ class Record:
 
     def judgement(self, version: str) -> Mapping[str, Any] | None:
         """Return the last decision of the gate on a version, None where it was not judged."""
-        return next((each for each in reversed(list(self.judgements())) if each["version"] == version), None)
+        return next((each for each in reversed(list(self.judgements())) if each.get("version") == version), None)
 
     def attempt(self, version: str, dataset: str, split: str) -> int:
         """Return how many candidates the best champion has met with this one on these documents, from 1.
@@ -230,11 +237,9 @@ class Record:
 
     def taint(self, version: str) -> Taint | None:
         """Return why a version is tainted, by the first statement that says so; None: it is not."""
-        said = next(iter(self.about(version, TAINTED)), None)
         names = [each.name for each in fields(Taint)]
-        return (
-            None if said is None else Taint(**{name: said.predicate[name] for name in names if name in said.predicate})
-        )
+        first = next((each.predicate for each in self.about(version, TAINTED)), None)
+        return None if first is None else Taint(**{name: first[name] for name in names if name in first})
 
 
 def read_record(model: Registered, lake: Lake | None = None) -> Record:
@@ -252,6 +257,9 @@ def read_record(model: Registered, lake: Lake | None = None) -> Record:
                 f"the record of promotions is incomplete ({len(chain)} of {least} statements): {MORE.format(home.uri)}"
             )
     own = [each for each in chain if each.model["created"] == model.created]
+    for statement in own:
+        if missing := REQUIRED.get(statement.event, set()) - statement.predicate.keys():
+            raise IntegrityError(f"{statement.where}: expected {', '.join(sorted(missing))} of '{statement.event}'")
     aliases = tuple(model.aliases[alias] for alias in (CHAMPION, PREVIOUS_CHAMPION) if alias in model.aliases)
     changes = [change for each in own for change in _changes(each)] if own else map(_earlier, model.log)
     return Record(
@@ -264,17 +272,17 @@ def read_record(model: Registered, lake: Lake | None = None) -> Record:
 
 
 def _changes(statement: Statement) -> Iterator[Change]:
-    says = statement.predicate
+    predicate = statement.predicate
     if statement.event == CHANGED:
         yield Change(
-            champions=tuple(says["champions"]),
-            decision=says.get("decision") or {},
+            champions=tuple(predicate["champions"]),
+            decision=predicate.get("decision") or {},
             token=statement.digest,
-            at=says["at"],
+            at=predicate["at"],
             statement=statement,
         )
     if statement.event == TAKEN_OVER:
-        yield from map(_earlier, says["entries"])
+        yield from map(_earlier, predicate["entries"])
 
 
 def _earlier(entry: Mapping[str, Any]) -> Change:

@@ -106,3 +106,13 @@ def test_an_approval_is_by_a_name_and_where_a_policy_says_so_by_a_key(tmp_path: 
     for approver, is_by in (("Ann", True), (f"Ann:{key[:12]}", True), (f"Ann:{other.public_key.keyid}", False)):
         assert Approval("Ann", (key,)).is_by(approver) is is_by
     assert not Approval("Ann").is_by(f"Ann:{key}") and not Approval("Bo", (key,)).is_by("Ann")
+
+
+@pytest.mark.parametrize(
+    ("event", "missing"),
+    [(CHANGED, "champions, decision"), (APPROVED, "approved_by"), ("tainted", "dataset, documents, images")],
+)
+def test_a_statement_that_lacks_what_its_kind_needs_is_named(tmp_path: Path, event: str, missing: str) -> None:
+    state(tmp_path, event, "1")
+    with pytest.raises(IntegrityError, match=rf"000001\.json: expected {missing} of '{event}'"):
+        read_record(registered(tmp_path))
