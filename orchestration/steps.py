@@ -126,11 +126,11 @@ class Steps:
 
     def _champion(self, name: str) -> str | None:
         """Return the number of the champion of a registered model, whose name is in full; None where there is none."""
-        from training.mlflow.registry import CHAMPION, alias_holder, model_names
+        from training.mlflow.champions import align
+        from training.mlflow.registry import model_names
 
         client = self.client()
-        found = alias_holder(client, name, CHAMPION) if name in model_names(client) else None
-        return None if found is None else str(found.version)
+        return align(client, name).current.champion if name in model_names(client) else None
 
     def client(self) -> Any:
         """Return an `MlflowClient` of the store."""
@@ -171,7 +171,7 @@ class Steps:
 
 def registered_name(dataset: str, objective: str) -> str:
     """Return the name that models of a data set and an objective are registered under."""
-    from training.mlflow.registry import model_name
+    from training.mlflow.stored import model_name
 
     return model_name(dataset, objective)
 

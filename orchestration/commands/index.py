@@ -38,6 +38,7 @@ def command(
         raise UsageError("--set works only with --pictures; the features of a data set are in its shards")
     if dataset is not None:
         dataset = options.known_dataset(lake, dataset)
+    options.check_model(model, tracking)
     from training.mlflow.loading import open_model
     from training.retrieval.build import build_index
     from training.workflows.workers import by_workers

@@ -31,6 +31,7 @@ from sqlalchemy import (
     case,
     func,
     inspect,
+    literal,
     select,
     text,
 )
@@ -173,12 +174,13 @@ class DecisionLog:
             select(DECISIONS).where(DECISIONS.c.number.in_(select(COMPARED.c.number).where(*of_pair))), 0
         )
 
-    def won(self) -> list[tuple[str, str, str, Preference]]:
+    def won(self, *, by_version: bool = True) -> list[tuple[str, str, str, Preference]]:
         """Return champion, challenger, NAME@VERSION and the articles that each won, by the last choices of each pair.
 
-        One query counts them.
+        One query counts them. An article counts once: of each version that was searched, or with "" for all of them.
         """
-        row, pair = COMPARED.c, [COMPARED.c.champion, COMPARED.c.challenger, COMPARED.c.dataset]
+        row, dataset = COMPARED.c, COMPARED.c.dataset if by_version else literal("").label("dataset")
+        pair = [row.champion, row.challenger, dataset]
         age = func.row_number().over(partition_by=[*pair, row.article, row.image], order_by=row.number.desc())
         last = select(*pair, row.article, row.action, row.side, age.label("age")).subquery()
 

@@ -15,6 +15,7 @@ from typing import Self
 from orchestration.inference.queries import query_reader
 from schemas.documents import UNDETERMINED, Role
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
+from training.mlflow.use import check_index
 from training.retrieval.filters import parse_filters
 from training.retrieval.index import open_index
 from training.retrieval.queries import Query
@@ -30,11 +31,12 @@ class Archive:
 
     Raises:
         NotFoundError: no index is there.
-        IntegrityError: it is not whole.
+        IntegrityError: it is not whole, or must verify and does not (`training.mlflow.use`).
+        GateError: its model's policy ended its use.
     """
 
     def __init__(self, index: str | Path, settings: Sequence[str] = ()) -> None:
-        self.index = open_index(str(index))
+        self.index = open_index(str(index), check_index)
         self._open = ExitStack()
         self._open.callback(self.index.close)
         self.reader = self._open.enter_context(query_reader(self.index.model, settings))

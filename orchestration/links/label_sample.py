@@ -6,6 +6,7 @@ has the smaller one in it. Images of documents that could not be linked are not 
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
@@ -36,9 +37,10 @@ from training.metrics.labelled import (
 )
 
 PARTS = 3  # strata of links
+FRAMES_HELD = 4  # of the links that are labelled now: each answer asks for them again
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Frame:
     """Every image of a version that a model linked, or could have linked.
 
@@ -115,6 +117,7 @@ def links_by(sets: Sequence[LinkSet], model: str) -> LinkSet:
     return alike[0] if len(alike) == 1 else find_links(sets, model)
 
 
+@lru_cache(FRAMES_HELD)
 def frame_of(links: LinkSet) -> Frame:
     """Return every image of the documents that were linked."""
     table = outcomes(links)
@@ -138,10 +141,10 @@ def sample_of(links: LinkSet, seed: int) -> str:
     return fingerprint({"links": links.manifest.made_by, "dataset": links.manifest.dataset, "seed": seed})
 
 
-def drawn_images(frame: Frame, count: int, seed: int) -> list[int]:
+@lru_cache(FRAMES_HELD)
+def drawn_images(frame: Frame, count: int, seed: int) -> Sequence[int]:
     """Return the rows of the images to be labelled, in the order in which they are shown."""
-    rows: list[int] = drawn(frame.population.strata, count, stream("labels", str(seed))).tolist()
-    return rows
+    return tuple(drawn(frame.population.strata, count, stream("labels", str(seed))).tolist())
 
 
 def reported(

@@ -38,9 +38,9 @@ class Order(StrEnum):
     NAME = "name"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LinkSet:
-    """The links of a data set version by one model.
+    """The links of a data set version by one model; two with the same files are equal.
 
     Attributes:
         name: of its folder: the model's name and version.
@@ -51,6 +51,16 @@ class LinkSet:
     name: str
     folder: Folder
     manifest: LinksManifest
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return self.folder, self.manifest.made_by, self.manifest.files
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LinkSet) and self.key == other.key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,19 +111,15 @@ def find_links(sets: Iterable[LinkSet], name: str) -> LinkSet:
     return known[name]
 
 
+@lru_cache(TABLES_HELD)
 def outcomes(links: LinkSet) -> pa.Table:
     """Return what came of every document: LINKED_SCHEMA, with `split` and the name of its `part`.
 
     Raises:
         UsageError: they were linked by a version of this program that did not write it.
     """
-    return _outcomes(links.folder, links.manifest.made_by, links.manifest.files)
-
-
-@lru_cache(TABLES_HELD)
-def _outcomes(folder: Folder, _made_by: str, files: tuple[Any, ...]) -> pa.Table:
-    parts = []
-    for entry in files:
+    parts, folder = [], links.folder
+    for entry in links.manifest.files:
         if entry.path.startswith(f"{DOCUMENTS}/"):
             table = read_part(folder, entry, LINKED_SCHEMA.names, LINKED_SCHEMA)
             split, name = entry.path.split("/")[1:]

@@ -4,6 +4,7 @@ GET  /labels/NAME/VERSION/LINKS    the next picture that this person has not ans
 POST /labels/NAME/VERSION/LINKS    `row` and `answer`: the number of a sentence, none-fits or cannot-say
 """
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -88,7 +89,7 @@ def _links(shared: Pages, dataset: str, version: str, name: str) -> tuple[Manife
     return manifest, folder, find_links(link_sets(shared.lake, manifest), name)
 
 
-def _asked(frame: Frame, row: str, rows: list[int]) -> tuple[int, int]:
+def _asked(frame: Frame, row: str, rows: Sequence[int]) -> tuple[int, int]:
     if not (row.isascii() and row.isdigit() and int(row) in rows):
         raise UsageError(f"row: expected a picture of the sample, found {row[:40]!r}")
     return frame.image(int(row))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from pipelines.forgetting.forget import Forgotten, forget
@@ -16,8 +15,10 @@ from schemas.errors import UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from training.data.mapped import forget_version
+from training.mlflow.stored import is_missing, tracking_uri
+from training.promotions.chain import Chain
+from training.promotions.record import TAINTED
 
-SQLITE = "sqlite:///"
 _FIELDS = ("dataset", "version", "documents", "images", "links", "indexes")
 
 
@@ -28,13 +29,20 @@ class Held:
     Attributes:
         content: what is named.
         versions: for each version that holds some of it, JSON-ready: what, and the models that were trained on it.
+        missing_store: address of the store of models that is not there; empty: it is there.
     """
 
     content: NamedContent
     versions: list[dict[str, Any]]
+    missing_store: str = ""
 
     def lines(self) -> Iterator[str]:
         """Yield what holds it, and which images stay."""
+        if self.versions and self.missing_store:
+            yield (
+                f"warning: {self.missing_store} is not there, so models that were trained on this are not known; name "
+                "--tracking-uri"
+            )
         for row in self.versions:
             documents, images = counted(len(row["documents"]), "document"), counted(len(row["images"]), "image")
             yield f"{row['dataset']}@{row['version']}: {documents}, {images}"
@@ -154,35 +162,50 @@ def remove_held(
 
     done = forget(lake, entries, dry_run=is_dry_run, before=taint_models, say=say)
     held = _with_models(done.found, tracking) if is_dry_run else tainted[0]
-    models = {"-".join(uri.split("/")[1:]) for row in held.versions for uri in row["models"]} if with_models else set()
+    of_versions = {"-".join(uri.split("/")[1:]) for row in held.versions for uri in row["models"]}
+    # With those of a call that was killed before it came here.
+    models = of_versions | _tainted_in(lake) if with_models else set()
     made = list(made_by_models(lake, models)) if is_dry_run else remove_made_by_models(lake, models)
     return Removed(held=held, done=done, made_by_models=made, is_dry_run=is_dry_run)
 
 
 def _with_models(content: NamedContent, tracking: str | None) -> Held:
+    uri = tracking_uri(tracking)
     rows = ({name: getattr(each, name) for name in _FIELDS} for each in content.holdings)
-    return Held(content, [row | {"models": models_of(tracking, row["dataset"], row["version"])} for row in rows])
+    versions = [row | {"models": models_of(tracking, row["dataset"], row["version"])} for row in rows]
+    return Held(content, versions, missing_store=uri if is_missing(uri) else "")
 
 
 def models_of(tracking: str | None, dataset: str, version: str) -> list[str]:
     """Return the addresses of the registered models that were trained on a version; without a store there are none."""
-    from training.mlflow.runs import connect, tracking_uri
-
     uri = tracking_uri(tracking)
-    if uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).exists():
+    if is_missing(uri):
         return []
     from training.mlflow.registry import trained_on
+    from training.mlflow.runs import connect
 
     return [each.uri for each in trained_on(connect(uri), dataset, version)]
 
 
 def _taint_models(lake: Lake, held: Held, tracking: str | None) -> None:
-    rows = [row for row in held.versions if row["models"]]
-    if rows:
-        from training.mlflow.runs import open_tracking
-        from training.mlflow.taints import taint
+    """Let the models that were trained on what is removed be tainted; they are noted with the versions."""
+    if not held.versions or held.missing_store:
+        return
+    from training.mlflow.runs import connect
+    from training.mlflow.taints import taint
 
-        client = open_tracking(tracking)
-        for row in rows:
-            went = {"documents": len(row["documents"]), "images": len(row["images"])}
-            taint(client, lake, row["dataset"], row["version"], **went)
+    client = connect(tracking_uri(tracking))
+    for row in held.versions:
+        went = {"documents": len(row["documents"]), "images": len(row["images"])}
+        row["models"] = [each.uri for each in taint(client, lake, row["dataset"], row["version"], **went)]
+
+
+def _tainted_in(lake: Lake) -> set[str]:
+    """Return the models that statements in a lake say are tainted, as the folders are named that they made."""
+    chains = (Chain(lake.promotions(name)) for name in lake.root.child("promotions").names())
+    return {
+        f"{each.model['name']}-{each.version}"
+        for chain in chains
+        for each in chain.statements()
+        if each.event == TAINTED
+    }

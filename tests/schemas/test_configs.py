@@ -126,5 +126,5 @@ def test_an_override_keeps_the_class_of_a_source(name: str) -> None:
 
 
 def test_a_source_out_of_range_is_told_by_its_own_rule() -> None:
-    with pytest.raises(ConfigError, match=r"source\.true_images = 0: must be at least 1"):
+    with pytest.raises(ConfigError, match=r"source\.true_images = 0: must be positive"):
         override(recipe_of("mscoco"), ["source.true_images=0"])

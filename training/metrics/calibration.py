@@ -7,6 +7,7 @@ whether it is true.
 Below, a calibration is fitted to such observations, and judged on those of another split.
 """
 
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -119,6 +120,11 @@ class Calibration:
     def to_json(self) -> str:
         """Return the file's text."""
         return json.dumps(asdict(self), indent=1, sort_keys=True) + "\n"
+
+    @property
+    def digest(self) -> str:
+        """Return the SHA-256 (hex) of the file's text."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
 
 
 def read_calibration(path: Path) -> Calibration:

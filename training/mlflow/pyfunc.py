@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import mlflow
 import numpy as np
 import pandas as pd
 import yaml
@@ -27,7 +28,10 @@ from training.linking.links import Linker
 from training.linking.options import LinkOptions
 from training.loop.context import choose_device
 from training.metrics.calibration import FILE_NAME, Calibration, read_calibration
+from training.mlflow.stored import registered_name
+from training.mlflow.use import check_address
 from training.model import LinkModel
+from training.model_files import check_files
 
 SENTENCES, SENTENCE_VECTORS, IMAGE_VECTORS = "sentences", "sentence_vectors", "image_vectors"
 ROLES, LANGUAGE, PICTURES = "roles", "language", "pictures"
@@ -162,8 +166,13 @@ def example(model: LinkModel) -> dict[str, Any]:
 
 def _load_pyfunc(path: str) -> LinkPredictor:
     folder = Path(path)
-    options = LinkOptions(calibration=logged_calibration(folder))
-    return LinkPredictor(Linker(model=LinkModel.load(folder, choose_device()), uri=_address(folder), options=options))
+    calibration, address = logged_calibration(folder), _address(folder)
+    if registered_name(address):  # by MLflow's own loader, which checks neither files nor statements
+        digest = "" if calibration is None else calibration.digest
+        proof = check_address(address, tracking=mlflow.get_registry_uri(), calibration=digest)
+        check_files(folder, None if proof is None else proof.digest)
+    options = LinkOptions(calibration=calibration)
+    return LinkPredictor(Linker(model=LinkModel.load(folder, choose_device()), uri=address, options=options))
 
 
 def logged_calibration(folder: Path) -> Calibration | None:

@@ -41,26 +41,25 @@ from training.mlflow.loading import LoadedModel, load_version, run_of
 from training.mlflow.registry import (
     CHALLENGER,
     DATASET_DIGEST_TAG,
-    DECISION_TAG,
-    MODEL_DIGEST_TAG,
     ModelVersion,
     find_version,
     logged_model,
     make_name,
-    model_name,
     models_of,
     trained_by,
 )
 from training.mlflow.runs import log_scores
+from training.mlflow.stored import model_name
 from training.model import LinkModel
 from training.model_files import folder_digest
+from training.promotions.record import DECISION_TAG, MODEL_DIGEST_TAG, TAINTED
 
 CARD_FILE = "model_card.md"
 OWN = ("links", "pairs")
 SHOWN = (*OWN, NOSTRUCT, *map(str, Baseline))
 METRICS = {metric for kind in ScoreKind for metric in kind.metrics}
-PACKAGES = ("torch", "numpy", "scipy", "pyarrow", "lapjv", "pillow")
-CODE = ("multilink", "schemas", "training")  # packages that loading a model imports
+PACKAGES = ("torch", "numpy", "scipy", "pyarrow", "lapjv", "pillow", "securesystemslib")  # the last one: statements
+CODE = ("multilink", "schemas", "networks", "training")  # packages that loading a model imports
 LOADER = "multilink_model"  # `carried.py`, as it is called with a model
 WHEEL = "MULTILINK_WHEEL"  # environment: the wheel that a registered model's requirements name
 MODEL_ARTIFACT = "model"
@@ -77,7 +76,10 @@ def model_card(
 
     Without its tables of settings, environment and tags it fits into MLflow's description of a version.
     """
-    card, tags = model.card, {name: value for name, value in version.tags.items() if name != DECISION_TAG}
+    card, tags = (
+        model.card,
+        {name: value for name, value in version.tags.items() if name not in (DECISION_TAG, TAINTED)},
+    )
     environment = Environment(
         loader=PackageLoader("training.mlflow", "."), undefined=StrictUndefined, trim_blocks=True, autoescape=False
     )
@@ -85,7 +87,7 @@ def model_card(
         version=version,
         data=card.data,
         config=card.config,
-        told=described(card.config),
+        distinguishing_settings=described(card.config),
         way=model.described(),
         similarity=similarities(card.config),
         epoch=card.epoch,

@@ -19,7 +19,7 @@ from schemas.documents import Split
 from schemas.lake import Folder
 from schemas.manifest import Manifest
 from schemas.parts import sampled
-from training.data.ragged import Bool, Float64, Floats
+from training.data.ragged import Bool, Floats, Int64
 from training.evaluation.evaluate import POOL_DOCUMENTS, has_links
 from training.metrics.calibration import Calibration, Observations, fit_calibration
 from training.model import LinkModel
@@ -99,8 +99,8 @@ def fit_confidence(
         images=len(vectors.rows),
         queries=len(searches),
         found=int(are_found.sum()),
-        any_of_first=_fitted(best, are_found, documents, manifest),
-        pictures=_fitted(np.concatenate(cosines), np.concatenate(are_right), owners, manifest),
+        any_of_first=fit_probability(best, are_found, documents, manifest.reference),
+        pictures=fit_probability(np.concatenate(cosines), np.concatenate(are_right), owners, manifest.reference),
     )
 
 
@@ -120,7 +120,7 @@ def _searches(
         yield number, ranked.scores, np.isin(ranked.rows, right)
 
 
-def _fitted(cosines: Float64, are_right: Bool, documents: Float64, manifest: Manifest) -> Calibration:
-    owners = documents.astype(np.int64)
-    observed = Observations(cosines.astype(np.float64)[:, None], are_right, owners, len(np.unique(owners)))
-    return fit_calibration(observed, dataset=manifest.reference, split=str(Split.VAL))
+def fit_probability(cosines: Floats, are_right: Bool, documents: Int64, reference: str) -> Calibration:
+    """Return the probability of being right by the cosine, of n results of texts of these documents."""
+    observed = Observations(cosines.astype(np.float64)[:, None], are_right, documents, len(np.unique(documents)))
+    return fit_calibration(observed, dataset=reference, split=str(Split.VAL))

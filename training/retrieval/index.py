@@ -1,6 +1,7 @@
 """An index, opened: its pictures, their vectors, and the model that made them, which also reads the queries."""
 
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -47,8 +48,12 @@ class Index:
             self.copy.cleanup()
 
 
-def open_index(uri: str) -> Index:
+def open_index(uri: str, check: Callable[[IndexManifest, Path], None] | None = None) -> Index:
     """Return the index in a folder; one on an object store is copied to this machine first.
+
+    Args:
+        uri: of the folder.
+        check: raises an error where the index may not be used, by its manifest and its folder on this machine.
 
     Raises:
         NotFoundError: no index is there.
@@ -66,6 +71,8 @@ def open_index(uri: str) -> Index:
             raise IntegrityError(f"{uri}/{entry.path}: missing or cut short; remove the folder and make the index anew")
     copy = None if folder.local is not None else tempfile.TemporaryDirectory(prefix="multilink-index-")
     local = _download(folder, Path(copy.name)) if copy else cast(Path, folder.local)
+    if check is not None:
+        check(manifest, local)
     confidence = local / CONFIDENCE
     cells = None if manifest.cells is None else local / CELLS
     return Index(

@@ -26,9 +26,10 @@ from schemas.manifest import read_manifest
 from training import listening
 from training.listening import bind
 from training.mlflow.loading import load, open_model
-from training.mlflow.registry import CHAMPION, champion_of_dataset
+from training.mlflow.registry import champion_of_dataset
 from training.mlflow.serving import MAX_BODY_BYTES
 from training.model import LinkModel
+from training.promotions.record import CHAMPION
 from training.shards import embed_split
 from training.workflows.evaluate import run_evaluate
 from training.workflows.link import run_link_version

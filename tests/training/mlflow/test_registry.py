@@ -18,7 +18,8 @@ from training.data.documents import GivenDocument
 from training.mlflow.loading import load, open_registry
 from training.mlflow.promotion import promote, rollback
 from training.mlflow.registering import attach
-from training.mlflow.registry import alias_holder, canonical_name, find_version, logged_model, model_name, versions
+from training.mlflow.registry import alias_holder, find_version, logged_model, versions
+from training.mlflow.stored import canonical_name, model_name
 from training.mlflow.tracked_training import keep_start
 from training.model import LinkModel
 from training.model_files import folder_digest

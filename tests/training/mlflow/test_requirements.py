@@ -138,7 +138,7 @@ def test_a_wheel_is_named_by_its_digest(tmp_path: Path, monkeypatch: pytest.Monk
 def test_each_part_names_its_packages() -> None:
     plain = requirements_of(TrainConfig())
     names = [line.partition("==")[0] for line in plain]
-    assert names == ["torch", "numpy", "scipy", "pyarrow", "lapjv", "pillow"]
+    assert names == ["torch", "numpy", "scipy", "pyarrow", "lapjv", "pillow", "securesystemslib"]
     for cnn, package in (("timm/resnet18", "timm"), ("resnet50", "torchvision"), ("nasnet-mobile", "pillow")):
         tuned = requirements_of(replace(TrainConfig(), image=image_tower("fine-tuned", cnn=cnn)))
         assert any(line.startswith(f"{package}==") for line in tuned)

@@ -24,9 +24,9 @@ from training.mlflow.runs import (
     finishing,
     resume_run,
     start_run,
-    tracking_uri,
     training_curve,
 )
+from training.mlflow.stored import tracking_uri
 from training.recipes import recipe
 
 VERSION = "0123456789abcdef"

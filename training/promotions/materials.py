@@ -15,35 +15,37 @@ from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.output.json import JsonV1Dot6
 
 from schemas.versions import DISTRIBUTION
-from training.mlflow.provenance import Proof
+from training.promotions.proof import Proof
 
 _SPACE = uuid.UUID("6f0f0f5e-64c0-5d5c-8f0e-5f1f2b4d9c11")  # of serial numbers
 
 
 def bill_of_materials(proof: Proof) -> str:
     """Return the text of the bill of materials of a champion: JSON, CycloneDX 1.6."""
-    statement, says = proof.statement, (proof.promotion or proof.statement).predicate
+    statement, evidence = proof.statement, proof.evidence
     model = _component(
         ComponentType.MACHINE_LEARNING_MODEL,
-        proof.version.name,
-        proof.version.version,
-        statement.subject[0]["digest"]["sha256"],
+        proof.record.model.name,
+        proof.version,
+        proof.digest,
         ("statement", statement.digest),
         ("statement number", str(statement.number)),
         ("signed by", ", ".join(statement.signed_by)),
         ("approved by", proof.decision.get("approved_by", "")),
-        ("recipe", says["configuration"]["recipe"]),
-        ("configuration SHA-256", says["configuration"]["sha256"]),
-        ("trained by version", says["configuration"]["code_version"]),
+        ("recipe", evidence["configuration"]["recipe"]),
+        ("configuration SHA-256", evidence["configuration"]["sha256"]),
+        ("trained by version", evidence["configuration"]["code_version"]),
     )
-    data = {each["dataset"]: each["sha256"] for each in (says["trained_on"], *says["judged_on"]) if each["dataset"]}
+    data = {
+        each["dataset"]: each["sha256"] for each in (evidence["trained_on"], *evidence["judged_on"]) if each["dataset"]
+    }
     parts = [
         *(
             _component(ComponentType.DATA, name.partition("@")[0], name.partition("@")[2], digest)
             for name, digest in sorted(data.items())
         ),
-        _component(ComponentType.APPLICATION, DISTRIBUTION, says["code"]["version"], says["code"]["sha256"]),
-        *(_component(ComponentType.LIBRARY, name, version) for name, version in sorted(says["libraries"].items())),
+        _component(ComponentType.APPLICATION, DISTRIBUTION, evidence["code"]["version"], evidence["code"]["sha256"]),
+        *(_component(ComponentType.LIBRARY, name, version) for name, version in sorted(evidence["libraries"].items())),
     ]
     bom = Bom(components=parts, serial_number=uuid.uuid5(_SPACE, statement.digest))
     bom.metadata.component = model
