@@ -22,7 +22,7 @@ from training.retrieval.build import build_index
 from training.retrieval.evaluate import BM25, FUSION, NEAREST, SEARCH, evaluate_search, reciprocal_ranks
 from training.retrieval.index import Index, open_index
 from training.retrieval.queries import RawDocument
-from training.retrieval.search import RRF
+from training.retrieval.vectors import RRF
 from training.towers.image.linear import LinearSettings
 from training.towers.text.sentence import SentenceSettings
 
