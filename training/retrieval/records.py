@@ -158,8 +158,10 @@ class Records:
 
     def number(self, filters: Filters) -> int:
         """Return how many pictures filters leave."""
-        selected = None if self.live is None else self.select(filters)
-        return self.words.number(filters) if selected is None else len(selected)
+        if self.live is None:
+            return self.words.number(filters)
+        selected = self.select(filters)
+        return self.count if selected is None else len(selected)
 
     def facets(self, filters: Filters = NO_FILTERS) -> dict[str, list[tuple[str, int]]]:
         """Return the commonest values of each facet among the pictures that filters leave, with their numbers."""

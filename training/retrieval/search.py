@@ -108,7 +108,7 @@ class SearchResult:
         expected = [f"{name} {probability:.2f}" for name, probability in self.expected]
         sure = [] if self.first_ten is None else [f"one of the first {FIRST} is right with {self.first_ten:.0%}"]
         return [
-            f"{len(self.images)} of {self.searched} images",
+            f"{len(self.images)} of {self.searched} images, ranked by: {self.rank_by}",
             *sure,
             *(aligned([head, *rows]) if rows else []),
             *([f"weights: {', '.join(weights)}"] if weights else []),

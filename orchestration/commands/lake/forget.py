@@ -56,6 +56,7 @@ def command(
         "captures": done.captures,
         "files": list(done.files),
         "packs": list(done.packs),
+        "indexes": list(done.indexes),
         "replaced": dict(done.replaced),
         "made_by_models": made,
     }
@@ -65,6 +66,7 @@ def command(
         *(f"raw/{each.source}: {each.records} captures and {each.rows} notes {verb}" for each in done.captures),
         *(f"captured file {url}: {verb}" for url in done.files),
         *(f"{path}: rows {verb}" for path in done.packs),
+        *(f"{path}: the index, which has a row of it, {verb}" for path in done.indexes),
         *(f"{path}: what a tainted model made {verb}" for path in made),
         *(f"{old} was replaced by {new or 'nothing: no document was left'}" for old, new in done.replaced if is_sure),
         "all of it is removed" if is_sure else "nothing was changed; --yes removes it",
