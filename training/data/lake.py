@@ -174,7 +174,7 @@ def read_split(
     vectors, schema = columns.names("sentences", manifest), document_schema(manifest.columns("documents"))
     tables = [read_part(folder, part.documents, columns.of_documents(vectors), schema) for part in chosen]
     table = pa.concat_tables(tables) if tables else schema.empty_table()
-    bank = _read_bank(manifest, folder, [part.images for part in chosen], columns, is_strict=is_strict)
+    bank = read_bank(manifest, folder, [part.images for part in chosen], columns, is_strict=is_strict)
     table = _readable(table, bank, vectors, unreadable)
     sentences, images = (Ragged.of(_lengths(table.column(name))) for name in ("sentences", "images"))
     found = DocumentSet(
@@ -200,7 +200,7 @@ def read_split(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Bank:
+class Bank:
     """Every different image of some parts, once: the row of each hash, and what was asked for of each row.
 
     `without_picture` are the hashes of those that have none, where pictures are asked for; their row holds no byte.
@@ -214,15 +214,22 @@ class _Bank:
     without_picture: frozenset[str]
 
 
-def _read_bank(
+def read_bank(
     manifest: Manifest,
     folder: Folder,
     entries: Sequence[FileEntry],
     columns: Columns,
     *,
-    is_strict: bool,
-) -> _Bank:
-    """Return the images of some parts; of one in several parts, the first row."""
+    is_strict: bool = True,
+) -> Bank:
+    """Return the images of some parts; of one in several parts, the first row.
+
+    Raises:
+        ConfigError: a named extractor is not there.
+        IntegrityError: a part is damaged, or a value is not finite.
+        UsageError: an image has no picture, where pictures are read.
+    """
+    columns = columns.resolved(manifest)
     schema = image_schema(manifest.columns("images"))
     names = {field: columns.names(field, manifest) for field in ("images", "regions", "classes")}
     wanted = ["hash", *chain.from_iterable(names.values()), *(["jpeg"] if columns.jpegs else [])]
@@ -245,7 +252,7 @@ def _read_bank(
                 f"{where}: {missing} of {len(jpegs)} images have no picture, only vectors; "
                 "train with another image tower than 'fine-tuned' (--set image.name=linear)"
             )
-    return _Bank(
+    return Bank(
         rows=rows,
         vectors=np.zeros((len(rows), 0), np.float16) if vectors is None else vectors,
         regions=_regions(of["regions"], where=where, is_strict=is_strict) if "regions" in of else None,
@@ -293,7 +300,7 @@ def _classes(columns: Sequence[pa.ChunkedArray]) -> ClassBank:
     return ClassBank(labels=padded, probabilities=probabilities)
 
 
-def _readable(table: pa.Table, bank: _Bank, vectors: Sequence[str], unreadable: list[Unreadable] | None) -> pa.Table:
+def _readable(table: pa.Table, bank: Bank, vectors: Sequence[str], unreadable: list[Unreadable] | None) -> pa.Table:
     """Return the documents that can be read; the others go to `unreadable`, or the first of them is raised."""
     problems = _problems(table, bank, vectors)
     if not any(problems):
@@ -306,7 +313,7 @@ def _readable(table: pa.Table, bank: _Bank, vectors: Sequence[str], unreadable: 
     return table.filter(pa.array([not problem for problem in problems]))
 
 
-def _problems(table: pa.Table, bank: _Bank, vectors: Sequence[str]) -> list[str]:
+def _problems(table: pa.Table, bank: Bank, vectors: Sequence[str]) -> list[str]:
     """Return what is wrong with each document, nothing ("") where all is there."""
     sentences, images = _lengths(table.column("sentences")), Ragged.of(_lengths(table.column("images")))
     found = [""] * table.num_rows
@@ -334,7 +341,7 @@ def _images_without(table: pa.Table, keys: Collection[str]) -> list[tuple[int, s
     return [(place, key) for place, key in reversed([*enumerate(hashes)]) if key in keys]
 
 
-def _rows_of(table: pa.Table, bank: _Bank) -> Int64:
+def _rows_of(table: pa.Table, bank: Bank) -> Int64:
     """Return the row of the image at each place, `UNKNOWN_ROW` of one that is not there."""
     hashes = _items(table, "images", "hash").to_pylist()
     return np.fromiter((bank.rows.get(key, UNKNOWN_ROW) for key in hashes), np.int64, len(hashes))

@@ -39,7 +39,7 @@ from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import FileEntry, Manifest, read_manifest
 from schemas.parts import Shard, split_parts
 from schemas.versions import fingerprint
-from training.data.lake import read_split
+from training.data.lake import read_bank
 from training.data.loading import columns_of, read_for_model
 from training.data.ragged import Float32, Int32, Int64
 from training.model import LinkModel
@@ -50,7 +50,7 @@ from training.retrieval.records import Records, write_table
 from training.retrieval.vectors import EXACT_BELOW, QUERIES, Stacked, Vectors, add_to_cells, all_rows, faiss, make_cells
 from training.retrieval.words import tantivy
 from training.shards import filled_splits, one_thread, run_shards
-from training.towers.inputs import image_input, text_input
+from training.towers.inputs import ImageInput, text_input
 
 MOST_MORE = 0.2  # images put into lists that were made without them, of those they were made for
 KEPT_CONFIDENCE = 0.02  # change of the number of images up to which probabilities hold
@@ -206,16 +206,17 @@ class _Making:
         embedded = run_shards(self.model, task, [shard for shard in pictures.shards if len(wanted[shard])])
         for number, (shard, rows) in enumerate(zip(pictures.shards, own, strict=True)):
             table, before = pictures.fields(number), known[rows]
+            if self.kept is not None:
+                there = np.flatnonzero(before >= 0)
+                same = there[self.kept.have(table.take(there), before[there])]
+                self.rows[rows[same]] = before[same]
+            is_new = self.rows[rows] < 0
             vectors = np.empty((len(rows), card.config.dimensions), np.float32)
             if len(wanted[shard]):
                 vectors[before < 0] = next(embedded)
             if earlier is not None:
-                there = np.flatnonzero(before >= 0)
+                there = np.flatnonzero(is_new & (before >= 0))
                 vectors[there] = earlier.vectors[before[there]]
-                if earlier.is_kept:
-                    same = there[earlier.have(table.take(there), before[there])]
-                    self.rows[rows[same]] = before[same]
-            is_new = self.rows[rows] < 0
             say(f"{shard.split}, {shard.name}: {len(rows)} images, {int(is_new.sum())} of them new")
             if is_new.any():
                 yield table.filter(pa.array(is_new)), vectors[is_new]
@@ -226,7 +227,7 @@ class _Making:
         folders = [(kept.here if kept and part in kept.manifest.parts else home) / PARTS / part for part in self.parts]
         write_table(self._places(), home / PLACES)
         records = Records.open(folders, home / PLACES)
-        say(f"{records.count} images in {len(self.parts)} parts; writing how they are searched")
+        say(f"{records.count} images; writing how they are searched")
         paths = [folder / VECTORS for folder in folders]
         cells = None
         if records.count >= exact_below:
@@ -297,9 +298,9 @@ class _Making:
 
 def _embed(version: tuple[Manifest, Folder], wanted: Mapping[Shard, Int32], model: LinkModel, shard: Shard) -> Float32:
     """Return the vectors of some rows of a shard's images part."""
-    columns = replace(columns_of(model.card.config, model.card.data), sentences=None)
-    documents = read_split(*version, shard.split, columns, shards=[shard])
-    vectors = model.encode_images(image_input(documents), wanted[shard].astype(np.int64))
+    bank = read_bank(*version, [shard.images], replace(columns_of(model.card.config, model.card.data), sentences=None))
+    given = ImageInput(vectors=bank.vectors, regions=bank.regions, jpegs=bank.jpegs, keys=tuple(bank.rows))
+    vectors = model.encode_images(given, wanted[shard].astype(np.int64))
     if not np.isfinite(vectors).all():
         raise IntegrityError(f"{shard.images.path}: an image has a vector that is not finite")
     return vectors

@@ -65,11 +65,16 @@ class Stacked:
 
     def __getitem__(self, rows: Int64) -> Float32:
         """Return the given rows, in the given order."""
-        if len(self.parts) == 1:
-            return self.parts[0][rows]
         found = np.empty((len(rows), self.dimensions), np.float32)
         for number, places in by_part(self.starts, rows):
             found[places] = self.parts[number][rows[places] - self.starts[number]]
+        return found
+
+    def of(self, rows: Int64, query: Float32) -> Float32:
+        """Return the products of some rows with d numbers; the rows of one part alone are copied."""
+        found = np.empty(len(rows), np.float32)
+        for number, places in by_part(self.starts, rows):
+            found[places] = self.parts[number][rows[places] - self.starts[number]] @ query
         return found
 
     def __matmul__(self, query: Float32) -> Float32:
@@ -121,12 +126,12 @@ class Vectors:
             selected: ascending rows that are searched; None: all that are live.
         """
         if selected is not None and len(selected) <= EXACT_ROWS:
-            return first_of(selected, self.rows[selected] @ query, count)
+            return first_of(selected, self.rows.of(selected, query), count)
         if self.cells is None:
             rows = all_rows(len(self.rows), self.live) if selected is None else selected
             return first_of(rows, (self.rows @ query)[rows], count)
         candidates = self._candidates(query, max(count, RERANKED), selected)
-        return first_of(candidates, self.rows[candidates] @ query, count)
+        return first_of(candidates, self.rows.of(candidates, query), count)
 
     def _candidates(self, query: Float32, count: int, selected: Int64 | None) -> Int64:
         """Return the ascending rows that the lists give; a filter of a share p has 1 / p as many lists looked at."""
