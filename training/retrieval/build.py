@@ -77,7 +77,7 @@ class BuiltIndex:
             f"{'reused' if self.is_reused else 'made'}: {self.folder.uri}",
             f"{manifest.images} images of {manifest.dataset} by {manifest.model}, {how}",
             f"known of them: {described}",
-            f"in order, unless a search says otherwise, by: {manifest.rank_by}",
+            f"ranked by: {manifest.rank_by}, unless a search says otherwise",
         ]
 
     def to_json(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from schemas.lake import MANIFEST, Folder
 from training.loop.context import choose_device
 from training.model import LinkModel
 from training.retrieval.confidence import Confidence, read_confidence
-from training.retrieval.local import on_this_machine, read_index_manifest
+from training.retrieval.parts import on_this_machine
 from training.retrieval.records import Records
 from training.retrieval.vectors import Vectors
 from training.retrieval.words import Words
@@ -51,7 +51,7 @@ def open_index(uri: str) -> Index:
         raise NotFoundError(
             f"--index {uri}: expected the folder of an index, found no {MANIFEST}; `multilink index` makes one"
         )
-    manifest = read_index_manifest(folder)
+    manifest = IndexManifest.from_json(folder.read(MANIFEST).decode(), where=uri)
     home = on_this_machine(folder, manifest)
     parts, confidence = [home / PARTS / part for part in manifest.parts], home / CONFIDENCE
     records = Records.open(parts, home / PLACES)

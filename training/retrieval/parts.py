@@ -1,8 +1,14 @@
-"""Parts of an index: some of its rows, in files that are written once; and those of another version's index."""
+"""Parts of an index: some of its rows, in files that are written once; those of another version; all on this machine.
+
+An index is read where it lies, or fetched from an object store. Its files are compared with the digests of the manifest
+once a machine: those of the same size and time are not read again. What was fetched stays in the machine's cache
+(`training/data/mapped.py`), which its processes share.
+"""
 
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,9 +22,9 @@ from schemas.errors import IntegrityError
 from schemas.indexes import FIELDS, FIELDS_SCHEMA, PARTS, PLACES, VECTORS, WORDS, IndexManifest
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import Manifest
-from schemas.versions import digest_stream
+from schemas.versions import digest_stream, fingerprint
+from training.data.mapped import cache_folder
 from training.data.ragged import Bool, Float32, UInt64
-from training.retrieval.local import on_this_machine, read_index_manifest
 from training.retrieval.records import Records, write_table
 from training.retrieval.vectors import Stacked
 from training.retrieval.words import write_words
@@ -26,6 +32,8 @@ from training.retrieval.words import write_words
 PART_ROWS = 500_000
 MOST_GROWN = 8  # parts that later versions added
 MOST_GONE = 0.1  # of all rows
+_DAMAGED = "{}/{}: {}; remove the folder and make the index anew"
+_WHOLE = "whole"  # a file that says that all others were checked
 _BETWEEN = "\x1f"  # keywords, which are in one line each
 
 
@@ -133,5 +141,39 @@ def find_earlier(lake: Lake, manifest: Manifest, name: str, rows_by: str, keys: 
 def index_manifest(folder: Folder) -> IndexManifest | None:
     """Return the manifest of an index, None where there is none in the format of today."""
     with suppress(IntegrityError, FileNotFoundError):
-        return read_index_manifest(folder)
+        return IndexManifest.from_json(folder.read(MANIFEST).decode(), where=folder.uri)
     return None
+
+
+def on_this_machine(folder: Folder, manifest: IndexManifest) -> Path:
+    """Return a local folder with all files of an index.
+
+    Raises:
+        IntegrityError: one is missing or damaged.
+    """
+    infos, stamps = folder.infos(), list[object]()
+    for entry in manifest.files:
+        info = infos.get(entry.path)
+        if info is None or info.size != entry.bytes:
+            raise IntegrityError(_DAMAGED.format(folder.uri, entry.path, "missing or cut short"))
+        stamps.append([entry.path, entry.sha256, info.mtime_ns])
+    cache = cache_folder(f"index-{fingerprint([folder.uri, stamps])[:32]}")
+    home = Path(folder.local) if folder.local is not None else cache
+    if not (cache / _WHOLE).exists():
+        for entry in manifest.files:
+            path = home / entry.path
+            if folder.local is None and not path.exists():
+                _fetch(folder, entry.path, path)
+            with path.open("rb") as stream:
+                if digest_stream(stream) != entry.sha256:
+                    raise IntegrityError(_DAMAGED.format(folder.uri, entry.path, "damaged, by its SHA-256"))
+        (cache / _WHOLE).touch()
+    return home
+
+
+def _fetch(folder: Folder, name: str, path: Path) -> None:
+    """Copy a file; several processes may do so at once."""
+    sink = Folder(str(path.parent)).create(path.name)
+    with folder.open(name) as stream:
+        shutil.copyfileobj(stream, sink.stream, 1 << 20)
+    sink.commit()
