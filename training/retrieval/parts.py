@@ -49,26 +49,18 @@ def write_part(tables: Sequence[pa.Table], vectors: Sequence[Float32], folder: P
     keys: UInt64 = table.column("key").to_numpy()
     order, target = np.argsort(keys), folder / "part"
     target.mkdir(parents=True)
-    shape = len(keys), vectors[0].shape[1]
-    ordered = np.lib.format.open_memmap(target / VECTORS, mode="w+", dtype=np.float32, shape=shape)
-    places, done = np.argsort(order), 0
-    for block in vectors:
-        ordered[places[done : done + len(block)]] = block
-        done += len(block)
-    ordered.flush()
+    np.save(target / VECTORS, np.concatenate(vectors)[order])
     rows = table.take(order)
-    write_table(pa.table([_coded(rows, each) for each in FIELDS_SCHEMA], FIELDS_SCHEMA), target / FIELDS)
+    columns = [
+        rows.column(each.name).dictionary_encode() if pa.types.is_dictionary(each.type) else rows.column(each.name)
+        for each in FIELDS_SCHEMA
+    ]
+    write_table(pa.table(columns, FIELDS_SCHEMA), target / FIELDS)
     with (target / FIELDS).open("rb") as stream:
         digest = digest_stream(stream)
     write_words(rows, target / WORDS, digest[:32])
     target.rename(folder / digest[:16])
     return digest[:16], keys[order]
-
-
-def _coded(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray:
-    """Return a column as it is stored: few different values are numbered."""
-    found = rows.column(field.name)
-    return found.dictionary_encode() if pa.types.is_dictionary(field.type) else found
 
 
 @dataclass(frozen=True, slots=True)
