@@ -8,7 +8,7 @@ size and for texts like those: sentences of the data set, searched by similarity
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -53,13 +53,13 @@ class Confidence:
     found: int
     any_of_first: Calibration
     pictures: Calibration
-    reciprocal_ranks: Mapping[str, float]
+    reciprocal_ranks: Mapping[str, float] = field(default_factory=dict)
     format: Literal[2] = 2
 
     @property
     def rank_by(self) -> str:
         """Return the order that finds the texts' pictures best; of equal ones the first of ORDERS."""
-        return max(ORDERS, key=lambda order: self.reciprocal_ranks[order])
+        return max(ORDERS, key=lambda order: self.reciprocal_ranks.get(order, 0.0))
 
     def to_json(self) -> str:
         """Return the file's text."""
