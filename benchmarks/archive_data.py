@@ -35,7 +35,10 @@ FEATURES = {
     "images": (FeatureColumn(name=IMAGE, dimensions=DIMENSIONS),),
     "documents": (FeatureColumn(name=TEXT, dimensions=DIMENSIONS),),
 }
-_SYLLABLES = [first + second for first in "bdfghklmnprstw" for second in "aeiou"] + ["schö", "stü", "tra", "brä", "klo"]
+_SYLLABLES = (  # noqa: SIM905
+    "ba be bi bo bu da de di do du fa fe ga ge gi go ha he hi ka ke ki ko la le li lo ma me mi mo mu na ne ni no pa "
+    "pe pi ra re ri ro ru sa se si so ta te ti to tu va ve vi wa we zu schö stü tra brä klo"
+).split()
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import re
 import tempfile
 import unicodedata
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, Self
@@ -31,6 +31,7 @@ from training.retrieval.vectors import Ranked
 LEXICAL_WORDS = 64  # of a text, the rarest
 ROWS_AT_ONCE = 10_000
 COMMON_SHARE = 0.2  # a word in more pictures is not selective: its weight in BM25 is next to nothing
+KEPT_WORDS = 100_000  # of which it is known how many pictures have them
 FIELDS = (*WORDS, SHOWN_WITH)
 HEAP_BYTES = 600_000_000  # of a segment that is being written; what exceeds it becomes another one
 _COLUMNS = {**{name: name for name in (*FIELDS, *EQUAL)}, "date": "day", "width": "width", "height": "height"}
@@ -72,6 +73,7 @@ class Words:
         index.register_tokenizer(_ANALYSER, _analyser())
         index.config_reader("manual")  # it is not written to any more: its files need not be watched
         self._schema, self._searcher, self._starts, self._live = index.schema, index.searcher(), starts, live
+        self._having = lru_cache(KEPT_WORDS)(self._pictures)  # six fields of each segment are asked for a word
 
     @classmethod
     def open(cls, folders: Sequence[Path], starts: Int64, live: Bool | None = None) -> Self:
@@ -139,9 +141,13 @@ class Words:
         """Return the rarest different words of a text, without those that very many pictures have."""
         most = max(1, COMMON_SHARE * self._searcher.num_docs)
         words = dict.fromkeys(words_of(text))
-        having = {word: max(self._searcher.doc_freq(field, word) for field in fields) for word in words}
+        having = {word: self._having(word, tuple(fields)) for word in words}
         selective = (word for word, number in having.items() if 0 < number <= most)
         return sorted(selective, key=having.__getitem__)[:LEXICAL_WORDS]
+
+    def _pictures(self, word: str, fields: tuple[str, ...]) -> int:
+        """Return how many pictures have a word in the field that has it most often."""
+        return max(self._searcher.doc_freq(field, word) for field in fields)
 
     def _term(self, field: str, word: str) -> Any:
         return tantivy().Query.term_query(self._schema, field, word, "basic" if field == _EQUAL else "freq")
