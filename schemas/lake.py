@@ -121,6 +121,19 @@ class Folder:
         temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
         return Sink(temporary.open("xb", buffering=_WRITTEN_AT_ONCE), (temporary, target))
 
+    def link(self, name: str, source: Folder) -> None:
+        """Have a file of another folder of the same lake, too, which nobody changes: one file under two names.
+
+        On an object store, and where a file system cannot do so, it is a copy.
+        """
+        filesystem, path = self.opened()
+        there, here = f"{source.opened()[1]}/{name}", f"{path}/{name}"
+        if isinstance(filesystem, pafs.LocalFileSystem):
+            Path(here).parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(OSError):
+                return os.link(there, here)
+        filesystem.copy_file(there, here)
+
     def exists(self, name: str = "") -> bool:
         """Return whether a file or a folder is there; without a name, this folder itself."""
         filesystem, path = self.opened()

@@ -24,7 +24,7 @@ from schemas.errors import IntegrityError, NotFoundError, UsageError
 from training.config import TrainConfig
 from training.data.documents import DocumentSet, GivenDocument, document_set
 from training.data.loading import DatasetIdentity
-from training.data.ragged import Float32
+from training.data.ragged import Float32, Int64
 from training.data.views import TextView, viewed
 from training.formats import current_config
 from training.link_steps import LinkSteps
@@ -172,9 +172,10 @@ class LinkModel(nn.Module):
         """Return N x d unit vectors of sentences, float32, without dropout."""
         return self._encode(self.text, self.text.prepare(given)).cpu().numpy()
 
-    def encode_images(self, given: ImageInput) -> Float32:
-        """Return M x d unit vectors of images, float32, without dropout."""
-        return self._encode(self.image, self.image.prepare(given)).cpu().numpy()
+    def encode_images(self, given: ImageInput, rows: Int64 | None = None) -> Float32:
+        """Return M x d unit vectors of images, float32, without dropout; of some rows alone where they are given."""
+        prepared = self.image.prepare(given)
+        return self._encode(self.image, prepared if rows is None else prepared.take(rows)).cpu().numpy()
 
     def save(self, directory: Path) -> None:
         """Write the model into a folder (made where it is not there)."""

@@ -33,7 +33,10 @@ def command(
         ),
     ] = None,
     top: Annotated[int, typer.Option(help="Number of pictures.")] = 20,
-    rank_by: Annotated[str, typer.Option(help="visual, lexical or fused.")] = "visual",
+    rank_by: Annotated[
+        str | None,
+        typer.Option(help="visual, lexical or fused; else what finds validation texts' pictures best in this index."),
+    ] = None,
     refine: options.Refine = options.refinement,
     trec: Annotated[
         Path | None,
@@ -51,13 +54,13 @@ def command(
     from training.linking.options import LinkOptions
     from training.retrieval.search import RankBy
 
-    if rank_by not in list(RankBy):
+    if rank_by is not None and rank_by not in list(RankBy):
         raise UsageError(f"--rank-by {rank_by}: expected one of {', '.join(RankBy)}")
     with Archive(index_path, settings or []) as archive:
         found = archive.search(
             headline=headline, lead=lead, caption=caption, body=body, language=language,
             image=image, like=like or (), unlike=unlike or (), where=where or (), entities=entity or (),
-            top=top, rank_by=RankBy(rank_by),
+            top=top, rank_by=None if rank_by is None else RankBy(rank_by),
             options=LinkOptions(refine=refine()),
         )  # fmt: skip
     if trec is not None:

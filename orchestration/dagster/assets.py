@@ -262,7 +262,7 @@ KINDS = {
         frozenset({"mlflow"}),
     ),
     LINKS: Kind(link, "The champion's links of every document of the newest version.", frozenset({"parquet"})),
-    INDEX: Kind(index, "The newest version's pictures, searchable by the champion.", frozenset({"sqlite"})),
+    INDEX: Kind(index, "The newest version's pictures, searchable by the champion.", frozenset({"arrow"})),
 }
 
 

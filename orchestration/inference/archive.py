@@ -38,7 +38,6 @@ class Archive:
     def __init__(self, index: str | Path, settings: Sequence[str] = ()) -> None:
         self.index = open_index(str(index), check_index)
         self._open = ExitStack()
-        self._open.callback(self.index.close)
         self.reader = self._open.enter_context(query_reader(self.index.model, settings))
 
     def __enter__(self) -> Self:
@@ -61,7 +60,7 @@ class Archive:
         where: Sequence[str] = (),
         entities: Sequence[str] = (),
         top: int = 20,
-        rank_by: RankBy = RankBy.VISUAL,
+        rank_by: RankBy | None = None,
         options: LinkOptions = DEFAULT_OPTIONS,
     ) -> SearchResult:
         """Return the first `top` pictures for texts, a picture, or both; see `training.retrieval.search.search`.
@@ -78,7 +77,7 @@ class Archive:
             where: conditions on metadata, such as `date>=2019-05`.
             entities: names that the metadata must contain.
             top: how many pictures.
-            rank_by: similarity, words, or both.
+            rank_by: similarity, words, or both; None: what `multilink index` found best on validation texts.
             options: of links: `refine` ranks by refined similarities, of models with relations.
 
         Raises:

@@ -92,6 +92,7 @@ class Removed:
         )
         yield from (f"captured file {url}: {verb}" for url in self.done.files)
         yield from (f"{path}: rows {verb}" for path in self.done.packs)
+        yield from (f"{path}: the index, which has a row of it, {verb}" for path in self.done.indexes)
         yield from (f"{path}: what a tainted model made {verb}" for path in self.made_by_models)
         if not self.is_any:
             yield "nothing of it was found in this lake"
@@ -110,6 +111,7 @@ class Removed:
             "captures": self.done.captures,
             "files": self.done.files,
             "packs": self.done.packs,
+            "indexes": self.done.indexes,
             "replaced": dict(self.done.replaced),
             "made_by_models": self.made_by_models,
             "found": self.is_any,

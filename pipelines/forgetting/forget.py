@@ -36,6 +36,8 @@ from pipelines.web.requests import FetchFailed, Kind, normalise
 from schemas.console import Say
 from schemas.document_rows import from_row, to_row
 from schemas.documents import AFTER_SENTENCE, GIVEN_LINKS, GIVEN_SIMILARITIES, Image, ImageStatement, document_schema
+from schemas.errors import IntegrityError
+from schemas.indexes import FIELDS, PARTS, IndexManifest
 from schemas.lake import LATEST, MANIFEST, Folder, Lake
 from schemas.manifest import Manifest, read_manifest
 from schemas.metadata import Metadata
@@ -52,6 +54,7 @@ class Forgotten:
         captures: of each source of the raw store.
         files: captured input files.
         packs: of copies and features, relative to the lake.
+        indexes: of versions that hold nothing of it, and yet a row of a picture that an earlier version had, likewise.
         replaced: references of versions, and of what took their place ("": nothing was left).
         ledger: rows of the ledger.
     """
@@ -60,13 +63,14 @@ class Forgotten:
     captures: tuple[Removal, ...]
     files: tuple[str, ...]
     packs: tuple[str, ...]
+    indexes: tuple[str, ...]
     replaced: tuple[tuple[str, str], ...]
     ledger: int
 
     @property
     def is_any(self) -> bool:
         """Return whether anything was found."""
-        return bool(self.captures or self.files or self.packs or self.replaced or self.ledger)
+        return any((self.captures, self.files, self.packs, self.indexes, self.replaced, self.ledger))
 
 
 _STATED = ("source", "licence", "metadata", "statements")  # columns of an image that follow its documents
@@ -139,13 +143,16 @@ def forget(
         captures = tuple(remove_captures(lake.raw, marks, dry_run=dry_run))
         files = tuple(_remove_files(lake.raw, found, dry_run=dry_run))
         packs = tuple(_remove_packed(lake, found, dry_run=dry_run))
+        indexes = tuple(_remove_indexes(lake, found, dry_run=dry_run))
         replaced, times = [], _times(lake)
         for holding in found.holdings:
             say(f"{holding.reference}: {len(holding.documents)} documents and {len(holding.images)} images")
             new = "" if dry_run else _replace(lake, holding, found, times, say)
             replaced.append((holding.reference, new))
         rows = take_out(lake, found.documents, found.images, dry_run=dry_run)
-    return Forgotten(found=found, captures=captures, files=files, packs=packs, replaced=tuple(replaced), ledger=rows)
+    return Forgotten(
+        found=found, captures=captures, files=files, packs=packs, indexes=indexes, replaced=tuple(replaced), ledger=rows
+    )
 
 
 def _remove_unfinished(lake: Lake) -> None:
@@ -192,6 +199,26 @@ def _of_folder(lake: Lake, top: str, key: str, gone: frozenset[str], *, dry_run:
             if not dry_run:
                 remove_rows(folder, name.removesuffix(SUFFIX), key, gone)
             yield f"{top}/{path}"
+
+
+def _remove_indexes(lake: Lake, found: NamedContent, *, dry_run: bool) -> Iterator[str]:
+    """Remove indexes that were grown from one of another version, and have a row of an image that goes."""
+    gone, versions = pa.array(sorted(found.images), pa.string()), {each.reference for each in found.holdings}
+    for path in [path for path in lake.root.child("indexes").files() if path.endswith(f"/{MANIFEST}")]:
+        folder = lake.index(*path.split("/")[:3])
+        with contextlib.suppress(IntegrityError):  # of another format: an index had no such rows
+            manifest = IndexManifest.from_json(folder.read(MANIFEST).decode(), where=folder.uri)
+            if manifest.dataset not in versions and any(_has_row(folder, part, gone) for part in manifest.parts):
+                if not dry_run:
+                    folder.delete(MANIFEST)
+                    folder.remove()
+                yield f"indexes/{path.removesuffix(f'/{MANIFEST}')}"
+
+
+def _has_row(folder: Folder, part: str, images: pa.Array) -> bool:
+    with folder.open(f"{PARTS}/{part}/{FIELDS}") as stream:
+        known = pa.ipc.open_file(stream).read_all().column("image")
+    return bool(pc.any(pc.is_in(known, images)).as_py())
 
 
 def _times(lake: Lake) -> dict[str, int]:

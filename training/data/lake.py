@@ -178,7 +178,7 @@ def read_split(
     vectors, schema = columns.names("sentences", manifest), document_schema(manifest.columns("documents"))
     tables = [read_part(folder, part.documents, columns.of_documents(vectors), schema) for part in chosen]
     table = pa.concat_tables(tables) if tables else schema.empty_table()
-    bank = _read_bank(manifest, folder, [part.images for part in chosen], columns, is_strict=is_strict)
+    bank = read_bank(manifest, folder, [part.images for part in chosen], columns, is_strict=is_strict)
     table = _readable(table, bank, vectors, unreadable)
     sentences, images = (Ragged.of(_lengths(table.column(name))) for name in ("sentences", "images"))
     found = DocumentSet(
@@ -204,7 +204,7 @@ def read_split(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Bank:
+class Bank:
     """Every different image of some parts, once: the hash of each row, and what was asked for of it.
 
     `without_picture` are the hashes of those that have none, where pictures are asked for; their row holds no byte.
@@ -219,15 +219,22 @@ class _Bank:
     without_picture: frozenset[str]
 
 
-def _read_bank(
+def read_bank(
     manifest: Manifest,
     folder: Folder,
     entries: Sequence[FileEntry],
     columns: Columns,
     *,
-    is_strict: bool,
-) -> _Bank:
-    """Return the images of some parts; of one in several parts, the first row."""
+    is_strict: bool = True,
+) -> Bank:
+    """Return the images of some parts; of one in several parts, the first row.
+
+    Raises:
+        ConfigError: a named extractor is not there.
+        IntegrityError: a part is damaged, or a value is not finite.
+        UsageError: an image has no picture, where pictures are read.
+    """
+    columns = columns.resolved(manifest)
     schema = image_schema(manifest.columns("images"))
     names = {field: columns.names(field, manifest) for field in ("images", "regions", "classes")}
     wanted = ["hash", *chain.from_iterable(names.values()), *(["jpeg"] if columns.jpegs else [])]
@@ -248,7 +255,7 @@ def _read_bank(
                 "train with another image tower than 'fine-tuned' (--set image.name=linear)"
             )
     hashes = tuple(seen.dictionary.to_pylist())
-    return _Bank(
+    return Bank(
         keys=seen.dictionary,
         hashes=hashes,
         vectors=np.zeros((len(hashes), 0), np.float16) if vectors is None else vectors,
@@ -289,7 +296,7 @@ def _classes(column: pa.ChunkedArray) -> ClassBank:
     return ClassBank(labels=padded, probabilities=probabilities)
 
 
-def _readable(table: pa.Table, bank: _Bank, vectors: Sequence[str], unreadable: list[Unreadable] | None) -> pa.Table:
+def _readable(table: pa.Table, bank: Bank, vectors: Sequence[str], unreadable: list[Unreadable] | None) -> pa.Table:
     """Return the documents that can be read; the others go to `unreadable`, or the first of them is raised."""
     problems = _problems(table, bank, vectors)
     if not any(problems):
@@ -302,7 +309,7 @@ def _readable(table: pa.Table, bank: _Bank, vectors: Sequence[str], unreadable: 
     return table.filter(pa.array([not problem for problem in problems]))
 
 
-def _problems(table: pa.Table, bank: _Bank, vectors: Sequence[str]) -> list[str]:
+def _problems(table: pa.Table, bank: Bank, vectors: Sequence[str]) -> list[str]:
     """Return what is wrong with each document, nothing ("") where all is there."""
     sentences, images = _lengths(table.column("sentences")), Ragged.of(_lengths(table.column("images")))
     found = [""] * table.num_rows
@@ -330,7 +337,7 @@ def _images_without(table: pa.Table, keys: Collection[str]) -> list[tuple[int, s
     return [(place, key) for place, key in reversed([*enumerate(hashes)]) if key in keys]
 
 
-def _rows_of(table: pa.Table, bank: _Bank) -> Int64:
+def _rows_of(table: pa.Table, bank: Bank) -> Int64:
     """Return the row of the image at each place, `UNKNOWN_ROW` of one that is not there."""
     found = pc.index_in(_items(table, "images", "hash"), value_set=bank.keys)
     rows: Int64 = pc.fill_null(found, UNKNOWN_ROW).to_numpy().astype(np.int64)

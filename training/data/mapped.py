@@ -70,16 +70,18 @@ def content_of(parts: Iterable[FileEntry]) -> str:
     return fingerprint([part.sha256 for part in parts])[:32]
 
 
-def cache_folder() -> Path:
-    """Return the folder of this host's mapped files.
+def cache_folder(name: str = "") -> Path:
+    """Return the folder of this host's mapped files, or a named folder in it, marked as used now.
 
     Raises:
         BuildError: it cannot be made.
     """
     home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "multilink")
-    folder = Path(os.environ.get(CACHE) or home).expanduser() / "mapped"
+    folder = Path(os.environ.get(CACHE) or home).expanduser() / "mapped" / name
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        if name:
+            os.utime(folder)
     except OSError as problem:
         raise BuildError(f"{folder}: {problem.strerror}; set {CACHE} to a folder that can be written") from problem
     return folder

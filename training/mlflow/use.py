@@ -9,12 +9,11 @@ import hashlib
 from pathlib import Path
 
 from schemas.errors import IntegrityError, NotFoundError, UsageError
-from schemas.indexes import IndexManifest
+from schemas.indexes import MODEL, IndexManifest
 from training.mlflow.stored import is_missing, registered_name, stored_model, tracking_uri
 from training.model_files import folder_digest
 from training.promotions.proof import Proof, check_use, verifies_all
 from training.promotions.record import Registered
-from training.retrieval.build import MODEL
 
 
 def check_address(address: str, *, tracking: str | None = None, calibration: str | None = None) -> Proof | None:

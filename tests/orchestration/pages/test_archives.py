@@ -19,9 +19,13 @@ def write_index(lake: Lake, model: str) -> None:
         model=f"models:/{model}/1",
         dataset="news@v1",
         made_by="x",
+        rows_by="x",
         images=1,
+        rows=1,
         dimensions=1,
+        parts=(),
         cells=None,
+        rank_by="visual",
         described={},
         files=(),
     )
