@@ -85,16 +85,8 @@ def main() -> None:
     else:
         (options.out / "learning.md").write_text(text, encoding="utf-8")
     if options.json:
-        print(
-            json.dumps(
-                {
-                    f"{each.data}: {each.title}": [
-                        round(float(mean), 3) for mean in np.mean([*each.by_document.values()], axis=0)
-                    ]
-                    for each in lines
-                }
-            )
-        )
+        means = {f"{each.data}: {each.title}": np.mean([*each.by_document.values()], axis=0) for each in lines}
+        print(json.dumps({name: values.round(3).tolist() for name, values in means.items()}))
 
 
 def run(workspace: Path, *, splits: int, only: Collection[str], models: Collection[str]) -> tuple[list[Line], str]:
