@@ -18,6 +18,7 @@ import pickle
 import queue
 import tempfile
 import time
+import weakref
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -124,7 +125,8 @@ class Crew:
     def __init__(self, client: Client, *, connections: int, connections_per_host: int) -> None:
         self._client = client
         self._threads = ThreadPoolExecutor(connections, "fetch")
-        self._spill = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
+        self._spill = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`, or with a worker that Beam gives up
+        weakref.finalize(self, self._spill.close)
         self._per_host = connections_per_host
         self._free = connections
         self._free_for_slow = max(1, connections // 2)

@@ -42,7 +42,7 @@ def test_the_first_block_of_the_page_on_python_works_for_documents_without_links
         for place, (words, shape) in enumerate(
             (("Cut the {} boards.", "rectangle"), ("Glue the {} parts.", "ellipse"))
         ):
-            colour = colours[(number + place) % 5]
+            colour = colours[number // 5**place % 5]  # all pairs of colours: one matching is the most consistent
             name = f"shelf/{place + 1}.jpg" if number == 0 else f"{number}-{place}.jpg"
             picture = Image.new("RGB", (96 + number, 96), "white")
             getattr(ImageDraw.Draw(picture), shape)((10 + number, 10, 80, 50 + number), fill=colour)
