@@ -25,7 +25,6 @@ def main() -> None:
 
 
 def _run() -> int:
-    import logging
     from collections.abc import Iterator
     from contextlib import contextmanager
     from pathlib import Path
@@ -41,8 +40,6 @@ def _run() -> int:
             yield
 
     be_quiet()
-    logging.getLogger().addFilter(lambda record: not record.getMessage().startswith("apitools not found"))  # Beam's
-    logging.getLogger("apache_beam.io.filesystems").setLevel(logging.ERROR)  # which clouds it has no client of
     return run(sys.argv[1:], reporting=prepared())
 
 

@@ -12,6 +12,7 @@ moved with everything in it.
 """
 
 import json
+import logging
 import os
 import shlex
 import tomllib
@@ -44,9 +45,18 @@ QUIET = {
 
 
 def be_quiet(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Let other libraries report nothing to anyone and draw no bars, unless the environment says otherwise."""
+    """Let other libraries report nothing to anyone and draw no bars, unless the environment says otherwise.
+
+    What Beam says of clouds that it has no client of is left out, too.
+    """
     for name, value in QUIET.items():
         environment.setdefault(name, value)
+    logging.getLogger().addFilter(_is_not_of_a_missing_cloud)
+    logging.getLogger("apache_beam.io.filesystems").setLevel(logging.ERROR)
+
+
+def _is_not_of_a_missing_cloud(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith("apitools not found")
 
 
 def remember(home: Path, directory: Path, *, lake: str, tracking_uri: str, say: Say) -> None:
