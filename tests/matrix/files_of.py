@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import random
 import tarfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -34,11 +35,9 @@ class Written:
 
 def draw_documents(count: int, *, are_shared: bool) -> list[Written]:
     """Return documents of three colours each; pictures of one colour are the same file, or none is like another."""
-    names = list(COLOURS)
     found = []
     for number in range(count):
-        colours = [names[(number * 3 + place * (1 + number % 2)) % len(names)] for place in range(IN_A_DOCUMENT)]
-        colours = list(dict.fromkeys(colours))
+        colours = random.Random(number).sample(list(COLOURS), IN_A_DOCUMENT)  # no other matching is as consistent
         pictures = (_picture(colour, 0 if are_shared else 10 * number + place) for place, colour in enumerate(colours))
         texts = tuple(f"Step {number}: paint the board {colour}." for colour in colours)
         found.append(Written(f"d{number}", texts, tuple(pictures)))
