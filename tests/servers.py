@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-START_S = 60.0
+START_S = 240.0
 
 
 def free_port() -> int:
