@@ -98,5 +98,8 @@ bench: $(READY)
 gpu:
 	@$(PYTHON) -m benchmarks.gpu
 
+picture: demo
+	@$(BIN)/python docs/draw.py demo
+
 clean:
 	rm -rf demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build *.egg-info

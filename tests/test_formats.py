@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 import multilink
+from schemas.errors import IntegrityError
 from schemas.lake import Folder, Lake
 from schemas.links import LinksManifest
 from schemas.manifest import read_manifest, verify
@@ -19,6 +22,8 @@ from training.model import LinkModel
 from training.model_files import folder_digest
 from training.promotions.chain import Chain
 from training.promotions.keys import trusted_keys
+from training.retrieval.build import build_index
+from training.retrieval.index import open_index
 
 FORMATS = Path(__file__).parent / "fixtures" / "formats"
 RELEASES = sorted(path for path in FORMATS.iterdir() if path.is_dir() and (path / "expected.json").is_file())
@@ -79,6 +84,25 @@ def test_a_promotion_is_proved(release: tuple[Path, dict[str, Any]]) -> None:
     assert statement.predicate["decision"]["is_promoted"] is expected["is_promoted"] is True
 
 
-def test_every_release_is_small() -> None:
-    assert RELEASES
-    assert sum(path.stat().st_size for path in FORMATS.rglob("*") if path.is_file()) < 1 << 20
+def test_an_index_is_opened_or_made_anew_after_one_line(release: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    path, expected = release
+    lake, name = Lake.at(str(shutil.copytree(path / "lake", tmp_path / "lake"))), f"{expected['model']}-1"
+    folder = lake.index("documents", expected["version"], name)
+    shutil.copytree(path / "model", Path(folder.uri) / "model")
+    if path.name == "0.1.0.dev0":  # format 2
+        with pytest.raises(IntegrityError, match=r"format = 2: .*; `multilink index` makes it anew$"):
+            open_index(folder.uri)
+        model = LinkModel.load(path / "model")
+        uri = f"models:/{expected['model']}/1"
+        built = build_index(model, lake, "documents", uri=uri, name=name, say=lambda _: None)
+        assert not built.is_reused
+    index = open_index(folder.uri)
+    assert index.manifest.images == 2 * sum(expected["documents"].values())
+    for row in np.arange(index.manifest.rows):
+        (vector,) = index.vectors.rows[np.array([row])]
+        assert index.vectors.nearest(vector, 1).scores[0] == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("path", RELEASES, ids=lambda path: path.name)
+def test_every_release_is_small(path: Path) -> None:
+    assert sum(each.stat().st_size for each in path.rglob("*") if each.is_file()) < 700_000

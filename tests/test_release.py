@@ -94,9 +94,7 @@ def test_a_wheel_of_the_source_distribution_is_that_of_the_repository(wheel: Pat
 def test_an_installed_multilink_links_two_pictures_without_the_repository(installed: Path, tmp_path: Path) -> None:
     told = run(installed / "multilink", "--version", folder=tmp_path)
     assert told.stdout == f"multilink {metadata.version('multilink-pipeline')}\n", told.stderr
-    where = (
-        "import multilink, orchestration, pipelines, schemas, training; print(multilink.__file__, training.__file__)"
-    )
+    where = f"import {', '.join(PACKAGES)}; print(networks.__file__, training.__file__)"
     found = run(installed / "python", "-c", where, folder=tmp_path).stdout.split()
     assert all(Path(path).is_relative_to(installed.parent) for path in found) and len(found) == 2
     for name in ("cat", "coffee"):

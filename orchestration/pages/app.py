@@ -28,6 +28,7 @@ from orchestration.pages.access import Access
 from orchestration.pages.archives import AliasesOf, Archives
 from orchestration.pages.copies import Copies
 from orchestration.pages.limits import HEADERS, Limits
+from orchestration.pages.monitoring import add_metrics
 from orchestration.pages.rendering import page
 from orchestration.pages.settings import PagesSettings
 from orchestration.pages.state import Pages
@@ -65,6 +66,7 @@ def create_app(settings: PagesSettings) -> FastAPI:
     for module in MODULES:
         app.include_router(module.router)
     app.add_api_route("/health", _health)
+    add_metrics(app, shared.lake)
     for kind in (MultilinkError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, _error)
     return app

@@ -57,7 +57,7 @@ def test_a_command_in_the_guide_is_one(page: str, line: str, monkeypatch: pytest
     try:
         context = command.make_context(name, arguments)
     except typer.TyperException as problem:  # in running text, an option may be named without the others
-        assert problem.format_message().startswith(("Missing option", "Missing parameter"))
+        assert problem.format_message().startswith(("Missing option", "Missing argument", "Missing parameter"))
         return
     except NotFoundError as problem:  # a file that the reader has
         assert re.search(r"no (such file|folder is there)", str(problem))
@@ -84,7 +84,7 @@ def test_the_guide_builds_without_a_warning_and_asks_no_other_host(tmp_path: Pat
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr
-    assert "WARNING" not in done.stderr.replace("NO_MKDOCS_2_WARNING", "")
+    assert not re.search(r"^WARNING +-", done.stderr, re.MULTILINE)  # other libraries' lines have another form
     pages = list((tmp_path / "site").rglob("*.html"))
     assert len(pages) >= 17
     assert not list((tmp_path / "site").rglob("__pycache__"))

@@ -4,6 +4,7 @@
                           as MLflow's scoring server takes them; the answer is {"predictions": [{...}, ...]}
     GET  /example         a body for it: a document of two sentences and one image
     GET  /ping, /version  an empty object, as a sign of life; the model's address and MLflow's version
+    GET  /metrics         requests, documents and links, for Prometheus
 
 One process serves, on loopback by default, without authentication: it is meant to stand behind a proxy that has it.
 Bounded are the size of a body, the time in which a request arrives, and the number of open connections; one request is
@@ -18,7 +19,8 @@ from typing import Any
 import mlflow
 import uvicorn
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
+from prometheus_client import CollectorRegistry, Counter
 from starlette.concurrency import run_in_threadpool
 
 from schemas.errors import UsageError
@@ -28,6 +30,7 @@ from training.listening import RequestError, TimedProtocol, bind, read_body
 from training.mlflow import pyfunc
 from training.mlflow.loading import open_model
 from training.mlflow.pyfunc import LinkPredictor
+from training.monitoring import METRICS, Metered, exposition
 
 MAX_BODY_BYTES = 32 << 20
 MAX_CONNECTIONS = 64  # more are answered with status 503
@@ -65,11 +68,17 @@ def make_app(linker: Linker) -> FastAPI:
     predictor = LinkPredictor(linker)
     needed = [name for name, is_needed in pyfunc.inputs(linker.model).items() if is_needed]
     one_at_a_time = threading.Lock()
-    app = FastAPI(openapi_url=None)
+    app, registry = FastAPI(openapi_url=None), CollectorRegistry()
+    app.add_middleware(Metered, registry=registry)
+    documents = Counter("multilink_documents", "Documents that were linked.", registry=registry)
+    links = Counter("multilink_links", "Links that were predicted in them.", registry=registry)
 
     def predict(body: bytes) -> list[dict[str, Any]]:
         with one_at_a_time:
-            return predictor.answers(parse(body, needed))
+            answers = predictor.answers(parse(body, needed))
+        documents.inc(len(answers))
+        links.inc(sum(len(each["links"]) for each in answers))
+        return answers
 
     @app.post("/invocations")
     async def invocations(request: Request) -> JSONResponse:
@@ -91,6 +100,10 @@ def make_app(linker: Linker) -> FastAPI:
     @app.get("/ping")
     async def ping() -> JSONResponse:
         return JSONResponse({})
+
+    @app.get(METRICS)
+    def metrics() -> Response:
+        return exposition(registry)
 
     @app.get("/version")
     async def version() -> JSONResponse:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from schemas.errors import NotFoundError
+from schemas.errors import IntegrityError, NotFoundError
 from schemas.indexes import CELLS, CONFIDENCE, MODEL, PARTS, PLACES, VECTORS, IndexManifest
 from schemas.lake import MANIFEST, Folder
 from training.loop.context import choose_device
@@ -49,14 +49,17 @@ def open_index(uri: str, check: Callable[[IndexManifest, Path], None] | None = N
 
     Raises:
         NotFoundError: no index is there.
-        IntegrityError: it is not whole.
+        IntegrityError: it is not whole, or of another release's format.
     """
     folder = Folder(uri if "://" in uri else str(Path(uri).absolute()))
     if not folder.exists(MANIFEST):
         raise NotFoundError(
             f"--index {uri}: expected the folder of an index, found no {MANIFEST}; `multilink index` makes one"
         )
-    manifest = IndexManifest.from_json(folder.read(MANIFEST).decode(), where=uri)
+    try:
+        manifest = IndexManifest.from_json(folder.read(MANIFEST).decode(), where=uri)
+    except IntegrityError as problem:
+        raise IntegrityError(f"{problem}; `multilink index` makes it anew") from problem
     home = on_this_machine(folder, manifest)
     if check is not None:
         check(manifest, home)

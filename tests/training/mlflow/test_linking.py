@@ -145,6 +145,10 @@ def test_a_server_answers_its_example_and_refuses_what_is_none(served: str) -> N
     example = json.loads(urllib.request.urlopen(f"{served}/example", timeout=60).read())
     status, answer = post(served, example)
     assert status == 200 and len(answer["predictions"][0]["similarities"]) == 2
+    numbers = urllib.request.urlopen(f"{served}/metrics", timeout=60).read().decode().splitlines()
+    links = len(answer["predictions"][0]["links"])
+    assert {"multilink_documents_total 1.0", f"multilink_links_total {links}.0"} <= set(numbers)
+    assert 'multilink_http_requests_total{route="/invocations",status="200"} 1.0' in numbers
 
     broken = example["dataframe_records"][0]
     for body, line in (
