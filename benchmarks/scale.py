@@ -11,8 +11,8 @@ with a validation split of a tenth of the documents. Each is measured in a proce
     index, first step s   from the call until the index is made; to the end of the first step, for which moments of up
                           to 200,000 documents are read; with torch imported
     step                  median by the clock, less its waiting for batches
-    with waiting          mean by the clock of all steps of a window of 65,536 documents and a quarter of the next (or of
-                          a shorter epoch), reading of shards included; and in processor time
+    with waiting          mean by the clock of the steps of a window of 65,536 documents and a quarter of the next (of
+                          an epoch where it is shorter), reading of shards included; and in processor time
     validation, link      seconds of the processor for 1,000 documents; documents for a second of it
     W processes           median of a step of as many batches as processes, over gloo; they share the machine's cores
 
