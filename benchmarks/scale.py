@@ -311,7 +311,10 @@ def main() -> None:
         print(json.dumps(together(home, *map(int, place)) if place else measure(home)))
         return
     began, load = time.perf_counter(), os.getloadavg()[0]
-    found = {count: measured(count, options.workers) for count in sorted(options.documents)}
+    found = {}
+    for count in sorted(options.documents):
+        found[count] = measured(count, options.workers)
+        print(f"{count:,} documents: {time.perf_counter() - began:.0f} s, load {os.getloadavg()[0]:.1f}", flush=True)
     lines = table(found)
     size, parse = (value / 2000 for value in manifest_cost(1000))
     print(f"manifest: {size:.0f} bytes a part, {1000 * parse:.3f} s to parse 1,000 parts")

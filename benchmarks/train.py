@@ -286,7 +286,8 @@ def compare_with(commit: str, precision: Precision, batches: int) -> dict[str, f
         subprocess.run(["tar", "-x", "-C", scratch], check=True, input=archive)
         running = []
         for place in (root, Path(scratch)):
-            environment = os.environ | {"PYTHONPATH": str(place), "MULTILINK_CACHE": f"{scratch}/cache-{place.name}"}
+            cache = f"{scratch}/cache-{place.name}"
+            environment = os.environ | {"PYTHONPATH": str(place), "MULTILINK_CACHE": cache, "TMPDIR": scratch}
             command = [sys.executable, "-c", TRAIN_IN_TURN, str(batches), precision]
             process = subprocess.Popen(
                 command, cwd=place, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
