@@ -26,6 +26,36 @@ a step waits for the slowest worker. The gradient's bytes are summed by a ring (
 `NETWORK`), beside the backward pass as far as that goes. Up to W = K a batch lives on one worker; beyond, W / K share
 one: each encodes its share, all gather the rows, and each computes the whole loss, which is measured apart. Noise of
 the machine would count as differences between batches: their cost is that of a line through their words.
+
+Found on two shared cores of an AMD EPYC, 2026-11-24, load 2 to 6, which the figures by the clock show (in brackets a
+commit's of the day before, with shards of 5,000 documents and 300 steps, load 2):
+
+                                10,000       100,000     1,000,000    most/least
+    index bytes a document        32.2          32.0          32.0    1.00
+    mapped bytes a document       1500          1500          1507    1.00
+    read bytes a document         4537          3575          4412    1.27 (of all documents, the index)
+    peak of training MB            125           280           403    (293, 409, 516: files mapped; a window has an end)
+    own MB                          77            92            94    1.22 (10,000 are less than a window)
+    index s                       0.38          0.78          7.42    6.1 s a million and 0.3 s
+    first step s                  0.83          5.96          20.3    (1.69, 3.19, 6.2)
+    step ms                        8.8          19.7          11.8    (4.2, 5.4, 5.2)
+    step with waiting ms           9.1          24.9          14.4
+    step, processor ms             9.0           9.1           8.3    1.09
+    validation s a 1,000          0.76          0.86          0.70    1.22 (0.60, 0.57, 0.55)
+    link documents/s              4316          5766          6575    1.52, faster with size (3260, 3720, 3970)
+    1, 2, 4 processes ms       9.5, 19, 56   17, 25, 57    7.6, 12, 29
+
+    a manifest has 177 bytes a part, and is parsed in 19 ms a 1,000 parts
+    100 million documents: index 3.2 GB a host, first step after 624 s, nearly all of them for the index
+
+    times one worker         1       2       4       8      16      32      64
+    K = W                  1.0     2.0     3.8     7.5    14.8    29.1    57.2
+    K = 1                  1.0     2.0     3.8     7.3     9.6     9.2     8.3    (64: 6.4)
+    K = 16                 1.0     2.0     3.9     7.7    14.8    29.2    57.1
+    K = 64                 1.0     2.0     4.0     7.8    15.4    30.0    57.2    (64: 59.6)
+
+Goals: bytes and times a document flat within 10%; 55 times with 64 workers and K = 64; 60 s to the first step of 10
+million documents, of which the index takes 61 here: it is made once a host by all of its cores.
 """
 
 from __future__ import annotations
