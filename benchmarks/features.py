@@ -80,7 +80,8 @@ def run_stage(plan: FeaturePlan, table: str, keys: Sequence[str], read: Callable
 def pictures_of(lake: Lake, dataset: str) -> list[bytes]:
     """Return the different pictures of a version."""
     manifest, folder = read_manifest(lake, dataset)
-    parts = [read_part(folder, entry, columns=["hash", "jpeg"]) for entry in manifest.parts("images")]
+    entries = [entry for split in manifest.splits for entry in manifest.parts("images", split)]
+    parts = [read_part(folder, entry, columns=["hash", "jpeg"]) for entry in entries]
     rows = itertools.chain.from_iterable(zip(*part.to_pydict().values(), strict=True) for part in parts)
     return list(dict(rows).values())
 
