@@ -1,6 +1,7 @@
 """The features stage of `multilink build` beside bare loops of its parts, PyTorch, and what the processor can multiply.
 
-    python -m benchmarks.features [--images 256] [--sentences 500; 0: none] [--device cuda] [--json]
+    python -m benchmarks.features [--images 256] [--sentences 500; 0: none] [--device cuda]
+                                  [--lake LAKE --dataset NAME] [--json]
 
 The stage takes pictures from packs of copies and puts values into packs, as the build's workers do. A bare loop decodes
 the same JPEGs, cuts the same squares and runs the same graph on them, on one thread. The PyTorch loop does so with the
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import itertools
 import json
 import math
 import tempfile
@@ -33,7 +35,7 @@ from pipelines.features.catalogue import extractors, find_entry, made_up_picture
 from pipelines.features.checkpoints import read_checkpoint
 from pipelines.features.extraction import FeaturePlan, Features, extractors_of, plan_features
 from pipelines.features.networks import Network
-from pipelines.features.pixels import Preprocessing, Square
+from pipelines.features.pixels import Preprocessing, Square, cores
 from pipelines.features.runtime import fixed_pixels
 from pipelines.features.values import DOCUMENTS, IMAGES
 from pipelines.images.packed import copy_packs
@@ -42,6 +44,8 @@ from pipelines.settings import Device, FeaturesConfig, FingerprintName, HttpConf
 from schemas.documents import KNOWN_COLUMNS, Image
 from schemas.lake import Lake
 from schemas.ledger import texts_key
+from schemas.manifest import read_manifest
+from schemas.parts import read_part
 
 LITE, DENSE = "efficientnet-lite0", "densenet169"
 BATCH, ROUNDS, TARGET = 8, 4, 1.15
@@ -71,6 +75,38 @@ def run_stage(plan: FeaturePlan, table: str, keys: Sequence[str], read: Callable
     features = Features(plan, table)
     assert all(isinstance(found, tuple) for found in features.fill(keys, read))
     features.close()
+
+
+def pictures_of(lake: Lake, dataset: str) -> list[bytes]:
+    """Return the different pictures of a version."""
+    manifest, folder = read_manifest(lake, dataset)
+    entries = [entry for split in manifest.splits for entry in manifest.parts("images", split)]
+    parts = [read_part(folder, entry, columns=["hash", "jpeg"]) for entry in entries]
+    rows = itertools.chain.from_iterable(zip(*part.to_pydict().values(), strict=True) for part in parts)
+    return list(dict(rows).values())
+
+
+def whole_stage(pictures: Sequence[bytes], folder: str) -> dict[str, float]:
+    """Print and return what the default columns of all pictures take on the cores of this machine."""
+    lake = Lake.at(folder)
+    copies, refs = packed_pictures(pictures, lake)
+    plan = plan_features(FeaturesConfig(), ImagesConfig(), HttpConfig(), given=None, lake=lake, workers=1)
+    keys = [hashlib.sha256(picture).hexdigest() for picture in pictures]
+
+    def read(numbers: Sequence[int]) -> list[bytes]:
+        found: list[bytes] = copies.read([refs[number] for number in numbers], ["jpeg"])["jpeg"].to_pylist()
+        return found
+
+    run_stage(plan, IMAGES, keys[:BATCH], read)  # loads the graph
+    began, spent = time.perf_counter(), time.process_time()
+    run_stage(plan, IMAGES, keys, read)
+    clock, processor = time.perf_counter() - began, time.process_time() - spent
+    print(
+        f"{len(pictures):,} pictures, the default columns: {clock:.1f} s by the clock, {processor:.1f} s of the "
+        f"processor: {processor / cores():.1f} s on {cores()} free cores",
+        flush=True,
+    )
+    return {"whole clock s": round(clock, 2), "whole processor s": round(processor, 2)}
 
 
 def squares_of(preprocessing: Preprocessing, pictures: Sequence[bytes]) -> list[np.ndarray]:
@@ -203,6 +239,8 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=256)
     parser.add_argument("--sentences", type=int, default=500)
     parser.add_argument("--device", choices=[Device.CPU, Device.CUDA], default=Device.CPU)
+    parser.add_argument("--lake", help="take the pictures of a data set in it, and compute the columns of all of them")
+    parser.add_argument("--dataset", default="diy")
     parser.add_argument("--json", action="store_true", help="print the ratios as the last line")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -210,7 +248,13 @@ def main() -> None:
     ratios: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
         lake = Lake.at(folder)
-        pictures = made_up_pictures(options.images)
+        if options.lake:
+            every = pictures_of(Lake.at(options.lake), options.dataset)
+            with tempfile.TemporaryDirectory() as other:
+                ratios |= whole_stage(every, other)
+            pictures = every[:: max(1, len(every) // options.images)][: options.images]
+        else:
+            pictures = made_up_pictures(options.images)
         copies, refs = packed_pictures(pictures, lake)
         keys = [hashlib.sha256(picture).hexdigest() for picture in pictures]
 

@@ -1,6 +1,6 @@
 """Documents linked per second, by one and by two workers, against both towers alone on the same rows.
 
-    python -m benchmarks.linking [--shards 12] [--documents 48] [--clock cpu] [--json]
+    python -m benchmarks.linking [--shards 4] [--documents 256] [--models frozen] [--clock cpu] [--json]
 
     bound      both towers' forward pass in one process and one thread over rows that lie prepared in memory: nothing is
                read, tokenised, matched or written.
@@ -18,6 +18,10 @@ Measured in processor time with shards of 256 documents, the default of builds, 
                  bound   loop   1 worker
     gru          52      49     51, 0.99 of the bound, 1.04 of the loop
     frozen       1952    768    725, 0.37 of the bound, 0.94 of the loop (0.97 with 400 documents a shard)
+
+On 2026-11-24 at a load of 7, 2 shards of 256 documents, the best of six turns: `frozen` bound 1297, loop 633, 1 worker
+611, 0.97 of the loop; of `gru`, 4 shards at a load of 2 to 8, bound 35, loop 35, 1 worker 36, 1.02 of the loop. The
+goal is 0.95.
 
 By the clock two workers linked 1.26 times (`gru`) and 1.65 times (`frozen`) as fast as one on two busy cores, after 12
 to 22 seconds of Ray's start: they pay where a version takes minutes.
@@ -265,6 +269,8 @@ def measure(options: argparse.Namespace, root: Path) -> dict[str, float]:
     total = options.shards * options.documents
     found: dict[str, float] = {}
     for name, model in make_models(lake).items():
+        if name not in options.models:
+            continue
         bound = total / tower_seconds(model, lake, clock)
         loops, times = [], []
         for turn in range(options.turns):
@@ -298,6 +304,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shards", type=int, default=4)
     parser.add_argument("--documents", type=int, default=256, help="of a shard")
+    parser.add_argument("--models", choices=["gru", "frozen"], nargs="+", default=["gru", "frozen"])
     parser.add_argument("--turns", type=int, default=2, help="of the loop and of one worker; the best counts")
     parser.add_argument("--clock", choices=["wall", "cpu"], default="wall")
     parser.add_argument("--json", action="store_true", help="print the numbers as JSON in the last line")

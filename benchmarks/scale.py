@@ -7,11 +7,13 @@ with a validation split of a tenth of the documents. Each is measured in a proce
 
     index, mapped, read   bytes a document: of the index, of the columns that a host maps, and of what it reads for them
     peak                  resident memory beyond the imports, at its highest (VmHWM), pages of files among it
-    own                   of it, at the end, what no file is behind
-    first step            from the call to the end of the first step
-    step, with waiting    median of a step; and time by the clock of all steps of a window of 65,536 documents and a
-                          quarter of the next (of an epoch where it has fewer), reading of shards included
-    validation, link      seconds for 1,000 documents; documents a second of one worker
+    own                   memory that no file is behind, at the end of training, beyond the imports
+    index, first step s   from the call until the index is made; to the end of the first step, for which moments of up
+                          to 200,000 documents are read; with torch imported
+    step                  median by the clock, less its waiting for batches
+    with waiting          mean by the clock of the steps of a window of 65,536 documents and a quarter of the next (of
+                          an epoch where it is shorter), reading of shards included; and in processor time
+    validation, link      seconds of the processor for 1,000 documents; documents for a second of it
     W processes           median of a step of as many batches as processes, over gloo; they share the machine's cores
 
 Growth is a line, a + b x documents, by least squares of the relative errors; the last column is the largest figure by
@@ -24,6 +26,36 @@ a step waits for the slowest worker. The gradient's bytes are summed by a ring (
 `NETWORK`), beside the backward pass as far as that goes. Up to W = K a batch lives on one worker; beyond, W / K share
 one: each encodes its share, all gather the rows, and each computes the whole loss, which is measured apart. Noise of
 the machine would count as differences between batches: their cost is that of a line through their words.
+
+Found on two shared cores of an AMD EPYC, 2026-11-24, load 2 to 6, which the figures by the clock show (in brackets a
+commit's of the day before, with shards of 5,000 documents and 300 steps, load 2):
+
+                                10,000       100,000     1,000,000    most/least
+    index bytes a document        32.2          32.0          32.0    1.00
+    mapped bytes a document       1500          1500          1507    1.00
+    read bytes a document         4537          3575          4412    1.27 (of all documents, the index)
+    peak of training MB            125           280           403    (293, 409, 516: files mapped; a window has an end)
+    own MB                          77            92            94    1.22 (10,000 are less than a window)
+    index s                       0.38          0.78          7.42    6.1 s a million and 0.3 s
+    first step s                  0.83          5.96          20.3    (1.69, 3.19, 6.2)
+    step ms                        8.8          19.7          11.8    (4.2, 5.4, 5.2)
+    step with waiting ms           9.1          24.9          14.4
+    step, processor ms             9.0           9.1           8.3    1.09
+    validation s a 1,000          0.76          0.86          0.70    1.22 (0.60, 0.57, 0.55)
+    link documents/s              4316          5766          6575    1.52, faster with size (3260, 3720, 3970)
+    1, 2, 4 processes ms       9.5, 19, 56   17, 25, 57    7.6, 12, 29
+
+    a manifest has 177 bytes a part, and is parsed in 19 ms a 1,000 parts
+    100 million documents: index 3.2 GB a host, first step after 624 s, nearly all of them for the index
+
+    times one worker         1       2       4       8      16      32      64
+    K = W                  1.0     2.0     3.8     7.5    14.8    29.1    57.2
+    K = 1                  1.0     2.0     3.8     7.3     9.6     9.2     8.3    (64: 6.4)
+    K = 16                 1.0     2.0     3.9     7.7    14.8    29.2    57.1
+    K = 64                 1.0     2.0     4.0     7.8    15.4    30.0    57.2    (64: 59.6)
+
+Goals: bytes and times a document flat within 10%; 55 times with 64 workers and K = 64; 60 s to the first step of 10
+million documents, of which the index takes 61 here: it is made once a host by all of its cores.
 """
 
 from __future__ import annotations
@@ -36,7 +68,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +89,7 @@ UNITS = {"MB": 1e6, "ms": 1e-3}
 def measure(home: str) -> dict[str, float]:
     """Measure a version in this process, whose cache is empty."""
     import torch
+    import torch._dynamo  # as the first optimiser does: 40 MB of files read
 
     from schemas.lake import Folder, Lake
     from training.data.batches import WINDOW
@@ -66,8 +99,11 @@ def measure(home: str) -> dict[str, float]:
     from training.loop.validation import validate
 
     torch.set_num_threads(1)
-    before, read, began = resident(), bytes_read(), time.perf_counter()
-    run, data, times, waited = train_steps(home, Context(), (WINDOW + WINDOW // 4) // DOCUMENTS)
+    before, owned, read, began = resident(), own(), bytes_read(), time.perf_counter()
+    config, data = load(home)
+    loaded = time.perf_counter()
+    run, ended, waited = train_steps(config, data, Context(), (WINDOW + WINDOW // 4) // DOCUMENTS)
+    times, spent = ended.T
     files = {path: path.stat().st_size for path in Path(os.environ["MULTILINK_CACHE"]).rglob("*.arrow")}
     index = sorted(files.values())[-1] if len(files) < 3 else index_bytes(files, len(data.training.index))
     mapped = sum(files.values()) - index
@@ -77,51 +113,59 @@ def measure(home: str) -> dict[str, float]:
         "mapped bytes a document": mapped / touched,
         "read bytes a document": (bytes_read() - read) / touched,
         "peak of training MB": peak() - before,
-        "own MB": own(),
+        "own MB": own() - owned,
+        "index s": loaded - began,
         "first step s": times[0] - began,
         "step ms": float(np.median(np.diff(times) - waited[1:])),
         "step with waiting ms": (times[-1] - times[0]) / (len(times) - 1),
+        "step, processor ms": (spent[-1] - spent[0]) / (len(spent) - 1),
     }
     reset_peak()
-    started, judged = time.perf_counter(), data.validation
+    started, judged = time.process_time(), data.validation
     assert judged is not None
     validate(run.model, judged, Context(), epoch=1)
-    found["validation s a 1,000"] = 1000 * (time.perf_counter() - started) / len(judged.index)
+    found["validation s a 1,000"] = 1000 * (time.process_time() - started) / len(judged.index)
     found["peak of validation MB"] = peak() - before
     reset_peak()
     with tempfile.TemporaryDirectory() as folder:
         linker = Linker(model=run.model.eval(), uri="models:/scale/1")
         linking = prepare_linking(linker, Lake.at(home), DATASET, output=Folder(folder))
+        started = time.process_time()
         linked = link_version(run.model, linking, splits=["val"], say=lambda line: None)
-    found["link documents/s"] = linked.documents / linked.seconds
+    found["link documents/s"] = linked.documents / (time.process_time() - started)
     found["peak of linking MB"] = peak() - before
     return found
 
 
-def train_steps(home: str, context: Any, most: int, batches: int = 1) -> tuple[Any, Any, np.ndarray, np.ndarray]:
-    """Train as an epoch does; return the run, its data, when each step ended, and how long it waited for batches."""
-    from itertools import groupby, islice
-    from operator import itemgetter
-
+def load(home: str, batches: int = 1) -> tuple[Any, Any]:
+    """Return the configuration and the data of a run of so many batches a step."""
     from schemas.lake import Lake
     from schemas.overrides import override
     from training.data.loading import load_training_data
+    from training.recipes import recipe
+
+    config = override(recipe("tiny"), ["training.epochs=1", f"training.batches_per_step={batches}"])
+    return config, load_training_data(Lake.at(home), DATASET, config)
+
+
+def train_steps(config: Any, data: Any, context: Any, most: int) -> tuple[Any, np.ndarray, np.ndarray]:
+    """Train as an epoch does; return the run, clock and processor time at the end of each step, and its waiting."""
+    from itertools import groupby, islice
+    from operator import itemgetter
+
     from training.loop.epoch import _ahead, _batches
     from training.loop.setup import new_model
     from training.loop.state import start
     from training.loop.step import Stepper
-    from training.recipes import recipe
 
-    config = override(recipe("tiny"), ["training.epochs=1", f"training.batches_per_step={batches}"])
-    data = load_training_data(Lake.at(home), DATASET, config)
-    run, division = start(new_model(config, data, context)), context.division(batches)
+    run, division = start(new_model(config, data, context)), context.division(config.training.batches_per_step)
     stepper, ended, waited = Stepper(run.model, run.optimiser, context, division), [], []
     coming = timed(_ahead(_batches(run.model, data.training, 1, division)), waited)
     for step, own in islice(groupby(coming, itemgetter(0)), most):
         stepper.step((batch for _, batch in own if batch is not None), count=step.batches)
-        ended.append(time.perf_counter())
+        ended.append((time.perf_counter(), time.process_time()))
     per_step = np.add.reduceat(waited, np.arange(0, len(ended) * max(1, step.own), max(1, step.own)))
-    return run, data, np.array(ended), per_step[: len(ended)]
+    return run, np.array(ended), per_step[: len(ended)]
 
 
 def timed(items: Iterator[Any], waited: list[float]) -> Iterator[Any]:
@@ -177,8 +221,9 @@ def together(home: str, rank: int, workers: int) -> float:
     torch.set_num_threads(1)
     if workers > 1:
         dist.init_process_group("gloo", init_method=f"file://{home}.meeting", rank=rank, world_size=workers)
-    *_, times, _ = train_steps(home, TorchDistributed() if workers > 1 else Context(), STEPS_TOGETHER, workers)
-    return float(np.median(np.diff(times)))
+    context = TorchDistributed() if workers > 1 else Context()
+    _, ended, _ = train_steps(*load(home, workers), context, STEPS_TOGETHER)
+    return float(np.median(np.diff(ended[:, 0])))
 
 
 def manifest_cost(shards: int) -> tuple[float, float]:
@@ -243,7 +288,7 @@ def batch_cost() -> Cost:
             encoded = encode_batch(run.model, batch, context)
             words.append(sum(len(text.split()) for text in batch.documents.texts))
             times.append(best(lambda batch=batch: stepper.step([batch], count=1)))
-            losses.append(best(lambda encoded=encoded: batch_losses(run.model, encoded, context).mean()))
+            losses.append(best(lambda encoded=encoded: batch_losses(run.model, replace(encoded), context).mean()))
     gradient = sum(4.0 * each.numel() for each in run.model.parameters() if each.requires_grad)
     rows = 4.0 * config.dimensions * (len(encoded.text_vectors) + len(encoded.image_vectors))
     line = np.polyfit(words[1:], times[1:], 1)  # what the machine does beside would count as differences of batches
@@ -296,11 +341,14 @@ def main() -> None:
         print(json.dumps(together(home, *map(int, place)) if place else measure(home)))
         return
     began, load = time.perf_counter(), os.getloadavg()[0]
-    found = {count: measured(count, options.workers) for count in sorted(options.documents)}
+    found = {}
+    for count in sorted(options.documents):
+        found[count] = measured(count, options.workers)
+        print(f"{count:,} documents: {time.perf_counter() - began:.0f} s, load {os.getloadavg()[0]:.1f}", flush=True)
     lines = table(found)
     size, parse = (value / 2000 for value in manifest_cost(1000))
     print(f"manifest: {size:.0f} bytes a part, {1000 * parse:.3f} s to parse 1,000 parts")
-    extended(lines, size, parse)
+    extended(found, lines, size, parse)
     cost = batch_cost()
     mean, spread = cost.batches.mean(), cost.batches.std() / cost.batches.mean()
     print(f"batch {1000 * mean:.0f} ms of the processor (deviation {spread:.1%}), its loss {1000 * cost.loss:.1f} ms")
@@ -357,13 +405,13 @@ def measured(documents: int, workers: list[int]) -> dict[str, float]:
         return row
 
 
-def extended(lines: dict[str, tuple[float, float]], part_bytes: float, part_s: float) -> None:
+def extended(
+    found: dict[int, dict[str, float]], lines: dict[str, tuple[float, float]], part_bytes: float, part_s: float
+) -> None:
     """Print what the lines give for a corpus of 100 million documents on some hosts."""
 
-    def at(name: str) -> float:
-        a, b = lines[name]
-        return a + b * CORPUS
-
+    (a, b), most = lines["index s"], max(row["first step s"] - row["index s"] for row in found.values())
+    begin = a + b * CORPUS + most
     parts = 2 * MOST_SHARDS
     size, seconds = parts * part_bytes / 1e6, parts * part_s
     print(f"{CORPUS:,} documents, {parts:,} parts: manifest {size:.1f} MB, parsed in {seconds:.2f} s once a process")
@@ -372,7 +420,7 @@ def extended(lines: dict[str, tuple[float, float]], part_bytes: float, part_s: f
         linked = CORPUS / (lines["link documents/s"][0] * hosts) / 3600
         print(
             f"  {hosts:3d} hosts: index {index * CORPUS / 1e9:.1f} GB a host, mapped columns up to "
-            f"{mapped * CORPUS / 1e9:.0f} GB a host, first step {at('first step s'):.0f} s, "
+            f"{mapped * CORPUS / 1e9:.0f} GB a host, first step {begin:.0f} s, "
             f"linked in {linked:.1f} h by a core each"
         )
 

@@ -36,6 +36,9 @@ same two cores; 1.81 when shares were whole shards, and the second worker had no
 four batches takes one worker 543 ms; 1.03 of that when it is measured again, 1.01 with two workers, 1.13 with four. All
 share the same two cores, of which one worker alone uses 1.8: the figures show what working together costs, not what it
 gains.
+
+`--before c06a614 --precision float32`, 2026-11-24: a step takes 1.015 of that commit's by the clock (184 and 181 ms on
+cores that others used, half of 54 pairs 0.964 to 1.052), 1.006 in processor time (359 and 355 ms).
 """
 
 from __future__ import annotations
@@ -286,7 +289,8 @@ def compare_with(commit: str, precision: Precision, batches: int) -> dict[str, f
         subprocess.run(["tar", "-x", "-C", scratch], check=True, input=archive)
         running = []
         for place in (root, Path(scratch)):
-            environment = os.environ | {"PYTHONPATH": str(place), "MULTILINK_CACHE": f"{scratch}/cache-{place.name}"}
+            cache = f"{scratch}/cache-{place.name}"
+            environment = os.environ | {"PYTHONPATH": str(place), "MULTILINK_CACHE": cache, "TMPDIR": scratch}
             command = [sys.executable, "-c", TRAIN_IN_TURN, str(batches), precision]
             process = subprocess.Popen(
                 command, cwd=place, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
