@@ -22,8 +22,8 @@ def command(
     Prints the address of the page and serves until Ctrl-C. `multilink measure` says what the answers tell.
     """
     from orchestration.decisions.database import database_in
-    from orchestration.pages.label_sample import links_by
-    from orchestration.pages.linked import link_sets, outcomes
+    from orchestration.links.label_sample import links_by
+    from orchestration.links.linked import link_sets, outcomes
     from orchestration.pages.serving import run_pages
     from orchestration.pages.settings import PagesSettings
     from schemas.lake import Lake

@@ -29,8 +29,8 @@ def command(
     calibrate by.
     """
     from orchestration.decisions.log import opened_log
-    from orchestration.pages.label_sample import labels_of, links_by, measured
-    from orchestration.pages.linked import link_sets
+    from orchestration.links.label_sample import labels_of, links_by, measured
+    from orchestration.links.linked import link_sets
 
     home = Lake.at(lake)
     manifest, folder = read_manifest(home, dataset)

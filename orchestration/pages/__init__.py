@@ -8,7 +8,7 @@ They compose both halves (the pipeline's extractors read a query, training ranks
     state.py      what requests share: the lake, the indexes, the store
     store.py      the database of what people did: texts they searched with, pictures they searched by
     rendering.py  templates, and the interface's language (`texts/`)
-    pictures.py   the lake's copies of pictures (`copies.py`): `picture_address` says where one is
+    pictures.py   the lake's copies of pictures (`copies.py`)
 
 A module with pages has an `APIRouter` named `router`, and a `NAV` (key of the catalogue, address) where it stands in
 the navigation; `app.MODULES` names it. Its functions take `shared: state.Shared` and answer with

@@ -15,10 +15,10 @@ from fastapi.responses import RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import QueryParams, UploadFile
 
+from orchestration.links.linked import picture_address
 from orchestration.pages.archives import Choice
 from orchestration.pages.asking import COUNTS, SearchParameters, find, language_of
 from orchestration.pages.entities import KINDS
-from orchestration.pages.pictures import picture_address
 from orchestration.pages.rendering import own_path, page
 from orchestration.pages.shown import said_of
 from orchestration.pages.state import Pages, Shared

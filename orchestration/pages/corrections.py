@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Mapping
 
-from orchestration.pages.linked import LinkedDocument, LinkSet
+from orchestration.links.linked import LinkedDocument, LinkSet
 from orchestration.pages.state import Pages
 from schemas.decisions import Action, Decision, standing
 from schemas.errors import UsageError

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
+from orchestration.links.linked import picture_address
 from orchestration.pages.findings import clusters, leak_kinds, leaks
-from orchestration.pages.pictures import picture_address
 from orchestration.pages.rendering import address, page
 from orchestration.pages.shards import rows_at, sampled
 from orchestration.pages.state import Pages, Shared

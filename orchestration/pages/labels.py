@@ -10,8 +10,8 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-from orchestration.pages.label_sample import Frame, drawn_images, frame_of, label_of, labelled_rows, sample_of
-from orchestration.pages.linked import LinkedDocument, LinkSet, find_links, link_sets, linked_documents
+from orchestration.links.label_sample import Frame, drawn_images, frame_of, label_of, labelled_rows, sample_of
+from orchestration.links.linked import LinkedDocument, LinkSet, find_links, link_sets, linked_documents
 from orchestration.pages.rendering import address, page
 from orchestration.pages.state import Pages, Shared
 from orchestration.pages.writes import form_of

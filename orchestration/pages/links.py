@@ -13,8 +13,7 @@ from fastapi.responses import RedirectResponse, Response
 from markupsafe import Markup
 from starlette.concurrency import run_in_threadpool
 
-from orchestration.pages.corrections import Link, correct, corrections_of
-from orchestration.pages.linked import (
+from orchestration.links.linked import (
     DocumentFilter,
     LinkedDocument,
     LinkSet,
@@ -27,6 +26,7 @@ from orchestration.pages.linked import (
     outcomes,
     row_of_document,
 )
+from orchestration.pages.corrections import Link, correct, corrections_of
 from orchestration.pages.rendering import address, page
 from orchestration.pages.state import Shared
 from orchestration.pages.writes import form_of

@@ -25,9 +25,9 @@ from PIL import Image
 
 from orchestration.cli import run
 from orchestration.decisions.log import DecisionLog
+from orchestration.links.label_sample import drawn_images, frame_of, links_by, sample_of
+from orchestration.links.linked import DocumentFilter, Order, chosen, find_links, link_sets, linked_documents, outcomes
 from orchestration.pages.app import create_app
-from orchestration.pages.label_sample import drawn_images, frame_of, links_by, sample_of
-from orchestration.pages.linked import DocumentFilter, Order, chosen, find_links, link_sets, linked_documents, outcomes
 from orchestration.pages.settings import PagesSettings
 from orchestration.pages.store import Store
 from pipelines.images.packed import ROWS_PER_GROUP

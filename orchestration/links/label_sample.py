@@ -11,7 +11,7 @@ from itertools import combinations
 import numpy as np
 
 from orchestration.decisions.log import DecisionLog
-from orchestration.pages.linked import LinkSet, find_links, linked_documents, outcomes
+from orchestration.links.linked import LinkSet, find_links, linked_documents, outcomes
 from schemas.configs import resolve
 from schemas.decisions import Action, Decision, standing
 from schemas.errors import UsageError

@@ -1,4 +1,4 @@
-"""The links of a data set version as pages show them: which models linked it, which documents, in which order.
+"""The links of a data set version: which models linked it, which documents, in which order.
 
 What came of each document is one narrow table (`schemas.links.LINKED_SCHEMA`), which sorting and filtering read. Links,
 sentences and the addresses of pictures are read of the documents that a page shows, and of no other.
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any
+from urllib.parse import quote, urlencode
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from orchestration.pages.pictures import picture_address
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.links import LINK_SCHEMA, LINKED_SCHEMA, LinksManifest
@@ -211,6 +211,17 @@ def _example(
         probabilities=tuple(probabilities),
         links=None if told["truth"] is None else tuple((link["sentence"], link["image"]) for link in told["truth"]),
     )
+
+
+def picture_address(reference: str, part: str, image: str) -> str:
+    """Return the address of a picture's copy on the pages, below their root.
+
+    Args:
+        reference: NAME@VERSION.
+        part: path of the images part that holds it.
+        image: content hash.
+    """
+    return f"/pictures/{quote(reference)}/{quote(image)}.jpg?{urlencode({'part': part})}"
 
 
 def row_of_document(table: pa.Table, document: str) -> int | None:
