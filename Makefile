@@ -87,5 +87,9 @@ bench: $(READY)
 gpu:
 	@$(PYTHON) -m benchmarks.gpu
 
+picture: $(READY)
+	$(BIN)/multilink demo --news --workspace demo
+	$(BIN)/python docs/take_pictures.py demo
+
 clean:
 	rm -rf demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build *.egg-info

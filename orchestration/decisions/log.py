@@ -40,7 +40,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from orchestration.decisions.database import database_in, open_database
+from orchestration.decisions.database import add_columns, database_in, open_database
 from schemas.configs import restore
 from schemas.decisions import Action, Decision, Objection, Ranking
 from schemas.documents import Role
@@ -254,6 +254,12 @@ class DecisionLog:
                 return
             after = rows[-1]["number"]
 
+    def decided(self, articles: Iterable[str]) -> set[str]:
+        """Return those of some articles (digests) on whose pictures somebody decided."""
+        wanted = select(DECISIONS.c.article).where(DECISIONS.c.article.in_(sorted({*articles}))).distinct()
+        with self._connected() as connection:
+            return {*connection.execute(wanted).scalars()}
+
     def rankings(self, digests: Iterable[str]) -> dict[str, Ranking]:
         """Return rankings by their digests; what is not in the log is left out."""
         wanted = sorted(set(digests))
@@ -291,11 +297,8 @@ def _prepare(connection: Connection) -> None:
     found = [table for table in _TABLES.sorted_tables if there.has_table(table.name)]
     is_whole = len(found) == len(_TABLES.tables)
     for table in found:
-        missing = set(table.columns.keys()) - {each["name"] for each in there.get_columns(table.name)}
-        if missing - _ADDED:
+        if missing := add_columns(connection, table, _ADDED):
             raise UsageError(f"table {table.name}: expected a log of decisions, it has no {', '.join(sorted(missing))}")
-        for name in missing:
-            connection.execute(text(f"ALTER TABLE {table.name} ADD COLUMN {name} TEXT NOT NULL DEFAULT ''"))
     if dialect == "postgresql":  # whose transaction makes all of it or nothing
         if is_whole:
             return

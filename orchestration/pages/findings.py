@@ -1,6 +1,6 @@
 """What a build found in a data set version: clusters of near-duplicates and leaks between splits, a page at a time."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,12 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.card.duplicates import find_copies
-from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA
+from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, LeakKind
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, table_parts
 
 IMAGES_SHOWN, OCCURRENCES_SHOWN = 24, 12  # of a cluster; of an image
 IMAGES_COMPARED = 1_000  # of a cluster, each with each
+IMAGE_LEAKS = pa.array([LeakKind.EXACT_IMAGE, LeakKind.NEAR_IMAGE], pa.string())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +87,19 @@ def leaks(manifest: Manifest, folder: Folder, *, kind: str, start: int, count: i
         rows = rows.filter(pc.equal(rows.column("kind"), kind))
     ordered = rows.sort_by([("kind", "ascending"), ("distance", "ascending"), ("key", "ascending")])
     return rows.num_rows, ordered.slice(start, count).to_pylist()
+
+
+def pictures_of(manifest: Manifest, folder: Folder, records: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """Return the images for which documents were left out, by record: copies of others', or shared by splits."""
+    found: dict[str, tuple[str, ...]] = {}
+    wanted = pa.array(sorted({*records}), pa.string())
+    for name, schema, column in (("duplicates", DUPLICATE_SCHEMA, "image"), ("leaks", LEAK_SCHEMA, "key")):
+        rows = _table(manifest, folder, name, schema)
+        rows = rows.filter(pc.is_in(rows.column("document"), wanted))
+        is_shown = rows.column("is_dropped") if name == "duplicates" else pc.is_in(rows.column("kind"), IMAGE_LEAKS)
+        for row in rows.filter(is_shown).select(["document", column]).to_pylist():
+            found[row["document"]] = tuple(dict.fromkeys([*found.get(row["document"], ()), row[column]]))
+    return found
 
 
 def _table(manifest: Manifest, folder: Folder, name: str, schema: pa.Schema) -> pa.Table:

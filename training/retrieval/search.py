@@ -124,6 +124,7 @@ def search(
     rank_by: RankBy = RankBy.VISUAL,
     options: LinkOptions = DEFAULT_OPTIONS,
     reader: Reader = read_words,
+    queries: QueryReader | None = None,
 ) -> SearchResult:
     """Return the first `top` pictures for a query.
 
@@ -135,6 +136,7 @@ def search(
         rank_by: similarity, words, or both.
         options: of links. Their refinement ranks pictures (Alikhani 2022), of models with relations.
         reader: gives what the model reads beside words.
+        queries: reads queries in place of a new `QueryReader`: one that remembers them.
 
     Raises:
         UsageError: the query has nothing the model reads, or a setting is out of range.
@@ -148,7 +150,7 @@ def search(
         raise UsageError(f"--top {top}: expected 1 to {MAX_TOP}")
     if rank_by is not RankBy.VISUAL and not query.text:
         raise UsageError(f"ranking by {rank_by}: expected a text, found none")
-    queries = QueryReader(index.model, reader)
+    queries = queries or QueryReader(index.model, reader)
     text, sources = queries.read(query) if query.given else (None, [])
     vector = query_vector(index, query, queries, text)
     selected = index.records.select(filters)
