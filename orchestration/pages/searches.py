@@ -66,12 +66,13 @@ class Searches:
 
     async def prepare(self, choices: Sequence[Choice]) -> None:
         """Open indexes in a new process; one of those that are there already ends for it."""
-        process = await self._start()
+        process = await asyncio.to_thread(_Process, self._reading)
         try:
             await process.answer(_open, choices, ())
         except BaseException:
-            self._end(process)
+            process.end()
             raise
+        self.processes.add(process)
         self._idle.append(process)
         if len(self.processes) > self._count and self._idle[0] is not process:
             self._end(self._idle.pop(0))
@@ -103,14 +104,11 @@ class Searches:
         wanted = {each.content for each in choices}
         best = max(self._idle, key=lambda each: len(each.opened & wanted), default=None)
         if best is None or (not best.opened >= wanted and len(self.processes) < self._count):
-            return await self._start()
-        self._idle.remove(best)
+            best = await asyncio.to_thread(_Process, self._reading)
+            self.processes.add(best)
+        else:
+            self._idle.remove(best)
         return best
-
-    async def _start(self) -> "_Process":
-        process = await asyncio.to_thread(_Process, self._reading)
-        self.processes.add(process)
-        return process
 
     def _give_back(self, process: "_Process") -> None:
         if len(self.processes) > self._count:
