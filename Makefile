@@ -15,12 +15,23 @@ export PYTHONDONTWRITEBYTECODE =
 
 setup: $(READY)
 
+# A Python that is named makes the environment anew where another one made it; `python3` by default takes what is there.
+ifneq ($(origin PYTHON),file)
+ifneq ($(wildcard $(VENV)/pyvenv.cfg),)
+ifneq ($(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])'),$(shell sed -n 's/^version = \([0-9]*[.][0-9]*\).*/\1/p' $(VENV)/pyvenv.cfg))
+.PHONY: $(READY)
+CLEAR := --clear
+endif
+endif
+endif
+
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v <= (3, 13) \
 	    else "multilink needs Python 3.11 to 3.13, and $(PYTHON) is %d.%d: make setup PYTHON=python3.12" % v)'
 	@echo "setting up $(VENV): three minutes or more, and about 9 GB, most of it PyTorch's libraries for GPUs"
+	@command -v nvidia-smi >/dev/null || echo "no NVIDIA GPU here: CONTRIBUTING.md says how to take PyTorch's build for CPUs, 4 GB less"
 	@echo "1/2 an environment of $(PYTHON)"
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv $(CLEAR) $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
 	@echo "2/2 packages, as pinned in constraints.txt; nothing is printed meanwhile"
 	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check \

@@ -1,11 +1,13 @@
 """Does the closed form's time grow with the documents and with nothing else? And its memory not at all?
 
-    python -m benchmarks.closed_form [--documents 1000 10000 100000] [--threads 1] [--device cpu]
+    python -m benchmarks.closed_form [--documents 1000 10000 100000] [--threads 1] [--device cpu] [--demo] [--json]
 
 `multilink train --recipe closed-form` spends its time here: a pass that sums vectors' moments, once a run, and one of
 plans and products in each epoch (`training.closed_form.solver`). Both are timed for documents of ten sentences and ten
 images with vectors of the sizes of the packaged encoders (512 and 1,280). A shard of 1,000 documents is drawn once and
 passed over as often as there are thousands: what is measured is neither reading nor drawing.
+
+`--demo` trains on the posts of the demo instead, by `tiny` and by the closed form, as `benchmarks/learning.py` does.
 
 Measured on two shared cores (processor time, one thread):
 
@@ -18,13 +20,22 @@ Measured on two shared cores (processor time, one thread):
 from __future__ import annotations
 
 import argparse
+import json
 import resource
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
 
+from benchmarks.learning_columns import SENTENCES, VECTORS
+from benchmarks.learning_data import build_posts
+from benchmarks.learning_models import ALL_IMAGES, ALL_SENTENCES, NAMES
+from benchmarks.learning_scores import fit
+from schemas.lake import Lake
+from schemas.overrides import override
 from training.closed_form.solver import Solver
 from training.data.documents import DocumentSet
 from training.data.index import SplitIndex
@@ -32,6 +43,7 @@ from training.data.ragged import Ragged
 from training.data.split import TrainingSplit
 from training.loop.context import Context
 from training.objectives.terms.closed_form import ClosedForm
+from training.recipes import recipe
 from training.towers.vectors import VectorTower
 from training.towers.whitening import Column
 
@@ -95,21 +107,50 @@ def measured(documents: DocumentSet, count: int, device: torch.device) -> tuple[
     return between - began, time.process_time() - between
 
 
+def of_demo(workspace: Path) -> Iterator[tuple[str, float]]:
+    """Yield models of the demo's posts and the processor seconds of their training."""
+    posts = build_posts(Lake.at(str(workspace / "lake")), 0)
+    plain = (f"data.image_features={VECTORS}", f"data.sentence_features={SENTENCES}")
+    models = {
+        "tiny": override(recipe("tiny"), plain),
+        "closed form": override(recipe("closed-form"), [NAMES, plain[1]]),
+        "tiny, all columns": override(recipe("tiny"), [ALL_IMAGES, ALL_SENTENCES]),
+        "closed form, all columns": recipe("closed-form"),
+    }
+    for config in models.values():
+        posts.training(config)  # what is read once a machine
+    for title, config in models.items():
+        began = time.process_time()
+        fit(config, posts)
+        yield title, time.process_time() - began
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--documents", type=int, nargs="+", default=[1000, 10_000, 100_000])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--demo", action="store_true", help="train on the demo's posts, beside the recipe tiny")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON in the last line")
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
+    if options.demo:
+        with tempfile.TemporaryDirectory(prefix="closed-form-") as folder:
+            for title, seconds in of_demo(Path(folder)):
+                print(f"{title:<26}{seconds:>7.1f} s", flush=True)
+        return
     documents, device = drawn(), torch.device(options.device)
     measured(documents, SHARD, device)  # what is done once a process
     print("documents  moments, s  a pass, s  ms a document  memory, MB")
+    found = {}
     for count in options.documents:
         moments, a_pass = measured(documents, count, device)
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         each = 1000 * (moments + a_pass) / count
         print(f"{count:>9,}  {moments:>10.2f}  {a_pass:>9.2f}  {each:>13.3f}  {memory:>10.0f}", flush=True)
+        found[str(count)] = {"moments s": moments, "pass s": a_pass, "ms a document": each, "memory MB": memory}
+    if options.json:
+        print(json.dumps(found))
 
 
 if __name__ == "__main__":

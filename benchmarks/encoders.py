@@ -2,12 +2,13 @@
 
 Forward and backward of 182 sentences of 6 to 30 words (a batch of 11 documents), d = 1024, 3 layers, 8 heads. The peer
 is `torch.nn.TransformerEncoder` over rows padded to the longest, with a padding mask. Times are of the processor, so
-that a busy machine does not blur the ratio. Run `python -m benchmarks.encoders [--threads 1] [--repeats 2]`.
+that a busy machine does not blur the ratio. Run `python -m benchmarks.encoders [--threads 1] [--repeats 2] [--json]`.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from collections.abc import Callable
 
@@ -27,6 +28,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON in the last line")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     vocabulary = Vocabulary(("<pad>", "<unk>", *(f"w{i}" for i in range(5000))))
@@ -53,6 +55,8 @@ def main() -> None:
     theirs = _seconds(padded, options.repeats)
     print(f"tokens {int(lengths.sum())}, padded {words.numel()} ({words.numel() / lengths.sum():.2f} times)")
     print(f"padded nn.TransformerEncoder {theirs:.2f} s, packed {ours:.2f} s: {theirs / ours:.2f} times as fast")
+    if options.json:
+        print(json.dumps({"padded s": theirs, "packed s": ours, "times as fast": theirs / ours}))
 
 
 def _peer() -> nn.TransformerEncoder:

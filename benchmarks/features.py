@@ -35,12 +35,13 @@ from pipelines.features.extraction import FeaturePlan, Features, extractors_of, 
 from pipelines.features.networks import Network
 from pipelines.features.pixels import Preprocessing, Square
 from pipelines.features.runtime import fixed_pixels
-from pipelines.features.values import DOCUMENTS, IMAGES, texts_key
+from pipelines.features.values import DOCUMENTS, IMAGES
 from pipelines.images.packed import copy_packs
 from pipelines.packs import PackFolder, PackRef
 from pipelines.settings import Device, FeaturesConfig, FingerprintName, HttpConfig, ImagesConfig
 from schemas.documents import KNOWN_COLUMNS, Image
 from schemas.lake import Lake
+from schemas.ledger import texts_key
 
 LITE, DENSE = "efficientnet-lite0", "densenet169"
 BATCH, ROUNDS, TARGET = 8, 4, 1.15

@@ -34,10 +34,11 @@ POSTS_SETTINGS = ("splits.val=0.1", "splits.test=0.2")  # the demo's test split,
 
 @dataclass(frozen=True)
 class LakeData:
-    """A built data set version."""
+    """A built data set version, divided by split number `split`."""
 
     lake: Lake
     reference: str
+    split: int
 
     @property
     def key(self) -> str:
@@ -59,11 +60,11 @@ class LakeData:
         return read_manifest(self.lake, self.reference)[0].splits[str(split)].documents
 
 
-def build_posts(lake: Lake) -> LakeData:
-    """Build, or find, the demo's data set with all feature columns."""
+def build_posts(lake: Lake, split: int) -> LakeData:
+    """Build, or find, the demo's data set with all feature columns; `split` says how documents are divided."""
     with scraping(recording_at()) as web:
-        config = override(recipe("diy"), [*web, *POSTS_SETTINGS, *COLUMNS])
-        return built(config, lake)
+        config = override(recipe("diy"), [*web, *POSTS_SETTINGS, f"splits.seed={split}", *COLUMNS])
+        return built(config, lake, split)
 
 
 def digest_of_code(*patterns: str) -> str:
@@ -74,9 +75,9 @@ def digest_of_code(*patterns: str) -> str:
     return digest.hexdigest()
 
 
-def built(config: BuildConfig, lake: Lake) -> LakeData:
+def built(config: BuildConfig, lake: Lake, split: int) -> LakeData:
     summary = build_dataset(config, lake=lake, workers=1, say=_say)
-    return LakeData(lake, f"{summary.manifest.dataset}@{summary.manifest.version}")
+    return LakeData(lake, f"{summary.manifest.dataset}@{summary.manifest.version}", split)
 
 
 def _say(line: str) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from benchmarks.held_split import HeldSplit
 from benchmarks.learning_columns import SENTENCES, VECTORS
 from benchmarks.learning_data import LakeData
 from orchestration.demo.recorded_web import recording_at
@@ -25,7 +26,6 @@ from training.data.documents import DocumentSet
 from training.data.lake import Columns, read_split
 from training.data.loading import DatasetIdentity, TrainingData
 from training.data.ragged import Ragged
-from training.data.split import HeldSplit
 from training.data.streams import stream
 from training.model import LinkModel
 
@@ -41,6 +41,7 @@ class PairsData:
 
     identity: DatasetIdentity
     splits: Mapping[Split, DocumentSet]
+    split: int
     is_shuffled: bool = False
 
     @property
@@ -89,7 +90,7 @@ def make_pairs(posts: LakeData) -> PairsData:
         sentence_dimensions=manifest.extractors("documents")[SENTENCES],
     )
     splits = {split: _pairs(read[split], themes, relations) for split in Split}
-    return PairsData(identity, {**splits, Split.TRAIN: _labelled(splits[Split.TRAIN], PAIRS_SEEN)})
+    return PairsData(identity, {**splits, Split.TRAIN: _labelled(splits[Split.TRAIN], PAIRS_SEEN)}, posts.split)
 
 
 def _themes() -> dict[str, str]:

@@ -1,15 +1,14 @@
 """Documents in the MSCOCO manner, made of the pictures and captions of the posts that are not in the test split.
 
-    scenes           what the `mscoco` recipe builds of them: three captioned pictures, three whose captions are
-                     withheld, three distractors (five of each would leave too few test documents)
-    composed twice,  the same validation and test documents; the training pictures composed again, by the same rules
-    or 4 times       with another seed: other company, other halves, other distractors
+    scenes             what the `mscoco` recipe builds of them: three captioned pictures, three whose captions are
+                       withheld, three distractors (five of each would leave too few test documents)
+    composed 4 times   the same validation and test documents; the training pictures composed again, by the same rules
+                       with another seed: other company, other halves, other distractors
 
-There are 1,703 pictures with 1,705 different captions, made of 838 different sentences: a picture of two things is
-captioned by a sentence on each, and in `scenes` each of them, and both together, are captions of it. MSCOCO's 82,783
-images of five captions each make 4,968 training groups in five versions. These, half of which have one caption, make
-171 training groups of 1,026 pictures, 146 of them in one version. Composing the training pictures again is how as many
-documents come of few pictures; what that changes is in `learning.py`.
+A picture of two things is captioned by a sentence on each; in `scenes` each of them, and both together, are captions
+of it. MSCOCO's 82,783 images of five captions each make 4,968 training groups in five versions. The posts' pictures,
+half of which have one caption, make some 170 training groups, most of them in one version. Composing the training
+pictures again is how as many documents come of few pictures; docs/explanation/learning.md has what that changes.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
+from benchmarks.held_split import HeldSplit
 from benchmarks.learning_columns import COLUMNS
 from benchmarks.learning_data import LakeData, built, digest_of_code
 from pipelines.config import recipe
@@ -43,7 +43,6 @@ from training.data.documents import DocumentSet
 from training.data.lake import Columns, read_split
 from training.data.loading import TrainingData, columns_of
 from training.data.ragged import Ragged
-from training.data.split import HeldSplit
 from training.model import LinkModel
 
 CAPTIONS, TRAINING = "captions.json", "training-captions.json"
@@ -58,15 +57,15 @@ def build_scenes(posts: LakeData, folder: Path) -> LakeData:
     of = {"posts": posts.reference, "code": digest_of_code(*BUILT_BY)}
     known = json.loads(note.read_text(encoding="utf-8")) if note.exists() else {}
     if known.get("of") == of:
-        return LakeData(posts.lake, known["reference"])
+        return LakeData(posts.lake, known["reference"], posts.split)
     captions = write_captions(posts, folder)
     settings = [
         f"source.captions={captions}",
         f"source.images={folder / 'pictures'}",
-        *(f"source.{each}" for each in SCENES_SETTINGS),
+        *(f"source.{each}" for each in (*SCENES_SETTINGS, f"seed={posts.split}")),
         *COLUMNS,
     ]
-    found = built(override(recipe("mscoco"), settings), posts.lake)
+    found = built(override(recipe("mscoco"), settings), posts.lake, posts.split)
     note.write_text(json.dumps({"of": of, "reference": found.reference}), encoding="utf-8")
     return found
 
@@ -86,6 +85,10 @@ class ComposedScenes:
     more: tuple[CandidateDocument, ...]
 
     @property
+    def split(self) -> int:
+        return self.scenes.split
+
+    @property
     def key(self) -> str:
         return f"{self.scenes.key} composed {self.times} times"
 
@@ -95,6 +98,9 @@ class ComposedScenes:
 
     def documents(self, model: LinkModel, split: Split) -> DocumentSet:
         return self.scenes.documents(model, split)
+
+    def classified(self, split: Split) -> DocumentSet:
+        return self.scenes.classified(split)
 
     def size(self, split: Split) -> int:
         return self.scenes.size(split) + (len(self.more) if split is Split.TRAIN else 0)
@@ -116,7 +122,8 @@ def compose(scenes: LakeData, folder: Path, times: int) -> ComposedScenes:
     numbers = {image["id"] for image in images}
     annotations = [each for each in written["annotations"] if each["image_id"] in numbers]
     source = override(MscocoSource(), [*SCENES_SETTINGS, f"captions={_write(images, annotations, folder / TRAINING)}"])
-    drafts = (draft for seed in range(1, times) for draft in replace(source, val=0.0, test=0.0, seed=seed).read())
+    seeds = range(scenes.split * times + 1, (scenes.split + 1) * times)
+    drafts = (draft for seed in seeds for draft in replace(source, val=0.0, test=0.0, seed=seed).read())
     return ComposedScenes(scenes, times, tuple(draft for draft in drafts if isinstance(draft, CandidateDocument)))
 
 

@@ -1,27 +1,30 @@
 """How the models of `benchmarks/learning.py` are trained and scored, and how their scores are kept.
 
-A run (one model, one seed) is kept in a file named after all that its scores follow from: data set, settings, code,
+A run (one model on one split) is kept in a file named after all that its scores follow from: data set, settings, code,
 library. A benchmark that was stopped goes on after its last finished run, and one whose code has changed starts anew.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from benchmarks.learning_data import LakeData, digest_of_code
-from benchmarks.learning_models import CLASS_NAMES, DOCUMENT_DATA, POSTS, Model
+from benchmarks.learning_models import CLOSED_FORM, DOCUMENT_DATA, Model
 from benchmarks.learning_pairs import PairsData
 from benchmarks.learning_scenes import ComposedScenes
-from schemas.configs import Json, resolve
+from schemas.configs import resolve
 from schemas.documents import Split
 from schemas.errors import UsageError
 from schemas.versions import fingerprint
@@ -33,20 +36,19 @@ from training.evaluation.baselines import (
     class_word_vectors,
     evaluate_baseline,
     evaluate_object_detection,
-    joint_embeddings,
-    object_detection_scores,
 )
 from training.evaluation.evaluate import STANDARD_CONFIG, random_similarities
 from training.loop.context import Context
 from training.loop.trainer import train
 from training.loop.validation import own_set_ranks
-from training.metrics.bootstrap import Interval, mean_interval
-from training.metrics.links import score_documents
+from training.metrics.bootstrap import Interval, compare, mean_interval
+from training.metrics.calibration import Calibration, Observations, calibration_scores, fit_calibration, observe
+from training.metrics.links import roc_auc, score_documents
 from training.model import LinkModel
 from training.towers.inputs import image_input, text_input
 
 Data = LakeData | ComposedScenes | PairsData
-Scores = np.ndarray  # S seeds x D documents x 3 columns, percent; without S: of one run
+Row = tuple[float, float, float]
 LINK_COLUMNS, RETRIEVAL_COLUMNS = ("AUC", "p@1", "p@5"), ("R@1", "R@5", "R@10")
 CODE = (
     "schemas/**/*.py",
@@ -58,44 +60,63 @@ CODE = (
 
 
 @dataclass(frozen=True)
+class Run:
+    """What one model scores on the test documents of one split.
+
+    Attributes:
+        scores: document -> three columns, percent.
+        seconds: of a processor, for training and scoring.
+        calibration: how well its links are told right from wrong, by name; empty unless it is measured.
+    """
+
+    scores: Mapping[str, Row]
+    seconds: float = 0.0
+    calibration: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True)
 class Line:
-    """Scores of one model."""
+    """Scores of one model on all splits."""
 
     data: str
     title: str
-    scores: Scores
-    seconds: float = 0.0
+    runs: Sequence[Run]
+    model: Model | None = None
 
-    @property
-    def by_document(self) -> np.ndarray:
-        return self.scores.mean(axis=0)
+    @cached_property
+    def by_document(self) -> Mapping[str, np.ndarray]:
+        """Return document -> three columns: the mean over the splits in which it is tested."""
+        found: dict[str, list[Row]] = defaultdict(list)
+        for run in self.runs:
+            for name, row in run.scores.items():
+                found[name].append(row)
+        return {name: np.mean(rows, axis=0) for name, rows in found.items()}
 
     @cached_property
     def intervals(self) -> list[Interval]:
-        return [mean_interval(column) for column in self.by_document.T]
+        return [mean_interval(column) for column in np.array([*self.by_document.values()]).T]
+
+    def differences(self, other: Line, column: int) -> Interval:
+        """Return this line less another of the same documents (paired bootstrap over documents)."""
+        theirs = other.by_document
+        pairs = np.array([(row[column], theirs[name][column]) for name, row in self.by_document.items()])
+        return compare(pairs[:, 0], pairs[:, 1]).difference
+
+    def splits(self, column: int = 0) -> list[float]:
+        return [float(np.mean([row[column] for row in run.scores.values()])) for run in self.runs]
 
     @property
-    def seconds_a_model(self) -> float:
-        return self.seconds / len(self.scores)
-
-    @property
-    def seeds(self) -> str:
-        means = self.scores[:, :, self.judged].mean(axis=1)
-        return "" if len(means) == 1 else f"{means.min():.1f} to {means.max():.1f}"
+    def seconds(self) -> float:
+        return float(np.mean([run.seconds for run in self.runs]))
 
     @property
     def columns(self) -> tuple[str, ...]:
         return LINK_COLUMNS if self.data in DOCUMENT_DATA else RETRIEVAL_COLUMNS
 
-    @property
-    def judged(self) -> int:
-        """Return the column that expectations are about: AUC, or R@10."""
-        return 0 if self.data in DOCUMENT_DATA else 2
-
 
 @dataclass(frozen=True)
 class Kept:
-    """Scores of finished runs; `code` stands for everything that is not said of a run itself."""
+    """Finished runs; `code` stands for everything that is not said of a run itself."""
 
     folder: Path
     code: str
@@ -103,95 +124,50 @@ class Kept:
     @classmethod
     def at(cls, folder: Path) -> Kept:
         folder.mkdir(parents=True, exist_ok=True)
-        return cls(folder, f"{torch.__version__} {digest_of_code(*CODE)}")
+        return cls(folder, f"{digest_of_code(*CODE)} {torch.__version__}")
 
-    def scores(self, run: Mapping[str, Json], make: Callable[[], Scores]) -> tuple[Scores, float]:
-        """Return the scores of a run and the processor time it took, made now unless they are there."""
-        path = self.folder / f"{fingerprint({**run, 'code': self.code})[:16]}.npz"
+    def run(self, of: dict[str, Any], make: Callable[[], Run]) -> Run:
+        """Return a run, made unless it is kept."""
+        path = self.folder / f"{fingerprint(of | {'code': self.code})}.json"
         if not path.exists():
             began = time.process_time()
-            scores = make()
-            partial = path.with_suffix(".partial.npz")
-            np.savez(partial, scores=scores, seconds=time.process_time() - began)
+            found = replace(make(), seconds=time.process_time() - began)
+            partial = path.with_suffix(".partial")
+            partial.write_text(json.dumps([found.scores, found.seconds, found.calibration]), encoding="utf-8")
             partial.replace(path)
-        with np.load(path) as kept:
-            return kept["scores"], float(kept["seconds"])
+        return Run(*json.loads(path.read_text(encoding="utf-8")))
 
 
-@dataclass(frozen=True)
-class Bench:
-    data: Mapping[str, Data]
-    seeds: int
-    kept: Kept
+def trained(model: Model, data: Data, kept: Kept) -> Run:
+    """Return what a model scores on a split."""
+    config = model.config(data.split)
 
-    def trained(self, model: Model) -> Line:
-        """Train a model from every seed."""
-        runs = [self._run(model, seed) for seed in range(self.seeds if model.has_seeds else 1)]
-        scores = np.stack([scores for scores, _ in runs])
-        return Line(model.data, model.title, scores, sum(seconds for _, seconds in runs))
+    def make() -> Run:
+        fitted = fit(config, data)
+        documents = data.documents(fitted, Split.TEST)
+        if isinstance(data, PairsData):
+            return Run(retrieval_scores(fitted, documents))
+        own = model.title == CLOSED_FORM
+        calibration = calibrated(fitted, documents, data.documents(fitted, Split.VAL)) if own else None
+        return Run(link_scores(fitted.similarities(documents), documents, data), calibration=calibration)
 
-    def random(self, data: str) -> Line:
-        documents = self._documents(data).classified(Split.TEST)
-        sizes = list(zip(documents.ids, documents.sentences.counts, documents.images.counts, strict=True))
-        drawn = [[random_similarities(i, n, m, seed=seed) for i, n, m in sizes] for seed in range(self.seeds)]
-        return Line(data, "random", np.stack([link_scores(matrices, documents) for matrices in drawn]))
+    return kept.run({"of": data.key, "split": data.split, "config": resolve(config)}, make)
 
-    def baselines(self, data: str) -> Iterator[Line]:
-        """Yield the class names and, where it is known where pictures stand, the nearest sentence."""
-        built = self._documents(data)
-        documents = built.classified(Split.TEST)
-        for title, baseline in ((CLASS_NAMES, Baseline.CLASS_NAMES), ("nearest sentence", Baseline.NEAREST_SENTENCE)):
-            with contextlib.suppress(UsageError):
-                found = evaluate_baseline(
-                    baseline, built.lake, built.reference, Split.TEST, config=STANDARD_CONFIG
-                ).evaluation
-                yield Line(data, title, link_scores(found.matrices, documents)[None])
 
-    def object_detection(self, data: str) -> Iterator[Line]:
-        """Yield the baseline with K chosen on validation, and with the best K on test (an upper bound)."""
-        built = self._documents(data)
-        test, validation = built.classified(Split.TEST), built.classified(Split.VAL)
-        vectors = class_word_vectors(PACKAGED, test, validation, dimensions=50)
-        found = evaluate_object_detection(test, validation, vectors, where=data)
-        if found.values["k"] is not None:
-            title = f"object detection, K = {found.values['k']} by validation"
-            yield Line(data, title, link_scores(found.evaluation.matrices, test)[None])
-        best = int(found.values["best_k"] or 0)
-        matrices = object_detection_scores(test, vectors, k=best)
-        yield Line(data, f"object detection, best K on test = {best}", link_scores(matrices, test)[None])
-
-    def joint_embeddings(self, model: Model) -> Line:
-        """Score a model's frozen joint vectors on `posts`, whose test pictures no model of `scenes` has seen."""
-        config, posts = model.config(0), self._documents(POSTS)
-        run: dict[str, Json] = {"of": self.data[model.data].key, "on": posts.key, "config": resolve(config)}
-
-        def make() -> Scores:
-            trained = fit(config, self.data[model.data])
-            documents = posts.documents(trained, Split.TEST)
-            joint = replace(
-                documents,
-                sentence_vectors=trained.encode_sentences(text_input(documents)),
-                image_bank=trained.encode_images(image_input(documents)),
-            )
-            return link_scores([each.similarities() for each in joint_embeddings(joint)], joint)
-
-        scores, seconds = self.kept.scores(run, make)
-        return Line(POSTS, f"frozen joint embeddings ({model.title} of {model.data})", scores[None], seconds)
-
-    def _run(self, model: Model, seed: int) -> tuple[Scores, float]:
-        data, config = self.data[model.data], model.config(seed)
-
-        def make() -> Scores:
-            trained = fit(config, data)
-            judge = retrieval_scores if isinstance(data, PairsData) else model_link_scores
-            return judge(trained, data.documents(trained, Split.TEST))
-
-        return self.kept.scores({"of": data.key, "config": resolve(config)}, make)
-
-    def _documents(self, data: str) -> LakeData:
-        found = self.data[data]
-        assert isinstance(found, LakeData)
-        return found
+def baselines(data: LakeData | ComposedScenes) -> Iterator[tuple[str, Run]]:
+    """Yield what needs no training; a baseline that the data set cannot have is left out."""
+    built = data.scenes if isinstance(data, ComposedScenes) else data
+    documents, validation = data.classified(Split.TEST), data.classified(Split.VAL)
+    sizes = zip(documents.ids, documents.sentences.counts, documents.images.counts, strict=True)
+    drawn = [random_similarities(name, n, m, seed=data.split) for name, n, m in sizes]
+    yield "random", Run(link_scores(drawn, documents, data))
+    for title, baseline in (("nearest sentence", Baseline.NEAREST_SENTENCE), ("class names", Baseline.CLASS_NAMES)):
+        with contextlib.suppress(UsageError):
+            found = evaluate_baseline(baseline, built.lake, built.reference, Split.TEST, config=STANDARD_CONFIG)
+            yield title, Run(link_scores(found.evaluation.matrices, documents, data))
+    vectors = class_word_vectors(PACKAGED, documents, validation, dimensions=50)
+    detected = evaluate_object_detection(documents, validation, vectors, where=data.key).evaluation
+    yield "object detection", Run(link_scores(detected.matrices, documents, data))
 
 
 def fit(config: TrainConfig, data: Data) -> LinkModel:
@@ -201,17 +177,38 @@ def fit(config: TrainConfig, data: Data) -> LinkModel:
         return LinkModel.load(result.model)
 
 
-def model_link_scores(model: LinkModel, documents: DocumentSet) -> Scores:
-    return link_scores(model.similarities(documents), documents)
+def link_scores(matrices: Sequence[Floats], documents: DocumentSet, data: Data) -> dict[str, Row]:
+    """Return AUC, p@1 and p@5 of each document that can be scored.
+
+    A post is one document in whatever split; scenes of another split are other documents.
+    """
+    found = score_documents(matrices, documents.links or ())
+    prefix = "" if documents.ids[0].startswith("t3") else f"{data.split}/"
+    names = (f"{prefix}{documents.ids[place]}" for place in found.documents)
+    return dict(zip(names, map(tuple, found.table.tolist()), strict=True))
 
 
-def link_scores(matrices: Sequence[Floats], documents: DocumentSet) -> Scores:
-    """Return a row (AUC, p@1, p@5) for each document that can be scored."""
-    return score_documents(matrices, documents.links or ()).table()
+def calibrated(model: LinkModel, test: DocumentSet, validation: DocumentSet) -> dict[str, float]:
+    """Return how well drawn links are told right from wrong by a calibration on validation documents.
+
+    Of all that is seen of a link, and of its similarity alone: AUC of "this link is right", and calibration error.
+    """
+    judged, known = (observe(model.similarities(each), each.links or ()) for each in (test, validation))
+    full = fit_calibration(known, dataset="", split="val")
+    alone = replace(full, features=())
+    ways = {"similarity": alone, "similarity, plan and margin": full}
+    return {f"{name}: {what}": value for name, way in ways.items() for what, value in _told(way, judged).items()}
 
 
-def retrieval_scores(model: LinkModel, pairs: DocumentSet) -> Scores:
-    """Return a row (R@1, R@5, R@10) for each pair: its rank among all pairs, the mean of both directions.
+def _told(way: Calibration, judged: Observations) -> dict[str, float]:
+    error = next(x.value for x in calibration_scores(way, judged) if x.metric == "expected_calibration_error")
+    right = judged.are_true
+    auc = 100 * roc_auc(way.of_features(judged.features), right) if 0 < right.sum() < len(right) else 50.0
+    return {"AUC": auc, "error": error or 0.0}
+
+
+def retrieval_scores(model: LinkModel, pairs: DocumentSet) -> dict[str, Row]:
+    """Return R@1, R@5 and R@10 of each pair: its rank among all pairs, the mean of both directions.
 
     The caption of another picture that reads the same is no negative.
     """
@@ -223,4 +220,4 @@ def retrieval_scores(model: LinkModel, pairs: DocumentSet) -> Scores:
     cosines = texts @ images.T
     ranks = torch.stack([own_set_ranks(cosines, allowed), own_set_ranks(cosines.T, allowed)])
     columns = [100.0 * (ranks <= most).double().mean(dim=0) for most in (1, 5, 10)]
-    return torch.stack(columns, dim=1).numpy()
+    return dict(zip(pairs.ids, map(tuple, torch.stack(columns, dim=1).tolist()), strict=True))

@@ -279,7 +279,8 @@ def measure(options: argparse.Namespace, root: Path) -> dict[str, float]:
         )
         if options.clock == "cpu":
             continue
-        done = run(model, lake, root / name / "two", RayWorkers(2), clock)
+        with RayWorkers(2) as workers:
+            done = run(model, lake, root / name / "two", workers, clock)
         if tree(root / name / "one") != tree(root / name / "two"):
             raise SystemExit(f"{name}: two workers wrote other bytes than one")
         steady = options.documents * (len(done) - 2) / (done[-1] - done[1])

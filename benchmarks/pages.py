@@ -34,19 +34,29 @@ from typing import Any
 
 import httpx
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from orchestration.decisions.database import open_database
 from orchestration.decisions.log import DecisionLog
-from schemas.indexes import IndexManifest
+from schemas.indexes import (
+    CELLS,
+    CONFIDENCE,
+    FIELDS_SCHEMA,
+    MODEL,
+    PARTS,
+    PLACES,
+    PLACES_SCHEMA,
+    VECTORS,
+    IndexManifest,
+)
 from schemas.lake import MANIFEST, Lake
-from schemas.manifest import FileEntry, read_manifest
-from schemas.metadata import Metadata
+from schemas.manifest import read_manifest
 from schemas.parts import read_part
-from training.retrieval.build import CELLS, MODEL, RECORDS, VECTORS, WORDS
-from training.retrieval.confidence import CONFIDENCE
-from training.retrieval.records import Picture, Records, write_records
-from training.retrieval.vectors import EXACT_BELOW, QUERIES, faiss, make_cells
-from training.retrieval.words import Words
+from training.retrieval.index import open_index
+from training.retrieval.parts import write_part
+from training.retrieval.records import Records, write_table
+from training.retrieval.vectors import EXACT_BELOW, QUERIES, Stacked, faiss, make_cells
 
 NOISE = 0.6  # of a picture's vector, in its own length
 PAUSE_S = 5.0
@@ -57,42 +67,51 @@ SERVER = [sys.executable, "-c", "from orchestration.__main__ import main; main()
 
 def enlarge(index: Path, target: Path, images: int) -> dict[str, Any]:
     """Write an index of many pictures, made of those of another one."""
-    began, rng = time.perf_counter(), np.random.default_rng(0)
-    manifest = IndexManifest.from_json((index / MANIFEST).read_text(encoding="utf-8"), where=str(index))
-    own, records = np.load(index / VECTORS), Records(index / RECORDS)
-    pictures = records.pictures(list(range(len(own))))
-    rows = np.lib.format.open_memmap(target / VECTORS, mode="w+", dtype=np.float32, shape=(images, own.shape[1]))
+    began, rng, opened = time.perf_counter(), np.random.default_rng(0), open_index(str(index))
+    own = opened.vectors.rows[np.flatnonzero(opened.records.is_live)]
     sources = rng.integers(len(own), size=images)
-    noise = rng.standard_normal(rows.shape, dtype=np.float32)
+    noise = rng.standard_normal((images, own.shape[1]), dtype=np.float32)
     noisy = own[sources] + NOISE * noise / np.linalg.norm(noise, axis=1, keepdims=True)
-    rows[:] = noisy / np.linalg.norm(noisy, axis=1, keepdims=True)
-    drawn = [_drawn(number, pictures, rng) for number in range(images)]
-    write_records(target / RECORDS, drawn)
-    Words.of(picture.text for picture in drawn).save(target / WORDS)
-    note = None
+    vectors = noisy / np.linalg.norm(noisy, axis=1, keepdims=True)
+    name, keys = write_part([_drawn(opened.records, sources, rng)], [vectors], target / PARTS)
+    places = opened.records.pictures(np.flatnonzero(opened.records.is_live)[:1].tolist())[0]
+    where = [
+        pa.array([places.part] * len(keys)).dictionary_encode(),
+        pa.array([places.part_row] * len(keys), pa.int32()),
+    ]
+    write_table(pa.table(where, PLACES_SCHEMA), target / PLACES)
+    rows, note = np.load(target / PARTS / name / VECTORS), None
     if images >= EXACT_BELOW:
-        made, note = make_cells(rows, np.array(rows[:: images // QUERIES][:QUERIES]), "pictures")
+        made, note = make_cells(Stacked([rows]), None, rows[:: images // QUERIES][:QUERIES], "pictures")
         faiss().write_index(made, str(target / CELLS))
     (target / MODEL).symlink_to((index / MODEL).resolve())
     if (index / CONFIDENCE).is_file():
         (target / CONFIDENCE).write_bytes((index / CONFIDENCE).read_bytes())
-    names = sorted(path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file())
-    files = tuple(FileEntry(path=name, bytes=(target / name).stat().st_size, sha256="", rows=0) for name in names)
-    (target / MANIFEST).write_text(replace(manifest, images=images, cells=note, files=files).to_json())
+    described = {"images": images, "rows": images, "parts": (name,), "cells": note, "files": ()}
+    (target / MANIFEST).write_text(replace(opened.manifest, **described).to_json())
     return {"images": images, "seconds": round(time.perf_counter() - began, 1)}
 
 
-def _drawn(number: int, pictures: list[Picture], rng: np.random.Generator) -> Picture:
-    """Return a picture whose title, credit, place and date are each one of the archive's."""
-    first, second, third = (pictures[each] for each in rng.integers(len(pictures), size=3))
-    said = Metadata(
-        title=f"{first.metadata.title} {second.metadata.title}",
-        credit=second.metadata.credit,
-        date=third.metadata.date,
-        place=third.metadata.place,
-        keywords=first.metadata.keywords,
+def _drawn(records: Records, sources: np.ndarray, rng: np.random.Generator) -> pa.Table:
+    """Return pictures whose title, credit, place and date are each those of one of the archive's."""
+    live = np.flatnonzero(records.is_live)
+    first, second, third = (
+        records.take(live[rows]) for rows in (sources, *rng.integers(len(live), size=(2, len(sources))))
     )
-    return replace(first, image=f"{number:064x}", metadata=said, cluster=None)
+    columns = {name: first.column(name) for name in FIELDS_SCHEMA.names}
+    columns |= {name: second.column(name) for name in ("credit", "place")}
+    columns |= {name: third.column(name) for name in ("date", "day")}
+    columns["title"] = pc.binary_join_element_wise(
+        first.column("title"), second.column("title"), pa.scalar(" ", pa.large_string())
+    )
+    columns["key"] = pa.array(np.arange(len(sources), dtype=np.uint64) << 32)
+    columns["image"] = pa.array([f"{number << 32:016x}{number:048x}" for number in range(len(sources))])
+    columns["cluster"] = pa.nulls(len(sources), pa.string())
+    plain = {
+        name: column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
+        for name, column in columns.items()
+    }
+    return pa.table(plain)
 
 
 @contextmanager

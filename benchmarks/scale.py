@@ -1,35 +1,29 @@
 """What grows with a corpus and with workers, measured; and what that gives for 100 million documents and 64 workers.
 
-    python -m benchmarks.scale [--documents 10000 100000 1000000] [--json]
+    python -m benchmarks.scale [--documents 10000 100000 1000000] [--workers 1 2 4] [--json]
 
-The first table: training and linking of synthetic versions, each in a process of its own with an empty cache of the
-host. `index` is bytes of the index a document; `memory` what the process holds beyond its imports after 300 steps, and
-how much of that is not mapped from files; `first step` from the call to the end of the first step, without imports;
-`step` the median; `validation` seconds for 1,000 documents; `link` documents a second of one worker; `manifest` bytes
-and seconds of parsing for 1,000 parts. Growth is the slope of a line through the logarithms: 0 is flat, 1 is linear.
+The first table: training, validation and linking of synthetic versions of shards of 256 documents, as builds make them,
+with a validation split of a tenth of the documents. Each is measured in a process of its own with an empty cache.
 
-The second: the same for 100 million documents of 5,000 a shard on 1, 8 and 64 hosts of one worker, by those lines.
+    index, mapped, read   bytes a document: of the index, of the columns that a host maps, and of what it reads for them
+    peak                  resident memory beyond the imports, at its highest (VmHWM), pages of files among it
+    own                   of it, at the end, what no file is behind
+    first step            from the call to the end of the first step
+    step, with waiting    median of a step; and time by the clock of all steps of a window of 65,536 documents and a
+                          quarter of the next (of an epoch where it has fewer), reading of shards included
+    validation, link      seconds for 1,000 documents; documents a second of one worker
+    W processes           median of a step of as many batches as processes, over gloo; they share the machine's cores
 
-The third: how much faster W workers are than one, by a simulation of 2,000 steps. What a batch costs is drawn from
-batches measured here (`hessel-2019`, 11 documents of 10 sentences and 10 images, one thread); a step waits for the
-slowest worker. The gradient's bytes are summed by a ring (2 (W - 1) / W of them each way, at `NETWORK`), beside the
-backward pass as far as that goes. With K = W a batch lives on one worker; with K = 1 all W share one: each encodes its
-share, all gather the rows, and each computes the whole loss, which is measured apart. Noise of the machine would count
-as differences between batches: their cost is that of a line through their words.
+Growth is a line, a + b x documents, by least squares of the relative errors; the last column is the largest figure by
+the smallest. Then the same for 100 million documents on 1, 8 and 64 hosts of one worker, of 16,384 shards a split: more
+than these are not made (`pipelines.splits.assign`), since each process holds the list of parts.
 
-Found on two shared cores of an AMD EPYC, 2026-11-23:
-
-                                10,000       100,000     1,000,000      growth
-    index bytes a document        32.2            32            32       -0.00
-    memory MB                      293           409           516        0.12
-    memory not mapped MB           181           191           179       -0.00
-    first step s                  1.69          3.19           6.2        0.28
-    step ms                       4.22          5.39          5.18        0.04
-    validation s a 1,000         0.595         0.566          0.55       -0.02
-    link documents/s              3260          3720          3970        0.04
-
-    a manifest has 178 bytes a part, and is parsed in 15 ms a 1,000 parts
-    64 workers: 59.6 times the batches of one with K = 64, 6.4 times with K = 1
+The second table: how much faster W workers are than one with K batches a step, by a simulation of 2,000 steps. What a
+batch costs is drawn from batches measured here (`hessel-2019`, 11 documents of 10 sentences and 10 images, one thread);
+a step waits for the slowest worker. The gradient's bytes are summed by a ring (2 (W - 1) / W of them each way, at
+`NETWORK`), beside the backward pass as far as that goes. Up to W = K a batch lives on one worker; beyond, W / K share
+one: each encodes its share, all gather the rows, and each computes the whole loss, which is measured apart. Noise of
+the machine would count as differences between batches: their cost is that of a line through their words.
 """
 
 from __future__ import annotations
@@ -41,88 +35,150 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from benchmarks.scale_data import IN_SHARD, make_version
+from benchmarks.scale_data import make_version
 
-DATASET, STEPS = "scale", 300
+DATASET, IN_SHARD, SHARE_JUDGED = "scale", 256, 10
 DOCUMENTS = 11  # of a batch
 NETWORK_BYTES_S, LATENCY_S = 25e9 / 8, 50e-6  # 25 Gbit/s a worker
 BACKWARD = 0.6  # of a batch's time, beside which gradients are summed
-CORPUS, HOSTS = 100_000_000, (1, 8, 64)
-WORKERS = (1, 2, 4, 8, 16, 32, 64)
-MEASURES = {
-    "index bytes a document": 1,
-    "memory MB": 1e6,
-    "memory not mapped MB": 1e6,
-    "first step s": 1,
-    "step ms": 1e-3,
-    "validation s a 1,000": 1,
-    "link documents/s": 1,
-}
+CORPUS, HOSTS, MOST_SHARDS = 100_000_000, (1, 8, 64), 16_384
+WORKERS, BATCHES = (1, 2, 4, 8, 16, 32, 64), (1, 16, 64)
+STEPS_TOGETHER = 200
+UNITS = {"MB": 1e6, "ms": 1e-3}
 
 
-def measure(home: str, documents: int) -> dict[str, float]:
+def measure(home: str) -> dict[str, float]:
     """Measure a version in this process, whose cache is empty."""
     import torch
 
     from schemas.lake import Folder, Lake
-    from schemas.overrides import override
-    from training.data.loading import load_training_data
+    from training.data.batches import WINDOW
     from training.linking.links import Linker
     from training.linking.versions import link_version, prepare_linking
     from training.loop.context import Context
-    from training.loop.epoch import _ahead, _steps
+    from training.loop.validation import validate
+
+    torch.set_num_threads(1)
+    before, read, began = resident(), bytes_read(), time.perf_counter()
+    run, data, times, waited = train_steps(home, Context(), (WINDOW + WINDOW // 4) // DOCUMENTS)
+    files = {path: path.stat().st_size for path in Path(os.environ["MULTILINK_CACHE"]).rglob("*.arrow")}
+    index = sorted(files.values())[-1] if len(files) < 3 else index_bytes(files, len(data.training.index))
+    mapped = sum(files.values()) - index
+    touched = min(len(data.training.index), IN_SHARD * (len(files) - 2))
+    found = {
+        "index bytes a document": index / len(data.training.index),
+        "mapped bytes a document": mapped / touched,
+        "read bytes a document": (bytes_read() - read) / touched,
+        "peak of training MB": peak() - before,
+        "own MB": own(),
+        "first step s": times[0] - began,
+        "step ms": float(np.median(np.diff(times) - waited[1:])),
+        "step with waiting ms": (times[-1] - times[0]) / (len(times) - 1),
+    }
+    reset_peak()
+    started, judged = time.perf_counter(), data.validation
+    assert judged is not None
+    validate(run.model, judged, Context(), epoch=1)
+    found["validation s a 1,000"] = 1000 * (time.perf_counter() - started) / len(judged.index)
+    found["peak of validation MB"] = peak() - before
+    reset_peak()
+    with tempfile.TemporaryDirectory() as folder:
+        linker = Linker(model=run.model.eval(), uri="models:/scale/1")
+        linking = prepare_linking(linker, Lake.at(home), DATASET, output=Folder(folder))
+        linked = link_version(run.model, linking, splits=["val"], say=lambda line: None)
+    found["link documents/s"] = linked.documents / linked.seconds
+    found["peak of linking MB"] = peak() - before
+    return found
+
+
+def train_steps(home: str, context: Any, most: int, batches: int = 1) -> tuple[Any, Any, np.ndarray, np.ndarray]:
+    """Train as an epoch does; return the run, its data, when each step ended, and how long it waited for batches."""
+    from itertools import groupby, islice
+    from operator import itemgetter
+
+    from schemas.lake import Lake
+    from schemas.overrides import override
+    from training.data.loading import load_training_data
+    from training.loop.epoch import _ahead, _batches
     from training.loop.setup import new_model
     from training.loop.state import start
     from training.loop.step import Stepper
-    from training.loop.validation import validate
     from training.recipes import recipe
 
+    config = override(recipe("tiny"), ["training.epochs=1", f"training.batches_per_step={batches}"])
+    data = load_training_data(Lake.at(home), DATASET, config)
+    run, division = start(new_model(config, data, context)), context.division(batches)
+    stepper, ended, waited = Stepper(run.model, run.optimiser, context, division), [], []
+    coming = timed(_ahead(_batches(run.model, data.training, 1, division)), waited)
+    for step, own in islice(groupby(coming, itemgetter(0)), most):
+        stepper.step((batch for _, batch in own if batch is not None), count=step.batches)
+        ended.append(time.perf_counter())
+    per_step = np.add.reduceat(waited, np.arange(0, len(ended) * max(1, step.own), max(1, step.own)))
+    return run, data, np.array(ended), per_step[: len(ended)]
+
+
+def timed(items: Iterator[Any], waited: list[float]) -> Iterator[Any]:
+    """Yield items, and note how long each was waited for."""
+    while True:
+        began = time.perf_counter()
+        item = next(items, None)
+        waited.append(time.perf_counter() - began)
+        if item is None:
+            return
+        yield item
+
+
+def index_bytes(files: dict[Path, int], documents: int) -> int:
+    """Return the size of the training split's index: of 32 bytes a document."""
+    return min(files.values(), key=lambda size: abs(size - 32 * documents))
+
+
+def status(name: str) -> float:
+    """Return a size of this process, in bytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(1024.0 * float(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
+
+
+def resident() -> float:
+    reset_peak()
+    return status("VmRSS")
+
+
+def peak() -> float:
+    return status("VmHWM")
+
+
+def own() -> float:
+    return status("RssAnon")
+
+
+def reset_peak() -> None:
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def bytes_read() -> float:
+    return float(Path("/proc/self/io").read_text().split()[1])
+
+
+def together(home: str, rank: int, workers: int) -> float:
+    """Return the median of a step of as many batches as workers, as one of them."""
+    import torch
+    import torch.distributed as dist
+
+    from training.loop.context import Context, TorchDistributed
+
     torch.set_num_threads(1)
-    before, began = resident(), time.perf_counter()
-    lake, context = Lake.at(home), Context()
-    config = override(recipe("tiny"), ["training.epochs=1"])
-    data = load_training_data(lake, DATASET, config)
-    run = start(new_model(config, data, context))
-    division = context.division(1)
-    stepper, times, first = Stepper(run.model, run.optimiser, context, division), [], 0.0
-    for number, step in enumerate(_ahead(_steps(run.model, data.training, 1, division))):
-        started = time.perf_counter()
-        stepper.step(step.own, count=step.batches)
-        times.append(time.perf_counter() - started)
-        first = first or time.perf_counter() - began
-        if number == STEPS:
-            break
-    after = resident()
-    assert data.validation is not None
-    started = time.perf_counter()
-    validate(run.model, data.validation, context, epoch=1)
-    validation = 1000 * (time.perf_counter() - started) / len(data.validation.index)
-    with tempfile.TemporaryDirectory() as folder:
-        linker = Linker(model=run.model.eval(), uri="models:/scale/1")
-        linking = prepare_linking(linker, lake, DATASET, output=Folder(folder))
-        linked = link_version(run.model, linking, splits=["val"], say=lambda line: None)
-    cached = Path(os.environ["MULTILINK_CACHE"]).rglob("train-index-*.arrow")
-    return {
-        "index bytes a document": sum(path.stat().st_size for path in cached) / documents,
-        "memory MB": after[0] - before[0],
-        "memory not mapped MB": after[1] - before[1],
-        "first step s": first,
-        "step ms": float(np.median(times)),
-        "validation s a 1,000": validation,
-        "link documents/s": linked.documents / linked.seconds,
-    }
-
-
-def resident() -> tuple[float, float]:
-    """Return the bytes that this process holds, and those of them that no file is behind."""
-    _, held, shared, *_ = (4096 * float(pages) for pages in Path("/proc/self/statm").read_text().split())
-    return held, held - shared
+    if workers > 1:
+        dist.init_process_group("gloo", init_method=f"file://{home}.meeting", rank=rank, world_size=workers)
+    *_, times, _ = train_steps(home, TorchDistributed() if workers > 1 else Context(), STEPS_TOGETHER, workers)
+    return float(np.median(np.diff(times)))
 
 
 def manifest_cost(shards: int) -> tuple[float, float]:
@@ -167,7 +223,7 @@ def batch_cost() -> Cost:
     from training.loop.setup import new_model
     from training.loop.state import start
     from training.loop.step import Stepper
-    from training.objectives.batch import Moment
+    from training.objectives.batch import DrawKey
     from training.recipes import recipe
 
     torch.set_num_threads(1)
@@ -182,8 +238,8 @@ def batch_cost() -> Cost:
         for number, positions in enumerate(
             training_batches(data.training.index, negative_documents=10, seed=0, epoch=1)
         ):
-            moment = Moment(split="training", epoch=1, step=number)
-            batch = prepare_batch(run.model, data.training, positions, moment, context)
+            draw_key = DrawKey(split="training", epoch=1, step=number)
+            batch = prepare_batch(run.model, data.training, positions, draw_key, context)
             encoded = encode_batch(run.model, batch, context)
             words.append(sum(len(text.split()) for text in batch.documents.texts))
             times.append(best(lambda batch=batch: stepper.step([batch], count=1)))
@@ -211,7 +267,7 @@ def speed_up(cost: Cost, workers: int, batches: int, *, steps: int = 2000) -> fl
     ring = 2 * (workers - 1) / workers * cost.gradient / NETWORK_BYTES_S + 2 * (workers - 1) * LATENCY_S
     groups, share = min(workers, batches), min(DOCUMENTS, max(1, workers // batches))
     drawn = rng.choice(cost.batches, (steps, groups, max(1, batches // workers))).sum(axis=2)
-    encoding = (drawn - cost.loss).clip(0) / share + cost.loss
+    encoding = (drawn - cost.loss).clip(0) / share + cost.loss if share > 1 else drawn
     if share > 1:
         encoding += cost.rows / NETWORK_BYTES_S + share * LATENCY_S
     slowest = encoding.max(axis=1)
@@ -219,65 +275,104 @@ def speed_up(cost: Cost, workers: int, batches: int, *, steps: int = 2000) -> fl
     return float(batches * cost.batches.mean() / (slowest + exposed).mean())
 
 
+def line_of(documents: list[int], values: list[float]) -> tuple[float, float]:
+    """Return a and b of a + b x documents, by least squares of the relative errors."""
+    weights = 1 / np.maximum(np.abs(values), 1e-12)
+    if len(values) < 2:
+        return values[0], 0.0
+    b, a = np.polyfit(documents, values, 1, w=weights)
+    return float(a), float(b)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--documents", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
-    parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4], help="processes of a step, over gloo")
+    parser.add_argument("--measure", nargs="+", help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true", help="print the numbers as JSON in the last line")
     options = parser.parse_args()
     if options.measure:
-        print(json.dumps(measure(options.measure[0], int(options.measure[1]))))
+        home, *place = options.measure
+        print(json.dumps(together(home, *map(int, place)) if place else measure(home)))
         return
-    found = {count: measured(count) for count in options.documents}
-    print(f"{'':26s}" + "".join(f"{count:>14,}" for count in found) + "      growth")
-    slopes = {}
-    for name, unit in MEASURES.items():
-        values = [row[name] / unit for row in found.values()]
-        slopes[name] = (
-            np.polyfit(np.log(list(found)), np.log(np.maximum(values, 1e-9)), 1)
-            if len(values) > 1
-            else [0, np.log(values[0])]
-        )
-        print(f"{name:26s}" + "".join(f"{value:14.3g}" for value in values) + f"{slopes[name][0]:12.2f}")
-    size, parse = manifest_cost(1000)
-    print(f"manifest: {size / 2000:.0f} bytes a part, {parse / 2:.3f} s to parse 1,000 parts")
-    extended(found[max(found)], slopes, size / 2000, parse / 2000)
+    began, load = time.perf_counter(), os.getloadavg()[0]
+    found = {count: measured(count, options.workers) for count in sorted(options.documents)}
+    lines = table(found)
+    size, parse = (value / 2000 for value in manifest_cost(1000))
+    print(f"manifest: {size:.0f} bytes a part, {1000 * parse:.3f} s to parse 1,000 parts")
+    extended(lines, size, parse)
     cost = batch_cost()
     mean, spread = cost.batches.mean(), cost.batches.std() / cost.batches.mean()
     print(f"batch {1000 * mean:.0f} ms of the processor (deviation {spread:.1%}), its loss {1000 * cost.loss:.1f} ms")
     print(f"gradient {cost.gradient / 1e6:.0f} MB, rows of a batch {cost.rows / 1e6:.1f} MB")
-    table = {workers: (speed_up(cost, workers, workers), speed_up(cost, workers, 1)) for workers in WORKERS}
-    for workers, (own, shared) in table.items():
-        print(f"  {workers:3d} workers: K = W {own:6.1f} x one,  K = 1 {shared:6.1f} x one")
+    speeds = {f"{w} of {k}": speed_up(cost, w, k) for k in BATCHES for w in WORKERS}
+    speeds |= {f"{w} of {w}": speed_up(cost, w, w) for w in WORKERS}
+    print(f"{'times one worker':18s}" + "".join(f"{w:>8d}" for w in WORKERS))
+    for name, batches in [("K = W", WORKERS), *((f"K = {k}", [k] * len(WORKERS)) for k in BATCHES)]:
+        row = (speeds[f"{w} of {k}"] for w, k in zip(WORKERS, batches, strict=True))
+        print(f"{name:18s}" + "".join(f"{value:8.1f}" for value in row))
+    print(f"in {time.perf_counter() - began:.0f} s, load {load:.1f} before and {os.getloadavg()[0]:.1f} after")
     if options.json:
-        print(json.dumps({str(count): row for count, row in found.items()} | {"speed-up": table}))
+        print(json.dumps({str(count): row for count, row in found.items()} | {"speed-up": speeds}))
 
 
-def measured(documents: int) -> dict[str, float]:
-    """Measure a version of so many documents in a process of its own."""
+def table(found: dict[int, dict[str, float]]) -> dict[str, tuple[float, float]]:
+    """Print what was measured, and return the line of each measure."""
+    print(f"{'':26s}" + "".join(f"{count:>12,}" for count in found) + "           a  + b a million  most/least")
+    lines = {}
+    for name in next(iter(found.values())):
+        unit = UNITS.get(name.rsplit(" ", 1)[-1], 1.0)
+        values = [row[name] / unit for row in found.values()]
+        a, b = lines[name] = line_of(list(found), values)
+        print(
+            f"{name:26s}" + "".join(f"{value:12.4g}" for value in values),
+            f"{a:11.4g}{1e6 * b:15.3g}{max(values) / min(values):12.2f}",
+            flush=True,
+        )
+    return lines
+
+
+def measured(documents: int, workers: list[int]) -> dict[str, float]:
+    """Measure a version of so many documents in processes of their own."""
     with tempfile.TemporaryDirectory(prefix="multilink-scale-") as home:
-        make_version(Path(home) / "lake", documents)
-        arguments = ["-m", "benchmarks.scale", "--measure", f"{home}/lake", str(documents)]
+        lake = f"{home}/lake"
+        make_version(Path(lake), documents, documents // SHARE_JUDGED, IN_SHARD)
         environment = os.environ | {"MULTILINK_CACHE": f"{home}/cache", "OMP_NUM_THREADS": "1"}
-        done = subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, check=True)
-        row: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+
+        def begin(*arguments: str) -> subprocess.Popen[str]:
+            command = [sys.executable, "-m", "benchmarks.scale", "--measure", lake, *arguments]
+            return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+
+        def result(process: subprocess.Popen[str]) -> Any:
+            printed, _ = process.communicate()
+            if process.returncode:
+                raise SystemExit(process.returncode)
+            return json.loads(printed.splitlines()[-1])
+
+        row: dict[str, float] = result(begin())
+        for count in workers:
+            running = [begin(str(rank), str(count)) for rank in range(count)]
+            row[f"{count} processes ms"] = max(map(result, running))
+            Path(f"{lake}.meeting").unlink(missing_ok=True)
         return row
 
 
-def extended(largest: dict[str, float], slopes: dict[str, np.ndarray], part_bytes: float, part_s: float) -> None:
+def extended(lines: dict[str, tuple[float, float]], part_bytes: float, part_s: float) -> None:
     """Print what the lines give for a corpus of 100 million documents on some hosts."""
 
     def at(name: str) -> float:
-        return float(np.exp(np.polyval(slopes[name], np.log(CORPUS))))
+        a, b = lines[name]
+        return a + b * CORPUS
 
-    parts = 2 * CORPUS // IN_SHARD
+    parts = 2 * MOST_SHARDS
     size, seconds = parts * part_bytes / 1e6, parts * part_s
-    print(f"{CORPUS:,} documents, {parts:,} parts: manifest {size:.0f} MB, parsed in {seconds:.1f} s once a process")
+    print(f"{CORPUS:,} documents, {parts:,} parts: manifest {size:.1f} MB, parsed in {seconds:.2f} s once a process")
+    index, mapped = lines["index bytes a document"][0], lines["mapped bytes a document"][0]
     for hosts in HOSTS:
-        linked = CORPUS / (at("link documents/s") * hosts) / 3600
+        linked = CORPUS / (lines["link documents/s"][0] * hosts) / 3600
         print(
-            f"  {hosts:3d} hosts: index {largest['index bytes a document'] * CORPUS / 1e9:.1f} GB a host (mapped), "
-            f"memory {at('memory not mapped MB'):.0f} MB a worker, first step {at('first step s'):.0f} s, "
+            f"  {hosts:3d} hosts: index {index * CORPUS / 1e9:.1f} GB a host, mapped columns up to "
+            f"{mapped * CORPUS / 1e9:.0f} GB a host, first step {at('first step s'):.0f} s, "
             f"linked in {linked:.1f} h by a core each"
         )
 

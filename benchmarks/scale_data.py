@@ -28,14 +28,15 @@ _EMPTY = ("source", "format", "width", "height", "original_bytes", "fingerprint"
 _WORDS = "cut the board glue both ends sand it smooth and paint a second coat let dry over night then turn".split()  # noqa: SIM905
 
 
-def make_version(root: Path, documents: int, validation: int = 1000) -> Lake:
-    """Write and commit a version with so many training documents, `IN_SHARD` of them a shard."""
+def make_version(root: Path, documents: int, validation: int = 1000, in_shard: int = 0) -> Lake:
+    """Write and commit a version with so many training documents, `IN_SHARD` or so many of them a shard."""
+    in_shard = in_shard or IN_SHARD
     lake = Lake.at(str(root))
     folder, files, rng = lake.dataset(DATASET, "v1"), list[FileEntry](), np.random.default_rng(0)
     for split, count in ((Split.TRAIN, documents), (Split.VAL, validation)):
-        shards = -(-count // IN_SHARD)
+        shards = -(-count // in_shard)
         for shard in range(shards):
-            rows = np.arange(shard * IN_SHARD, min((shard + 1) * IN_SHARD, count))
+            rows = np.arange(shard * in_shard, min((shard + 1) * in_shard, count))
             name = f"{split}/part-{shard:05d}-of-{shards:05d}.parquet"
             for table, made in zip(("documents", "images"), _shard(split, rows, rng), strict=True):
                 files.append(write(folder, f"{table}/{name}", made))

@@ -1,13 +1,15 @@
 """The time of a real training run: `multilink train`'s path under Ray, part by part.
 
     python -m benchmarks.train [--precision float32 bfloat16] [--epochs 2] [--batches 60] [--shards 10]
-                               [--workers 2 4] [--batches-per-step 4] [--json]
+                               [--workers 2 4] [--batches-per-step 4] [--before COMMIT] [--json]
 
     bound    floating-point operations of the real words, images and cosines of a step, forward and backward, at the
              rate of the machine's own product of two 2048 x 2048 matrices in that precision
     shapes   the same products one by one, in the shapes that the step has: a recurrence multiplies a few rows at a time
     step     `training.loop.step.Stepper.step` in the worker, median of the run
     epoch    from the first batch of an epoch to the checkpoint that Ray has stored, validation included
+    before   steps of this code and of a commit in turn, each in a process of its own that trains alone, from the start
+             of one step to the start of the next: `--batches` of them, by the clock and in processor time
 
 A version of 11 documents a batch is written into a temporary lake: 10 sentences of 3-14 words, 10 images of 1280
 numbers, a tenth of the documents for validation. Then `training.ray.train.launch` trains `hessel-2019` on it (GRU,
@@ -43,6 +45,8 @@ import json
 import os
 import resource
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -244,6 +248,86 @@ def show(precision: Precision, times: Mapping[str, list[float]]) -> dict[str, fl
     }
 
 
+TRAIN_IN_TURN = """
+import sys, tempfile, time
+from pathlib import Path
+
+from benchmarks.train import DATASET, DOCUMENTS, SHAPE, Context, Split, make_version, override, recipe
+from training.data.loading import load_training_data
+from training.loop import step, trainer
+
+batches, precision = int(sys.argv[1]), sys.argv[2]
+
+
+def in_turn(call):
+    def wrapped(*arguments, **named):
+        print(time.process_time(), flush=True)
+        sys.stdin.readline()
+        return call(*arguments, **named)
+    return wrapped
+
+
+if hasattr(step, "Stepper"):
+    step.Stepper.step = in_turn(step.Stepper.step)
+else:
+    trainer.take_step = in_turn(trainer.take_step)
+with tempfile.TemporaryDirectory() as scratch:
+    lake = make_version(Path(scratch), {Split.TRAIN: 10, Split.VAL: 1}, DOCUMENTS * (batches // 10 + 2), SHAPE)
+    config = override(recipe("hessel-2019"), ["training.epochs=1", f"training.precision={precision}"])
+    trainer.train(config, load_training_data(lake, DATASET, config), Context(), run_directory=Path(scratch))
+"""
+
+
+def compare_with(commit: str, precision: Precision, batches: int) -> dict[str, float]:
+    """Take steps of this code and of a commit in turn; return how many times as long this code's take."""
+    root = Path(__file__).resolve().parents[1]
+    with tempfile.TemporaryDirectory(prefix="multilink-before-") as scratch:
+        archive = subprocess.run(["git", "-C", root, "archive", commit], check=True, capture_output=True).stdout
+        subprocess.run(["tar", "-x", "-C", scratch], check=True, input=archive)
+        running = []
+        for place in (root, Path(scratch)):
+            environment = os.environ | {"PYTHONPATH": str(place), "MULTILINK_CACHE": f"{scratch}/cache-{place.name}"}
+            command = [sys.executable, "-c", TRAIN_IN_TURN, str(batches), precision]
+            process = subprocess.Popen(
+                command, cwd=place, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+            running.append(process)
+        clocks, processors = ([[], []], [[], []])
+        spent = [float(read_line(process)) for process in running]
+        for number in range(2 * batches):
+            which = number % 2
+            process = running[which]
+            assert process.stdin is not None
+            began = time.perf_counter()
+            process.stdin.write("go\n")
+            process.stdin.flush()
+            now = float(read_line(process))
+            clocks[which].append(time.perf_counter() - began)
+            processors[which].append(now - spent[which])
+            spent[which] = now
+        for process in running:
+            process.kill()
+            process.wait()
+    first = len(clocks[0]) // 10  # the first steps are slower
+    found = {}
+    for name, (ours, theirs) in {"clock": clocks, "processor": processors}.items():
+        ratios = [one / other for one, other in zip(ours[first:], theirs[first:], strict=True)]
+        found[f"{precision} step by the {name}, times {commit}'s"] = statistics.median(ratios)
+        low, high = np.quantile(ratios, [0.25, 0.75])
+        own, other = (1000 * statistics.median(times[first:]) for times in (ours, theirs))
+        print(
+            f"{precision}: a step takes {own:.0f} ms by the {name}, {commit}'s {other:.0f} ms: "
+            f"{statistics.median(ratios):.3f} of it (median of {len(ratios)} pairs, half of them "
+            f"{low:.3f} to {high:.3f})"
+        )
+    return found
+
+
+def read_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--precision", type=Precision, nargs="+", default=list(Precision))
@@ -252,9 +336,16 @@ def main() -> None:
     parser.add_argument("--shards", type=int, default=10, help="of the training split")
     parser.add_argument("--workers", type=int, nargs="+", default=[], help="a step of each beside that of one worker")
     parser.add_argument("--batches-per-step", type=int, default=1)
+    parser.add_argument("--before", help="a commit: compare steps with its code, and do nothing else")
     parser.add_argument("--json", action="store_true", help="print the ratios as JSON in the last line")
     options = parser.parse_args()
     found: dict[str, float] = {}
+    if options.before:
+        for precision in options.precision:
+            found |= compare_with(options.before, precision, options.batches)
+        if options.json:
+            print(json.dumps({name: round(value, 3) for name, value in found.items()}))
+        return
     with tempfile.TemporaryDirectory(prefix="multilink-train-") as scratch:
         shards = {Split.TRAIN: options.shards, Split.VAL: 1}
         lake = make_version(Path(scratch), shards, DOCUMENTS * options.batches // options.shards, SHAPE)

@@ -35,17 +35,17 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from benchmarks.held_split import HeldSplit
 from training.config import Device, LoopConfig, Precision, TrainConfig, objective
 from training.data.documents import DocumentSet
 from training.data.loading import DatasetIdentity
 from training.data.ragged import Ragged
-from training.data.split import HeldSplit
 from training.loop.context import Context
 from training.loop.encoding import prepare_batch
 from training.loop.state import RunState, start
 from training.loop.step import StepGuard, Stepper
 from training.model import LinkModel, ModelCard
-from training.objectives.batch import Moment
+from training.objectives.batch import DrawKey
 from training.text.vocabulary import PAD, UNKNOWN, Vocabulary
 from training.towers.image.linear import LinearSettings
 from training.towers.text.gru import GruSettings
@@ -242,8 +242,8 @@ class OurStep:
         model = self.run.model
         terms = objective("cross", similarity=kind, margin=MARGIN)
         model.card = replace(model.card, config=replace(model.card.config, objective=terms))
-        moment = Moment(split="training", epoch=1, step=self.steps)
-        prepared = prepare_batch(model, self.split, batch.positions, moment, self.context)
+        draw_key = DrawKey(split="training", epoch=1, step=self.steps)
+        prepared = prepare_batch(model, self.split, batch.positions, draw_key, self.context)
         return self.stepper.step([prepared], count=1)
 
 

@@ -19,15 +19,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from multilink.datasets import Dataset
+    from multilink.links import Links
     from multilink.models import Model
     from orchestration.inference.archive import Archive
+    from training.linking.options import LinkOptions
     from training.retrieval.search import SearchResult
 
 __all__ = [
     "Archive",
     "Dataset",
+    "LinkOptions",
+    "Links",
     "Model",
     "SearchResult",
+    "__version__",
     "build",
     "evaluate",
     "load",
@@ -38,17 +43,25 @@ __all__ = [
 _HOMES = {
     "Archive": "orchestration.inference.archive",
     "Dataset": "multilink.datasets",
+    "LinkOptions": "training.linking.options",
+    "Links": "multilink.links",
     "Model": "multilink.models",
     "SearchResult": "training.retrieval.search",
     "open_dataset": "multilink.datasets",
 }
 
 
-def load(address: str, *, tracking_uri: str | None = None, settings: Sequence[str] = ()) -> Model:
+def load(
+    address: str,
+    *,
+    tracking_uri: str | None = None,
+    settings: Sequence[str] = (),
+    options: LinkOptions | None = None,
+) -> Model:
     """Return a registered model; arguments and errors as of `Model`."""
-    from multilink.models import Model
-
-    return Model(address, tracking_uri=tracking_uri, settings=settings)
+    make, given = _part("Model"), {} if options is None else {"options": options}
+    model: Model = make(address, tracking_uri=tracking_uri, settings=settings, **given)
+    return model
 
 
 def search(index: str | Path, **query: Any) -> SearchResult:
@@ -58,10 +71,9 @@ def search(index: str | Path, **query: Any) -> SearchResult:
         index: path or URI that `multilink index` printed.
         query: as `Archive.search` takes it: `headline=`, `lead=`, `where=` ...
     """
-    from orchestration.inference.archive import Archive
-
-    with Archive(index) as archive:
-        return archive.search(**query)
+    with _part("Archive")(index) as archive:
+        found: SearchResult = archive.search(**query)
+        return found
 
 
 def build(dataset: str, *, lake: str, settings: Sequence[str] = (), **options: Any) -> dict[str, Any]:
@@ -112,9 +124,10 @@ def evaluate(model: str, dataset: str, *, lake: str, settings: Sequence[str] = (
 
 def _command(step: list[str], settings: Sequence[str], options: dict[str, Any]) -> dict[str, Any]:
     """Do what a command does, in this process; its progress goes nowhere."""
-    from orchestration.project import remembered_store
+    from orchestration.project import be_quiet, remembered_store
     from orchestration.steps import in_process
 
+    be_quiet()
     if step[0] != "build" and "tracking_uri" not in options and (store := remembered_store()):
         options = options | {"tracking_uri": store}
     given = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", str(value))]
@@ -122,9 +135,25 @@ def _command(step: list[str], settings: Sequence[str], options: dict[str, Any]) 
     return in_process([*step, *given, *changes, "--json"], lambda _: None)
 
 
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        from importlib import import_module
+def _part(name: str) -> Any:
+    """Return what is named here and lies elsewhere; it is imported now."""
+    from importlib import import_module
 
-        return getattr(import_module(_HOMES[name]), name)
+    from orchestration.project import be_quiet
+
+    be_quiet()
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from schemas.versions import code_version
+
+        return code_version()
+    if name in _HOMES:
+        return _part(name)
     raise AttributeError(f"module 'multilink' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

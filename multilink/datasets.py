@@ -1,9 +1,11 @@
-"""A data set version for programs: its tables as Arrow, and its columns of vectors as tensors.
+"""A data set version for programs: its tables as Arrow, its vectors as tensors, its documents for other libraries.
 
 data = multilink.open_dataset("diy", lake="lake")
 documents = data.table("documents", split="train", columns=["id", "sentences", "images"])
 for batch in data.batches("images", split="train", columns=["hash", "features.efficientnet-lite0"], rows=256):
-vectors = batch["features.efficientnet-lite0"]        # a tensor, 256 x 1280
+    vectors = batch["features.efficientnet-lite0"]        # a tensor, 256 x 1280
+data.huggingface("train")[0]["images"]                    # pictures
+for document in data.torch("train", features=["features.efficientnet-lite0"]): ...
 """
 
 from __future__ import annotations
@@ -14,18 +16,24 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from schemas.documents import Split
+from schemas.errors import UsageError
 from schemas.features import column_to_vectors
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest
 from schemas.parts import read_part
 
 if TYPE_CHECKING:
+    import datasets
     from torch import Tensor
+
+    from multilink.documents import Documents
+    from pipelines.exports.reading import Shard
 
 FEATURES = "features."
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Dataset:
     """A version of a data set.
 
@@ -36,6 +44,10 @@ class Dataset:
 
     manifest: Manifest
     folder: Folder
+
+    def __repr__(self) -> str:
+        documents = ", ".join(f"{name} {self.manifest.splits[name].documents:,}" for name in self.splits)
+        return f"<multilink.Dataset {self.manifest.dataset}@{self.manifest.version}: {documents} documents>"
 
     @property
     def splits(self) -> list[str]:
@@ -78,6 +90,53 @@ class Dataset:
                     else piece[name].to_pylist()
                     for name in columns
                 }
+
+    def huggingface(self, split: str) -> datasets.Dataset:
+        """Return the documents of a split as a Hugging Face data set, a row each, its pictures decoded when read.
+
+        The columns are those of `multilink datasets export --to hf`. The rows are written to the cache of `datasets`,
+        once, and mapped from there.
+
+        Raises:
+            UsageError: `datasets` is not installed, or there is no such split.
+            IntegrityError: a file is damaged.
+        """
+        try:
+            import datasets
+        except ImportError as problem:
+            raise UsageError("huggingface: expected the package `datasets`: pip install datasets") from problem
+        from pipelines.exports.formats import ROW_SCHEMA, document_row
+
+        shards, folder = self._shards(split), self.folder
+
+        def rows() -> Iterator[dict[str, Any]]:
+            yield from (document_row(document) for shard in shards for document in shard.read(folder))
+
+        features = datasets.Features.from_arrow_schema(ROW_SCHEMA)
+        name = f"multilink-{self.manifest.dataset}-{self.manifest.version}-{split}"
+        made: datasets.Dataset = datasets.Dataset.from_generator(rows, features=features, fingerprint=name)
+        return made
+
+    def torch(self, split: str, features: Sequence[str] = ()) -> Documents:
+        """Return the documents of a split as an iterable data set of PyTorch, a dict each.
+
+        Args:
+            split: train, val or test.
+            features: columns of the images' vectors, such as `features.efficientnet-lite0`.
+
+        Raises:
+            UsageError: there is no such split.
+        """
+        from multilink.documents import Documents
+
+        return Documents(self._shards(split), self.folder, features)
+
+    def _shards(self, split: str) -> list[Shard]:
+        from pipelines.exports.reading import shards_of
+
+        if split not in set(Split):
+            raise UsageError(f"split {split!r}: expected one of {', '.join(Split)}")
+        return [shard for shard in shards_of(self.manifest) if shard.split == split]
 
     def _names(self, path: str) -> list[str]:
         import pyarrow.parquet as pq

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
-from PIL import Image
 
+from multilink.links import Links, Picture, picture_bytes
 from orchestration.inference.extraction import DocumentReader
 from orchestration.project import remembered_store
 from pipelines.config import recipe
@@ -23,14 +23,12 @@ from schemas.documents import UNDETERMINED, Provenance, Role
 from schemas.errors import UsageError
 from schemas.failures import Failure
 from schemas.lake import Folder
-from schemas.links import PredictedLink
 from schemas.overrides import override
 from training.data.ragged import Floats
 from training.linking.links import LinkedDocument
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
 from training.mlflow.loading import open_model
 
-Picture = str | Path | bytes | Image.Image
 _DOCUMENT = "document"
 
 
@@ -38,7 +36,8 @@ class Model:
     """A model with its calibration; a context manager, since extractors keep scratch files.
 
     Args:
-        address: models:/NAME/VERSION, models:/NAME@ALIAS, NAME (its champion), runs:/RUN/model or a folder.
+        address: models:/NAME/VERSION, models:/NAME@ALIAS, NAME (its champion), runs:/RUN/model, a folder, or
+            class-names, which needs no training.
         tracking_uri: MLflow's address; by default MLFLOW_TRACKING_URI, that of `multilink.toml`, ./mlflow.db.
         settings: `key=value` of the `documents` recipe, such as where weights are.
         options: how links are chosen; its own calibration gives them their probability unless the options have one.
@@ -76,8 +75,10 @@ class Model:
         *,
         roles: Sequence[str] | None = None,
         language: str = UNDETERMINED,
-    ) -> list[PredictedLink]:
-        """Return the predicted links of one document, the most similar first; `sentence` and `image` count from 0.
+    ) -> Links:
+        """Return the predicted links of one document, the most similar first; a notebook draws them.
+
+        A link has the sentence's `text` and the picture's path or URL (`source`); `sentence` and `image` count from 0.
 
         Args:
             sentences: n texts.
@@ -88,7 +89,7 @@ class Model:
         Raises:
             UsageError: a text or a picture cannot be used; the message says which and why.
         """
-        return list(self._linked(sentences, images, roles, language).links)
+        return Links(self._linked(sentences, images, roles, language).links, images)
 
     def similarity(
         self,
@@ -114,29 +115,28 @@ class Model:
             raise UsageError(f"roles: expected {len(sentences)}, one of each sentence, found {len(roles)}")
         typed = map(Role, roles or [Role.SENTENCE] * len(sentences))
         with tempfile.TemporaryDirectory(dir=self._scratch.name) as folder:
+            addresses = [_address(image, Path(folder, f"{number}")) for number, image in enumerate(images)]
             candidate = CandidateDocument(
                 id=_DOCUMENT,
                 dataset="documents",
                 sentences=tuple(map(sentence, sentences, typed)),
-                image_uris=tuple(_address(image, Path(folder, f"{number}")) for number, image in enumerate(images)),
+                image_uris=tuple(addresses),
                 links=None,
                 provenance=Provenance(source="documents", record_id=_DOCUMENT),
                 language=language,
             )
             found = next(self._linker.link_given(self._reader.read([candidate], files="/")))
         if isinstance(found, Failure):
-            raise UsageError(f"{found.record_id}: {found.reason}: {found.message}")
+            message = found.message
+            for address, image in zip(addresses, images, strict=True):
+                message = message.replace(address, str(image)) if isinstance(image, str | Path) else message
+            raise UsageError(f"{found.record_id}: {found.reason}: {message}")
         return found
 
 
 def _address(picture: Picture, path: Path) -> str:
-    """Return where a picture is; one in memory is written to `path` first."""
-    if isinstance(picture, Image.Image):
-        picture.save(path, format="PNG")
-    elif isinstance(picture, bytes):
-        path.write_bytes(picture)
-    elif "://" in str(picture):
-        return str(picture)
-    else:
-        return str(Path(picture).absolute()).lstrip("/")
+    """Return where a picture is, below `/`; one in memory is written to `path` first."""
+    if isinstance(picture, str | Path):
+        return str(picture) if "://" in str(picture) else str(Path(picture).absolute()).lstrip("/")
+    path.write_bytes(picture_bytes(picture))
     return str(path).lstrip("/")

@@ -1,48 +1,64 @@
-"""The program `multilink`, also as `python -m orchestration`: its environment, its signals, and its exit status.
+"""The program `multilink`, also as `python -m orchestration`: its signals, its environment, and its exit status.
 
-A command that Dagster started reports to it, too (`dagster/reporting.py`).
+Signals are heeded before anything is imported, so that Ctrl-C is one line at any moment. A command that Dagster started
+reports to it, too (`dagster/reporting.py`).
 """
 
-import logging
-import os
 import signal
 import sys
-from pathlib import Path
 
-from orchestration.cli import note_interrupt, print_error, run
-from orchestration.dagster.reporting import reported
-from orchestration.project import recall
-from schemas.errors import MultilinkError
-
-# Nothing is reported to anyone unless the user turns it on, and no bar of another library runs across our lines.
-QUIET = {
-    "DO_NOT_TRACK": "1",
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "DAGSTER_DISABLE_TELEMETRY": "1",
-    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
-}
+from orchestration.interrupts import STOPPED, heed_interrupts
 
 
 def main() -> None:
     """Run the command line and exit."""
-    for name, value in QUIET.items():
-        os.environ.setdefault(name, value)
-    logging.getLogger().addFilter(_is_of_interest)
-    logging.getLogger("apache_beam.io.filesystems").setLevel(logging.ERROR)  # which clouds it has no client of
-    for number in (signal.SIGINT, signal.SIGTERM):  # temporary files are removed after either
-        signal.signal(number, note_interrupt)
+    heed_interrupts()
     try:
+        status = _run()
+    except KeyboardInterrupt:  # while what a command needs is imported
+        print("multilink: stopped", file=sys.stderr)
+        status = STOPPED
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # what is left is the interpreter's end, which has no words for it
+    if status == STOPPED:
+        _leave()
+    sys.exit(status)
+
+
+def _run() -> int:
+    import logging
+    from collections.abc import Iterator
+    from contextlib import contextmanager
+    from pathlib import Path
+
+    from orchestration.cli import run
+    from orchestration.dagster.reporting import reported
+    from orchestration.project import be_quiet, recall
+
+    @contextmanager
+    def prepared() -> Iterator[None]:
         recall(Path.cwd())
-    except MultilinkError as problem:
-        sys.exit(print_error(str(problem), problem.exit_status))
-    sys.exit(run(sys.argv[1:], reporting=reported()))
+        with reported():
+            yield
+
+    be_quiet()
+    logging.getLogger().addFilter(lambda record: not record.getMessage().startswith("apitools not found"))  # Beam's
+    logging.getLogger("apache_beam.io.filesystems").setLevel(logging.ERROR)  # which clouds it has no client of
+    return run(sys.argv[1:], reporting=prepared())
 
 
-def _is_of_interest(record: logging.LogRecord) -> bool:
-    """Return whether a log line concerns the user; Beam's notes on clouds that are not used do not."""
-    return not record.getMessage().startswith("apitools not found")
+def _leave() -> None:
+    """End a command that was stopped: what is registered for the end runs, and no thread is waited for.
+
+    Where an interrupt comes between the start and the stop of a library's thread, nobody ends it: Beam's sampler of
+    states waited for ever.
+    """
+    import atexit
+    import os
+
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(STOPPED)
 
 
 if __name__ == "__main__":

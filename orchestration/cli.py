@@ -12,29 +12,30 @@ need. The help's line of a command is the first line of its docstring, read from
 import ast
 import errno
 import inspect
-import signal
+import re
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
+from orchestration.interrupts import INTERRUPTS, STOPPED
+from orchestration.project import FILE, named_places
 from schemas.console import Console, erased
 from schemas.errors import MultilinkError
 from schemas.versions import code_version
 
 # What is done -> the commands for it, in the order of the help. In `commands/`, a command is a file, a group a folder.
 SECTIONS = {
-    "All of it": ("demo", "up", "use"),
+    "All of it": ("demo", "open", "up", "use"),
     "Data sets": ("build", "datasets", "features", "lake"),
     "Models": ("train", "evaluate", "examples", "compare", "sweep", "supervised", "transfer", "settings"),
     "Promotion": ("promote", "approve", "rollback", "promotions", "verify", "key", "copy", "relocate"),
@@ -46,21 +47,23 @@ TREE = {
     "": tuple(name for names in SECTIONS.values() for name in names),
     "datasets": (
         *("list", "show", "verify", "diff", "failures", "duplicates", "export", "replicate", "subset"),
-        *("provenance", "sample", "what-if"),
+        *("provenance", "sample", "what-if", "delete"),
     ),
     "features": ("list", "bench"),
     "lake": ("sweep", "takedown", "forget"),
     "decisions": ("list", "export", "compare"),
 }
-STOPPED = 130  # status of a command that was stopped
 _GOES_ON = {
     **dict.fromkeys(("build", "demo", "link", "relink", "index", "lake", "sweep"), "; the same command goes on"),
     "train": "; the same command with --reuse goes on",
 }
-# What a machine says of a place that cannot be read or written: below a file, read-only, of somebody else.
-_OF_PLACES = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EACCES, errno.EPERM, errno.EROFS)
-_INTERRUPTED = threading.Event()
-_PLAIN: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
+# What a machine says of a place that cannot be read or written: read-only, full, of somebody else.
+_OF_PLACES = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
+# What it says of a place, or of a file that a fault of this program looks for: the former where the user named it.
+_OF_NAMES = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST)
+_SUMMARISED = threading.Event()  # standard output has a summary
+_PLAIN: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": False}
+_OF_GROUP = _PLAIN | {"add_completion": False}
 _JSON = Annotated[bool, typer.Option("--json", help="Print the summary as JSON, as the last line.")]
 
 
@@ -77,10 +80,10 @@ class LazyGroup(TyperGroup):
         if cmd_name not in self.commands:
             return None
         if cmd_name in TREE:
-            settings = {"help": help_line(cmd_name), "no_args_is_help": True, **_PLAIN}
+            settings = {"help": help_line(cmd_name), "no_args_is_help": True, **_OF_GROUP}
             return get_group(typer.Typer(name=cmd_name, cls=LazyGroup, **settings))
         module = f"orchestration.commands.{self._path}{cmd_name}".replace(" ", ".").replace("-", "_")
-        parent = typer.Typer(**_PLAIN)
+        parent = typer.Typer(**_OF_GROUP)
         parent.command(cmd_name)(_printing(import_module(module).command))
         return get_group(parent).commands[cmd_name]
 
@@ -102,19 +105,19 @@ def help_line(path: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
+class SharedOptions:
     """Options that several commands share: the parameters of `make`, which a command calls once they are known."""
 
     make: Callable[..., Any]
 
 
-def _printing(command: Callable[..., Generator[tuple[Iterable[str], Mapping[str, Any]]]]) -> Callable[..., None]:
+def _printing(command: Callable[..., Generator[tuple[Iterable[str], Any]]]) -> Callable[..., None]:
     """Return a command with `--json`, too, that prints each summary that it yields; `say` prints a line of progress."""
     parameters: list[inspect.Parameter] = []
     groups, own = {}, inspect.signature(command, eval_str=True).parameters
     for each in own.values():
         match getattr(each.annotation, "__metadata__", ()):
-            case [Together(make)]:
+            case [SharedOptions(make)]:
                 groups[each.name] = make, inspect.signature(make).parameters
                 parameters += inspect.signature(make).parameters.values()
             case _ if each.name != "say":
@@ -126,16 +129,10 @@ def _printing(command: Callable[..., Generator[tuple[Iterable[str], Mapping[str,
             given[name] = partial(make, **{each: given.pop(each) for each in names})
         if "say" in own:
             given["say"] = console.say
-        is_told = False
         with closing(command(**given)) as summaries:
-            try:
-                for lines, values in summaries:
-                    console.summarise(lines, values)
-                    is_told = True
-            except MultilinkError as problem:
-                if is_json and not is_told:  # else the summary says it
-                    console.summarise((), {"error": str(problem), "exit_status": problem.exit_status})
-                raise
+            for lines, values in summaries:
+                console.summarise(lines, values)
+                _SUMMARISED.set()
 
     parameters.append(inspect.Parameter("is_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_JSON))
     named = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
@@ -172,47 +169,69 @@ def options(
 def run(
     arguments: Sequence[str], commands: typer.Typer = app, *, reporting: AbstractContextManager[None] | None = None
 ) -> int:
-    """Run one command and return its exit status; an expected error is printed as one line on standard error.
+    """Run one command and return its exit status; an expected error is printed on standard error.
+
+    With `--json` among the arguments it is the last line of standard output, too, unless a summary is: a refusal of the
+    gate is one.
 
     Args:
         arguments: of the command line.
         commands: the tree.
         reporting: open while the command runs; its errors pass through it.
     """
-    _INTERRUPTED.clear()
+    INTERRUPTS.clear()
+    _SUMMARISED.clear()
     try:
         with reporting or nullcontext():
             status = commands(list(arguments), prog_name="multilink", standalone_mode=False)
+            if status == STOPPED:
+                raise KeyboardInterrupt
     except (Exception, KeyboardInterrupt) as problem:
-        if _INTERRUPTED.is_set() or isinstance(problem, KeyboardInterrupt | typer.Abort):
-            return _stopped(arguments)  # whatever a library made of it
-        if isinstance(problem, MultilinkError):
-            return print_error(str(problem), problem.exit_status)
-        if isinstance(problem, typer.TyperException):
-            return print_error(problem.format_message(), 2)
-        if isinstance(problem, OSError) and problem.errno in _OF_PLACES:
-            return print_error(str(problem).partition("] ")[2] or str(problem), 2)
-        raise
-    return _stopped(arguments) if status == STOPPED else status if isinstance(status, int) else 0
+        message, status = _explained(problem, arguments)
+        if "--json" in arguments and not _SUMMARISED.is_set():
+            Console(is_json=True).summarise((), {"error": message, "exit_status": status})
+        if message is None:
+            raise
+        return print_error(message, status)
+    return status if isinstance(status, int) else 0
 
 
-def note_interrupt(number: int, frame: FrameType | None) -> None:
-    """Handle a signal as Ctrl-C is, so that an error that a library makes of it is known to be no fault."""
-    _INTERRUPTED.set()
-    signal.default_int_handler(number, frame)
+def _explained(problem: BaseException, arguments: Sequence[str]) -> tuple[str | None, int]:
+    """Return what to say of the error that ended a command, and the exit status; None of a fault of this program."""
+    if INTERRUPTS or isinstance(problem, KeyboardInterrupt | typer.Abort):  # whatever a library made of it
+        name = next((each for each in arguments if not each.startswith("-")), "")
+        return f"stopped{_GOES_ON.get(name, '')}", STOPPED
+    if isinstance(problem, MultilinkError):
+        return str(problem), problem.exit_status
+    if isinstance(problem, typer.TyperException):
+        message = problem.format_message()
+        is_of_lake = message.startswith("Missing option '--lake'")
+        hint = f" Name it, or call the command in a folder with a {FILE}; demo and up write one." if is_of_lake else ""
+        return message + hint, 2
+    if isinstance(problem, OSError):
+        is_of_user = problem.errno in _OF_NAMES and _is_named(str(problem), arguments)
+        if is_of_user or problem.errno in _OF_PLACES:
+            return str(problem).partition("] ")[2] or str(problem), 2
+    return None, 1
 
 
-def _stopped(arguments: Sequence[str]) -> int:
-    """Say that a command was stopped, and how to go on, and return its status."""
-    name = next((each for each in arguments if not each.startswith("-")), "")
-    return print_error(f"stopped{_GOES_ON.get(name, '')}", STOPPED)
+def _is_named(message: str, arguments: Sequence[str]) -> bool:
+    """Return whether an error is of a path that the user named, or of one below, above or beside it."""
+    given = {part for each in (*arguments, *named_places()) for part in (each, each.partition("=")[2]) if part}
+    named = [Path(each).absolute() for each in given]
+    found = [Path(each).absolute() for each in re.findall(r"'([^']+)'", message)]
+    return any(
+        path.is_relative_to(own) or own.is_relative_to(path) or (path.parent == own.parent and own.name in path.name)
+        for path in found
+        for own in named
+    )
 
 
 def print_error(message: str, status: int) -> int:
-    """Print an error in one line, and return the exit status."""
+    """Print an error, a line or a list below a line, and return the exit status."""
     print(erased(), end="", file=sys.stderr)
     if message.startswith("Usage:"):  # of a group without a command: its help, a page
         print(message, file=sys.stderr)
     elif message:
-        print(f"multilink: {' '.join(message.split())}", file=sys.stderr)
+        print("multilink: " + "\n  ".join(" ".join(line.split()) for line in message.splitlines()), file=sys.stderr)
     return status

@@ -12,6 +12,7 @@ definitions does.
         objectives: [nostruct, cross-document]
     beam: {runner: flink, options: ["--flink_master=flink:8081"]}
     ray: {where: ray-job, address: "http://head:8265", workers: 8}
+    links: {precision: 0.9}
 """
 
 from __future__ import annotations
@@ -21,14 +22,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import yaml
 
 from pipelines.config import datasets, recipe
 from pipelines.settings import Runner
 from schemas import configs
-from schemas.configs import NonNegativeInt, PositiveInt, pick, require, restore
+from schemas.configs import (
+    Bounds,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Share,
+    pick,
+    require,
+    restore,
+)
 from schemas.duplicates import LeakKind
 from schemas.errors import ConfigError, NotFoundError
 from schemas.overrides import override
@@ -143,7 +154,7 @@ class RaySettings(configs.Settings):
         namespace: of the RayJob (`kuberay`).
         gpus: of each worker (`kuberay`).
         start_deadline_s: seconds within which the job must run, its cluster included (`kuberay`).
-        deadline_s: seconds within which the job must have ended.
+        deadline_s: seconds within which the job must have ended, at least `start_deadline_s`.
     """
 
     part: ClassVar[str] = "ray"
@@ -154,37 +165,55 @@ class RaySettings(configs.Settings):
     namespace: str = "default"
     gpus: NonNegativeInt = 0
     start_deadline_s: PositiveInt = 1800
-    deadline_s: int = 48 * 3600
+    deadline_s: PositiveInt = 48 * 3600
 
     def __post_init__(self) -> None:
         configs.Settings.__post_init__(self)
-        require(
-            bool(self.address) or self.where is not RayWhere.RAY_JOB,
-            field="ray.address",
-            value=self.address,
-            rule="ray-job needs the address of a job server",
-        )
-        require(
-            bool(self.image) or self.where is not RayWhere.KUBERAY,
-            field="ray.image",
-            value=self.image,
-            rule="kuberay needs a container image",
-        )
-        require(
-            self.start_deadline_s <= self.deadline_s,
-            field="ray.start_deadline_s",
-            value=self.start_deadline_s,
-            rule="must be at most ray.deadline_s",
-        )
+        has_address = bool(self.address) or self.where is not RayWhere.RAY_JOB
+        require(has_address, field="ray.address", value="", rule="ray-job needs the address of a job server")
+        has_image = bool(self.image) or self.where is not RayWhere.KUBERAY
+        require(has_image, field="ray.image", value="", rule="kuberay needs a container image")
+        begins = self.start_deadline_s
+        rule = "must be at most ray.deadline_s"
+        require(begins <= self.deadline_s, field="ray.start_deadline_s", value=begins, rule=rule)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckSettings:
+class LinksSettings(configs.Settings):
+    """How new versions are linked, as `multilink link` takes it.
+
+    Attributes:
+        precision: to reach: less similar links are left out; null: none are.
+        refine_below: similarities of texts whose two largest differ by less are refined, of models that predict
+            relations; null: none are.
+        refine_weight: of that refinement; 0: the papers'.
+    """
+
+    part: ClassVar[str] = "links"
+    precision: Share | None = None
+    refine_below: PositiveFloat | None = None
+    refine_weight: NonNegativeFloat = 0.0
+
+    def __post_init__(self) -> None:
+        configs.Settings.__post_init__(self)
+        is_used = self.refine_below is not None or not self.refine_weight
+        rule = "needs links.refine_below"
+        require(is_used, field="links.refine_weight", value=self.refine_weight, rule=rule)
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Return them as options of the command line."""
+        given = {"precision": self.precision, "refine-below": self.refine_below, "refine-weight": self.refine_weight}
+        return tuple(part for name, value in given.items() if value for part in (f"--{name}", f"{value:g}"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckSettings(configs.Settings):
     """Bounds of the blocking checks.
 
     Attributes:
-        least_share: documents of a version over those of the sound version before it, at least.
-        most_share: the same, at most.
+        least_share: documents of a version over those of the sound version before it, at least; at most 1.
+        most_share: the same, at most; at least 1.
         max_failure_share: of what a stage read, the share it could not use (what a rule rejects does not count).
         refused_leaks: kinds of content that no two splits may share. Single sentences are counted, not refused: "Thanks
             for looking!" is in every split.
@@ -192,34 +221,26 @@ class CheckSettings:
         most_norm: of a feature vector.
     """
 
-    least_share: float = 0.5
-    most_share: float = 3.0
-    max_failure_share: float = 0.25
-    refused_leaks: tuple[str, ...] = (LeakKind.EXACT_IMAGE, LeakKind.NEAR_IMAGE, LeakKind.DOCUMENT_TEXT)
-    least_norm: float = 1e-3
-    most_norm: float = 1e4
-
-    def __post_init__(self) -> None:
-        require(
-            0 <= self.least_share <= 1 <= self.most_share,
-            field="checks.least_share",
-            value=self.least_share,
-            rule="expected least <= 1 <= most_share",
-        )
-        for kind in self.refused_leaks:
-            require(kind in list(LeakKind), field="checks.refused_leaks", value=kind, rule=f"one of {list(LeakKind)}")
+    part: ClassVar[str] = "checks"
+    least_share: Annotated[float, Bounds(ge=0, le=1)] = 0.5
+    most_share: Annotated[float, Bounds(ge=1)] = 3.0
+    max_failure_share: Annotated[float, Bounds(ge=0, le=1)] = 0.25
+    refused_leaks: tuple[LeakKind, ...] = (LeakKind.EXACT_IMAGE, LeakKind.NEAR_IMAGE, LeakKind.DOCUMENT_TEXT)
+    least_norm: NonNegativeFloat = 1e-3
+    most_norm: PositiveFloat = 1e4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetrySettings:
+class RetrySettings(configs.Settings):
     """How often a step that failed is tried again, and after how long (doubled each time); mistakes are not."""
 
-    attempts: int = 2
-    delay_s: float = 30.0
+    part: ClassVar[str] = "retries"
+    attempts: NonNegativeInt = 2
+    delay_s: NonNegativeFloat = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(configs.Settings):
     """Everything the definitions are made of.
 
     Attributes:
@@ -229,6 +250,7 @@ class Settings:
         datasets: partitions of the assets.
         beam: where builds run.
         ray: where training runs.
+        links: how new versions are linked.
         checks: bounds of the checks.
         retries: of builds and trainings.
         is_running: whether schedules and sensors start by themselves.
@@ -246,20 +268,20 @@ class Settings:
     )
     beam: BeamSettings = field(default_factory=BeamSettings)
     ray: RaySettings = field(default_factory=RaySettings)
+    links: LinksSettings = field(default_factory=LinksSettings)
     checks: CheckSettings = field(default_factory=CheckSettings)
     retries: RetrySettings = field(default_factory=RetrySettings)
     is_running: bool = False
-    sensor_interval_s: int = 30
+    sensor_interval_s: PositiveInt = 30
     timezone: str = "UTC"
     owners: tuple[str, ...] = ()
-    fresh_within_hours: int = 0
+    fresh_within_hours: NonNegativeInt = 0
 
     def __post_init__(self) -> None:
+        configs.Settings.__post_init__(self)
         for owner in self.owners:
             rule = "expected an e-mail address, or team:NAME"
             require("@" in owner or owner.startswith("team:"), field="owners", value=owner, rule=rule)
-        hours = self.fresh_within_hours
-        require(hours >= 0, field="fresh_within_hours", value=hours, rule="must not be negative")
         names = [dataset.name for dataset in self.datasets]
         require(bool(names), field="datasets", value=names, rule="expected at least one")
         require(len(set(names)) == len(names), field="datasets", value=names, rule="expected each name once")

@@ -32,6 +32,22 @@ _VARIABLES = {
     "key": "MULTILINK_KEY",
 }
 
+# Nothing is reported to anyone unless the user turns it on, and no bar of another library runs across our lines.
+QUIET = {
+    "DO_NOT_TRACK": "1",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "DAGSTER_DISABLE_TELEMETRY": "1",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}
+
+
+def be_quiet(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Let other libraries report nothing to anyone and draw no bars, unless the environment says otherwise."""
+    for name, value in QUIET.items():
+        environment.setdefault(name, value)
+
 
 def remember(home: Path, directory: Path, *, lake: str, tracking_uri: str, say: Say) -> None:
     """Let the project files of a workspace, which is whole, and of a directory name it.
@@ -108,6 +124,11 @@ def recall(directory: Path, environment: MutableMapping[str, str] = os.environ) 
     """
     for name, value in _values(directory).items():
         environment.setdefault(_VARIABLES[name], str(value).lower() if isinstance(value, bool) else value)
+
+
+def named_places(environment: Mapping[str, str] = os.environ) -> list[str]:
+    """Return the paths and addresses that the environment, and so the project file, names."""
+    return [environment[name].removeprefix(_SQLITE) for name in _VARIABLES.values() if name in environment]
 
 
 def _values(directory: Path) -> dict[str, str | bool]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from orchestration.config import DatasetSettings, RayWhere, Settings
-from schemas.console import Say, heard_by
+from schemas.console import Say, captured_by
 from schemas.errors import GateError
 from schemas.lake import Lake
 
@@ -29,9 +29,10 @@ def in_process(step: Step, say: Say, _: RayWhere = RayWhere.SUBPROCESS) -> Summa
     Raises:
         MultilinkError: of the kind that the command ends with.
     """
-    from orchestration.cli import STOPPED, app
+    from orchestration.cli import app
+    from orchestration.interrupts import STOPPED
 
-    with heard_by(say) as summaries:
+    with captured_by(say) as summaries:
         try:
             if app(list(step), prog_name="multilink", standalone_mode=False) == STOPPED:
                 raise KeyboardInterrupt
@@ -83,12 +84,12 @@ class Steps:
 
     def evaluate(self, model: str, reference: str, *, report: str, say: Say) -> Summary:
         """Score a model on the test split of a data set version, and draw the HTML report in the folder `report`."""
-        where = ["--dataset", reference, *self._stores(), "--report", report]
+        where = ["--dataset", reference, *self._stores(), *self._workers_here(), "--report", report]
         return self._run_here(["evaluate", "--model", model, *where, "--json"], say)
 
     def compare(self, model: str, other: str, reference: str, *, say: Say) -> Summary:
         """Compare a model with another, document by document, on the validation split."""
-        where = ["--dataset", reference, *self._stores(), "--split", "val"]
+        where = ["--dataset", reference, *self._stores(), *self._workers_here(), "--split", "val"]
         return self._run_here(["compare", other, model, *where, "--json"], say)
 
     def promote(self, model: str, version: str, *, policy: str = "", say: Say) -> Summary:
@@ -96,36 +97,40 @@ class Steps:
 
         `policy` is a file of the gate's settings; empty: the standard ones.
         """
-        where = [*self._stores(), *(["--policy", policy] if policy else [])]
+        where = [*self._stores(), *self._workers_here(), *(["--policy", policy] if policy else [])]
         return self._run_here(["promote", "--model", model, "--version", version, *where, "--json"], say)
 
-    def link(self, name: str, reference: str, *, say: Say) -> Summary:
+    def link(self, name: str, reference: str, *, champion: str | None = None, say: Say) -> Summary:
         """Link every document of a data set version with a model's champion; the summary is empty where there is none.
 
-        Shards that were linked before are reused.
+        Shards that were linked before are reused. A caller that knows the champion's version names it.
         """
-        champion = self._champion(name)
+        champion = champion or self._champion(name)
         if champion is None:
             return {}
         dataset, _, version = reference.partition("@")
-        output = Lake.at(self.settings.lake).links(dataset, version, champion.name, champion.version).uri
+        output = Lake.at(self.settings.lake).links(dataset, version, name, champion).uri
         where = ["--dataset", reference, *self._stores(), *self._workers(), "--output", output]
-        step = ["link", "--model", champion.uri, *where, "--json"]
-        return self.run(step, say, self.settings.ray.where) | {"model_version": champion.version}
+        where += self.settings.links.options
+        step = ["link", "--model", f"models:/{name}/{champion}", *where, "--json"]
+        return self.run(step, say, self.settings.ray.where) | {"model_version": champion}
 
-    def index(self, name: str, reference: str, *, say: Say) -> Summary:
-        """Make the pictures of a data set version searchable by a model's champion; empty where there is none."""
-        champion = self._champion(name)
+    def index(self, name: str, reference: str, *, champion: str | None = None, say: Say) -> Summary:
+        """Make the pictures of a data set version searchable by a model's champion; arguments as of `link`."""
+        champion = champion or self._champion(name)
         if champion is None:
             return {}
-        step = ["index", "--model", champion.uri, "--dataset", reference, *self._stores(), "--json"]
-        return self._run_here(step, say) | {"model_version": champion.version}
+        where = ["--dataset", reference, *self._stores(), *self._workers()]
+        step = ["index", "--model", f"models:/{name}/{champion}", *where, "--json"]
+        return self.run(step, say, self.settings.ray.where) | {"model_version": champion}
 
-    def _champion(self, name: str) -> ModelVersion | None:
-        from training.mlflow.registry import CHAMPION, alias_holder, model_names
+    def _champion(self, name: str) -> str | None:
+        """Return the number of the champion of a registered model, whose name is in full; None where there is none."""
+        from training.mlflow.champions import align
+        from training.mlflow.registry import model_names
 
         client = self.client()
-        return alias_holder(client, name, CHAMPION) if name in model_names(client) else None
+        return align(client, name).current.champion if name in model_names(client) else None
 
     def client(self) -> Any:
         """Return an `MlflowClient` of the store."""
@@ -152,6 +157,13 @@ class Steps:
     def _workers(self) -> list[str]:
         return ["--workers", str(self.settings.ray.workers)]
 
+    def _workers_here(self) -> list[str]:
+        """Return the workers of a step of this machine, if it drives them: a cluster for seconds of work is not made.
+
+        What is judged is a sample, and who promotes signs with a key of this machine.
+        """
+        return self._workers() if self.settings.ray.where is RayWhere.SUBPROCESS else []
+
     def _run_here(self, step: list[str], say: Say) -> Summary:
         """Do a step that takes seconds, or drives a Beam cluster: on this machine, wherever Ray is."""
         return self.run(step, say, RayWhere.SUBPROCESS)
@@ -159,7 +171,7 @@ class Steps:
 
 def registered_name(dataset: str, objective: str) -> str:
     """Return the name that models of a data set and an objective are registered under."""
-    from training.mlflow.registry import model_name
+    from training.mlflow.stored import model_name
 
     return model_name(dataset, objective)
 

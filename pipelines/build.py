@@ -9,49 +9,46 @@ pipeline before a shard is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import apache_beam as beam
 
 from pipelines.config import content_config
-from pipelines.copy_detection.transforms import EarlierImages, FindSeen, by_vector
-from pipelines.dedupe.transforms import DropDuplicates, Unique, by_hash
+from pipelines.copy_detection.transforms import FindSeen, by_vector
+from pipelines.dedupe.transforms import DropDuplicates, by_hash
 from pipelines.documents.transforms import FilterCandidates, JudgeDocuments, SettleDocuments
 from pipelines.features.extraction import FeaturePlan
-from pipelines.features.transforms import ExtractFeatures, Featured
+from pipelines.features.transforms import ExtractFeatures
 from pipelines.images.obtain import ImageAccess
 from pipelines.images.packed import copy_packs
-from pipelines.images.transforms import Images, ObtainImages
+from pipelines.images.transforms import ObtainImages
 from pipelines.progress import Progress
 from pipelines.quality.transforms import FilterQuality
 from pipelines.recipe import BuildConfig
-from pipelines.shards.ledger import row_of_document, row_of_image
 from pipelines.shards.manifest import build_identity, compose_manifest, version_of_build
 from pipelines.shards.transforms import (
     DigestInputs,
     ExplainFailures,
     ListRights,
-    Shards,
-    Table,
     WriteShards,
     WriteTables,
 )
 from pipelines.shards.writing import ShardWriter
+from pipelines.sources.source import Context
 from pipelines.sources.takedowns import Takedowns
 from pipelines.sources.transforms import ReadSource
-from pipelines.splits.transforms import AssignSplits, DropLeaks, ListLeaks, Split
-from pipelines.transforms import CountThings, GatherFacts, ListOutcomes, Outcome, as_facts
+from pipelines.splits.transforms import AssignSplits, DropLeaks, ListLeaks
+from pipelines.transforms import CountThings, GatherFacts, ListOutcomes, as_facts
 from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, NEAR_COPY_SCHEMA, SEEN_SCHEMA
 from schemas.errors import BuildError
 from schemas.failures import FAILURE_SCHEMA, Stage
-from schemas.lake import Lake
-from schemas.ledger import LEDGER_SCHEMA
+from schemas.lake import Folder, Lake
 from schemas.manifest import FileEntry
 
-_LEDGER = "ledger"
 _SCHEMAS = {
     "failures": FAILURE_SCHEMA,
     "duplicates": DUPLICATE_SCHEMA,
@@ -68,8 +65,7 @@ class BuildPlan:
     Attributes:
         features: which there are, and what computes them.
         files: folder or archive that names of image files are looked up in.
-        given: path of the feature array the source brings, or None.
-        result: name of the file in `builds/` that the manifest's draft is written to.
+        name: of the build: of its ledger, and of the draft of its manifest in `builds/`.
         shares: parts that hosts are divided into.
         begin: passes on what the first step begins with, and leaves a sign of it; None: no sign is asked for.
     """
@@ -79,8 +75,7 @@ class BuildPlan:
     features: FeaturePlan
     progress: Progress
     files: str
-    given: str | None
-    result: str
+    name: str
     shares: int = 1
     begin: Callable[[str], str] | None = None
 
@@ -90,6 +85,15 @@ class BuildPlan:
         return build_identity(content_config(self.config), self.features.fingerprints)
 
     @property
+    def draft(self) -> str:
+        """Return the name of the file in `builds/` that the manifest's draft is written to."""
+        return f"drafts/{self.config.dataset}-{self.name}.json"
+
+    @property
+    def ledger(self) -> Folder:
+        return self.lake.ledger(self.config.dataset, self.name)
+
+    @property
     def access(self) -> ImageAccess:
         config = self.config
         return ImageAccess(
@@ -97,30 +101,12 @@ class BuildPlan:
             raw=self.lake.raw,
             copies=copy_packs(self.lake, config.images, config.dedupe.fingerprint),
             files=self.files,
-            features=self.given,
+            features=self.features.given or None,
             config=config.images,
             fingerprint=config.dedupe.fingerprint,
             takedowns=Takedowns(config.takedowns),
+            ledger=self.ledger,
         )
-
-
-class _Stages(NamedTuple):
-    """What each stage of a build gave."""
-
-    sources: Outcome
-    images: Images
-    settled: Outcome
-    digest: beam.PCollection[int]
-    version: beam.PCollection[str]
-    unique: Unique
-    ruled: Outcome
-    sound: Outcome
-    split: Split
-    featured: Featured
-    single: Unique
-    seen: EarlierImages
-    shards: Shards
-    failures: beam.PCollection
 
 
 def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
@@ -130,17 +116,20 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
     _ = _facts(root, stages, files, plan) | "gather" >> GatherFacts() | "manifest" >> beam.Map(_write_result, plan=plan)
 
 
-def _stages(root: beam.Pipeline, plan: BuildPlan) -> _Stages:
-    """Return what each stage gave."""
+def _stages(root: beam.Pipeline, plan: BuildPlan) -> SimpleNamespace:
+    """Return what each stage gives, by its name."""
     config, lake, access, progress = plan.config, plan.lake, plan.access, plan.progress
     writer = ShardWriter(lake=lake, dataset=config.dataset, copies=access.copies, features=plan.features)
 
     sources = root | "sources" >> ReadSource(
         source=config.source,
-        http=config.http,
-        raw=lake.raw,
-        takedowns=access.takedowns,
-        min_images=config.documents.min_images,
+        context=Context(
+            http=config.http,
+            raw=lake.raw,
+            ledger=plan.ledger,
+            takedowns=access.takedowns,
+            min_images=config.documents.min_images,
+        ),
         progress=progress,
         begin=plan.begin,
     )
@@ -167,32 +156,25 @@ def _stages(root: beam.Pipeline, plan: BuildPlan) -> _Stages:
     shards = single.documents | "shards" >> WriteShards(config.shards, writer, progress, version)
     failed = (unique, ruled, sound, split, featured, single)
     failures = (read, *(stage.failures for stage in failed)) | "failures" >> beam.Flatten()
-    return _Stages(
-        sources, images, settled, digest, version, unique, ruled, sound, split, featured, single, seen, shards, failures
-    )
+    return SimpleNamespace(
+        sources=sources, images=images, settled=settled, digest=digest, version=version, unique=unique, ruled=ruled,
+        sound=sound, split=split, featured=featured, single=single, seen=seen, shards=shards, failures=failures,
+    )  # fmt: skip
 
 
-def _tables(stages: _Stages, plan: BuildPlan) -> beam.PCollection[FileEntry]:
-    """Write the tables of a version, and the ledger beside it; return the entries of the version's."""
-    lake, dataset = plan.lake, plan.config.dataset
-    ledger = (
-        stages.sources.results | "documents of the ledger" >> beam.FlatMap(row_of_document, plan.access.takedowns),
-        stages.images.outcomes | "images of the ledger" >> beam.FlatMapTuple(row_of_image),
-    ) | "all that was read" >> beam.Flatten()
+def _tables(stages: SimpleNamespace, plan: BuildPlan) -> beam.PCollection[FileEntry]:
+    """Write the tables of a version, and return their entries."""
     rows = {
         "failures": stages.failures,
         "duplicates": stages.unique.duplicates,
         "near-copies": stages.single.duplicates,
         "seen": stages.seen.rows,
         "leaks": stages.split.leaks,
-        _LEDGER: ledger,
     }
-    tables = {name: Table(partial(lake.dataset, dataset), name, schema) for name, schema in _SCHEMAS.items()}
-    tables[_LEDGER] = Table(partial(lake.ledger, dataset), "", LEDGER_SCHEMA)
-    return rows | "tables" >> WriteTables(tables, stages.version) | "of the version" >> beam.FlatMapTuple(_of_version)
+    return rows | "tables" >> WriteTables(partial(plan.lake.dataset, plan.config.dataset), _SCHEMAS, stages.version)
 
 
-def _passed(stages: _Stages, config: BuildConfig) -> dict[Stage, beam.PCollection]:
+def _passed(stages: SimpleNamespace, config: BuildConfig) -> dict[Stage, beam.PCollection]:
     """Return what each stage that is on passed on."""
     passed = {
         Stage.SOURCES: stages.sources.results,
@@ -211,7 +193,7 @@ def _passed(stages: _Stages, config: BuildConfig) -> dict[Stage, beam.PCollectio
     return passed
 
 
-def _facts(root: beam.Pipeline, stages: _Stages, files: beam.PCollection, plan: BuildPlan) -> beam.PCollection:
+def _facts(root: beam.Pipeline, stages: SimpleNamespace, files: beam.PCollection, plan: BuildPlan) -> beam.PCollection:
     """Return the facts that the manifest is composed of."""
     passed, split, featured = _passed(stages, plan.config), stages.split, stages.featured
     things = (
@@ -223,6 +205,7 @@ def _facts(root: beam.Pipeline, stages: _Stages, files: beam.PCollection, plan: 
         things | "counts" >> CountThings(),
         root | "stages" >> beam.Create([("passed", (str(stage), 0)) for stage in passed]),
         stages.failures | "explain" >> ExplainFailures() | "explained" >> as_facts("explained"),
+        stages.unique.counts | "near duplicates" >> as_facts("near_duplicates"),
         stages.single.counts | "near copies" >> as_facts("near_copies"),
         stages.seen.counts | "seen before" >> as_facts("seen"),
         files | "files" >> as_facts("files"),
@@ -230,11 +213,6 @@ def _facts(root: beam.Pipeline, stages: _Stages, files: beam.PCollection, plan: 
         stages.shards.unique_images | "unique images" >> as_facts("unique_images"),
         stages.digest | "digest" >> as_facts("digest"),
     ) | "facts" >> beam.Flatten()
-
-
-def _of_version(table: str, entry: FileEntry) -> Iterator[FileEntry]:
-    if table != _LEDGER:
-        yield entry
 
 
 def _version(digest: Any, identity: dict[str, Any], plan: BuildPlan) -> str:
@@ -253,4 +231,4 @@ def _version(digest: Any, identity: dict[str, Any], plan: BuildPlan) -> str:
 
 def _write_result(facts: dict[str, list[Any]], plan: BuildPlan) -> None:
     manifest = compose_manifest(plan.identity, plan.features, facts)
-    plan.lake.builds.write(plan.result, manifest.to_json().encode())
+    plan.lake.builds.write(plan.draft, manifest.to_json().encode())

@@ -1,10 +1,8 @@
 """The recipes of builds: named complete builds, the first of a data set its default; and what of one changes bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
-from functools import partial
 from importlib import import_module
+from typing import Any
 
 from pipelines.recipe import BuildConfig
 from pipelines.sources.inputs import path_settings
@@ -37,30 +35,25 @@ def content_config(config: BuildConfig) -> dict[str, Json]:
     return values
 
 
-def _of_plugin(name: str) -> BuildConfig:
-    """Return the build of a data set of another package.
+def recipes(part: str) -> Mapping[str, Callable[[], BuildConfig]]:
+    """Return the builds that a part registers, by name: `RECIPES` of its module.
 
     Raises:
-        ConfigError: its package cannot be loaded, or gives no build of that name.
+        ConfigError: its package cannot be loaded, or has something else under the name.
     """
-    make = load_plugin(SOURCES, name)
-    found = make() if callable(make) else make
-    if not (isinstance(found, BuildConfig) and found.dataset == name):
-        raise ConfigError(f"{origin(SOURCES, name)}: expected a function that returns a BuildConfig of '{name}'")
+    own = own_parts(SOURCES).get(part)
+    found: Any = load_plugin(SOURCES, part) if own is None else import_module(own).RECIPES
+    if not isinstance(found, Mapping) or not all(isinstance(make(), BuildConfig) for make in found.values()):
+        raise ConfigError(f"{origin(SOURCES, part)}: expected functions that return a BuildConfig, by name")
     return found
 
 
-def _own_recipes() -> Mapping[str, Callable[[], BuildConfig]]:
-    found = (import_module(module).RECIPES for module in own_parts(SOURCES).values())
-    return dict(sorted(pair for recipes in found for pair in recipes.items()))
-
-
-RECIPES = _own_recipes()
+RECIPES = dict(sorted(pair for part in own_parts(SOURCES) for pair in recipes(part).items()))
 
 
 def datasets() -> list[str]:
     """Return the names of the data sets that can be built, those of other packages among them."""
-    return sorted({*(recipe().dataset for recipe in RECIPES.values()), *plugins(SOURCES)})
+    return sorted({*(make().dataset for make in RECIPES.values()), *plugins(SOURCES)})
 
 
 def recipe(dataset: str, name: str | None = None) -> BuildConfig:
@@ -70,7 +63,6 @@ def recipe(dataset: str, name: str | None = None) -> BuildConfig:
         ConfigError: there is no such data set, or no such recipe for it.
     """
     pick(dict.fromkeys(datasets()), dataset, what="data set")
-    fitting = {key: make for key, make in RECIPES.items() if make().dataset == dataset}
-    if not fitting:
-        fitting[dataset] = partial(_of_plugin, dataset)
+    known = recipes(dataset) if dataset in plugins(SOURCES) else RECIPES
+    fitting = {key: make for key, make in known.items() if make().dataset == dataset}
     return pick(fitting, name or dataset, what="recipe")()

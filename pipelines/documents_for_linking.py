@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from pipelines.documents.settle import SettledDocument, check_candidate, settle, without_images
 from pipelines.features.extraction import FeaturePlan, FeatureRefs, Features, missing_feature
-from pipelines.features.values import DOCUMENTS, IMAGES, Rejected, texts_key
+from pipelines.features.values import DOCUMENTS, IMAGES, Rejected
 from pipelines.images.obtain import ImageAccess, obtain_images
 from pipelines.images.packed import copy_packs
 from pipelines.packs import PackFolder
@@ -24,6 +24,7 @@ from schemas.documents import Document
 from schemas.failures import Failure, Reason, Stage
 from schemas.features import RegionArrays, column_to_regions, column_to_vectors, several
 from schemas.lake import Folder, Lake
+from schemas.ledger import texts_key
 
 DOCUMENTS_AT_ONCE = 64
 

@@ -231,7 +231,7 @@ def tar_members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
             yield member
         archive.members = []  # type: ignore[attr-defined]  # else it remembers every member it has passed
     if archive.fileobj is not None and archive.fileobj.tell() <= archive.offset:
-        raise tarfile.ReadError("it ends without the mark of its end")
+        raise tarfile.ReadError("the archive is cut off: its end marker is missing")
 
 
 # How the name of a compressed file ends, how the file begins, and what opens it.

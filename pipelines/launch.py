@@ -28,7 +28,7 @@ from types import MethodType, ModuleType
 from typing import Any, TypeVar
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
 from apache_beam.portability.api import beam_provision_api_pb2
 from apache_beam.runners.portability.fn_api_runner.fn_runner import ExtendedProvisionInfo
 from apache_beam.runners.runner import PipelineResult
@@ -65,6 +65,18 @@ class _Options(PipelineOptions):
     """Beam's options, each view of them made once: Beam asks for one at every transform, and parses them all anew."""
 
     view_as = functools.cache(PipelineOptions.view_as)
+
+
+def processes_of_machine(runner: Runner, workers: int, beam_options: Sequence[str]) -> int:
+    """Return how many worker processes share a machine, 0 for one a core: what Beam's options say of a task manager.
+
+    Several task managers on one machine know nothing of each other: there `features.threads` says it.
+    """
+    if runner in ON_THIS_MACHINE:
+        return workers
+    if runner is Runner.DATAFLOW:
+        return 0
+    return int(PipelineOptions(list(beam_options)).view_as(PortableOptions).sdk_worker_parallelism)
 
 
 def run_pipeline(
@@ -123,8 +135,8 @@ def _methods_read_once() -> Iterator[None]:
     processor time of a build of a few documents.
     """
     with (
-        _answered_once(core, "get_function_args_defaults", _function),
-        _answered_once(
+        _cached(core, "get_function_args_defaults", _function),
+        _cached(
             userstate, "get_dofn_specs", lambda step: (type(step), *filter(None, map(_function, vars(step).values())))
         ),
     ):
@@ -137,24 +149,24 @@ def _function(value: object) -> object | None:
 
 
 @contextlib.contextmanager
-def _answered_once(module: ModuleType, name: str, key: Callable[[Any], object | None]) -> Iterator[None]:
-    """Keep what a function of a module, that gives a tuple, answers for a key; None: it is asked each time."""
-    ask: Callable[[Any], tuple[Any, ...]] = getattr(module, name)
+def _cached(module: ModuleType, name: str, key: Callable[[Any], object | None]) -> Iterator[None]:
+    """Cache the tuples that a function of a module returns, by a key of its argument; a key of None is not cached."""
+    compute: Callable[[Any], tuple[Any, ...]] = getattr(module, name)
     known: dict[object, tuple[Any, ...]] = {}
 
-    def answer(asked: Any) -> tuple[Any, ...]:
-        found = key(asked)
+    def cached(argument: Any) -> tuple[Any, ...]:
+        found = key(argument)
         if found is None:
-            return ask(asked)
+            return compute(argument)
         if found not in known:
-            known[found] = ask(asked)
+            known[found] = compute(argument)
         return tuple(map(copy.copy, known[found]))
 
-    setattr(module, name, answer)
+    setattr(module, name, cached)
     try:
         yield
     finally:
-        setattr(module, name, ask)
+        setattr(module, name, compute)
 
 
 @dataclass(frozen=True, slots=True)

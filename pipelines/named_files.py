@@ -52,7 +52,7 @@ def read_named(root: str, name: str, *, max_bytes: int, extensions: Sequence[str
             root, name = path_below(root, container), member
         data = _named_bytes(root, name, max_bytes + 1, extensions)
     except ABSENT as problem:
-        raise FileRejected(Reason.NOT_FOUND, f"{name}: no such file") from problem
+        raise _absent(name) from problem
     except ConfigError as problem:
         if not is_inside:
             raise
@@ -82,7 +82,7 @@ def _named_bytes(root: str, name: str, limit: int, extensions: Sequence[str]) ->
     names = _spellings(posixpath.normpath(posixpath.join(prefix, relative)), extensions)
     read = next((archive[spelling] for spelling in names if spelling in archive), None)
     if read is None:
-        raise FileRejected(Reason.NOT_FOUND, f"{name}: no such file")
+        raise _absent(name)
     return read(limit)
 
 
@@ -92,11 +92,22 @@ def _spellings(name: str, extensions: Sequence[str]) -> list[str]:
     return [name, *(stem + extension for extension in extensions if stem + extension != name)]
 
 
+def _absent(name: str) -> FileRejected:
+    hint = "; \\: write / between folders" if "\\" in name else ""
+    return FileRejected(Reason.NOT_FOUND, f"{name}: no such file{hint}")
+
+
+def _outside(name: str) -> FileRejected:
+    """Return why a name is refused; without the folder, since a version's name depends on its messages."""
+    hint = "set source.images=FOLDER that has all pictures"
+    return FileRejected(Reason.FORBIDDEN, f"outside source.images: {name}; {hint}")
+
+
 def _inside(name: str) -> str:
     """Return a relative path without `.` and `..`."""
     relative = posixpath.normpath(name)
     if relative.startswith(("/", "../")) or relative == "..":
-        raise FileRejected(Reason.FORBIDDEN, f"{name}: leads out of the images")
+        raise _outside(name)
     return relative
 
 
@@ -112,10 +123,10 @@ def path_below(root: str, name: str, extensions: Sequence[str] = ()) -> str:
     for spelling in _spellings(name, extensions):
         path = os.path.realpath(os.path.join(base, spelling))  # noqa: PTH118
         if not path.startswith(os.path.join(base, "")):  # noqa: PTH118
-            raise FileRejected(Reason.FORBIDDEN, f"{name}: leads out of the images")
+            raise _outside(name)
         if os.path.isfile(path):  # noqa: PTH113
             return path
-    raise FileRejected(Reason.NOT_FOUND, f"{name}: no such file")
+    raise _absent(name)
 
 
 @lru_cache(maxsize=8)

@@ -19,10 +19,10 @@ import threading
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -112,7 +112,7 @@ class PackFolder:
             file = _open(self.folder.uri, f"{pack}{SUFFIX}")
         except FileNotFoundError as problem:
             raise BuildError(
-                f"{self.folder.uri}/{pack}{SUFFIX}: a pack that was there is gone; build again"
+                f"{self.folder.uri}/{pack}{SUFFIX}: this file was removed while it was read; repeat the command"
             ) from problem
         size = file.metadata.row_group(0).num_rows
         groups, starts = np.unique(rows // size, return_index=True)
@@ -230,6 +230,18 @@ class PackWriter:
             self._writer.write_table(table, row_group_size=self._packs.rows_per_group)
 
 
+def present(refs: Iterable[PackRef | None], keys: Sequence[str]) -> list[PackRef]:
+    """Return references, none of which may be missing.
+
+    Raises:
+        BuildError: one is; the message names its key.
+    """
+    found = list(refs)
+    if None in found:
+        raise BuildError(f"no value of {keys[found.index(None)]} is in the packs of this lake; build again")
+    return cast(list[PackRef], found)
+
+
 def parse_keys(keys: Sequence[str]) -> _Keys:
     """Return the first 16 bytes of hexadecimal keys, as N strings of bytes."""
     octets = bytes.fromhex("".join(key[: 2 * _KEY_BYTES] for key in keys))
@@ -249,10 +261,10 @@ def remove_rows(folder: Folder, pack: str, key: str, gone: Collection[str]) -> N
     """Replace a pack by one without the rows of some keys, under a name of as early a time.
 
     The new one is there before the old one goes, and its name follows from the old one's: done again after a kill, it
-    is the same. A reader that knows rows of the old pack is told that it is gone.
+    is the same. A reader that knows rows of the old pack gets an error: it is gone.
     """
-    told = hashlib.sha256("\n".join([pack, *sorted(gone)]).encode()).hexdigest()
-    name = f"{pack.partition('-')[0]}-{told[:8]}"
+    digest = hashlib.sha256("\n".join([pack, *sorted(gone)]).encode()).hexdigest()
+    name = f"{pack.partition('-')[0]}-{digest[:8]}"
     with folder.open(f"{pack}{SUFFIX}") as stream:
         file = pq.ParquetFile(stream)
         size = file.metadata.row_group(0).num_rows if file.metadata.num_row_groups else 1

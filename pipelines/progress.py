@@ -44,12 +44,12 @@ def watched(progress: Progress, say: Callable[[str], None], *, poll_s: float = P
     stop = threading.Event()
 
     def watch() -> None:
-        told = Counter[str]()
+        shown = Counter[str]()
         while not stop.wait(poll_s):
             counts = progress.counts()
-            if counts != told:
+            if counts != shown:
                 say(Passing("  ".join(f"{stage} {count}" for stage, count in counts.items())))
-                told = counts
+                shown = counts
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()

@@ -6,7 +6,7 @@ DATASET --set key=value` addresses its keys. A recipe is a function that returns
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
 
 from pipelines.settings import (
     NO_LIMIT,
@@ -21,13 +21,13 @@ from pipelines.settings import (
     ShardsConfig,
     SplitsConfig,
 )
-from schemas.configs import require
+from schemas.configs import Bounds, Settings, require
 
 EVERY_DOCUMENT = DocumentsConfig(min_long_sentences=0, min_images=1, max_images=NO_LIMIT, long_sentence_tokens=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BuildConfig:
+class BuildConfig(Settings):
     """A complete build of one data set.
 
     Attributes:
@@ -50,13 +50,12 @@ class BuildConfig:
     copy_detection: CopyDetectionConfig = field(default_factory=CopyDetectionConfig)
     splits: SplitsConfig = field(default_factory=SplitsConfig)
     shards: ShardsConfig = field(default_factory=ShardsConfig)
-    max_failure_share: float = 0.5
+    max_failure_share: Annotated[float, Bounds(ge=0, le=1)] = 0.5
     takedown_list: str = ""
     takedowns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        share = self.max_failure_share
-        require(0 <= share <= 1, field="max_failure_share", value=share, rule="must be in [0, 1]")
+        Settings.__post_init__(self)
         extractor, known = self.copy_detection.extractor, self.features.images
         rule = f"must be one of features.images: {', '.join(known) or 'none'}"
         require(not extractor or extractor in known, field="copy_detection.extractor", value=extractor, rule=rule)

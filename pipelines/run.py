@@ -29,21 +29,18 @@ from pipelines.card.show import describe, explain_failures
 from pipelines.config import content_config
 from pipelines.features.extraction import FeaturePlan, plan_features
 from pipelines.files import INSIDE, input_file, open_uri
-from pipelines.launch import ON_THIS_MACHINE, Sign, machine_error, run_pipeline, scratch_folder
+from pipelines.launch import ON_THIS_MACHINE, Sign, machine_error, processes_of_machine, run_pipeline, scratch_folder
 from pipelines.progress import Progress, watched
 from pipelines.raw import recover
 from pipelines.recipe import BuildConfig
 from pipelines.settings import OnLeak, Runner
 from pipelines.shards.manifest import build_identity
 from pipelines.shards.writing import write_rows
-from pipelines.sources.datasets.multi_retrieval import EXTRACTOR, MultiRetrievalSource
-from pipelines.sources.diy.submissions import DiySource
 from pipelines.sources.inputs import find_inputs, image_root, named_inputs
 from pipelines.sources.records import on_web
 from pipelines.sources.takedowns import read_takedowns
-from pipelines.sources.wikipedia.live import WikipediaSource
 from pipelines.splits.leaks import LeakCount, refuse_leaks
-from pipelines.turns import turn_of_build
+from pipelines.turns import LEASES, turn_of_build
 from pipelines.web.client import process_client
 from pipelines.web.downloads import CapturedFile, capture_file
 from pipelines.web.requests import REMEMBERED_S, FetchFailed
@@ -51,6 +48,7 @@ from schemas.configs import resolve as values_of
 from schemas.errors import BuildError, UsageError
 from schemas.failures import TRANSIENT, Reason, is_about_machine
 from schemas.lake import MANIFEST, Folder, Lake
+from schemas.ledger import VERSIONS
 from schemas.manifest import Manifest, commit, small_splits
 from schemas.raw import RETRIEVAL_SCHEMA, Retrieval, Retrieved, retrieval_row
 from schemas.versions import digest_stream, fingerprint
@@ -120,33 +118,40 @@ def build_dataset(
         BuildError: a source file cannot be fetched, no document is left, a stage is over its failure budget, or the
             run failed.
     """
-    check_credentials(config)
-    with scratch_folder() as scratch, turn_of_build(lake, config.dataset, say), machine_errors():
+    check_environment(config)
+    is_here = runner in ON_THIS_MACHINE
+    if is_here:  # no more processes share a host than there are
+        sharing = min(config.http.workers_per_host, workers)
+        config = dataclasses.replace(config, http=dataclasses.replace(config.http, workers_per_host=sharing))
+    with (
+        without_trace(lake),
+        scratch_folder() as scratch,
+        turn_of_build(lake, config.dataset, say) as check_turn,
+        machine_errors(),
+    ):
         recover(lake.raw)
         config, captured = with_inputs(with_earlier(with_takedowns(config, lake), lake), lake, say=say)
-        features = features_of(config, lake=lake, workers=workers)
+        features = features_of(config, lake=lake, workers=processes_of_machine(runner, workers, beam_options))
         request = request_key(config, features)
         earlier = answered(lake, config.dataset, request)
         if earlier is not None:
             why = "the same inputs and settings gave this version before"
             lake.point_latest(config.dataset, earlier.version)
             return BuildSummary(earlier, lake.dataset(config.dataset, earlier.version).uri, why)
-        if isinstance(config.source, DiySource | WikipediaSource) and not config.http.contact:
+        if config.source.fetch is not None and not config.http.contact:
             say("http.contact is not set: hosts cannot reach you; --set http.contact=you@example.org")
         counted = scratch / "progress"
         counted.mkdir()
-        is_here = runner in ON_THIS_MACHINE
         sign = None if is_here else Sign(lake.builds.child("signs"))
         plan = BuildPlan(
             config=config,
             lake=lake,
             features=features,
             progress=Progress(str(counted) if is_here else None),
-            result=f"drafts/{config.dataset}-{os.getpid()}-{os.urandom(4).hex()}.json",
+            name=f"{time.time_ns():016x}-{os.urandom(4).hex()}",
             shares=SHARES_OF_A_WORKER * workers if is_here else CLUSTER_SHARES,
             begin=sign.leave if sign is not None else None,
             files=image_root(config.source),
-            given=config.source.features if isinstance(config.source, MultiRetrievalSource) else None,
         )
         try:
             with watched(plan.progress, say):
@@ -157,28 +162,37 @@ def build_dataset(
                     sign=sign,
                     beam_options=beam_options,
                 )
-            draft = Manifest.from_json(lake.builds.read(plan.result).decode())
+            draft = Manifest.from_json(lake.builds.read(plan.draft).decode())
         finally:
-            lake.builds.delete(plan.result)
-        return finish(config, draft, lake, request, captured)
+            lake.builds.delete(plan.draft)
+        return finish(plan, draft, request, captured, check_turn=check_turn)
 
 
 def finish(
-    config: BuildConfig, manifest: Manifest, lake: Lake, request: str | None, captured: Iterable[CapturedFile]
+    plan: BuildPlan,
+    manifest: Manifest,
+    request: str | None,
+    captured: Iterable[CapturedFile],
+    *,
+    check_turn: Callable[[], None],
 ) -> BuildSummary:
     """Check what a run gave against the budget, make it a version, and write when its input files were fetched.
 
     Raises:
-        BuildError: no document is left, a stage is over its failure budget, or splits leak that must not.
+        BuildError: no document is left, a stage is over its failure budget, or splits leak that must not; or another
+            process has taken the lake meanwhile.
     """
+    config, lake = plan.config, plan.lake
     folder = lake.dataset(manifest.dataset, manifest.version)
     check_budget(manifest, config.max_failure_share, folder.uri)
     if config.splits.on_leak is OnLeak.FAIL:
         refuse_leaks(LeakCount(**count) for count in manifest.notes["heeded_leaks"])
     was_there = folder.exists(MANIFEST)
     manifest = write_cards(folder, manifest)
+    check_turn()
     sweep(folder, manifest)
     commit(lake, manifest)
+    note_ledger(plan, manifest.version)
     if request is not None:
         remember(lake, request, manifest, retry_after_s=REMEMBERED_S[Reason.TIMED_OUT])
     rows = [retrieval_row(Retrieval(Retrieved.INPUT, each.url, each.url, each.fetched_at)) for each in captured]
@@ -186,6 +200,27 @@ def finish(
         write_rows(lake.retrievals(manifest.dataset, manifest.version), "inputs.parquet", rows, RETRIEVAL_SCHEMA)
     why = "what was read is what the version that was there was made of" if was_there else ""
     return BuildSummary(manifest, folder.uri, why)
+
+
+def note_ledger(plan: BuildPlan, version: str) -> None:
+    """Note which build made a version; of a version that was there, the ledger of the build that made it says all."""
+    versions = plan.lake.ledger(plan.config.dataset, VERSIONS)
+    if versions.exists(version):
+        plan.ledger.remove()
+    else:
+        versions.write(version, f"{plan.name}\n".encode())
+
+
+@contextmanager
+def without_trace(lake: Lake) -> Iterator[None]:
+    """Leave nothing of a refused build in a lake that was not there."""
+    was_there = lake.root.exists()
+    try:
+        yield
+    except UsageError:
+        if not was_there and all(path.startswith(f"builds/{LEASES}/") for path in lake.root.files()):
+            lake.root.remove()
+        raise
 
 
 @contextmanager
@@ -201,9 +236,7 @@ def machine_errors() -> Iterator[None]:
 
 def features_of(config: BuildConfig, *, lake: Lake, workers: int) -> FeaturePlan:
     """Return the features of a build; see `plan_features`."""
-    source, given = config.source, None
-    if isinstance(source, MultiRetrievalSource):
-        given = (EXTRACTOR, source.features)
+    given = config.source.given_features
     return plan_features(config.features, config.images, config.http, given=given, lake=lake, workers=workers)
 
 
@@ -252,17 +285,9 @@ def _capture(url: str, config: BuildConfig, lake: Lake) -> CapturedFile:
         raise BuildError(f"{url}: {problem}") from problem
 
 
-def check_credentials(config: BuildConfig) -> None:
-    """Raise a `UsageError` naming the environment variable of a key that the source needs and has not."""
-    source = config.source
-    if not isinstance(source, DiySource):
-        return
-    is_needed = {
-        "REDDIT_CLIENT_ID": source.kind == "api",
-        "REDDIT_CLIENT_SECRET": source.kind == "api",
-        "IMGUR_CLIENT_ID": source.albums == "api",
-    }
-    missing = [name for name in is_needed if is_needed[name] and not os.environ.get(name)]
+def check_environment(config: BuildConfig) -> None:
+    """Raise a `UsageError` naming the environment variables that the source needs and that are not set."""
+    missing = [name for name in config.source.environment if not os.environ.get(name)]
     if missing:
         raise UsageError(f"expected {', '.join(missing)} in the environment for this source")
 
@@ -272,15 +297,13 @@ def request_key(config: BuildConfig, features: FeaturePlan) -> str | None:
 
     That is so for an API, and for image files, which no one lists by content.
     """
-    source = config.source
-    is_fixed = (isinstance(source, DiySource) and source.kind == "dump") or isinstance(source, MultiRetrievalSource)
-    if not is_fixed:
+    if not config.source.is_fixed:
         return None
     return fingerprint(
         {
             **build_identity(content_config(config), features.fingerprints),
             "http": {name: value for name, value in values_of(config.http).items() if name not in _PACE},
-            "files": [_digest(place) for place in named_inputs(source)],
+            "files": [_digest(place) for place in named_inputs(config.source)],
         }
     )
 

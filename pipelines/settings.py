@@ -75,8 +75,9 @@ class HttpConfig(Settings):
         requests_per_second: to one host.
         connections_per_host: requests to one host under way at once.
         connections: requests of one worker to all hosts under way at once.
-        workers_per_host: that share a host in a build on a cluster, and its requests per second and connections: more
-            than one where a single worker cannot make copies as fast as the host may be asked.
+        workers_per_host: that share a host in a build, and its requests per second and connections: more than one where
+            a single worker cannot make copies as fast as the host may be asked. No more share it than there are
+            workers on this machine, or connections.
         attempts: tries of one request, the first included.
         backoff_s: wait before the second try; doubles each time, with jitter; `Retry-After` overrides it.
         connect_timeout_s: to open a connection: look-up of the name, all addresses and TLS together.
@@ -125,6 +126,16 @@ class HttpConfig(Settings):
     def identity(self) -> str:
         """Return the User-Agent, with the contact where there is one."""
         return f"{self.user_agent} (+{self.contact})" if self.contact else self.user_agent
+
+    @property
+    def sharing_workers(self) -> int:
+        """Return how many workers share a host: each has a connection at least."""
+        return min(self.workers_per_host, self.connections_per_host)
+
+    @property
+    def connections_of_worker(self) -> int:
+        """Return how many connections each of them has with it at most."""
+        return self.connections_per_host // self.sharing_workers
 
     @property
     def product(self) -> str:
@@ -273,7 +284,7 @@ class CopyDetectionConfig(Settings):
     def __post_init__(self) -> None:
         Settings.__post_init__(self)
         is_fixed = all("@" in reference for reference in self.against)
-        rule = "expected NAME@VERSION: what is the latest changes"
+        rule = "name a fixed version: NAME@VERSION"
         require(is_fixed, field="copy_detection.against", value=self.against, rule=rule)
 
 
@@ -307,7 +318,7 @@ class FeaturesConfig(Settings):
     """
 
     part: ClassVar[str] = "features"
-    images: tuple[str, ...] = ("efficientnet-lite0",)
+    images: tuple[str, ...] = ("efficientnet-lite0", "efficientnet-lite0-names")  # of one forward pass
     sentences: tuple[str, ...] = ("use-multilingual",)
     weights: tuple[str, ...] = ()
     storage: Storage = Storage.FLOAT16
@@ -372,7 +383,8 @@ class ShardsConfig(Settings):
     """Size of a shard: the number of shards of a split follows from its number of documents.
 
     Attributes:
-        documents: wanted in one shard.
+        documents: wanted in one shard; of a split of more than 16,384 shards there are more, as every process that
+            reads the version holds its list of parts.
     """
 
     part: ClassVar[str] = "shards"

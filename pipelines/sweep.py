@@ -1,4 +1,4 @@
-"""What no version of a lake needs: found, told, and deleted by `multilink lake sweep`.
+"""Versions are deleted, and what no version of a lake needs: `multilink datasets delete` and `multilink lake sweep`.
 
     images/<method>/          copies under settings that no version was built with
     images/<method>/<pack>    in which no copy is of an image of any version
@@ -15,7 +15,7 @@ requests nobody says that a build is under way.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -28,7 +28,8 @@ from pipelines.packs import SUFFIX, parse_keys, read_keys
 from pipelines.settings import FingerprintName, ImagesConfig
 from pipelines.turns import LEASES, turn_alone
 from schemas.configs import restore
-from schemas.lake import Folder, Lake
+from schemas.errors import UsageError
+from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import Manifest, read_manifest
 
 MIN_AGE_S = 86_400.0
@@ -42,6 +43,48 @@ class Swept:
 
     paths: tuple[str, ...]
     bytes: int
+
+
+def delete_version(lake: Lake, reference: str, *, needed_by: Mapping[str, Sequence[str]], dry_run: bool) -> Swept:
+    """Delete a version with its times, links and indexes, or only find what that is.
+
+    Copies and features that no other version has stay until `sweep_lake`; answers of hosts and the ledger stay.
+
+    Args:
+        lake: it is in.
+        reference: NAME@VERSION.
+        needed_by: NAME@VERSION -> who needs it.
+        dry_run: only find it.
+
+    Raises:
+        UsageError: it is the latest of its data set, or somebody needs it.
+        HeldError: a build is under way.
+    """
+    name, _, version = reference.partition("@")
+    if lake.latest(name) == version:
+        raise UsageError(f"{reference}: it is what '{name}' alone means; build or point to another version first")
+    if needed_by.get(reference):
+        raise UsageError(f"{reference}: needed by {', '.join(needed_by[reference])}, to be proved and judged anew")
+    files = {
+        f"{kind}/{name}/{version}/{path}": info.size
+        for kind in _OF_VERSIONS
+        for path, info in lake.root.child(kind, name, version).infos().items()
+    }
+    if not dry_run:
+        with turn_alone(lake):
+            remove_version(lake, name, version)
+    return Swept(tuple(files), sum(files.values()))
+
+
+def remove_version(lake: Lake, name: str, version: str) -> None:
+    """Remove a version and what is made of it; manifests go first, so that no reader finds half of something."""
+    made = [lake.root.child(kind, name, version) for kind in _OF_VERSIONS[::-1]]
+    for folder in made:
+        for path in list(folder.files()):
+            if path.rpartition("/")[2] == MANIFEST:
+                folder.delete(path)
+    for folder in made:
+        folder.remove()
 
 
 def sweep_lake(lake: Lake, *, dry_run: bool, now: float | None = None) -> Swept:

@@ -17,16 +17,19 @@ _LAKE = "_lake"  # no data set has this name
 
 
 @contextmanager
-def turn_of_build(lake: Lake, dataset: str, say: Callable[[str], None]) -> Iterator[None]:
-    """Hold a data set for a build of it; another build of it, and what works alone, are waited for."""
+def turn_of_build(lake: Lake, dataset: str, say: Callable[[str], None]) -> Iterator[Callable[[], None]]:
+    """Hold a data set for a build of it; another build of it, and what works alone, are waited for.
+
+    Gives what checks that it is still held, before a version is committed.
+    """
 
     def wait_for(what: str) -> Callable[[str], None]:
         return lambda holder: say(f"{what} is under way on this lake: {holder}; waiting for it")
 
-    with hold(_leases(lake).child(dataset), on_wait=wait_for(f"another build of {dataset}")):
+    with hold(_leases(lake).child(dataset), on_wait=wait_for(f"another build of {dataset}")) as check:
         with hold(_leases(lake).child(_LAKE), on_wait=wait_for("lake sweep or lake forget")):
             pass
-        yield
+        yield check
 
 
 @contextmanager

@@ -20,12 +20,13 @@ import dataclasses
 import difflib
 import enum
 import json
+import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, cast, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, Union, cast, get_args, get_origin
 
 from schemas.errors import ConfigError, IntegrityError
 from schemas.plugins import NAME, Group, canonical_names, default_name, find_part, part_names
@@ -62,6 +63,18 @@ class Bounds:
         return f"must be in {low}, " + (f"{self.lt:g})" if self.lt is not None else f"{self.le:g}]")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """The form of a text: a regular expression that all of it matches, and the rule in words."""
+
+    pattern: str
+    rule: str
+
+    def check(self, value: str, *, field: str) -> None:
+        """Raise a `ConfigError` where a text has another form."""
+        require(re.fullmatch(self.pattern, value) is not None, field=field, value=value, rule=self.rule)
+
+
 PositiveInt = Annotated[int, Bounds(gt=0)]
 NonNegativeInt = Annotated[int, Bounds(ge=0)]
 PositiveFloat = Annotated[float, Bounds(gt=0)]
@@ -93,11 +106,14 @@ def check(config: Settings) -> None:
     for name, hint in _hints(type(config)).items():
         value, key = getattr(config, name), f"{config.part}.{name}".removeprefix(".")
         is_member_named = isinstance(hint, type) and issubclass(hint, enum.Enum) and not isinstance(value, hint)
-        if is_member_named or (isinstance(value, str | Mapping) and choice_of(hint) is not None):
+        if is_member_named or (isinstance(value, str | Mapping) and alternatives_of(hint) is not None):
             object.__setattr__(config, name, coerce(value, hint, key=key))
-        for bounds in getattr(hint, "__metadata__", ()):
-            if isinstance(bounds, Bounds):
-                bounds.check(value, field=key)
+        members = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+        for rule in (each for member in members for each in getattr(member, "__metadata__", ())):
+            if isinstance(rule, Bounds) and isinstance(value, int | float):
+                rule.check(value, field=key)
+            if isinstance(rule, Form) and isinstance(value, str):
+                rule.check(value, field=key)
         if name == NAME and (own := default_name(type(config))):
             require(value == own, field=key, value=value, rule=f"these are the settings of '{own}'")
 
@@ -139,8 +155,32 @@ def restore_json(kind: type[C], text: str, *, what: str) -> C:
         raise IntegrityError(f"expected {what}, found {problem}") from problem
 
 
+class JsonFile:
+    """A record that is a JSON file of a lake: keys in order, a line a value, a newline at the end.
+
+    Attributes:
+        what: the file is, in messages.
+    """
+
+    __slots__ = ()
+    what: ClassVar[str]
+
+    def to_json(self) -> str:
+        """Return the file's text."""
+        return json.dumps(dataclasses.asdict(cast(Any, self)), sort_keys=True, indent=1, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, *, where: str = "") -> Self:
+        """Return the record of a file's text.
+
+        Raises:
+            IntegrityError: it is none, or of another format.
+        """
+        return restore_json(cls, text, what=f"{where}: {cls.what}" if where else cls.what)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class Alternatives:
     """What a field can be chosen from by name.
 
     Attributes:
@@ -167,6 +207,8 @@ class Choice:
         found = self.find(name)
         rule = f"expected a dataclass on top of {self.base.__module__}.{self.base.__name__}"
         require(issubclass(found, self.base), field=key, value=name, rule=rule)
+        missing = ", ".join(sorted(getattr(found, "__abstractmethods__", ())))
+        require(not missing, field=key, value=name, rule=f"{found.__name__} does not define {missing}")
         return found
 
     def rebuilt(self, old: Any, text: str, *, key: str) -> Any:
@@ -211,24 +253,24 @@ def hints_of(kind: Any) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
 
 
-def choice_of(hint: Any) -> Choice | None:
+def alternatives_of(hint: Any) -> Alternatives | None:
     """Return what a field of a type is chosen from by name; None for any other field."""
     is_sum = get_origin(hint) is tuple
     inner = get_args(hint)[0] if is_sum else hint
     group = next((each for each in getattr(inner, "__metadata__", ()) if isinstance(each, Group)), None)
     if group is not None:
         names, find, base = tuple(part_names(group)), partial(find_part, group), get_args(inner)[0]
-        return Choice(names=names, find=find, base=base, group=group, is_sum=is_sum)
+        return Alternatives(names=names, find=find, base=base, group=group, is_sum=is_sum)
     is_union = get_origin(hint) in (Union, types.UnionType)
     kinds = {default_name(kind): kind for kind in get_args(hint) if is_union and dataclasses.is_dataclass(kind)}
     kinds.pop("", None)
-    return Choice(names=tuple(kinds), find=kinds.__getitem__) if kinds else None
+    return Alternatives(names=tuple(kinds), find=kinds.__getitem__) if kinds else None
 
 
 def kept_hint(hint: Any, part: object) -> Any:
     """Return the class that a part has, where nothing in its settings tells it from the others of its type."""
     is_dataclass = dataclasses.is_dataclass(part) and not isinstance(part, type)
-    return type(part) if is_dataclass and choice_of(hint) is None else hint
+    return type(part) if is_dataclass and alternatives_of(hint) is None else hint
 
 
 def unknown_key(key: str, keys: Iterable[str]) -> str:
@@ -246,7 +288,7 @@ def unknown_key(key: str, keys: Iterable[str]) -> str:
 
 def coerce(value: Any, hint: Any, *, key: str) -> Any:
     """Return `value` as the type `hint`, or raise naming the key, what was expected and what was found."""
-    choice = choice_of(hint)
+    choice = alternatives_of(hint)
     if choice is not None and isinstance(value, list | tuple | Mapping | str):
         return _chosen(value, choice, key=key)
     if get_origin(hint) is not None:
@@ -290,7 +332,7 @@ def _mismatch(value: Any, hint: Any, *, key: str) -> ConfigError:
     return ConfigError(f"{key} = {value!r}: expected {_describe(hint)}{found}")
 
 
-def _chosen(value: Any, choice: Choice, *, key: str) -> Any:
+def _chosen(value: Any, choice: Alternatives, *, key: str) -> Any:
     """Return the part that a value's name chooses, or of a sum the parts."""
     if choice.is_sum:
         parts = canonical_names(cast(Group, choice.group), value, key=key) if isinstance(value, str) else value

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import asdict
-from typing import Any
+from dataclasses import fields
+from typing import Any, cast
 
 Say = Callable[[str], None]  # takes a line of progress
 PAUSE_S = 10.0  # between two passing lines that are kept
@@ -25,6 +25,11 @@ def aligned(rows: Iterable[Sequence[str]]) -> list[str]:
     grid = list(rows)
     widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
     return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in grid]
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number of things in words: `1 document`, `2 documents`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 class Passing(str):
@@ -63,6 +68,15 @@ def erased() -> str:
     return ERASED if sys.stderr.isatty() else ""
 
 
+def as_mapping(values: Any) -> Mapping[str, Any]:
+    """Return a mapping as it is, and a dataclass by its own `to_json`, else by the names of its fields."""
+    if isinstance(values, Mapping):
+        return values
+    if hasattr(values, "to_json"):
+        return cast(Mapping[str, Any], values.to_json())
+    return {each.name: getattr(values, each.name) for each in fields(values)}
+
+
 class Console:
     """Where one command's words go."""
 
@@ -87,9 +101,9 @@ class Console:
     def _timed(self, line: str) -> str:
         return f"[{time.monotonic() - self._started:6.1f} s] {line}"
 
-    def summarise(self, lines: Iterable[str], values: Mapping[str, Any]) -> None:
+    def summarise(self, lines: Iterable[str], values: object) -> None:
         """Show the summary: its lines, and with `--json` its values, dataclasses among them, as the last line."""
-        text = json.dumps(values, ensure_ascii=False, allow_nan=False, default=asdict) if self._is_json else "{}"
+        text = json.dumps(values, ensure_ascii=False, allow_nan=False, default=as_mapping) if self._is_json else "{}"
         if self._listener is not None:
             self._listener[1].append(json.loads(text))
             return
@@ -102,7 +116,7 @@ class Console:
 
 
 @contextmanager
-def heard_by(say: Say) -> Iterator[list[dict[str, Any]]]:
+def captured_by(say: Say) -> Iterator[list[dict[str, Any]]]:
     """Give the progress of commands to `say`, and what they tell with `--json` to a list, while the block lasts.
 
     Neither is printed.

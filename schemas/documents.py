@@ -272,7 +272,7 @@ def document_schema(features: Iterable[FeatureColumn] = ()) -> pa.Schema:
 
 @travels
 @dataclass(frozen=True, slots=True)
-class Statement:
+class ImageStatement:
     """What is stated of an image at one of its addresses."""
 
     source: str | None
@@ -302,26 +302,26 @@ class Image:
     licence: str | None = None
     metadata: Metadata | None = None
     rights: Rights | None = None
-    statements: tuple[Statement, ...] = ()
+    statements: tuple[ImageStatement, ...] = ()
 
     @property
-    def all_statements(self) -> tuple[Statement, ...]:
+    def all_statements(self) -> tuple[ImageStatement, ...]:
         """Return what is stated of it: its own fields where that is one thing."""
-        return self.statements or (Statement(self.source, self.licence, self.metadata),)
+        return self.statements or (ImageStatement(self.source, self.licence, self.metadata),)
 
-    def with_statements(self, statements: Iterable[Statement]) -> Image:
+    def with_statements(self, statements: Iterable[ImageStatement]) -> Image:
         """Return the image with what is stated of it: the smallest address, and the metadata that say most."""
         several = sorted(set(statements), key=repr)
         return replace(
             self,
             source=min((each.source for each in several if each.source), default=None),
             licence="; ".join(sorted({each.licence for each in several if each.licence})) or None,
-            metadata=max((each.metadata for each in several if each.metadata), default=None, key=_said),
+            metadata=max((each.metadata for each in several if each.metadata), default=None, key=_filled_fields),
             statements=tuple(several) if len(several) > 1 else (),
         )
 
 
-def _said(metadata: Metadata) -> tuple[int, str]:
+def _filled_fields(metadata: Metadata) -> tuple[int, str]:
     """Return how many fields are there, and an order among equals."""
     return sum(bool(getattr(metadata, item.name)) for item in fields(metadata)), repr(metadata)
 

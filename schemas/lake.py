@@ -8,7 +8,7 @@
     <lake>/datasets/<name>/<version>/           a data set version, real once its manifest.json is there
     <lake>/datasets/<name>/latest               a pointer: the text of a version, swapped atomically
     <lake>/retrievals/<name>/<version>/         when what it was made of was fetched, in this lake
-    <lake>/ledger/<name>/<version>/             what its build read, what it rejected included: private
+    <lake>/ledger/<name>/<build>/               what a build read, what it rejected included: private
     <lake>/links/<name>/<version>/<model>/      what a model predicts in a version (`schemas.links`)
     <lake>/indexes/<name>/<version>/<model>/    what makes a version's pictures searchable (`schemas.indexes`)
 
@@ -121,6 +121,19 @@ class Folder:
         temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
         return Sink(temporary.open("xb", buffering=_WRITTEN_AT_ONCE), (temporary, target))
 
+    def link(self, name: str, source: Folder) -> None:
+        """Have a file of another folder of the same lake, too, which nobody changes: one file under two names.
+
+        On an object store, and where a file system cannot do so, it is a copy.
+        """
+        filesystem, path = self.opened()
+        there, here = f"{source.opened()[1]}/{name}", f"{path}/{name}"
+        if isinstance(filesystem, pafs.LocalFileSystem):
+            Path(here).parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(OSError):
+                return os.link(there, here)
+        filesystem.copy_file(there, here)
+
     def exists(self, name: str = "") -> bool:
         """Return whether a file or a folder is there; without a name, this folder itself."""
         filesystem, path = self.opened()
@@ -151,6 +164,13 @@ class Folder:
         filesystem, path = self.opened()
         info = filesystem.get_file_info(f"{path}/{name}")
         return info.size or 0, info.mtime_ns or 0
+
+    def move(self, name: str, target: Folder) -> None:
+        """Put a file into another folder of the same store, under the same name, in place of one that is there."""
+        filesystem, path = self.opened()
+        if target.local is not None:
+            Path(target.local, name).parent.mkdir(parents=True, exist_ok=True)
+        filesystem.move(f"{path}/{name}", f"{target.opened()[1]}/{name}")
 
     def delete(self, name: str) -> None:
         """Delete a file; an absent one is no error."""
@@ -255,9 +275,9 @@ class Lake:
         """Return where the times are at which a version's inputs were fetched (`schemas.raw`)."""
         return self.root.child("retrievals", name, version)
 
-    def ledger(self, name: str, version: str) -> Folder:
-        """Return where the list is of what the build of a version read and rejected (`schemas.ledger`)."""
-        return self.root.child("ledger", name, version)
+    def ledger(self, name: str, build: str) -> Folder:
+        """Return where the list is of what a build of a data set read and rejected (`schemas.ledger`)."""
+        return self.root.child("ledger", name, build)
 
     def links(self, name: str, version: str, model: str, model_version: str) -> Folder:
         """Return where the links go that a registered model's version predicts in a data set version."""

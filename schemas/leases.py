@@ -37,7 +37,8 @@ class Holder:
 
     Attributes:
         token: its own name for this lease.
-        machine: host name, and the id of its start where the system has one.
+        machine: host name, and the ids of its start and of the space of process numbers where the system has them:
+            containers of one machine may share all but the last.
         process: number on that machine.
         since: when it took the lease, ISO 8601 in UTC.
         renewed_s: its last sign of life, in seconds since 1970 by its own clock.
@@ -62,8 +63,8 @@ class HeldError(UsageError):
 
 
 @contextmanager
-def hold(folder: Folder, *, on_wait: Callable[[str], None] | None = None) -> Iterator[None]:
-    """Hold the lease on a folder while the body runs.
+def hold(folder: Folder, *, on_wait: Callable[[str], None] | None = None) -> Iterator[Callable[[], None]]:
+    """Hold the lease on a folder while the body runs; gives what checks that it is held, before what is done for good.
 
     Args:
         folder: what is worked in; made where it is not there.
@@ -71,12 +72,12 @@ def hold(folder: Folder, *, on_wait: Callable[[str], None] | None = None) -> Ite
 
     Raises:
         HeldError: another process holds it.
-        BuildError: the lease lapsed while the body ran, and another process has taken it.
+        BuildError: the lease lapsed while the body ran, and another process has taken it; the check raises it, too.
     """
-    release = None
-    while release is None:
+    taken = None
+    while taken is None:
         try:
-            release = _take_lock(folder) if folder.local is not None else _take_object(folder)
+            taken = _take_lock(folder) if folder.local is not None else _take_object(folder)
         except HeldError as problem:
             if on_wait is None:
                 raise
@@ -84,15 +85,26 @@ def hold(folder: Folder, *, on_wait: Callable[[str], None] | None = None) -> Ite
             on_wait = _no_more
             time.sleep(POLL_S)
     try:
-        yield
+        yield taken.check
     finally:
-        release()
+        taken.release()
 
 
 def _no_more(_: str) -> None: ...
 
 
-def _take_lock(folder: Folder) -> Callable[[], None]:
+def _nothing() -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """A lease that this process has: what checks that it still has it, and what frees it."""
+
+    release: Callable[[], None] = _nothing
+    check: Callable[[], None] = _nothing
+
+
+def _take_lock(folder: Folder) -> _Taken:
     path = Path(str(folder.local), LEASE)
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -109,12 +121,12 @@ def _take_lock(folder: Folder) -> Callable[[], None]:
         os.ftruncate(descriptor, 0)
         os.close(descriptor)
 
-    return release
+    return _Taken(release)
 
 
-def _take_object(folder: Folder) -> Callable[[], None]:
+def _take_object(folder: Folder) -> _Taken:
     if not folder.uri.startswith(S3):
-        return _no_lease
+        return _Taken()
     own, found = _own(), read_object(folder.uri, LEASE)
     is_free = found is None or not _is_live(found[0])
     if not (is_free and write_object(folder.uri, LEASE, _written(own), tag=found[1] if found else None)):
@@ -134,17 +146,18 @@ def _take_object(folder: Folder) -> Callable[[], None]:
     thread = threading.Thread(target=renew, name="lease", daemon=True)
     thread.start()
 
+    def check() -> None:
+        found = read_object(folder.uri, LEASE)
+        if is_lost.is_set() or found is None or (_parsed(found[0]) or own).token != own.token:
+            raise BuildError(f"{folder.uri}: the lease on it lapsed, and another process has taken it")
+
     def release() -> None:
         is_over.set()
         thread.join()
-        if is_lost.is_set():
-            raise BuildError(f"{folder.uri}: the lease on it lapsed, and another process has taken it")
+        check()
         folder.delete(LEASE)
 
-    return release
-
-
-def _no_lease() -> None: ...
+    return _Taken(release, check)
 
 
 def _own() -> Holder:
@@ -154,8 +167,8 @@ def _own() -> Holder:
 
 @cache
 def _machine() -> tuple[str, str]:
-    start = Path("/proc/sys/kernel/random/boot_id")
-    return socket.gethostname(), start.read_text().strip() if start.exists() else ""
+    start, space = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
+    return socket.gethostname(), f"{start.read_text().strip()} {space.readlink()}" if start.exists() else ""
 
 
 def _written(found: Holder) -> bytes:
@@ -175,5 +188,12 @@ def _is_live(data: bytes) -> bool:
     found = _parsed(data)
     if found is None or time.time() - found.renewed_s > LAPSE_S:
         return False
-    is_here = found.machine == _machine() and bool(found.machine[1])
-    return not is_here or Path(f"/proc/{found.process}").exists()
+    if found.machine != _machine() or not found.machine[1]:
+        return True
+    try:
+        os.kill(found.process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's
+        pass
+    return True

@@ -1,18 +1,29 @@
 """LEDGER: everything that a build read, what it rejected included, so that what is to be forgotten can be found.
 
-    <lake>/ledger/<name>/<version>/part-00000-of-00001.parquet
+    <lake>/ledger/<name>/<build>/<digest of its rows>.parquet
+    <lake>/ledger/<name>/versions/<version>                      the build that made it
 
 It stands beside the versions, not in them, and is private: it names what no version does. It stays when its version
-goes, as long as the answers of hosts do. One row for each document that was read, one for each address that gave an
-image. What a takedown list took out has none.
+goes, as long as the answers of hosts do. Workers write it as they read, so that a build that failed or was killed has
+one, too. One row for each document that was read, and one for each record of which a page was asked for, before it was;
+one for each address that gave an image. What a takedown list took out has none.
 """
 
+import hashlib
+import io
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from schemas.tables import column, table_schema, travels
+from schemas.lake import Folder
+from schemas.tables import column, row_of, table_schema, to_table, travels
+from schemas.versions import fingerprint
+
+VERSIONS = "versions"  # beside the builds of a data set
+_DIGITS = 32
 
 
 class Read(StrEnum):
@@ -51,3 +62,17 @@ LEDGER_SCHEMA = table_schema(
         column("sources", pa.list_(pa.string()), "where its images came from, if they are embedded in files"),
     ],
 )
+
+
+def append(folder: Folder, rows: Iterable[LedgerRow]) -> None:
+    """Add rows to the ledger of a build, as a file of their own; the same rows make the same file."""
+    written = sorted(rows, key=repr)
+    if written:
+        sink = io.BytesIO()
+        pq.write_table(to_table(map(row_of, written), LEDGER_SCHEMA), sink, compression="zstd")
+        folder.write(f"{hashlib.sha256(sink.getvalue()).hexdigest()[:_DIGITS]}.parquet", sink.getvalue())
+
+
+def texts_key(texts: Iterable[str]) -> str:
+    """Return the key of a document's texts: the SHA-256 (hex) of their JSON."""
+    return fingerprint(list(texts))

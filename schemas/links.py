@@ -13,17 +13,20 @@ was predicted has no row. How they are chosen is `training.linking`'s business. 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Literal
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar, Literal
 
 import pyarrow as pa
 
-from schemas.configs import restore_json
+from schemas.configs import JsonFile
 from schemas.documents import document_schema
+from schemas.lake import MANIFEST, Folder
 from schemas.manifest import FileEntry
 from schemas.tables import column, table_schema
+
+_KEPT = 32  # manifests that a process keeps parsed
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +115,7 @@ class LinkCounts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinksManifest:
+class LinksManifest(JsonFile):
     """What the links of a data set version are; no clock time, so that equal links have equal manifests.
 
     Attributes:
@@ -124,6 +127,7 @@ class LinksManifest:
         files: every file of links, documents and failures.
     """
 
+    what: ClassVar[str] = "a manifest of links"
     model: str
     dataset: str
     made_by: str
@@ -132,18 +136,15 @@ class LinksManifest:
     files: tuple[FileEntry, ...]
     format: Literal[1] = 1
 
-    def to_json(self) -> str:
-        """Return the manifest's text: stable key order, newline at the end."""
-        return json.dumps(asdict(self), sort_keys=True, indent=1, ensure_ascii=False) + "\n"
 
-    @classmethod
-    def from_json(cls, text: str, *, where: str) -> LinksManifest:
-        """Return the manifest of a file's text.
+def read_links(folder: Folder) -> LinksManifest:
+    """Return the manifest of a folder of links, parsed once while its file is the same; raises as `from_json`."""
+    return _parsed(folder, folder.stamp(MANIFEST))
 
-        Raises:
-            IntegrityError: it is none, or of another format.
-        """
-        return restore_json(cls, text, what=f"{where}: a manifest of links")
+
+@lru_cache(_KEPT)
+def _parsed(folder: Folder, _stamp: tuple[int, int]) -> LinksManifest:
+    return LinksManifest.from_json(folder.read(MANIFEST).decode(), where=f"{folder.uri}/{MANIFEST}")
 
 
 _RELATION = pa.struct(

@@ -5,18 +5,16 @@ them, and holds the statistics of Hessel 2019's table 1 per split. It is written
 exist. It holds no clock time, so that equal builds have equal manifests.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.configs import restore_json
+from schemas.configs import JsonFile
 from schemas.documents import Split
 from schemas.errors import IntegrityError
 from schemas.features import FeatureColumn, FeatureKind
@@ -63,7 +61,7 @@ class SplitStatistics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
+class Manifest(JsonFile):
     """What a version is.
 
     Attributes:
@@ -73,10 +71,12 @@ class Manifest:
         config: the settings that change what is built.
         inputs: what else decides it: digests of what was read, of the code, of extractors; versions of libraries.
         notes: counts of leaks (`leaks`, `heeded_leaks`), and of each reason its commonest failure (`failures`); how
-            many documents and images state which licence and other rights (`rights`).
+            many documents and images state which licence and other rights (`rights`); how many pictures had a
+            near-duplicate, and how many of them are left beside it (`near_duplicates`).
         features: the feature columns of `images` and of `documents`, each sorted.
     """
 
+    what: ClassVar[str] = "the manifest of a data set version"
     dataset: str
     version: str
     files: tuple[FileEntry, ...]
@@ -95,19 +95,6 @@ class Manifest:
     def reference(self) -> str:
         """Return NAME@VERSION."""
         return f"{self.dataset}@{self.version}"
-
-    def to_json(self) -> str:
-        """Return the manifest's text: stable key order, one line a value, newline at the end."""
-        return json.dumps(asdict(self), sort_keys=True, indent=1, ensure_ascii=False) + "\n"
-
-    @classmethod
-    def from_json(cls, text: str) -> Manifest:
-        """Return the manifest of a file's text.
-
-        Raises:
-            IntegrityError: it is none, or of another format.
-        """
-        return restore_json(cls, text, what="the manifest of a data set version")
 
     def extractors(self, table: str, kind: FeatureKind = FeatureKind.VECTOR) -> dict[str, int]:
         """Return the size of a vector (of classes: 0) by extractor, for the columns of one kind of a table."""
@@ -168,11 +155,11 @@ def commit(lake: Lake, manifest: Manifest) -> None:
     lake.point_latest(manifest.dataset, manifest.version)
 
 
-def verify(manifest: Manifest, folder: Folder) -> Iterator[str]:
+def verify(manifest: Manifest, folder: Folder, *, reads_bytes: bool = True) -> Iterator[str]:
     """Yield one line per difference between a version's files and its manifest: none means it is intact.
 
-    Every byte is read; a missing file, an extra one, another size and another hash are each reported. So is a
-    manifest whose version is not the one that its settings and inputs give.
+    Every byte is read, unless sizes are enough, which one listing gives; a missing file, an extra one, another size and
+    another hash are each reported. So is a manifest whose version is not the one that its settings and inputs give.
     """
     named = version_name(manifest.config, manifest.inputs, manifest.schema_versions)
     if named != manifest.version:
@@ -185,7 +172,7 @@ def verify(manifest: Manifest, folder: Folder) -> Iterator[str]:
             yield f"{entry.path}: missing"
         elif found[entry.path].size != entry.bytes:
             yield f"{entry.path}: {found[entry.path].size} bytes, the manifest says {entry.bytes}"
-        elif (digest := _digest(folder, entry.path)) != entry.sha256:
+        elif reads_bytes and (digest := _digest(folder, entry.path)) != entry.sha256:
             yield f"{entry.path}: SHA-256 {digest[:16]}..., the manifest says {entry.sha256[:16]}..."
 
 

@@ -8,7 +8,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, cast, get_args, get_origin
 
-from schemas.configs import C, Choice, Json, choice_of, coerce, hints_of, kept_hint, resolve, restore, unknown_key
+from schemas.configs import (
+    Alternatives,
+    C,
+    Json,
+    alternatives_of,
+    coerce,
+    hints_of,
+    kept_hint,
+    resolve,
+    restore,
+    unknown_key,
+)
 from schemas.errors import ConfigError
 from schemas.plugins import NAME, SUM, default_name
 from schemas.versions import plain
@@ -57,7 +68,7 @@ class Place:
     kind: Any
     holder: dict[str, Any]
     leaf: str
-    choice: Choice | None = None
+    choice: Alternatives | None = None
 
     @property
     def value(self) -> Any:
@@ -82,11 +93,6 @@ class Place:
 def places(config: object, values: dict[str, Any]) -> Iterator[Place]:
     """Yield every setting of a configuration in field order; `values` are its own, as `resolve` gives them."""
     yield from _places_of(type(config), values, "", like=config)
-
-
-def dotted_keys(config: object) -> dict[str, Any]:
-    """Return each settable dotted key of a configuration with its declared type."""
-    return {place.key: place.hint for place in places(config, resolve(config))}
 
 
 def flatten(values: Mapping[str, Json], prefix: str = "") -> dict[str, Json]:
@@ -128,7 +134,7 @@ def _places_of(
     """Yield the settings of a part whose keys begin with `prefix`, and which also go by other beginnings."""
     for name, declared in hints_of(kind).items():
         before = getattr(like, name, None)
-        hint, choice, value = kept_hint(declared, before), choice_of(declared), values[name]
+        hint, choice, value = kept_hint(declared, before), alternatives_of(declared), values[name]
         key, others = prefix + name, tuple(alias + name for alias in aliases)
         if choice is not None:
             yield Place(

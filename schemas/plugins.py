@@ -12,14 +12,15 @@ A group of parts is a folder of this project whose modules each hold one, named 
     multilink.fusers             training/towers/fusers          a dataclass of settings that builds a fuser of sources
     multilink.objectives         training/objectives/terms       a dataclass of settings with its losses
     multilink.similarities       training/similarity/kinds       a dataclass of settings with its similarity of two sets
-    multilink.extractors         pipelines/features/extractors   an entry of `pipelines.features.catalogue`
-    multilink.sources            pipelines/sources/datasets      a function that gives a `pipelines.recipe.BuildConfig`
+    multilink.extractors         pipelines/features/extractors   entries of `pipelines.features.catalogue`, by column
+    multilink.sources            pipelines/sources/datasets      functions that give a `pipelines.recipe.BuildConfig`
 
-A dataclass that is a part has a field `name`, by default the part's name. Names are known without an import. A name of
-this project is always this project's.
+A dataclass that is a part has a field `name`, by default the part's name. Names are known without an import, other
+spellings of an objective's terms with one. A name of this project is always this project's.
 """
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -41,33 +42,16 @@ class Group:
     Attributes:
         entry_points: group of the entry points of other packages.
         folder: package whose modules are this project's parts; empty: they are registered elsewhere.
-        order: of the names in a sum; names that are not here come after these, by the alphabet.
-        short: other spellings, each with the names that it stands for.
     """
 
     entry_points: str
     folder: str = ""
-    order: tuple[str, ...] = ()
-    short: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 TEXT_TOWERS = Group("multilink.text_towers", "training.towers.text")
 IMAGE_TOWERS = Group("multilink.image_towers", "training.towers.image")
 FUSERS = Group("multilink.fusers", "training.towers.fusers")
-OBJECTIVES = Group(
-    "multilink.objectives",
-    "training.objectives.terms",
-    order=(
-        *("cross-document", "intra-document", "dropout-subdocument", "nostruct", "triplet-hardest", "triplet-sum"),
-        *("hal", "order", "euclidean-batch-hard", "coherence", "supervised", "closed-form"),
-    ),
-    short=(
-        ("cross", ("cross-document",)),
-        ("intra", ("intra-document",)),
-        ("dropout", ("dropout-subdocument",)),
-        ("coherence-aware", ("triplet-hardest", "coherence")),
-    ),
-)
+OBJECTIVES = Group("multilink.objectives", "training.objectives.terms")
 SIMILARITIES = Group("multilink.similarities", "training.similarity.kinds")
 EXTRACTORS = Group("multilink.extractors", "pipelines.features.extractors")
 SOURCES = Group("multilink.sources", "pipelines.sources.datasets")
@@ -95,22 +79,24 @@ def part_names(group: Group) -> list[str]:
 
 
 def canonical_names(group: Group, text: str, *, key: str) -> tuple[str, ...]:
-    """Return the names that a sum such as `cross+intra` stands for, in full and in order; nothing is imported.
+    """Return the names that a sum such as `cross+intra` stands for, in full and in order.
+
+    A name alone is known without an import. Each part gives its `place` in a sum; this project's, other `spellings`.
 
     Raises:
-        ConfigError: there is no such part, or it stands there twice; the message begins with `key`.
+        ConfigError: there is no such part, or it is named twice; the message begins with `key`.
     """
-    spellings = {name: (name,) for name in part_names(group)} | dict(group.short)
-    names: list[str] = []
-    for spelling in text.split(SUM):
-        if spelling not in spellings:
-            known = ", ".join(spellings)
-            raise ConfigError(f"{key} = {text!r}: expected one of {known}, or several joined by +; found {spelling!r}")
-        names += spellings[spelling]
+    known = part_names(group)
+    if text in known:
+        return (text,)
+    short = {spelling: full for name in own_parts(group) for spelling, full in find_part(group, name).spellings.items()}
+    names = SUM.join(short.get(spelling, spelling) for spelling in text.split(SUM)).split(SUM)
+    if unknown := [name for name in names if name not in known]:
+        expected = f"expected one of {', '.join([*known, *short])}, or several joined by {SUM}"
+        raise ConfigError(f"{key} = {text!r}: {expected}; found {unknown[0]!r}")
     if len(set(names)) < len(names):
-        raise ConfigError(f"{key} = {text!r}: sums a term twice")
-    places = {name: place for place, name in enumerate(group.order)}
-    return tuple(sorted(names, key=lambda name: (places.get(name, len(places)), name)))
+        raise ConfigError(f"{key} = {text!r}: names a term twice")
+    return tuple(sorted(names, key=lambda name: (find_part(group, name).place, name)))
 
 
 @cache
@@ -153,9 +139,22 @@ def origin(group: Group, name: str) -> str:
 
 
 def requirement(group: Group, name: str) -> str | None:
-    """Return the requirement (`package==version`) of the package that brings a part; None for this project's own."""
+    """Return the requirement of the package that brings a part; None for this project's own.
+
+    It is `package==version`, but of a package that came from no index it is `package @ URL`, as pip notes it (PEP 610):
+    the name alone might be a stranger's on an index.
+    """
     entry = plugins(group).get(name)
-    return None if entry is None or entry.dist is None else f"{entry.dist.name}=={entry.dist.version}"
+    if entry is None or entry.dist is None:
+        return None
+    origin = json.loads(entry.dist.read_text("direct_url.json") or "{}")
+    if not origin:
+        return f"{entry.dist.name}=={entry.dist.version}"
+    url, vcs, archive = origin["url"], origin.get("vcs_info"), origin.get("archive_info", {})
+    if vcs is not None:
+        url = f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
+    digest = archive.get("hashes", {}).get("sha256")
+    return f"{entry.dist.name} @ {url}{f'#sha256={digest}' if digest else ''}"
 
 
 def default_name(kind: Any) -> str:

@@ -82,10 +82,24 @@ def row_of(record: Any) -> dict[str, Any]:
 
 def to_table(rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
     """Return rows as a table of exactly `schema`; a null where none may be, or a wrong type, raises."""
-    table = pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
+    return _without_nulls(pa.Table.from_pylist([dict(row) for row in rows], schema=schema))
+
+
+def records_table(records: Iterable[Any], schema: pa.Schema) -> pa.Table:
+    """Return dataclasses whose fields are the columns of `schema` as its table, column by column; raises likewise."""
+    rows, columns = list(records), list[pa.Array]()
     for field in schema:
+        values = [getattr(row, field.name) for row in rows]
+        columns.append(pa.array(map(plain, values) if pa.types.is_nested(field.type) else values, field.type))
+    return _without_nulls(pa.Table.from_arrays(columns, schema=schema))
+
+
+def _without_nulls(table: pa.Table) -> pa.Table:
+    for field in table.schema:
         if not field.nullable and table.column(field.name).null_count:
-            raise IntegrityError(f"column {field.name}: {table.column(field.name).null_count} nulls where none may be")
+            raise IntegrityError(
+                f"{table.column(field.name).null_count} nulls in column {field.name}, which must not be null"
+            )
     return table
 
 

@@ -135,6 +135,12 @@ def lakes() -> ModuleType:
     return load_module("training/lakes")
 
 
+@pytest.fixture(scope="session")
+def archives() -> ModuleType:
+    """The factory of small archives."""
+    return load_module("training/archives")
+
+
 @pytest.fixture(scope="module")
 def postgres(servers: ModuleType) -> Iterator[str]:
     """The URI of a fresh PostgreSQL database."""

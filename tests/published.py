@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 
 from pipelines.config import recipe
 from pipelines.recipe import BuildConfig
-from pipelines.sources.inputs import read_source
+from pipelines.sources.inputs import with_web_images
 from pipelines.sources.records import CandidateDocument
 from pipelines.sources.wikipedia.imageclef import ImageclefSource, read_articles, with_sentences
 from schemas.failures import Failure
@@ -64,6 +65,11 @@ def draw_all(drafts: list[CandidateDocument], root: Path, *, different: int | No
         picture = Image.new("RGB", (40, 30), colour)
         picture.putpixel((number % 40, number // 40), (255 - colour[0], 0, 0))
         picture.save(path, "PNG")
+
+
+def read_source(source: Any) -> Iterator[CandidateDocument | Failure]:
+    """Yield the documents and failures of a source of files."""
+    return with_web_images(source.read(), getattr(source, "images", ""))
 
 
 def outcomes_of(config: BuildConfig) -> Iterator[CandidateDocument | Failure]:

@@ -18,13 +18,18 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from forked import Outcome, clean_environment, start
+from packaging.requirements import Requirement
 
-from schemas.plugins import find_part, load_plugin, plugins
+from schemas.plugins import OBJECTIVES, Group, find_part, load_plugin, part_names, plugins, requirement
 
 ROOT = Path(__file__).resolve().parents[1]
 PARTS = ROOT / "examples" / "parts"
 BROKEN = {
-    "multilink.objectives": {"missing": "broken_parts:Missing", "no-class": "broken_parts:WORD"},
+    "multilink.objectives": {
+        "missing": "broken_parts:Missing",
+        "no-class": "broken_parts:WORD",
+        "no-losses": "broken_parts.half:NoLosses",
+    },
     "multilink.text_towers": {"no-tower": "broken_parts:WORD"},
     "multilink.extractors": {"no-entry": "broken_parts:WORD"},
     "multilink.sources": {"no-build": "broken_parts:WORD", "raises": "broken_parts.raising:build"},
@@ -103,12 +108,15 @@ def test_a_package_of_parts_is_used_by_the_commands(
     assert vectors.shape[1] == 64
     np.testing.assert_allclose(vectors.astype(float).sum(axis=1), 1, atol=1e-2)
 
-    own = ["objective.name=info-nce", "objective.temperature=0.1", "text.name=sentence-mlp", "text.hidden=32"]
-    settings = [part for setting in (*own, "training.epochs=2", "dimensions=16") for part in ("--set", setting)]
-    train = ["train", "--dataset", "captions", "--recipe", "tiny", "--lake", "lake", *settings]
-    trained = multilink(tmp_path, *train, path=installed)
-    assert trained.status == 0, trained.err
-    assert "models:/multilink-captions-info-nce/1" in trained.out
+    objective = ["objective.name=info-nce", "objective.similarity.name=mean", "objective.temperature=0.1"]
+    towers = ["text.name=sentence-mlp", "text.hidden=32", "image.name=vector-mlp", "image.hidden=32"]
+    fused = ["text.name=multi-source", "text.sources=sentence", "text.fuser.name=share", "text.word_dimensions=8"]
+    train = ["train", "--dataset", "captions", "--recipe", "tiny", "--lake", "lake"]
+    for version, own in ((1, [*objective, *towers]), (2, [*objective, *fused, "text.buckets=100"])):
+        settings = [part for setting in (*own, "training.epochs=2", "dimensions=16") for part in ("--set", setting)]
+        trained = multilink(tmp_path, *train, *settings, path=installed)
+        assert trained.status == 0, trained.err
+        assert f"models:/multilink-captions-info-nce/{version}" in trained.out
     link = ["link", "--model", "models:/multilink-captions-info-nce/1", "--dataset", "captions", "--lake", "lake"]
     assert multilink(tmp_path, *link, "--output", "links", path=installed).status == 0
     assert pq.read_table(tmp_path / "links" / "links").num_rows > 0
@@ -135,7 +143,7 @@ def test_the_notebook_goes_from_a_folder_to_links(executed: Path) -> None:
     cells = json.loads((executed / "done.ipynb").read_text())["cells"]
     printed = ["".join(out.get("text", "")) for cell in cells for out in cell.get("outputs", [])]
     pictures = [out for cell in cells for out in cell.get("outputs", []) if "image/png" in out.get("data", {})]
-    assert any("models:/multilink-documents-cross-document/1" in text for text in printed)
+    assert any("models:/multilink-documents-closed-form/1" in text for text in printed)
     linked = [line for text in printed for line in text.splitlines() if re.search(r"own/\d-\d\.png +0?\.?\d", line)]
     assert len(linked) == len(pictures) == 2
     assert (executed / "linked" / "index.html").stat().st_size > 10_000
@@ -185,11 +193,62 @@ def test_the_objective_is_the_cross_entropy_of_the_own_sets(installed: Path, on_
     np.testing.assert_allclose(found.numpy(), expected, atol=1e-5)
 
 
+def test_the_similarity_is_the_mean_of_a_documents_cosines(installed: Path, on_path: Callable[[Path], None]) -> None:
+    on_path(installed)
+    from schemas.plugins import SIMILARITIES
+    from training.data.ragged import Ragged
+
+    cosines = torch.rand(5, 4, generator=torch.Generator().manual_seed(2)) - 0.5
+    sentences, images = Ragged.of([2, 3]), Ragged.of([1, 3])
+    mean = find_part(SIMILARITIES, "mean")()
+    rows, columns = (slice(0, 2), slice(2, 5)), (slice(0, 1), slice(1, 4))
+    expected = np.array([[cosines[row, column].double().mean() for column in columns] for row in rows])
+    np.testing.assert_allclose(mean.blocks(cosines, sentences, images).numpy(), expected, atol=1e-6)
+    np.testing.assert_allclose(mean.own(cosines, sentences, images).numpy(), expected.diagonal(), atol=1e-6)
+
+
+def test_the_fuser_starts_from_the_mean_of_the_sources(installed: Path, on_path: Callable[[Path], None]) -> None:
+    on_path(installed)
+    from schemas.plugins import FUSERS
+
+    fuser = find_part(FUSERS, "share")().build(sources=3, dimensions=2, head_dimensions=1)
+    stacked = torch.arange(12.0).view(2, 3, 2)
+    np.testing.assert_allclose(fuser(stacked).detach().numpy(), stacked.numpy().mean(axis=1), atol=1e-6)
+    with torch.no_grad():
+        fuser.logits_S.copy_(torch.tensor([2.0, 1.0, 1.0]).log())
+    expected = np.average(stacked.numpy(), axis=1, weights=[2, 1, 1])
+    np.testing.assert_allclose(fuser(stacked).detach().numpy(), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["objective.name=info-nce"],
+        ["objective.similarity.name=mean"],
+        ["text.name=sentence-mlp"],
+        ["image.name=vector-mlp"],
+        ["text.name=multi-source", "text.fuser.name=share"],
+    ],
+)
+def test_a_model_requires_the_package_of_each_of_its_parts(
+    installed: Path, on_path: Callable[[Path], None], settings: list[str]
+) -> None:
+    on_path(installed)
+    from schemas.overrides import override
+    from training.mlflow.registering import requirements_of
+    from training.recipes import recipe
+
+    plain = recipe("tiny")
+    assert "multilink-parts==0.1.0" not in requirements_of(plain)
+    assert requirements_of(override(plain, settings)).count("multilink-parts==0.1.0") == 1
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         ("objective.name=missing", "multilink.objectives 'missing' = broken_parts:Missing of broken-parts 1.0: "),
         ("objective.temperature=1", "unknown key 'objective.temperature'"),
+        ("objective.name=no-losses", "objective.name = 'no-losses': NoLosses does not define losses"),
         ("text.name=no-tower", "expected a dataclass whose name is 'no-tower' by default"),
     ],
 )
@@ -221,9 +280,9 @@ def test_a_broken_objective_extractor_and_source(tmp_path: Path, on_path: Callab
         ConfigError, match=r"'no-class' = broken_parts:WORD.*expected a dataclass whose name is 'no-class'"
     ):
         objective("no-class")
-    with pytest.raises(ConfigError, match="expected an Entry of the catalogue, found 'word'"):
+    with pytest.raises(ConfigError, match="expected an Entry of the catalogue for each column, by name"):
         extractors(["no-entry"], "images", FeaturesConfig())
-    with pytest.raises(ConfigError, match="expected a function that returns a BuildConfig of 'no-build'"):
+    with pytest.raises(ConfigError, match=r"'no-build' = .*: expected functions that return a BuildConfig, by name"):
         recipe("no-build")
     with pytest.raises(ConfigError, match=r"'raises' = .*: RuntimeError: no licence key"):
         recipe("raises")
@@ -233,9 +292,52 @@ def test_a_broken_objective_extractor_and_source(tmp_path: Path, on_path: Callab
         objective("missing")
 
 
+def test_a_module_in_a_groups_folder_is_found_by_itself(tmp_path: Path, on_path: Callable[[Path], None]) -> None:
+    folder = tmp_path / "own_kinds"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "one_kind.py").write_text(
+        "from dataclasses import dataclass\n\n\n@dataclass\nclass OneKind:\n    name: str = 'one-kind'\n"
+    )
+    on_path(tmp_path)
+    group = Group("multilink.no_such_group", "own_kinds")
+    assert part_names(group) == ["one-kind"]
+    assert find_part(group, "one-kind")().name == "one-kind"
+
+
+@pytest.mark.parametrize(
+    ("note", "expected"),
+    [
+        ("", "rival-parts==1.0"),
+        ('{"url": "file:///own/parts", "dir_info": {}}', "rival-parts @ file:///own/parts"),
+        (
+            '{"url": "https://host.example/parts.git", "vcs_info": {"vcs": "git", "commit_id": "abc"}}',
+            "rival-parts @ git+https://host.example/parts.git@abc",
+        ),
+        (
+            '{"url": "https://host.example/p.whl", "archive_info": {"hashes": {"sha256": "12"}}}',
+            "rival-parts @ https://host.example/p.whl#sha256=12",
+        ),
+    ],
+)
+def test_a_part_of_a_package_that_no_index_has_is_named_by_its_place(
+    tmp_path: Path, on_path: Callable[[Path], None], note: str, expected: str
+) -> None:
+    write_entry_points(tmp_path, "rival-parts", {"multilink.objectives": {"rival": "elsewhere:Rival"}})
+    if note:
+        (tmp_path / "rival_parts-1.0.dist-info" / "direct_url.json").write_text(note)
+    on_path(tmp_path)
+    assert requirement(OBJECTIVES, "rival") == expected
+    Requirement(expected)
+
+
 def broken(folder: Path) -> None:
     """Install a package of which no part is what it should be."""
     write_entry_points(folder, "broken-parts", BROKEN)
     (folder / "broken_parts").mkdir()
     (folder / "broken_parts" / "__init__.py").write_text("WORD = 'word'\n")
+    (folder / "broken_parts" / "half.py").write_text(
+        "from dataclasses import dataclass\n\nfrom training.parts import Term\n\n\n"
+        "@dataclass(frozen=True, slots=True, kw_only=True)\nclass NoLosses(Term):\n    name: str = 'no-losses'\n"
+    )
     (folder / "broken_parts" / "raising.py").write_text("raise RuntimeError('no licence key')\n")

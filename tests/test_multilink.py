@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -16,7 +23,9 @@ from PIL import Image, ImageDraw
 import multilink
 from orchestration.steps import in_process
 from schemas.errors import UsageError
+from schemas.links import PredictedLink
 
+PHOTOGRAPHS = Path(__file__).parent / "fixtures" / "photographs"
 COLOURS = ("red", "green", "blue", "yellow", "black", "white")
 
 
@@ -46,29 +55,39 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def trained(workspace: Path) -> str:
-    """Return the address of a model of them, registered in the folder."""
+def trained(workspace: Path) -> dict[str, str]:
+    """Return the addresses of models of them by recipe, registered in the folder."""
     lake, store = str(workspace / "lake"), f"sqlite:///{workspace}/mlflow.db"
     built = multilink.build("documents", lake=lake, settings=[f"source.documents={workspace}/documents.jsonl"])
     assert built["splits"]["train"]["documents"] == 12
-    settings = ["training.epochs=2"]
-    done = multilink.train("documents", lake=lake, recipe="tiny", settings=settings, tracking_uri=store)
-    return str(done["model_uri"])
+    where = {"lake": lake, "tracking_uri": store}
+    settings = {"tiny": ["training.epochs=2"], "closed-form": ["link.names=0.4"]}
+    done = {name: multilink.train("documents", recipe=name, settings=own, **where) for name, own in settings.items()}
+    assert done["closed-form"]["evaluation"]["baselines"].keys() >= {"class-names"}
+    return {name: str(each["model_uri"]) for name, each in done.items()}
 
 
 @pytest.mark.slow
-def test_a_model_links_raw_texts_and_pictures_as_the_command_does(workspace: Path, trained: str) -> None:
+@pytest.mark.parametrize("name", ["tiny", "closed-form"])
+def test_a_model_links_raw_texts_and_pictures_as_the_command_does(
+    workspace: Path, trained: dict[str, str], name: str
+) -> None:
+    """With the closed form's steps at link time, too."""
     record = json.loads((workspace / "documents.jsonl").read_text().splitlines()[0])
     store, output = f"sqlite:///{workspace}/mlflow.db", workspace / "links.parquet"
     (workspace / "one.jsonl").write_text(json.dumps(record) + "\n")
     files = ["--input", str(workspace / "one.jsonl"), "--output", str(output), "--tracking-uri", store]
-    in_process(["link", "--model", trained, *files, "--json"], print)
+    in_process(["link", "--model", trained[name], *files, "--json"], print)
     expected = {(row["sentence"], row["image"]): row["similarity"] for row in pq.read_table(output).to_pylist()}
     paths = [workspace / image["path"] for image in record["images"]]
-    with multilink.load(trained, tracking_uri=store) as model:
+    with multilink.load(trained[name], tracking_uri=store) as model:
         links = model.link(record["sentences"], paths)
         matrix = model.similarity(record["sentences"], [path.read_bytes() for path in paths])
         again = model.similarity(record["sentences"], [Image.open(path) for path in paths])
+        named = {(link.text, link.source) for link in links}
+        assert named <= {(text, str(path)) for text in record["sentences"] for path in paths}
+        with pytest.raises(UsageError, match=f"not-found: {workspace}/none.png: no such file"):
+            model.link(["A ball."], [workspace / "none.png"])
         assert {(link.sentence, link.image): link.similarity for link in links} == pytest.approx(expected, abs=1e-6)
         assert all(matrix[link.sentence, link.image] == pytest.approx(link.similarity, abs=1e-6) for link in links)
         assert np.allclose(matrix, again, atol=1e-6)
@@ -79,8 +98,28 @@ def test_a_model_links_raw_texts_and_pictures_as_the_command_does(workspace: Pat
             model.link(["A ball."], paths, roles=[])
 
 
+def test_class_names_link_with_nothing_built_trained_or_registered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Photographs of a cat and a rocket go with the sentences that name them, in Python and by the command alike."""
+    monkeypatch.chdir(tmp_path)
+    sentences = ["A rocket stands on its launch pad.", "A cat looks into the camera."]
+    paths = [Path(shutil.copy(PHOTOGRAPHS / name, tmp_path)) for name in ("cat.jpg", "rocket.jpg")]
+    with multilink.load("class-names") as model:
+        links = {(link.sentence, link.image): link.similarity for link in model.link(sentences, paths)}
+        matrix = model.similarity(sentences, paths)
+    assert links.keys() == {(0, 1), (1, 0)}
+    assert all(matrix[pair] == pytest.approx(similarity) for pair, similarity in links.items())
+    record = {"id": "a", "sentences": sentences, "images": [{"path": path.name} for path in paths]}
+    (tmp_path / "new.jsonl").write_text(json.dumps(record) + "\n")
+    in_process(["link", "--model", "class-names", "--input", "new.jsonl", "--output", "links.parquet", "--json"], print)
+    rows = pq.read_table(tmp_path / "links.parquet").to_pylist()
+    assert {(row["sentence"], row["image"]): row["similarity"] for row in rows} == pytest.approx(links, abs=1e-6)
+    assert {path.name for path in tmp_path.iterdir()} == {"cat.jpg", "rocket.jpg", "new.jsonl", "links.parquet"}
+
+
 @pytest.mark.slow
-def test_a_version_is_read_as_arrow_and_as_tensors(workspace: Path, trained: str) -> None:
+def test_a_version_is_read_as_arrow_and_as_tensors(workspace: Path, trained: dict[str, str]) -> None:
     lake, store = str(workspace / "lake"), f"sqlite:///{workspace}/mlflow.db"
     data = multilink.open_dataset("documents", lake=lake)
     assert data.splits == ["train", "val"]
@@ -91,10 +130,88 @@ def test_a_version_is_read_as_arrow_and_as_tensors(workspace: Path, trained: str
     assert [len(batch["hash"]) for batch in batches] == [10, 10, 10, 6]
     vectors = batches[0][name]
     assert isinstance(vectors, torch.Tensor) and vectors.shape == (10, 1280) and vectors.dtype == torch.float32
-    scores = multilink.evaluate(trained, "documents", lake=lake, split="val", tracking_uri=store)
+    scores = multilink.evaluate(trained["tiny"], "documents", lake=lake, split="val", tracking_uri=store)
     assert scores["documents"] == 4 and 0 <= scores["auc"]["mean"] <= 100
     with pytest.raises(UsageError, match="no data set 'other'"):
         multilink.open_dataset("other", lake=lake)
+
+
+@pytest.fixture(scope="module")
+def stored(workspace: Path, trained: str) -> tuple[multilink.Dataset, dict[str, dict[str, Any]], dict[str, Any]]:
+    """The data set, and documents by id and pictures by hash of its training split as the files have them."""
+    data = multilink.open_dataset("documents", lake=str(workspace / "lake"))
+    folder = Path(data.folder.uri)
+    documents, pictures = (pq.read_table(folder / name / "train").to_pylist() for name in ("documents", "images"))
+    return data, {row["id"]: row for row in documents}, {row["hash"]: row for row in pictures}
+
+
+def pixels(jpeg: bytes) -> np.ndarray[Any, Any]:
+    return np.asarray(Image.open(io.BytesIO(jpeg)).convert("RGB"))
+
+
+@pytest.mark.slow
+def test_a_version_is_a_hugging_face_data_set_with_decoded_pictures(
+    stored: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    datasets = pytest.importorskip("datasets", reason="Hugging Face datasets is not installed")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path)
+    data, documents, pictures = stored
+    assert repr(data) == f"<multilink.Dataset documents@{data.manifest.version}: train 12, val 4 documents>"
+    found = data.huggingface("train")
+    assert isinstance(found, datasets.Dataset) and len(found) == 12
+    for row in found:
+        stored_row = documents[row["id"]]
+        assert row["links"] == stored_row["links"]
+        assert [sentence["text"] for sentence in row["sentences"]] == [each["text"] for each in stored_row["sentences"]]
+        for picture, image in zip(row["images"], stored_row["images"], strict=True):
+            np.testing.assert_array_equal(np.asarray(picture.convert("RGB")), pixels(pictures[image["hash"]]["jpeg"]))
+    again = data.huggingface("train")
+    assert again.cache_files == found.cache_files  # written once
+    with pytest.raises(UsageError, match="split 'training': expected one of train, val, test"):
+        data.huggingface("training")
+
+
+@pytest.mark.slow
+def test_a_version_is_a_data_set_of_pytorch_that_workers_share(stored: Any) -> None:
+    data, documents, pictures = stored
+    name = "features.efficientnet-lite0"
+    found = data.torch("train", features=[name])
+    assert len(found) == 12
+    loader = torch.utils.data.DataLoader(found, batch_size=None, num_workers=2, multiprocessing_context="fork")
+    seen = {}
+    for item in loader:
+        seen[item["id"]] = item
+        row = documents[item["id"]]
+        assert item["sentences"] == [each["text"] for each in row["sentences"]]
+        assert item["links"].tolist() == [[link["sentence"], link["image"]] for link in row["links"]]
+        shown = [pictures[image["hash"]] for image in row["images"]]
+        for tensor, picture in zip(item["images"], shown, strict=True):
+            np.testing.assert_array_equal(tensor.permute(1, 2, 0).numpy(), pixels(picture["jpeg"]))
+        np.testing.assert_array_equal(item[name].numpy(), np.asarray([each[name] for each in shown], np.float32))
+    assert seen.keys() == documents.keys()
+
+
+def test_a_notebook_draws_links_with_their_pictures() -> None:
+    links = [
+        PredictedLink("document", 0, 1, 0.75, 1, "m", text="A <red> ball."),
+        PredictedLink("document", 1, 0, 0.5, 2, "m", probability=0.876, text="Another."),
+    ]
+    drawn = multilink.Links(links, [picture(1, "blue"), "https://example.org/a.jpg?a=1&b=2"])
+    assert [link.source for link in drawn] == ["https://example.org/a.jpg?a=1&b=2", None]
+    assert drawn == [replace(links[0], source="https://example.org/a.jpg?a=1&b=2"), links[1]]
+    page = ElementTree.fromstring(drawn._repr_html_().replace('width="96">', 'width="96"/>'))
+    cells = [[cell.text or cell[0].get("src") for cell in row] for row in page.findall("tr")[1:]]
+    assert cells[0] == ["A <red> ball.", "https://example.org/a.jpg?a=1&b=2", "0.75"]
+    assert cells[1][0::2] == ["Another.", "88%"]
+    shown = Image.open(io.BytesIO(base64.b64decode(cells[1][1].partition("base64,")[2])))
+    assert shown.size == (97, 96)
+
+
+def test_what_is_named_is_the_interface() -> None:
+    assert dir(multilink) == sorted(multilink.__all__)
+    assert multilink.__version__ == metadata.version("multilink-pipeline")
+    for name in multilink.__all__:
+        assert getattr(multilink, name) is not None
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:

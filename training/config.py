@@ -1,8 +1,7 @@
 """Settings of a training run: frozen dataclasses, imported by everything and importing no framework.
 
 `TrainConfig` is what `multilink train --set key=value` addresses; named complete runs are in `recipes.py`. Towers and
-objectives are parts: each is one file that holds its settings, its code, and what it needs of the data. The rest asks a
-configuration what it needs (`Needs`), and never what it is.
+objectives are parts (`training.parts`).
 """
 
 from __future__ import annotations
@@ -13,8 +12,9 @@ from functools import partial, reduce
 from operator import or_
 from typing import Annotated, Any, ClassVar, Literal
 
-from schemas.configs import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Probability, Settings, require
-from schemas.plugins import IMAGE_TOWERS, OBJECTIVES, SUM, TEXT_TOWERS, Group, canonical_names, find_part, requirement
+from schemas.configs import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Settings, require
+from schemas.plugins import IMAGE_TOWERS, OBJECTIVES, SUM, TEXT_TOWERS, Group, canonical_names, find_part
+from training.parts import ImageTowerSettings, Needs, PartSettings, Term, TextTowerSettings, parts_in
 from training.settings import DataConfig, LinkSettings
 
 PACKAGED, TRAINED = "glove-6b-50d", "word2vec"  # of `text.word_vectors`, beside the path of a file
@@ -58,146 +58,26 @@ class Device(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Needs:
-    """What a part reads of a data set beside the documents' texts; several parts need what any of them does.
+class RateSettings(Settings):
+    """How the learning rate falls.
 
     Attributes:
-        image_vectors: one vector an image.
-        regions: detected regions of the images.
-        labels: the regions' labels, through the word vectors of the text tower.
-        jpegs: the pictures themselves.
-        sentence_vectors: one vector a sentence.
-        words: a vocabulary of the training split.
-        languages: those that words are looked up in; () where the documents' languages are not read.
-        sources: roles whose texts are fused to one row a document; () where each sentence is a row.
-        relations: relations of links: `all`, or a name; empty: none.
-        links: share of the training documents whose links are shown; 0: none.
-        pairs: whether every document must be one text and one image.
+        patience: epochs without improvement of the validation loss before a plateau is counted.
     """
 
-    image_vectors: bool = False
-    regions: bool = False
-    labels: bool = False
-    jpegs: bool = False
-    sentence_vectors: bool = False
-    words: bool = False
-    languages: tuple[str, ...] = ()
-    sources: tuple[str, ...] = ()
-    relations: str = ""
-    links: float = 0.0
-    pairs: bool = False
+    part: ClassVar[str] = "training.schedule"
 
-    def __or__(self, other: Needs) -> Needs:
-        """Return what two parts need together."""
-        both = {each.name: getattr(self, each.name) or getattr(other, each.name) for each in fields(self)}
-        return Needs(**both)
+    @property
+    def patience(self) -> int:
+        return 0
+
+    def rate(self, base: float, *, epoch: int, plateaus: int) -> float:
+        """Return the learning rate after `base` in an epoch (from 1), after so many plateaus of the validation loss."""
+        return base
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartSettings(Settings):
-    """Settings of a part that is chosen by its name.
-
-    Attributes:
-        group: of the parts of its kind.
-        name: of the part.
-    """
-
-    group: ClassVar[Group]
-    name: str = ""
-
-    @property
-    def needs(self) -> Needs:
-        """Return what the part reads of a data set."""
-        return Needs()
-
-    @property
-    def packages(self) -> tuple[str, ...]:
-        """Return the names of the packages that its code needs beside the training core's."""
-        return ()
-
-    @property
-    def plugin(self) -> str | None:
-        """Return the package that brings the part, as a requirement; None for this project's own."""
-        return requirement(self.group, self.name)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TowerSettings(PartSettings):
-    """Settings that every tower has.
-
-    Attributes:
-        dropout: dropout probability (H: 0.4, on each tower's input).
-    """
-
-    dropout: Probability = 0.4
-
-    @property
-    def is_affine(self) -> bool:
-        """Return whether the tower is an affine map of vectors, which can be set (`Tower.set_map`)."""
-        return False
-
-    def check_dimensions(self, dimensions: int) -> None:
-        """Raise a `ConfigError` where the tower cannot be built for a joint space of this size."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextSettings(TowerSettings):
-    """Settings that every text tower has."""
-
-    group: ClassVar[Group] = TEXT_TOWERS
-    part: ClassVar[str] = "text"
-
-    @property
-    def words_from(self) -> str:
-        """Return what its word vectors start from; empty where it reads no words."""
-        return ""
-
-    @property
-    def trains_words(self) -> bool:
-        """Return whether its word vectors are trained."""
-        return True
-
-    @property
-    def shares_words(self) -> bool:
-        """Return whether its word vectors can be read by the image tower, for the labels of regions."""
-        return False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImageSettings(TowerSettings):
-    """Settings that every image tower has; unless it says otherwise, it reads one vector an image."""
-
-    group: ClassVar[Group] = IMAGE_TOWERS
-    part: ClassVar[str] = "image"
-
-    @property
-    def needs(self) -> Needs:
-        """Return what the tower reads of a data set."""
-        return Needs(image_vectors=True)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TermSettings(PartSettings):
-    """Settings of a term of an objective.
-
-    Attributes:
-        is_addition: whether the term is added to others, and is no objective alone.
-        is_solved: whether maps are solved for, so that the last epoch is a good one without validation documents.
-        drops_signs: whether models are trained with vectors that have lost their signs.
-    """
-
-    group: ClassVar[Group] = OBJECTIVES
-    part: ClassVar[str] = "objective"
-    is_addition: ClassVar[bool] = False
-    is_solved: ClassVar[bool] = False
-    drops_signs: ClassVar[bool] = False
-
-    def check(self, config: TrainConfig) -> None:
-        """Raise a `ConfigError` where the term does not fit the rest of a configuration."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlateauSchedule(Settings):
+class PlateauSchedule(RateSettings):
     """H, L: the rate falls when the validation loss has not improved for some epochs.
 
     Attributes:
@@ -206,14 +86,20 @@ class PlateauSchedule(Settings):
         factor: what the rate is divided by (H: 5).
     """
 
-    part: ClassVar[str] = "training.schedule"
     name: Literal["plateau"] = "plateau"
     epochs: NonNegativeInt = 3
     factor: PositiveFloat = 5.0
 
+    @property
+    def patience(self) -> int:
+        return self.epochs
+
+    def rate(self, base: float, *, epoch: int, plateaus: int) -> float:
+        return float(base / self.factor**plateaus)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepsSchedule(Settings):
+class StepsSchedule(RateSettings):
     """N: the rate falls every few epochs.
 
     Attributes:
@@ -222,21 +108,22 @@ class StepsSchedule(Settings):
         factor: what the rate is divided by (N: 5).
     """
 
-    part: ClassVar[str] = "training.schedule"
     name: Literal["steps"] = "steps"
     epochs: PositiveInt = 10
     factor: PositiveFloat = 5.0
 
+    def rate(self, base: float, *, epoch: int, plateaus: int) -> float:
+        return float(base / self.factor ** ((epoch - 1) // self.epochs))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConstantSchedule(Settings):
+class ConstantSchedule(RateSettings):
     """A: the rate stays.
 
     Attributes:
         name: how the learning rate falls.
     """
 
-    part: ClassVar[str] = "training.schedule"
     name: Literal["constant"] = "constant"
 
 
@@ -298,7 +185,7 @@ def _part(group: Group, name: str, **settings: Any) -> Any:
 text_tower, image_tower = partial(_part, TEXT_TOWERS), partial(_part, IMAGE_TOWERS)
 
 
-def objective(names: str, **settings: Any) -> tuple[TermSettings, ...]:
+def objective(names: str, **settings: Any) -> tuple[Term, ...]:
     """Return the terms that a sum such as `cross+intra` names; a setting goes to every term that has it.
 
     Raises:
@@ -306,7 +193,7 @@ def objective(names: str, **settings: Any) -> tuple[TermSettings, ...]:
     """
     kinds = {name: find_part(OBJECTIVES, name) for name in canonical_names(OBJECTIVES, names, key="objective.name")}
     known = {name: {each.name for each in fields(kind)} for name, kind in kinds.items()}
-    rule = f"is no setting of objective.name = '{names}'"
+    rule = f"objective '{names}' has no such setting"
     for key, value in settings.items():
         require(any(key in each for each in known.values()), field=f"objective.{key}", value=value, rule=rule)
     own = {name: {key: value for key, value in settings.items() if key in known[name]} for name in kinds}
@@ -331,22 +218,24 @@ class TrainConfig(Settings):
     recipe: str = "hessel-2019"
     data: DataConfig = field(default_factory=DataConfig)
     dimensions: PositiveInt = 1024
-    text: Annotated[TextSettings, TEXT_TOWERS] = field(default_factory=partial(text_tower, "gru"))
-    image: Annotated[ImageSettings, IMAGE_TOWERS] = field(default_factory=partial(image_tower, "linear"))
-    objective: tuple[Annotated[TermSettings, OBJECTIVES], ...] = field(
-        default_factory=partial(objective, "cross-document")
-    )
+    text: Annotated[TextTowerSettings, TEXT_TOWERS] = field(default_factory=partial(text_tower, "gru"))
+    image: Annotated[ImageTowerSettings, IMAGE_TOWERS] = field(default_factory=partial(image_tower, "linear"))
+    objective: tuple[Annotated[Term, OBJECTIVES], ...] = field(default_factory=partial(objective, "cross-document"))
     training: LoopConfig = field(default_factory=LoopConfig)
     link: LinkSettings = field(default_factory=LinkSettings)
 
     def __post_init__(self) -> None:
         Settings.__post_init__(self)
-        self.text.check_dimensions(self.dimensions)
-        self.image.check_dimensions(self.dimensions)
-        rule = "it is added to an objective, as in triplet-hardest+coherence"
+        rule = "cannot be the whole objective; add it to one, as in triplet-hardest+coherence"
         is_whole = any(not each.is_addition for each in self.objective)
         require(is_whole, field="objective.name", value=self.objective_name, rule=rule)
-        self._check_together()
+        for each in self.parts:
+            each.check(self)
+
+    @property
+    def is_solved(self) -> bool:
+        """Return whether maps are solved for, without steps along a gradient."""
+        return all(term.is_solved for term in self.objective)
 
     @property
     def objective_name(self) -> str:
@@ -355,25 +244,10 @@ class TrainConfig(Settings):
 
     @property
     def parts(self) -> tuple[PartSettings, ...]:
-        """Return the parts that were chosen by name."""
-        return (self.text, self.image, *self.objective)
+        """Return the parts that were chosen by name, those of parts too."""
+        return tuple(parts_in(self))
 
     @property
     def needs(self) -> Needs:
         """Return what the run reads of a data set."""
         return reduce(or_, (part.needs for part in self.parts))
-
-    def _check_together(self) -> None:
-        """Raise a `ConfigError` where parts that are right by themselves do not fit together."""
-        for term in self.objective:
-            term.check(self)
-        needs, text = self.needs, self.text
-        rule = f"text.name = '{text.name}' reads the roles of text.sources; leave data.roles empty"
-        require(not (self.data.roles and needs.sources), field="data.roles", value=self.data.roles, rule=rule)
-        rule = (
-            "region labels are read through the text tower's word vectors, and it has none to share; use one of "
-            "bilstm-attention, gru, transformer, or --set image.concepts=false"
-        )
-        require(text.shares_words or not needs.labels, field="text.name", value=text.name, rule=rule)
-        rule = "region labels have one language, the word vectors several; use --set image.concepts=false"
-        require(not (needs.labels and needs.languages), field="image.concepts", value=True, rule=rule)

@@ -2,8 +2,9 @@
 
     csls             c_si - (r_s + r_i) / 2 + r, where r_s is the mean cosine of sentence s with its nearest images of
                      the bank, r_i that of image i with its nearest sentences, and r their mean over the banks
-    class-names      + w (z_si - z), where z_si is the cosine of sentence s with the names of the classes of image i, z
-                     its mean over the banks, and w the weight times the deviation of cosines over that of z_si
+    class-names      + w (z_si - z), where z_si is the cosine of sentence s with the names of the classes of image i
+                     (the mean over columns of names), z its mean over the banks, and w the weight times the deviation
+                     of cosines over that of z_si
     half-sinkhorn    the mean of the similarity and of (log p_si + log max(n, m)) / 10, where p is the soft plan of ten
                      times the similarities (`closed_form.plans`): where all pairs are alike, nothing changes
 
@@ -23,6 +24,7 @@ from torch import Tensor, nn
 
 from training.closed_form.plans import soft_plans
 from training.data.documents import DocumentSet
+from training.data.loading import NamedColumns
 from training.data.ragged import Float32, Floats, Int64
 from training.settings import LinkSettings, LinkStep
 
@@ -48,7 +50,7 @@ class LinkSteps(nn.Module):
     levels: Tensor
     weights: Tensor
 
-    def __init__(self, settings: LinkSettings, dimensions: int, columns: tuple[slice, slice] | None = None) -> None:
+    def __init__(self, settings: LinkSettings, dimensions: int, columns: NamedColumns | None = None) -> None:
         super().__init__()
         self.settings = settings
         self.columns = columns if LinkStep.CLASS_NAMES in settings.steps else None
@@ -101,6 +103,16 @@ class LinkSteps(nn.Module):
             found = found + weights[1] * (names_nm - float(self.levels[1]))
         return found
 
+    def described(self) -> str:
+        """Return the steps that are done, with the weights that training chose, for cards and reports."""
+        hubs, names = self.weights.tolist()
+        done = {
+            LinkStep.CSLS: "csls" * bool(hubs),
+            LinkStep.CLASS_NAMES: f"class names of weight {names:.2g}" * bool(names),
+            LinkStep.HALF_SINKHORN: "half Sinkhorn",
+        }
+        return ", ".join(filter(None, (done[step] for step in self.settings.steps))) or "none helped"
+
     def namer(self, documents: DocumentSet) -> Namer:
         """Return what gives the cosines of some rows of documents with the class names of some of their images.
 
@@ -110,7 +122,13 @@ class LinkSteps(nn.Module):
             return lambda rows, images: None
         of_texts, of_images = self.columns
         texts, images = documents.sentence_vectors, documents.image_bank
-        return lambda rows, shown: _unit(texts[rows, of_texts]) @ _unit(images[shown, of_images]).T
+
+        def named(rows: Any, shown: Int64) -> Float32:
+            names = np.mean([_unit(images[shown, part]) for part in of_images], axis=0)
+            cosines: Float32 = _unit(texts[rows, of_texts]) @ names.T
+            return cosines
+
+        return named
 
     def _near(self, rows_nd: Float32, bank_Kd: Tensor) -> Float32:
         """Return the mean cosine of each row with its nearest rows of a bank."""

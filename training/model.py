@@ -24,14 +24,13 @@ from schemas.errors import IntegrityError, NotFoundError, UsageError
 from training.config import TrainConfig
 from training.data.documents import DocumentSet, GivenDocument, document_set
 from training.data.loading import DatasetIdentity
-from training.data.ragged import Float32
+from training.data.ragged import Float32, Int64
 from training.data.views import TextView, viewed
 from training.formats import current_config
 from training.link_steps import LinkSteps
 from training.model_files import check_files, seal
 from training.relations import RelationHead
 from training.text.vocabulary import Vocabulary
-from training.towers.build import build_towers
 from training.towers.dropout import salt_dropouts
 from training.towers.inputs import ImageInput, Rows, Sizes, TextInput, Tower, image_input, text_input
 
@@ -113,7 +112,8 @@ class LinkModel(nn.Module):
             sentence_columns=card.data.sentence_columns,
             image_columns=card.data.image_columns,
         )
-        self.text, self.image = build_towers(card.config, sizes, vocabulary)
+        self.text = card.config.text.build(sizes, vocabulary)
+        self.image = card.config.image.build(sizes, self.text)
         self.relations = RelationHead(len(card.relations), sizes.dimensions) if card.relations else None
         link = card.config.link
         self.steps = LinkSteps(link, sizes.dimensions, card.data.named_columns) if link.steps else None
@@ -172,9 +172,10 @@ class LinkModel(nn.Module):
         """Return N x d unit vectors of sentences, float32, without dropout."""
         return self._encode(self.text, self.text.prepare(given)).cpu().numpy()
 
-    def encode_images(self, given: ImageInput) -> Float32:
-        """Return M x d unit vectors of images, float32, without dropout."""
-        return self._encode(self.image, self.image.prepare(given)).cpu().numpy()
+    def encode_images(self, given: ImageInput, rows: Int64 | None = None) -> Float32:
+        """Return M x d unit vectors of images, float32, without dropout; of some rows alone where they are given."""
+        prepared = self.image.prepare(given)
+        return self._encode(self.image, prepared if rows is None else prepared.take(rows)).cpu().numpy()
 
     def save(self, directory: Path) -> None:
         """Write the model into a folder (made where it is not there)."""
@@ -215,6 +216,17 @@ class LinkModel(nn.Module):
         if odd:
             raise IntegrityError(f"{directory / WEIGHTS}: expected finite numbers, found others in {', '.join(odd)}")
         return model.to(device).eval()
+
+    def described(self) -> dict[str, str]:
+        """Return how the model was trained and what its similarities are, for cards and reports."""
+        data, is_solved = self.card.data, self.card.config.is_solved
+        found = {
+            "Trained": "closed form, solved for without a gradient" if is_solved else "by steps along a gradient",
+            "Columns of sentences": (data.sentence_features or "").replace("+", ", "),
+            "Columns of images": (data.image_features or "").replace("+", ", "),
+            "Similarity of a pair": "cosine" if self.steps is None else f"cosine, then {self.steps.described()}",
+        }
+        return {name: value for name, value in found.items() if value}
 
     def digest(self) -> str:
         """Return the SHA-256 (hex) of all that decides what the model says: card, vocabulary and weights."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from schemas.configs import NonNegativeFloat, PositiveInt, Settings, require
+from schemas.configs import Bounds, NonNegativeFloat, PositiveInt, Settings, require
 from schemas.documents import Role
 
 
@@ -58,14 +58,15 @@ class LinkSettings(Settings):
     Attributes:
         steps: steps of a document's similarities; none: they are the cosines.
         names: weight of the class names, in standard deviations of the cosines a standard deviation of theirs.
-        bank: sentences and images of the training split, each so many, that `csls` keeps with the model.
+        bank: sentences and images of the training split, each so many, that `csls` keeps with the model; the cosines of
+            all its pairs are held once (0.8 GB for 10,000).
         neighbours: nearest of the bank whose mean cosine `csls` takes off.
     """
 
     part: ClassVar[str] = "link"
     steps: tuple[LinkStep, ...] = ()
     names: NonNegativeFloat | Literal["auto"] = "auto"
-    bank: PositiveInt = 1000
+    bank: Annotated[int, Bounds(ge=1, le=10_000)] = 1000
     neighbours: PositiveInt = 10
 
 

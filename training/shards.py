@@ -10,9 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeVar
-
-import torch
+from typing import Protocol, TypeVar
 
 from schemas.documents import Split
 from schemas.lake import Folder
@@ -21,6 +19,7 @@ from schemas.parts import Shard, split_parts
 from training.data.documents import DocumentSet, joined
 from training.data.loading import read_for_model
 from training.data.ragged import Float32
+from training.data.threads import one_thread
 from training.link_steps import LinkSteps
 from training.model import EmbeddedDocument, LinkModel, embedded
 
@@ -107,14 +106,3 @@ def embed_shard(manifest: Manifest, folder: Folder, model: LinkModel, shard: Sha
 def filled_splits(manifest: Manifest) -> list[str]:
     """Return the splits that have documents."""
     return [split for split in manifest.splits if manifest.parts("documents", split)]
-
-
-@contextmanager
-def one_thread() -> Iterator[Any]:
-    """Compute in one thread while the block lasts: the sums of several depend on how many there are."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

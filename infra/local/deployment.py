@@ -24,7 +24,7 @@ from pathlib import Path
 from infra.local.engines import beam_services
 from infra.local.plan import Plan
 from orchestration.config import PAGE_VARIABLE, SETTINGS_VARIABLE
-from orchestration.demo.recorded_web import REPLAY, recording_at
+from orchestration.demo.recorded_web import recording_at, replay
 from orchestration.local.supervisor import Service
 
 MACHINES = (
@@ -92,7 +92,7 @@ def database(plan: Plan) -> Service:
 def recorded_web(plan: Plan) -> Service:
     address = plan.machines["web"].address
     where = ("--recording", str(recording_at()), "--host", address, "--port", str(WEB))
-    return plan.service("web", "web", (sys.executable, str(REPLAY / "server.py"), *where), WEB)
+    return plan.service("web", "web", (sys.executable, str(replay() / "server.py"), *where), WEB)
 
 
 def mlflow(plan: Plan) -> Service:

@@ -12,8 +12,9 @@ def command(
     tracking: options.Tracking = None,
 ) -> options.Summaries:
     """Approve a version for promotion, where the policy requires it; its next promotion can then succeed."""
-    from training.mlflow.history import approve
+    options.check_name(model, tracking)
     from training.mlflow.loading import open_registry
+    from training.mlflow.promotion import approve
 
     found = approve(open_registry(tracking, [f"models:/{model}"]), model, version, by=by)
     values = {"model": found.name, "version": found.version, "approved_by": by}

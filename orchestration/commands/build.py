@@ -36,4 +36,4 @@ def command(
         beam_options=beam_options or (),
         say=say,
     )
-    yield summary_lines(summary), summary.to_json()
+    yield summary_lines(summary), summary

@@ -17,6 +17,7 @@ def command(
     dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION; the first model's by default.")] = None,
     split: options.Split = "test",
     report: options.Report = None,
+    workers: options.ShardWorkers = 1,
     tracking: options.Tracking = None,
     *,
     say: options.Progress,
@@ -26,11 +27,10 @@ def command(
         raise UsageError(f"compare: expected at least two models, found {len(models)}")
     if dataset is not None:
         dataset = options.known_dataset(lake, dataset)
-    from training.report.pages import write_page
     from training.report.studies import comparison_lines, comparison_page
     from training.workflows.compare import run_compare
+    from training.workflows.workers import by_workers
 
-    found = run_compare(models=models, dataset=dataset, lake=lake, split=split, tracking=tracking, say=say)
-    yield options.with_report(
-        comparison_lines(found), found.to_json(), report, lambda folder: write_page(folder, comparison_page(found))
-    )
+    with by_workers(workers):
+        found = run_compare(models=models, dataset=dataset, lake=lake, split=split, tracking=tracking, say=say)
+    yield options.with_report(comparison_lines(found), found, report, lambda: comparison_page(found))

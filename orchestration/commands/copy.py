@@ -17,11 +17,12 @@ def command(
     say: options.Progress,
 ) -> options.Summaries:
     """Copy a version with its run to another registry, such as staging's to production's: the challenger there."""
+    options.check_name(model, tracking)
     from training.mlflow.copying import copy_version
     from training.mlflow.loading import open_registry
-    from training.mlflow.runs import tracking_uri
+    from training.mlflow.stored import tracking_uri
 
     source, target = open_registry(tracking, [f"models:/{model}"]).tracking_uri, tracking_uri(to)
     done = copy_version(source, model, version, to=target, new_name=name, say=say)
     when = "" if done.is_new else " before"
-    yield [f"{done.version.uri} was copied from {done.copied_from}{when}", f"sha256 {done.digest}"], done.to_json()
+    yield [f"{done.version.uri} was copied from {done.copied_from}{when}", f"sha256 {done.digest}"], done

@@ -1,13 +1,32 @@
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from orchestration.commands import options
 from schemas.errors import UsageError
 from schemas.overrides import override
+
+Scores = Annotated[
+    Path | None, typer.Option(metavar="FILE", callback=options.existing_file, help="Score matrices: JSON Lines.")
+]
+CalibrationOutput = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Write what makes probabilities of similarities, by the data set's validation links, for link "
+        "--calibration.",
+    ),
+]
+EvaluateSettings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Columns of baselines, samples of retrieval; position=true for the ablation of positions.",
+    ),
+]
 
 
 def command(
@@ -16,35 +35,21 @@ def command(
     split: options.Split = "test",
     lake: options.LakePath = "",
     report: options.Report = None,
-    scores: Annotated[
-        Path | None, typer.Option(metavar="FILE", callback=options.existing_file, help="Score matrices: JSON Lines.")
-    ] = None,
-    calibration: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write what makes probabilities of similarities, by the data set's validation links, for link "
-            "--calibration.",
-        ),
-    ] = None,
+    scores: Scores = None,
+    calibration: CalibrationOutput = None,
     with_captions: Annotated[
         bool, typer.Option("--captions", help="Compute caption metrics, too; most need Java.")
     ] = False,
     baseline: Annotated[
         str | None,
-        typer.Option(help="Instead of a model: random, nearest-sentence, object-detection, joint-embeddings."),
+        typer.Option(
+            help="Instead of a model: random, nearest-sentence, object-detection, joint-embeddings or class-names."
+        ),
     ] = None,
     with_baselines: Annotated[
         bool, typer.Option("--baselines/--no-baselines", help="Score baselines on the same documents, too.")
     ] = True,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Columns of baselines, samples of retrieval; position=true for the ablation of positions.",
-        ),
-    ] = None,
+    settings: EvaluateSettings = None,
     workers: options.ShardWorkers = 1,
     tracking: options.Tracking = None,
     *,
@@ -78,21 +83,11 @@ def command(
                 with_captions=with_captions, with_baselines=with_baselines, say=say,
             )  # fmt: skip
         if calibration is not None:
-            _write_calibration(summary, calibration)
-    write = partial(run_report, summary, lake=lake, tracking=tracking)
-    yield options.with_report(summary.lines(), summary.to_json(), report, write)
-
-
-def _write_calibration(summary: Any, path: Path) -> None:
-    """Write the calibration of an evaluation.
-
-    Raises:
-        UsageError: there is none: too few validation links are known.
-    """
-    if summary.judged.calibration is None:
-        why = "; ".join(row.note for row in summary.rows if row.group == "calibration" or row.measure == "calibration")
-        raise UsageError(f"--calibration: {summary.dataset} has none{': ' if why else ''}{why}")
-    path.write_text(summary.judged.calibration.to_json(), encoding="utf-8")
+            summary.write_calibration(calibration)
+    if report is None:
+        yield summary.lines(), summary
+    else:
+        yield options.with_file(summary.lines(), summary, run_report(summary, report, lake=lake, tracking=tracking))
 
 
 def _check_options(given: Mapping[str, object], *, baseline: str | None, settings: list[str] | None) -> None:

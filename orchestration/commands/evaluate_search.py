@@ -23,25 +23,16 @@ def command(
     The model is compared with BM25 on the pictures' titles and captions, the nearest of these by the sentence encoder,
     and the fusion of the model and BM25. With --tracking-uri the numbers are stored with the run of the model, too.
     """
-    from orchestration.inference.archive import Archive
-    from orchestration.inference.queries import sentence_encoder
-    from training.evaluation.evaluate import EvaluationReport
-    from training.retrieval.evaluate import evaluate_search, score_lines
+    from orchestration.workflows.search_evaluation import evaluate_archive
+    from training.retrieval.evaluate import score_lines
 
-    with Archive(index_path, settings or []) as archive:
-        found = evaluate_search(archive.index, Lake.at(lake), split, reader=archive.reader, encode=sentence_encoder())
-        manifest = archive.index.manifest
-    name, _, version = manifest.dataset.partition("@")
-    report = EvaluationReport(
-        model=manifest.model, model_version=None, dataset=name, dataset_version=version, split=split, rows=found.rows
+    report, queries, run = evaluate_archive(
+        index_path, Lake.at(lake), split, settings or [], output=output, tracking=tracking
     )
-    if output is not None:
-        report.write(output)
-        found.write_trec(output, tag=options.TREC_TAG)
-    values = {"model": manifest.model, "dataset": manifest.dataset, "split": split, "queries": len(found.queries)}
-    if tracking is not None:
-        from training.mlflow.loading import open_registry
-        from training.mlflow.registering import record_search
-
-        values["run_id"] = record_search(open_registry(tracking), manifest.model, report)
-    yield score_lines(report), values | {"scores": report.values()}
+    values: dict[str, object] = {
+        "model": report.model,
+        "dataset": f"{report.dataset}@{report.dataset_version}",
+        "split": split,
+    }
+    values |= {"queries": queries, "scores": report.values()} | ({} if run is None else {"run_id": run})
+    yield score_lines(report), values

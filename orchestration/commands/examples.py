@@ -21,8 +21,7 @@ def command(
     The summary has the loss of the model's objective on the split, by which models can be judged without true links.
     """
     dataset = options.known_dataset(lake, dataset)
-    from training.report.pages import write_page
     from training.workflows.examples import run_examples
 
     found = run_examples(model=model, dataset=dataset, lake=lake, split=split, count=count, tracking=tracking, say=say)
-    yield options.with_report(found.lines(), found.to_json(), report, lambda folder: write_page(folder, found.page()))
+    yield options.with_report(found.lines(), found, report, found.page)

@@ -35,9 +35,10 @@ def command(
     if pictures is not None and model is None:
         raise UsageError("--pictures: expected --model beside it")
     if settings and pictures is None:
-        raise UsageError("--set: expected --pictures beside it; the features of a data set are in its shards")
+        raise UsageError("--set works only with --pictures; the features of a data set are in its shards")
     if dataset is not None:
         dataset = options.known_dataset(lake, dataset)
+    options.check_model(model, tracking)
     from training.mlflow.loading import open_model
     from training.retrieval.build import build_index
     from training.workflows.workers import by_workers
@@ -56,4 +57,4 @@ def command(
             name=loaded.index_name,
             say=say,
         )
-    yield made.lines(), made.to_json()
+    yield made.lines(), made

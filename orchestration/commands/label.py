@@ -4,7 +4,6 @@ from urllib.parse import quote, urlencode
 import typer
 
 from orchestration.commands import options
-from orchestration.commands.pages import PORT
 
 
 def command(
@@ -14,7 +13,7 @@ def command(
     count: Annotated[int, typer.Option(min=1, max=5000, help="Number of pictures to label.")] = 50,
     by: Annotated[str, typer.Option(metavar="WHO", help="Name of the person who labels.")] = "",
     seed: Annotated[int, typer.Option(min=0, help="Of the sample; everybody who has the same labels the same.")] = 0,
-    port: Annotated[int, typer.Option(help="Port to listen on; 0: one that is free.")] = PORT,
+    port: options.PagesPort = options.PAGES_PORT,
     store: options.Store = "",
 ) -> options.Summaries:
     """Label a random sample of a version's pictures: which sentence goes with each? By keyboard, without any score.

@@ -1,10 +1,13 @@
+import textwrap
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from orchestration.commands import options
+from schemas.console import counted
 from schemas.errors import BuildError, UsageError
+from schemas.lake import Lake
 
 
 def command(
@@ -40,18 +43,20 @@ def command(
     """
     if (input_path is None) == (dataset is None):
         raise UsageError("link: expected either --input FILE or --dataset NAME")
+    options.check_model(model, tracking)
     if dataset is not None:
         if settings or page is not None:
-            raise UsageError(
-                "--set and --page: expected --input beside them; the vectors of a data set are in its shards"
-            )
+            raise UsageError("--set and --page work only with --input; the vectors of a data set are in its shards")
         reference = options.known_dataset(lake, dataset)
+        from training.mlflow.loading import open_model
         from training.workflows.link import run_link_version
+        from training.workflows.workers import by_workers
 
-        summary = run_link_version(
-            model=model, dataset=reference, lake=lake, output=output, splits=splits or (), workers=workers,
-            options=links(), tracking=tracking, say=say,
-        ).to_json()  # fmt: skip
+        loaded = open_model(model, tracking, dataset=reference)
+        with by_workers(workers):
+            summary = run_link_version(
+                loaded, Lake.at(lake), reference, output, splits=splits or (), options=links(), say=say
+            ).to_json()
     else:
         if model is None or input_path is None or splits or workers != 1:
             raise UsageError("--input: expected --model beside it, and no --split or --workers")
@@ -71,7 +76,15 @@ def _lines(summary: dict[str, Any]) -> list[str]:
     done = f" ({shards - reused} shards linked{f', {reused} reused' if reused else ''})" if shards else ""
     pace = f" in {summary['seconds']:.1f} s, {summary['documents_per_second']:.1f} documents/s"
     about = done + (pace if reused < shards or not shards else "")
-    lines = [f"{summary['links']} links of {summary['documents']} documents{about}: {summary['output']}"]
+    links, documents = counted(summary["links"], "link"), counted(summary["documents"], "document")
+    lines = [f"{links} of {documents}{about}: {summary['output']}"]
+    lines += [_example(**link) for link in summary.get("examples", ())]
     if summary.get("page"):
         lines.append(f"page: {summary['page']}")
     return [*lines, *options.failure_lines(summary)]
+
+
+def _example(*, text: str, source: str, similarity: float, probability: float | None, **_: Any) -> str:
+    """Return a link in a line: how sure it is, in percent where it is calibrated, the sentence and the image."""
+    sure = f"{similarity:5.2f}" if probability is None else f"{100 * probability:4.0f}%"
+    return f"  {sure}  {textwrap.shorten(text, 50, placeholder='...'):50}  {source}"

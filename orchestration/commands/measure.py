@@ -1,9 +1,9 @@
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from orchestration.commands import options
-from schemas.errors import UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
 
@@ -31,6 +31,7 @@ def command(
     from orchestration.decisions.log import opened_log
     from orchestration.links.label_sample import labels_of, links_by, measured
     from orchestration.links.linked import link_sets
+    from pipelines.exports.labelled import write_labelled
 
     home = Lake.at(lake)
     manifest, folder = read_manifest(home, dataset)
@@ -39,16 +40,8 @@ def command(
         report = measured(links, manifest, folder, log, seed=seed, wanted=precision)
         labels = labels_of(links, manifest, folder, log, seed=seed) if name else {}
     if not name:
-        yield report.lines(), report.to_json()
+        yield report.lines(), report
         return
-    from pipelines.exports.labelled import write_labelled
-
-    if name in home.dataset_names() and not _is_labelled(home, name):
-        raise UsageError(f"--as {name}: a data set of this name is there, and was not made of labels")
     written = write_labelled(home, manifest, folder, labels, name, say=say)
     counts = ", ".join(f"{split} {each.documents}" for split, each in written.splits.items())
-    yield [*report.lines(), f"{written.reference}: {counts} documents"], report.to_json() | {"as": written.reference}
-
-
-def _is_labelled(home: Lake, name: str) -> bool:
-    return "labelled" in read_manifest(home, name)[0].config
+    yield [*report.lines(), f"{written.reference}: {counts} documents"], asdict(report) | {"as": written.reference}

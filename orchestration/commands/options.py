@@ -12,21 +12,23 @@ from urllib.parse import urlsplit
 
 import typer
 
-from orchestration.cli import Together
+from orchestration.cli import SharedOptions
 from schemas import documents
-from schemas.console import Console, Say
+from schemas.console import Console, Say, as_mapping
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest
 
 if TYPE_CHECKING:
+    from orchestration.workflows.document_pages import DocumentsPage
     from training.linking.options import LinkOptions
+    from training.metrics.relations import RefineConfig
 
 PROBE_S, SERVER_WAIT_S = 4.0, 60.0
 SQLITE = "sqlite:///"
+PAGES_PORT, KEEP_DAYS = 8090, 30
 ADDRESSES = "models:/NAME/VERSION, models:/NAME@ALIAS, NAME (its champion), runs:/RUN/model, a folder or class-names"
-TREC_TAG = "multilink"  # names our rankings in files of TREC
-Summary = tuple[Iterable[str], Mapping[str, Any]]  # lines for a person, values for a machine
+Summary = tuple[Iterable[str], Any]  # lines for a person; values for a machine: a mapping or a dataclass
 Summaries = Generator[Summary, None, None]
 Progress = Say  # prints a line of progress; the tree passes it to a command
 
@@ -115,10 +117,29 @@ def _possible_store(uri: str | None) -> str | None:
 
 
 def signature_lines() -> list[str]:
-    """Return what is to be said where a statement on a model was not signed."""
+    """Return a hint where a statement on a model was not signed."""
     from training.promotions.keys import key_path
 
-    return [] if key_path().is_file() else ["its statement is not signed: multilink key makes a key"]
+    return (
+        []
+        if key_path().is_file()
+        else ["the statement is not signed, so nobody can verify it; make a key with: multilink key"]
+    )
+
+
+def check_model(model: str | None, tracking: str | None) -> None:
+    """Raise a `NotFoundError` where a store in a file does not have a model, before MLflow is imported."""
+    if model is not None:
+        from training.mlflow.stored import check_model
+
+        check_model(tracking, model)
+
+
+def check_name(name: str, tracking: str | None) -> None:
+    """Raise a `NotFoundError` where a store in a file has no registered model of that name, as `check_model`."""
+    from training.mlflow.stored import stored_model, tracking_uri
+
+    stored_model(tracking_uri(tracking), name)
 
 
 def known_index(path: str) -> str:
@@ -144,14 +165,25 @@ def items(text: str, option: str) -> list[str]:
     return found
 
 
-def with_report(
-    lines: Iterable[str], values: Mapping[str, Any], report: Path | None, write: Callable[[Path], Path]
-) -> Summary:
+def with_report(lines: Iterable[str], values: Any, report: Path | None, page: Callable[[], str]) -> Summary:
     """Return a summary; with a folder for a page, the page is written there, and the summary names it."""
     if report is None:
         return lines, values
-    page = write(report)
-    return [*lines, f"report: {page}"], {**values, "report": str(page)}
+    from training.report.pages import write_page
+
+    return with_file(lines, values, write_page(report, page()))
+
+
+def with_file(lines: Iterable[str], values: Any, report: Path) -> Summary:
+    """Return a summary that names the file of a page."""
+    return [*lines, f"report: {report}"], {**as_mapping(values), "report": str(report)}
+
+
+def with_page(page: "DocumentsPage", path: Path) -> Summary:
+    """Write a page of documents to a file, and return its summary, which names the file."""
+    page.write(path)
+    *lines, last = page.lines
+    return [*lines, f"{last}: {path}"], page.values | {"page": str(path)}
 
 
 def failure_lines(summary: Mapping[str, Any]) -> list[str]:
@@ -185,6 +217,11 @@ ReadingSettings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change a setting (http.*, images.*, features.*)."),
 ]
+Named = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="ID|URL|HASH", help="As in a takedown list: id:, url:, domain:, sha256:, phash:."),
+]
+PagesPort = Annotated[int, typer.Option(help="Port to listen on; 0: one that is free.")]
 Recipe = Annotated[str | None, typer.Option(help="Named settings; `multilink settings` lists them.")]
 Reference = Annotated[str, typer.Argument(help="NAME[@VERSION]")]
 References = Annotated[str, typer.Argument(help="NAME: all its versions; or NAME@VERSION")]
@@ -207,6 +244,7 @@ Store = Annotated[
         help="Database of texts and decisions, such as postgresql://USER@HOST/NAME; in a local lake by default.",
     ),
 ]
+TakedownList = Annotated[str, typer.Option("--list", help="Path or URI of a takedown list.")]
 ShardWorkers = Annotated[int, typer.Option("--workers", help="Number of shards embedded at the same time, by Ray.")]
 TrainWorkers = Annotated[int, typer.Option(help="Training processes.")]
 Tracking = Annotated[str | None, _tracking(_existing_store, "MLflow's address; ./mlflow.db by default.")]
@@ -243,9 +281,29 @@ def open_version(reference: Reference, lake: LakePath) -> tuple[Lake, Manifest, 
     return (home, *read_manifest(home, reference))
 
 
+def refinement(refine_below: RefineBelow = None, refine_weight: RefineWeight = 0.0) -> "RefineConfig | None":
+    """Return the refinement by relations; commands have these parameters by `Refine`.
+
+    Raises:
+        UsageError: there is a weight alone.
+    """
+    if refine_weight and refine_below is None:
+        raise UsageError("--refine-weight needs --refine-below")
+    if refine_below is None:
+        return None
+    from training.metrics.relations import RefineConfig
+
+    return RefineConfig(below=refine_below, weight=refine_weight)
+
+
 def link_options(
     precision: Annotated[
-        float | None, typer.Option(help="Precision to reach, such as 0.9: less similar links are left out.")
+        float | None,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            help="Precision to reach, each document counting once, such as 0.9: less similar links are left out.",
+        ),
     ] = None,
     calibration: Calibration = None,
     refine_below: RefineBelow = None,
@@ -257,18 +315,17 @@ def link_options(
         UsageError: an option lacks another.
         IntegrityError: the file holds no calibration.
     """
-    if refine_weight and refine_below is None:
-        raise UsageError("--refine-weight: expected --refine-below beside it")
+    refine = refinement(refine_below, refine_weight)
     from training.linking.options import LinkOptions
     from training.metrics.calibration import read_calibration
-    from training.metrics.relations import RefineConfig
 
     return LinkOptions(
         precision=precision,
-        refine=None if refine_below is None else RefineConfig(below=refine_below, weight=refine_weight),
+        refine=refine,
         calibration=None if calibration is None else read_calibration(calibration),
     )
 
 
-Version = Annotated[Callable[[], tuple[Lake, Manifest, Folder]], Together(open_version)]
-Links = Annotated[Callable[[], "LinkOptions"], Together(link_options)]
+Version = Annotated[Callable[[], tuple[Lake, Manifest, Folder]], SharedOptions(open_version)]
+Refine = Annotated[Callable[[], "RefineConfig | None"], SharedOptions(refinement)]
+Links = Annotated[Callable[[], "LinkOptions"], SharedOptions(link_options)]

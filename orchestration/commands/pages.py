@@ -5,8 +5,6 @@ import typer
 
 from orchestration.commands import options
 
-PORT, KEEP_DAYS = 8090, 30
-
 
 def command(
     lake: options.LakePath,
@@ -19,7 +17,7 @@ def command(
     host: Annotated[
         str, typer.Option(help="Address to listen on; one that others can reach needs --token.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on; 0: one that is free.")] = PORT,
+    port: options.PagesPort = options.PAGES_PORT,
     token: Annotated[
         str,
         typer.Option(envvar="MULTILINK_PAGES_TOKEN", help="Token that visitors must enter; safer in the environment."),
@@ -35,7 +33,7 @@ def command(
     ),
     keep_days: Annotated[
         int, typer.Option(min=0, help="Days after which uploads and texts without a decision are removed; 0: never.")
-    ] = KEEP_DAYS,
+    ] = options.KEEP_DAYS,
     store: options.Store = "",
     settings: options.ReadingSettings = None,
     tracking: options.KnownTracking = None,

@@ -1,11 +1,14 @@
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from orchestration.commands import options
 from schemas.errors import GateError
 from schemas.lake import Lake
+
+if TYPE_CHECKING:
+    from training.mlflow.promotion import Promotion
 
 
 def command(
@@ -41,8 +44,8 @@ def command(
     from training.mlflow.policy import read_policy
 
     rules = read_policy(policy)
+    options.check_model(f"models:/{model}/{version}", tracking)
     from orchestration.decisions.comparison import preferred_by_editors
-    from training.mlflow.explanation import explained
     from training.mlflow.loading import open_registry
     from training.mlflow.promotion import promote
     from training.workflows.workers import by_workers
@@ -59,13 +62,20 @@ def command(
             is_dry_run=is_dry_run,
             say=say,
         )
+    yield _lines(promotion, is_explained=is_explained), promotion.to_json()
+    if not promotion.decision.is_promoted:
+        unmet = ", ".join(check.name for check in promotion.decision.checks if not check.is_passed)
+        raise GateError(f"{promotion.candidate.uri} was not promoted; not met: {unmet}")
+
+
+def _lines(promotion: "Promotion", *, is_explained: bool) -> list[str]:
+    from training.mlflow.explanation import explained
+
     candidate, decision = promotion.candidate, promotion.decision
-    verb = "would be" if is_dry_run else "is"
+    verb = "would be" if promotion.is_dry_run else "is"
     verdict = f"{candidate.uri} {verb} {'' if decision.is_promoted else 'not '}the champion"
+    if not decision.is_promoted and promotion.champion == candidate.version:
+        verdict = f"{candidate.uri} stays the champion by its earlier statement, which is not renewed"
     marked = (f"  {'met    ' if check.is_passed else 'NOT MET'}  {check.reason}" for check in decision.checks)
-    lines = explained(decision) if is_explained else marked
-    is_said = decision.is_promoted and not is_dry_run
-    yield [verdict, *lines, *(options.signature_lines() if is_said else ())], promotion.to_json()
-    if not decision.is_promoted:
-        unmet = ", ".join(check.name for check in decision.checks if not check.is_passed)
-        raise GateError(f"{candidate.uri} was not promoted; not met: {unmet}")
+    unsigned = () if promotion.is_dry_run or not decision.is_promoted else options.signature_lines()
+    return [verdict, *(explained(decision) if is_explained else marked), *unsigned]

@@ -20,17 +20,24 @@ def command(
 
     Signatures are shown here, and checked by multilink verify and for a bill of materials.
     """
-    from training.mlflow.history import championships, lines, to_csv
-    from training.mlflow.loading import open_registry
+    from training.mlflow.stored import stored_model, tracking_uri
+    from training.promotions.history import championships, lines, to_csv
+    from training.promotions.record import read_record
 
-    client = open_registry(tracking, [f"models:/{name}"])
-    found = championships(client, name)
+    model = stored_model(tracking_uri(tracking), name)
+    if model is None:
+        from training.mlflow.loading import open_registry
+        from training.mlflow.registry import registered
+
+        model = registered(open_registry(tracking, [f"models:/{name}"]), name)
+    record = read_record(model)
+    found = championships(record)
     if csv is not None:
         csv.write_text(to_csv(found), encoding="utf-8", newline="")
     if bom is not None:
-        from training.mlflow.materials import bill_of_materials
-        from training.mlflow.provenance import keys_of, prove
+        from training.promotions.materials import bill_of_materials
+        from training.promotions.proof import keys_of, prove
 
-        bom.write_text(bill_of_materials(prove(client, name, keys=keys_of(trust or ()))), encoding="utf-8")
-    shown = lines(found) if found else [f"{name}: no version was ever promoted"]
-    yield shown, {"promotions": found}
+        bom.write_text(bill_of_materials(prove(record, keys=keys_of(trust or ()))), encoding="utf-8")
+    table = lines(found) if found else [f"{name}: no version was ever promoted"]
+    yield table, {"promotions": found}

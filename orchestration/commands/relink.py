@@ -1,14 +1,12 @@
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from orchestration.commands import options
+from schemas.console import counted
 from schemas.errors import UsageError
 from schemas.lake import Lake
-
-if TYPE_CHECKING:
-    from training.linking.versions import LinkedVersion
 
 
 def command(
@@ -50,41 +48,28 @@ def command(
     and how many of each are true, where true links are known. A shard is linked once: a repeated call continues.
     """
     _check(input_path, dataset, model=model, form=form, settings=settings)
-    if input_path is not None and model is not None:
-        from orchestration.inference.corpora import build_corpus
-        from training.mlflow.loading import open_model
-
-        data = open_model(model, tracking).model.card.data
-        dataset = build_corpus(data, form, input_path, settings or [], lake=Lake.at(lake), workers=workers, say=say)
-        say(f"{input_path}: {dataset}")
-    from training.workflows.link import run_link_version
-
-    linked = run_link_version(
-        model=model, dataset=str(dataset), lake=lake, output=output, splits=splits or (), workers=workers,
-        options=links(), tracking=tracking, with_documents=True, say=say,
-    )  # fmt: skip
-    yield _compared(linked, lake, page, tracking)
-
-
-def _compared(
-    linked: "LinkedVersion", lake: str, page: Path | None, tracking: str | None
-) -> tuple[list[str], dict[str, Any]]:
-    """Return how far the links agree with the corpus's own, and what the model's are worth there."""
     from training.mlflow.loading import open_model
-    from training.report.relinking import agreement_lines, caution_line
-    from training.workflows.link import compare_links, estimate_false
+    from training.workflows.link import run_link_version
+    from training.workflows.relink import compare_links
+    from training.workflows.workers import by_workers
 
-    agreement, used = compare_links(linked, lake, page), open_model(linked.manifest.model, tracking).model
-    trained_on = used.card.data
-    caution = caution_line(f"{trained_on.dataset}@{trained_on.version}", linked.manifest.dataset)
-    summary: dict[str, Any] = linked.to_json() | {"agreement": agreement.to_json(), "page": page and str(page)}
-    summary |= {"trained_on": f"{trained_on.dataset}@{trained_on.version}"}
-    if not agreement.judged:
-        false = estimate_false(used, linked, lake)
-        summary |= {"false_share_at_least": false.false_share}
-        caution = f"{caution}\n{false.line()}"
-    lines = [f"{summary['documents']} documents, {summary['links']} predicted links: {summary['output']}", caution]
-    return [*lines, *options.failure_lines(summary), *agreement_lines(agreement)], summary
+    home, reference = Lake.at(lake), "" if dataset is None else options.known_dataset(lake, dataset)
+    loaded = open_model(model, tracking, dataset=reference)
+    if input_path is not None:
+        from orchestration.inference.corpora import build_corpus
+
+        data = loaded.model.card.data
+        reference = build_corpus(data, form, input_path, settings or [], lake=home, workers=workers, say=say)
+        say(f"{input_path}: {reference}")
+    chosen = links()
+    with by_workers(workers):
+        linked = run_link_version(
+            loaded, home, reference, output, splits=splits or (), options=chosen, with_documents=True, say=say
+        )
+    found = compare_links(linked, loaded.linker(chosen), home, page)
+    summary = found.to_json()
+    documents, predicted = counted(summary["documents"], "document"), counted(summary["links"], "predicted link")
+    yield [f"{documents}, {predicted}: {summary['output']}", *options.failure_lines(summary), *found.lines()], summary
 
 
 def _check(
@@ -96,6 +81,4 @@ def _check(
     if input_path is not None and (model is None or not form):
         raise UsageError("--input: expected --model and --format beside it")
     if dataset is not None and (settings or form):
-        raise UsageError(
-            "--set and --format: expected --input beside them; the vectors of a data set are in its shards"
-        )
+        raise UsageError("--set and --format work only with --input; the vectors of a data set are in its shards")

@@ -33,9 +33,11 @@ def command(
         ),
     ] = None,
     top: Annotated[int, typer.Option(help="Number of pictures.")] = 20,
-    rank_by: Annotated[str, typer.Option(help="visual, lexical or fused.")] = "visual",
-    refine_below: options.RefineBelow = None,
-    refine_weight: options.RefineWeight = 0.0,
+    rank_by: Annotated[
+        str | None,
+        typer.Option(help="visual, lexical or fused; else what finds validation texts' pictures best in this index."),
+    ] = None,
+    refine: options.Refine = options.refinement,
     trec: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write the ranking to this file, too, as a TREC run of a query named 1."),
@@ -49,16 +51,17 @@ def command(
     if it predicts any. Filters act before ranking.
     """
     from orchestration.inference.archive import Archive
+    from training.linking.options import LinkOptions
     from training.retrieval.search import RankBy
 
-    if rank_by not in list(RankBy):
+    if rank_by is not None and rank_by not in list(RankBy):
         raise UsageError(f"--rank-by {rank_by}: expected one of {', '.join(RankBy)}")
     with Archive(index_path, settings or []) as archive:
         found = archive.search(
             headline=headline, lead=lead, caption=caption, body=body, language=language,
             image=image, like=like or (), unlike=unlike or (), where=where or (), entities=entity or (),
-            top=top, rank_by=RankBy(rank_by),
-            options=options.link_options(refine_below=refine_below, refine_weight=refine_weight),
+            top=top, rank_by=None if rank_by is None else RankBy(rank_by),
+            options=LinkOptions(refine=refine()),
         )  # fmt: skip
     if trec is not None:
         trec.write_text("".join(_trec_lines(found)), encoding="utf-8")
@@ -66,5 +69,7 @@ def command(
 
 
 def _trec_lines(found: Any) -> Iterator[str]:
+    from orchestration.workflows.search_evaluation import TREC_TAG
+
     rows = ((each.picture.image, each.rank, each.score) for each in found.images)
-    return (f"1 Q0 {key} {rank} {score:.6f} {options.TREC_TAG}\n" for key, rank, score in rows)
+    return (f"1 Q0 {key} {rank} {score:.6f} {TREC_TAG}\n" for key, rank, score in rows)

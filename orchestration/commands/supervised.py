@@ -31,13 +31,10 @@ def command(
     except ValueError:
         raise UsageError(f"--shares {shares!r}: expected numbers in (0, 1], separated by commas") from None
     from training.evaluation.studies import supervised_curve
-    from training.report.pages import write_page
     from training.report.studies import curve_table, supervised_page
 
     points = list(supervised_curve(config, Lake.at(lake), reference, shares=parts, split=split, say=say))
-    values = {"dataset": reference, "split": split, "points": [point.to_json() for point in points]}
+    values = {"dataset": reference, "split": split, "points": points}
     lines = [f"{reference}, {split}", *curve_table(points).lines()]
     about = {"dataset": reference, "split": split}
-    yield options.with_report(
-        lines, values, report, lambda folder: write_page(folder, supervised_page(points, **about))
-    )
+    yield options.with_report(lines, values, report, lambda: supervised_page(points, **about))

@@ -35,7 +35,6 @@ def command(
     make = known_recipe(recipe or DEFAULT_RECIPE)
     dataset = options.known_dataset(lake, dataset)
     override(make(), settings or [])
-    from training.report.pages import write_page
     from training.report.studies import sweep_page, sweep_table
     from training.workflows.sweep import PAPER, run_sweep
 
@@ -53,4 +52,4 @@ def command(
     )
     problems = [f"- {', '.join(cell.settings)}: {cell.problem}" for cell in found.cells if cell.problem]
     lines = [f"{found.dataset}, {found.split}", *sweep_table(found).lines(), *problems, f"run {found.run}"]
-    yield options.with_report(lines, found.to_json(), report, lambda folder: write_page(folder, sweep_page(found)))
+    yield options.with_report(lines, found, report, lambda: sweep_page(found))

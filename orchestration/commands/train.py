@@ -58,6 +58,6 @@ def command(
         from training.workflows.report import run_training_report
 
         judged = run_training_report(summary, lake=lake, tracking=tracking, say=say)
-        lines += [] if judged is None else judged.lines()
+        lines += [] if judged is None else ["", *judged.outcome(lake)]
         values["evaluation"] = None if judged is None else judged.to_json()
     yield lines, values

@@ -11,6 +11,7 @@ def command(
     datasets: Annotated[str, typer.Option(help="NAME or NAME@VERSION of data sets, separated by commas.")],
     split: options.Split = "test",
     report: options.Report = None,
+    workers: options.ShardWorkers = 1,
     tracking: options.Tracking = None,
     *,
     say: options.Progress,
@@ -18,14 +19,13 @@ def command(
     """Judge models on data sets they were not trained on: AUC of every model on every data set."""
     addresses = options.items(models, "--models")
     references = [options.known_dataset(lake, dataset) for dataset in options.items(datasets, "--datasets")]
-    from training.report.pages import write_page
     from training.report.studies import transfer_page, transfer_table
     from training.workflows.compare import run_transfer
+    from training.workflows.workers import by_workers
 
-    cells = run_transfer(models=addresses, datasets=references, lake=lake, split=split, tracking=tracking, say=say)
+    with by_workers(workers):
+        cells = run_transfer(models=addresses, datasets=references, lake=lake, split=split, tracking=tracking, say=say)
     problems = [f"- {cell.model} on {cell.dataset}: {cell.problem}" for cell in cells if cell.problem]
-    values = {"split": split, "cells": [cell.to_json() for cell in cells]}
+    values = {"split": split, "cells": cells}
     lines = [*transfer_table(cells).lines(), *problems]
-    yield options.with_report(
-        lines, values, report, lambda folder: write_page(folder, transfer_page(cells, split=split))
-    )
+    yield options.with_report(lines, values, report, lambda: transfer_page(cells, split=split))

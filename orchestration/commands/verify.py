@@ -21,12 +21,14 @@ def command(
 
     Exit status 2 and the place of the first difference, if there is one.
     """
-    from training.mlflow.loading import open_registry
-    from training.mlflow.provenance import keys_of
-    from training.mlflow.verification import verify_champion
+    from training.promotions.proof import keys_of
 
     keys = keys_of(trust or ())
     name, _, version = model.removeprefix("models:/").replace("/", "@").partition("@")
+    options.check_name(name, tracking)
+    from training.mlflow.loading import open_registry
+    from training.mlflow.verification import verify_champion
+
     found = verify_champion(
         open_registry(tracking, [f"models:/{name}"]),
         name,
@@ -38,10 +40,10 @@ def command(
     )
     proof = found.proof
     values = {
-        "model": proof.version.name,
-        "version": proof.version.version,
+        "model": proof.record.model.name,
+        "version": proof.version,
         "statement": proof.statement.where,
         "signed_by": list(proof.statement.signed_by),
         "findings": list(found.findings),
     }
-    yield [f"{proof.version.uri} is as it was promoted", *(f"  {each}" for each in found.findings)], values
+    yield [f"{proof.uri} is as it was promoted", *(f"  {each}" for each in found.findings)], values

@@ -187,6 +187,8 @@ def evaluate(task: Task) -> Metadata:
         scores = task.steps.evaluate(model.uri, task.reference, report=folder, say=task.say)
     task.tag_run(model.uri, model.run_id)
     kind = ScoreKind.LINKS if ScoreKind.LINKS.leading in scores else ScoreKind.PAIRS
+    if kind.leading not in scores["random"]:
+        raise UsageError(f"{task.reference}: no true link of the test split is known, so no model can be compared")
     chance = scores["random"][kind.leading]
     report = scores["report"]
     found: Metadata = {
@@ -260,7 +262,7 @@ KINDS = {
         frozenset({"mlflow"}),
     ),
     LINKS: Kind(link, "The champion's links of every document of the newest version.", frozenset({"parquet"})),
-    INDEX: Kind(index, "The newest version's pictures, searchable by the champion.", frozenset({"sqlite"})),
+    INDEX: Kind(index, "The newest version's pictures, searchable by the champion.", frozenset({"arrow"})),
 }
 
 

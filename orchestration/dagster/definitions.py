@@ -193,15 +193,15 @@ def _dataset_state(
 
 
 def _model_state(settings: Settings, dataset: str, version: str, objective: str) -> ModelState:
-    from training.mlflow.champions import align_aliases
-    from training.mlflow.registry import model_names, standing
+    from training.mlflow.champions import align
+    from training.mlflow.registry import ModelStatus, model_names, status_of
     from training.mlflow.runs import open_tracking
 
     name = registered_name(dataset, objective)
     client = open_tracking(settings.tracking_uri)
-    if name in model_names(client):
-        align_aliases(client, name)  # who set them may have been killed in between
-    found = standing(client, name)
+    found = ModelStatus()
+    if name in model_names(client):  # aligned, since who stated something may have been killed right after it
+        found = status_of(align(client, name))
     lake, champion = Lake.at(settings.lake), found.champion or ""
     applied = (lake.links(dataset, version, name, champion), lake.index(dataset, version, f"{name}-{champion}"))
     is_applied = found.champion is not None and all(folder.exists(MANIFEST) for folder in applied)

@@ -94,7 +94,8 @@ class _KeepingReader(dg.PipesMessageReader):
         if ERROR in reported:
             kind: type[MultilinkError] = getattr(errors, reported[ERROR])
             raise kind(reported[MESSAGE]) from problem
-        raise BuildError(str(problem or "nothing was reported; is dagster-pipes installed there?")) from problem
+        nothing = "the process ended without a result; check its log, and that dagster-pipes is installed in its image"
+        raise BuildError(str(problem or nothing)) from problem
 
 
 def _custom_messages(log: str) -> Iterator[dict[str, Any]]:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from schemas.console import heard_by, paced
+from schemas.console import captured_by, paced
 from schemas.errors import MultilinkError
 
 CONTEXT_VARIABLE, MESSAGES_VARIABLE = "DAGSTER_PIPES_CONTEXT", "DAGSTER_PIPES_MESSAGES"
@@ -27,7 +27,7 @@ def reported() -> Iterator[None]:
         return
     from dagster_pipes import open_dagster_pipes
 
-    with open_dagster_pipes() as pipes, heard_by(paced(pipes.log.info)) as summaries:
+    with open_dagster_pipes() as pipes, captured_by(paced(pipes.log.info)) as summaries:
         for name in (CONTEXT_VARIABLE, MESSAGES_VARIABLE):  # not for the processes that this one starts
             os.environ.pop(name, None)
         try:

@@ -11,7 +11,7 @@ from typing import Any
 from pipelines.card.changes import as_code
 from schemas.documents import Split
 from schemas.lake import MANIFEST, Folder, Lake
-from schemas.links import LINK_SCHEMA, LinksManifest
+from schemas.links import LINK_SCHEMA, read_links
 from schemas.manifest import FileEntry, read_manifest
 from schemas.parts import read_part, rows_where, split_parts
 from training.linking.shards import LINKS
@@ -46,7 +46,7 @@ def links_of(lake: Lake, reference: str, output: str) -> str:
     home = Folder(output)
     if not home.exists(MANIFEST):
         return ""
-    made = LinksManifest.from_json(home.read(MANIFEST).decode(), where=output)
+    made = read_links(home)
     entry = next((each for each in made.files if each.path.startswith(f"{LINKS}/") and each.rows), None)
     if entry is None:
         return ""

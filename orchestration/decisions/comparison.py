@@ -18,7 +18,7 @@ VERDICTS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class BlindComparison:
     """Two models, and which of them editors preferred.
 
     Attributes:
@@ -63,6 +63,8 @@ class Comparison:
 def preferred_by_editors(store: str) -> Callable[[Lake, str, str], Preference | None]:
     """Return a function of lake, champion and challenger that returns what editors preferred; None: nobody compared.
 
+    All versions of the data set count, and comparisons from before the two models changed places.
+
     Args:
         store: address of the pages' database; empty: the one in the lake.
     """
@@ -70,22 +72,25 @@ def preferred_by_editors(store: str) -> Callable[[Lake, str, str], Preference | 
     def preferred(lake: Lake, champion: str, challenger: str) -> Preference | None:
         try:
             with opened_log(lake.root.uri, store) as log:
-                found = {(each.champion, each.challenger): each.result for each in reversed(comparisons(log))}
+                found = {(first, second): result for first, second, _, result in log.won(by_version=False)}
         except NotFoundError:
             return None
-        return found.get((champion, challenger))
+        own, other = found.get((champion, challenger)), found.get((challenger, champion))
+        if own is None or other is None:
+            return own or (other and other.swapped)
+        return own + other.swapped
 
     return preferred
 
 
-def comparisons(log: DecisionLog) -> list[Comparison]:
+def comparisons(log: DecisionLog) -> list[BlindComparison]:
     """Return the result for each two models that were compared, by the choices in a log, the most articles first.
 
     Only what was decided in comparisons counts: who saw probabilities elsewhere was not blind. Each two models have
     their own choices: a later comparison on the same articles takes nothing from an earlier one.
     """
     found = [
-        Comparison(champion=first, challenger=second, dataset=dataset, result=result)
+        BlindComparison(champion=first, challenger=second, dataset=dataset, result=result)
         for first, second, dataset, result in log.won()
     ]
     return sorted(found, key=lambda each: -each.result.articles)

@@ -27,7 +27,7 @@ def database_in(lake: str) -> str:
     """
     local = Lake.at(lake).root.local
     if local is None:
-        raise UsageError("--store: expected the address of a database, since the lake is on an object store")
+        raise UsageError("--store: name a database (postgresql://USER@HOST/NAME): the lake is on an object store")
     return f"sqlite:///{local.absolute() / 'pages' / 'pages.sqlite'}"
 
 

@@ -33,6 +33,7 @@ from sqlalchemy import (
     case,
     func,
     inspect,
+    literal,
     select,
     text,
 )
@@ -96,7 +97,7 @@ _COUNTS = ("lead", "chosen", "listed", "rejected")
 WON = Table(
     "won",
     _TABLES,
-    *(Column(name, Text, primary_key=True) for name in ("champion", "challenger", "dataset", "article")),
+    *(Column(name, Text, primary_key=True) for name in ("champion", "challenger", "dataset", "article")),  # "": all
     *(Column(name, Integer, nullable=False) for name in _COUNTS),  # lead: sides of the chosen pictures, summed
 )
 _ADDED = {"title"}  # to the tables of a log that was begun without them
@@ -210,10 +211,11 @@ class DecisionLog:
         of_pair = select(COMPARED.c.number).where(*_of_pair(article, models))
         yield from self._decisions(select(DECISIONS).where(DECISIONS.c.number.in_(of_pair)), 0)
 
-    def won(self) -> list[tuple[str, str, str, Preference]]:
+    def won(self, *, by_version: bool = True) -> list[tuple[str, str, str, Preference]]:
         """Return champion, challenger, NAME@VERSION and the articles that each won, by the last choices of each pair.
 
-        One query counts them, a row an article.
+        One query counts them, a row an article. An article counts once: of each version that was searched, or with ""
+        for all of them.
         """
         each, names = WON.c, [WON.c.champion, WON.c.challenger, WON.c.dataset]
         wanted = select(
@@ -224,7 +226,8 @@ class DecisionLog:
             _sum(and_(each.chosen == 0, each.listed == 0, each.rejected > 0)),
         )
         with self._connected() as connection:
-            rows = connection.execute(wanted.group_by(*names).order_by(*names)).all()
+            of_kind = each.dataset != "" if by_version else each.dataset == ""
+            rows = connection.execute(wanted.where(of_kind).group_by(*names).order_by(*names)).all()
         kinds = ("first", "second", "ties", "none_fits")
         found = [(*of[:3], Preference(**dict(zip(kinds, map(int, of[3:]), strict=True)))) for of in rows]
         return [of for of in found if of[3].articles]
@@ -298,7 +301,7 @@ def _prepare(connection: Connection) -> None:
     is_whole = len(found) == len(_TABLES.tables)
     for table in found:
         if missing := add_columns(connection, table, _ADDED):
-            raise UsageError(f"table {table.name}: expected a log of decisions, it has no {', '.join(sorted(missing))}")
+            raise UsageError(f"table {table.name} is no log of decisions; it lacks {', '.join(sorted(missing))}")
     if dialect == "postgresql":  # whose transaction makes all of it or nothing
         if is_whole:
             return
@@ -346,17 +349,18 @@ def _sum(condition: ColumnElement[bool], value: Any = 1) -> Any:
 
 
 def _count_won(connection: Connection, *of: ColumnElement[bool]) -> None:
-    """Count anew what stands of the blind decisions on articles, of all by default."""
-    row, pair = COMPARED.c, [COMPARED.c.champion, COMPARED.c.challenger, COMPARED.c.dataset, COMPARED.c.article]
-    age = func.row_number().over(partition_by=[*pair, row.image], order_by=row.number.desc())
-    last = select(*pair, row.action, row.side, age.label("age")).where(*of).subquery().c
-    names = [last.champion, last.challenger, last.dataset, last.article]
-    actions = (Action.CHOOSE, Action.SHORTLIST, Action.REJECT)
-    counts = [_sum(last.action == Action.CHOOSE, last.side), *(_sum(last.action == action) for action in actions)]
-    counted = select(*names, *counts).where(last.age == 1).group_by(*names)
-    new = _INSERT[connection.dialect.name](WON).from_select([each.name for each in WON.columns], counted)
-    changed = {name: new.excluded[name] for name in _COUNTS}
-    connection.execute(new.on_conflict_do_update(index_elements=list(WON.primary_key.columns), set_=changed))
+    """Count anew what stands of the blind decisions on articles, of all by default: of each version, and of all."""
+    row, actions = COMPARED.c, (Action.CHOOSE, Action.SHORTLIST, Action.REJECT)
+    for dataset in (row.dataset, literal("").label("dataset")):
+        pair = [row.champion, row.challenger, dataset, row.article]
+        age = func.row_number().over(partition_by=[*pair, row.image], order_by=row.number.desc())
+        last = select(*pair, row.action, row.side, age.label("age")).where(*of).subquery().c
+        names = [last.champion, last.challenger, last.dataset, last.article]
+        counts = [_sum(last.action == Action.CHOOSE, last.side), *(_sum(last.action == action) for action in actions)]
+        counted = select(*names, *counts).where(last.age == 1).group_by(*names)
+        new = _INSERT[connection.dialect.name](WON).from_select([each.name for each in WON.columns], counted)
+        changed = {name: new.excluded[name] for name in _COUNTS}
+        connection.execute(new.on_conflict_do_update(index_elements=list(WON.primary_key.columns), set_=changed))
 
 
 def _compared(decision: Decision, ranking: Ranking) -> dict[str, Any]:

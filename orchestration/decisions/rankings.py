@@ -48,7 +48,7 @@ def interleaved(query: Query, indexes: Sequence[Index], found: Sequence[SearchRe
         )
     seed = article_digest(query.texts)
     if not seed:
-        raise UsageError("a comparison: expected an article's text, found none")
+        raise UsageError("a comparison needs the text of an article")
     images = list(dict.fromkeys(each.picture.image for result in found for each in result.images))
     number = {image: row for row, image in enumerate(images)}
     titles = {each.picture.image: title_of(each.picture) for result in found for each in result.images}

@@ -6,7 +6,9 @@ repeat it.
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,9 +16,10 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from orchestration.config import NOSTRUCT, BeamSettings, DatasetSettings, RaySettings, Settings
+from orchestration.demo.processes import AT_ONCE, Processes, processes
 from orchestration.demo.recorded_web import recorded_web, recording_at
 from orchestration.project import remember
-from orchestration.steps import Steps, in_process
+from orchestration.steps import Steps
 from schemas.console import Say
 from schemas.documents import Split
 from schemas.errors import GateError
@@ -44,36 +47,50 @@ def main_job(home: Path, *, workers: int, say: Say) -> Iterator[tuple[list[str],
         beam=BeamSettings(workers=workers),
         ray=RaySettings(workers=workers),
     )
-    steps = Steps(settings=settings)
-    by_ray = Steps(settings=replace(settings, ray=RaySettings(workers=max(2, workers))))
-    training = {"NoStruct": steps, "AP": by_ray, OWN: steps}  # the way of a laptop, and that of a cluster
+    with ThreadPoolExecutor(AT_ONCE) as threads, processes() as started:
+        yield from _steps(home, settings, started, threads, say)
+
+
+def _steps(
+    home: Path, settings: Settings, started: Processes, threads: ThreadPoolExecutor, say: Say
+) -> Iterator[tuple[list[str], dict[str, Any]]]:
+    """Do the steps of the main job; all but the build are processes."""
+    (dataset,) = settings.datasets
     say(f"1/5 build: scraping the recorded web and building the data set {DATASET}")
     with recorded_web(dataset.recorded_web) as addresses:
-        build = steps.build(dataset, addresses, say=say)
+        build = Steps(settings=settings).build(dataset, addresses, say=say)
     reference = f"{DATASET}@{build['version']}"
     splits = ", ".join(f"{name} {row['documents']}" for name, row in build["splits"].items())
     say(f"{'reused: ' if build['reused'] else ''}{reference}: {splits} documents")
-    models = {}
-    for title, objective in OBJECTIVES.items():
-        say(f"2/5 train: {title}, recipe {dataset.recipe_of(objective)}, on {reference}")
-        models[title] = training[title].train(dataset, build["version"], objective, say=say)
+    steps = Steps(settings=settings, run=started.run)
+
+    def train(title: str) -> dict[str, Any]:
+        say(f"2/5 train: {title}, recipe {dataset.recipe_of(OBJECTIVES[title])}, on {reference}")
+        return steps.train(dataset, build["version"], OBJECTIVES[title], say=named(title, say))
+
+    trained = threads.map(train, OBJECTIVES)
+    import_module("training.report.sections")  # what the scores at the end are written by; nothing else is done here
+    models = dict(zip(OBJECTIVES, trained, strict=True))
     own = models[OWN]
     say(f"3/5 evaluate: {own['model_uri']}, NoStruct and random beside it")
     scores = steps.evaluate(own["model_uri"], reference, report=str(home / "report"), say=say)
+    step = ["evaluate", "--model", models["AP"]["model_uri"], "--dataset", reference, "--lake", settings.lake]
+    beside = started.run([*step, "--tracking-uri", settings.tracking_uri, "--no-baselines", "--json"], say)
     say(f"4/5 promote: {own['model']} version {own['version']}")
     promotion = steps.promote(own["model"], own["version"], say=say)
     for reason in promotion["reasons"]:
         say(reason)
-    page = _link(settings, reference, f"models:/{own['model']}@champion", home / "linked", say)
+    page = _link(settings, reference, f"models:/{own['model']}@champion", home / "linked", started=started, say=say)
     say(f"5/5 link: every document of {reference}, and an index of its pictures")
-    links, index = (step(own["model"], reference, say=say) for step in (steps.link, steps.index))
+    champion = own["version"] if promotion["is_promoted"] else None
+    links, index = (step(own["model"], reference, champion=champion, say=say) for step in (steps.link, steps.index))
 
     remember(home, Path.cwd(), lake=settings.lake, tracking_uri=settings.tracking_uri, say=say)
 
     values = {
         "build": build,
         "models": models,
-        "scores": {OWN: scores, "NoStruct": scores["baselines"]["nostruct"]},
+        "scores": {OWN: scores, "AP": beside, "NoStruct": scores["baselines"]["nostruct"]},
         "promotion": promotion,
         "report": scores["report"],
         "links": str(page),
@@ -81,7 +98,7 @@ def main_job(home: Path, *, workers: int, say: Say) -> Iterator[tuple[list[str],
         "index": index,
         "tracking_uri": settings.tracking_uri,
     }
-    yield [*_score_lines(home / "report"), *_next_lines(settings, scores["report"], page)], values
+    yield [*_score_lines(home / "report", beside), *_next_lines(settings, scores["report"], page)], values
     if scores["auc"]["low"] <= scores["random"]["auc"]["high"]:
         raise GateError("the demo's model is not shown to beat random: their 95% intervals overlap")
 
@@ -90,7 +107,7 @@ def _next_lines(settings: Settings, report: str, page: Path) -> list[str]:
     """Return what can be opened after the demo."""
     return [
         "",
-        "open next",
+        "open it all             .venv/bin/multilink open demo",
         f"  the report            {report}",
         f"  the runs and models   .venv/bin/mlflow ui --backend-store-uri {settings.tracking_uri}",
         "                        then http://127.0.0.1:5000/#/experiments/1/runs?workflowType=machine_learning",
@@ -101,23 +118,36 @@ def _next_lines(settings: Settings, report: str, page: Path) -> list[str]:
     ]
 
 
-def _link(settings: Settings, reference: str, model: str, folder: Path, say: Say) -> Path:
+def _link(settings: Settings, reference: str, model: str, folder: Path, *, started: Processes, say: Say) -> Path:
     """Link some documents of the test split as a user would: from files, with the promoted model; gives their page."""
     source = export_documents(Lake.at(settings.lake), reference, folder, split=Split.TEST, count=LINKED_DOCUMENTS)
     say(f"5/5 link: {LINKED_DOCUMENTS} documents with {model}, and draw them")
     files = ["--input", str(source), "--output", str(folder / "links.parquet"), "--page", str(folder)]
     step = ["link", "--model", model, *files, "--tracking-uri", settings.tracking_uri, "--json"]
-    return Path(in_process(step, say)["page"])
+    return Path(started.run(step, say)["page"])
 
 
-def _score_lines(report: Path) -> list[str]:
-    """Return the table of an evaluation's scores."""
+def named(title: str, say: Say) -> Say:
+    """Return what says a line with a title before it, as passing as it was."""
+    return lambda line: say(type(line)(f"{title}: {line}"))
+
+
+def _score_lines(report: Path, beside: dict[str, Any]) -> list[str]:
+    """Return the table of an evaluation's scores, with those of AP as its second row."""
     from training.evaluation.evaluate import FILE_NAME
-    from training.report.sections import score_table
+    from training.metrics.links import ScoreKind
+    from training.report.sections import score_row, score_table
 
     rows = pq.read_table(report / FILE_NAME, columns=[item.name for item in fields(Score)]).to_pylist()
-    table = score_table([Score(**row) for row in rows], OWN)
-    return [] if table is None else ["", *table.lines()]
+    table, columns = score_table([Score(**row) for row in rows], OWN), ScoreKind.LINKS.metrics
+    if table is None:
+        return []
+    found = (beside[name] for name in columns)
+    cells = {
+        name: Score(name, each["mean"], each["low"], each["high"]) for name, each in zip(columns, found, strict=True)
+    }
+    own, *others = table.rows
+    return ["", *replace(table, rows=(own, score_row("AP", cells, columns), *others)).lines()]
 
 
 def export_documents(lake: Lake, reference: str, folder: Path, *, split: Split, count: int) -> Path:

@@ -1,32 +1,52 @@
 """The recorded web as a process: started on a free loopback port, stopped with the block.
 
-The recording and its server are in `tests/replay/` of the source tree; an installed package has none: then there is an
-error.
+The recording and its server are in `tests/replay/` of the source tree, which is also a distribution of its own,
+`multilink-recorded-web`: an installed multilink finds them there.
 """
 
 import contextlib
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from schemas.errors import BuildError, NotFoundError
 
-REPLAY = Path(__file__).resolve().parents[2] / "tests" / "replay"
+PACKAGE = "multilink_recorded_web"
 LOOPBACK = "127.0.0.1"
 HOSTS = ("imgur.com", "i.imgur.com", "api.imgur.com")
 DUMP = "RS_recorded.zst"
 NEWS_HOST = "pictures.newsroom.example"
 
 
-def recording_at(recording: Path = REPLAY / "recording") -> Path:
-    """Return the folder of the recording.
+def replay() -> Path:
+    """Return the folder of the server and its recording: of the clone that this runs from, else of the package.
+
+    Raises:
+        NotFoundError: there is neither.
+    """
+    folders = [Path(__file__).resolve().parents[2] / "tests" / "replay"]
+    spec = find_spec(PACKAGE)
+    folders += map(Path, (spec and spec.submodule_search_locations) or ())
+    found = next((folder for folder in folders if (folder / "server.py").is_file()), None)
+    if found is None:
+        raise NotFoundError(
+            "no recorded web is here: run the demo from a clone of the repository, or install the package "
+            f"{PACKAGE.replace('_', '-')} (`pip install tests/replay` in a clone)"
+        )
+    return found
+
+
+def recording_at(folder: Path | None = None) -> Path:
+    """Return the folder of a recording, by default of the one that is here.
 
     Raises:
         NotFoundError: it is not there.
     """
+    recording = folder or replay() / "recording"
     if not (recording / DUMP).is_file():
-        raise NotFoundError(f"{recording}: no recorded web there; run the demo from a clone of the repository")
+        raise NotFoundError(f"{recording}: no recorded web there")
     return recording
 
 
@@ -64,11 +84,14 @@ def recorded_news(recording: Path) -> Iterator[list[str]]:
 def serving(recording: Path) -> Iterator[int]:
     """Serve a recording while the block runs, and give its port.
 
+    The server is in a session of its own, where Ctrl-C does not come, and ends when this process does, however that is.
+
     Raises:
         BuildError: the server ended before the block did: what was scraped has holes, and another attempt fills them.
     """
-    command = [sys.executable, str(REPLAY / "server.py"), "--recording", str(recording)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, str(replay() / "server.py"), "--recording", str(recording), "--until-eof"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, start_new_session=True) as process:
         try:
             address = process.stdout.readline() if process.stdout is not None else ""
             if not address:

@@ -15,6 +15,7 @@ from typing import Self
 from orchestration.inference.queries import query_reader
 from schemas.documents import UNDETERMINED, Role
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
+from training.mlflow.use import check_index
 from training.retrieval.filters import parse_filters
 from training.retrieval.index import open_index
 from training.retrieval.queries import Query
@@ -30,13 +31,13 @@ class Archive:
 
     Raises:
         NotFoundError: no index is there.
-        IntegrityError: it is not whole.
+        IntegrityError: it is not whole, or must verify and does not (`training.mlflow.use`).
+        GateError: its model's policy ended its use.
     """
 
     def __init__(self, index: str | Path, settings: Sequence[str] = ()) -> None:
-        self.index = open_index(str(index))
+        self.index = open_index(str(index), check_index)
         self._open = ExitStack()
-        self._open.callback(self.index.close)
         self.reader = self._open.enter_context(query_reader(self.index.model, settings))
 
     def __enter__(self) -> Self:
@@ -59,7 +60,7 @@ class Archive:
         where: Sequence[str] = (),
         entities: Sequence[str] = (),
         top: int = 20,
-        rank_by: RankBy = RankBy.VISUAL,
+        rank_by: RankBy | None = None,
         options: LinkOptions = DEFAULT_OPTIONS,
     ) -> SearchResult:
         """Return the first `top` pictures for texts, a picture, or both; see `training.retrieval.search.search`.
@@ -76,7 +77,7 @@ class Archive:
             where: conditions on metadata, such as `date>=2019-05`.
             entities: names that the metadata must contain.
             top: how many pictures.
-            rank_by: similarity, words, or both.
+            rank_by: similarity, words, or both; None: what `multilink index` found best on validation texts.
             options: of links: `refine` ranks by refined similarities, of models with relations.
 
         Raises:

@@ -6,13 +6,13 @@ has the smaller one in it. Images of documents that could not be linked are not 
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
 
 from orchestration.decisions.log import DecisionLog
 from orchestration.links.linked import LinkSet, find_links, linked_documents, outcomes
-from schemas.configs import resolve
 from schemas.decisions import Action, Decision, standing
 from schemas.errors import UsageError
 from schemas.lake import Folder
@@ -37,9 +37,10 @@ from training.metrics.labelled import (
 )
 
 PARTS = 3  # strata of links
+FRAMES_HELD = 4  # of the links that are labelled now: each answer asks for them again
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Frame:
     """Every image of a version that a model linked, or could have linked.
 
@@ -68,7 +69,7 @@ class Report:
     Attributes:
         images: of the version.
         links: of these, linked ones.
-        answered: images that a person said something of.
+        answered: images that a person labelled.
         unsure: of these, images of which nobody could say anything; they are left out.
         measures: of all links.
         wanted: precision that a threshold was asked for.
@@ -105,9 +106,6 @@ class Report:
             lines.append(f"{both}: {share:.0%} of {count} images alike, Cohen's kappa {kappa:.2f}")
         return lines
 
-    def to_json(self) -> dict[str, object]:
-        return dict(resolve(self))
-
 
 def links_by(sets: Sequence[LinkSet], model: str) -> LinkSet:
     """Return the links by a model: its address, the name of the links' folder, or a name whose only links these are.
@@ -119,6 +117,7 @@ def links_by(sets: Sequence[LinkSet], model: str) -> LinkSet:
     return alike[0] if len(alike) == 1 else find_links(sets, model)
 
 
+@lru_cache(FRAMES_HELD)
 def frame_of(links: LinkSet) -> Frame:
     """Return every image of the documents that were linked."""
     table = outcomes(links)
@@ -142,10 +141,10 @@ def sample_of(links: LinkSet, seed: int) -> str:
     return fingerprint({"links": links.manifest.made_by, "dataset": links.manifest.dataset, "seed": seed})
 
 
-def drawn_images(frame: Frame, count: int, seed: int) -> list[int]:
+@lru_cache(FRAMES_HELD)
+def drawn_images(frame: Frame, count: int, seed: int) -> Sequence[int]:
     """Return the rows of the images to be labelled, in the order in which they are shown."""
-    rows: list[int] = drawn(frame.population.strata, count, stream("labels", str(seed))).tolist()
-    return rows
+    return tuple(drawn(frame.population.strata, count, stream("labels", str(seed))).tolist())
 
 
 def reported(
@@ -166,8 +165,8 @@ def reported(
     last = _last(counted, known)
     of_person: dict[str, dict[int, str]] = {}
     for each in counted:
-        said = str(each.action) if each.sentence is None else str(each.sentence)
-        of_person.setdefault(each.who, {})[known[each.document, each.image]] = said
+        answer = str(each.action) if each.sentence is None else str(each.sentence)
+        of_person.setdefault(each.who, {})[known[each.document, each.image]] = answer
     rows = np.array(sorted(last), np.int64)
     fits = np.array([-1 if last[row] is None else last[row] for row in rows.tolist()], np.int64)
     is_right = (fits >= 0) & (fits == frame.sentences[rows])
@@ -195,14 +194,14 @@ def _counted(answers: Iterable[Decision], known: dict[tuple[str, str], int]) -> 
 
 def _last(answers: Iterable[Decision], known: dict[tuple[str, str], int]) -> dict[int, int | None]:
     """Return row -> the sentence that fits, of the images of which somebody could say something."""
-    said = (each for each in answers if each.action is not Action.CANNOT_SAY)
-    return {known[each.document, each.image]: each.sentence for each in said}
+    clear = (each for each in answers if each.action is not Action.CANNOT_SAY)
+    return {known[each.document, each.image]: each.sentence for each in clear}
 
 
 def labels_of(
     links: LinkSet, manifest: Manifest, folder: Folder, log: DecisionLog, *, seed: int
 ) -> dict[str, dict[int, int | None]]:
-    """Return document -> number of an image -> number of the sentence that fits, or None, as people said.
+    """Return document -> number of an image -> number of the sentence that fits, or None, as people labelled it.
 
     Raises:
         UsageError: nobody has answered.
@@ -263,7 +262,7 @@ def label_of(answer: str, *, sentences: int, known: Decision) -> Decision:
     """Return a label: the number of a sentence from 0, none-fits or cannot-say.
 
     Args:
-        answer: what was said.
+        answer: as the form has it.
         sentences: of the document.
         known: the rest of the label.
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from orchestration.links.rows import find_documents, rows_at
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import MANIFEST, Folder, Lake
-from schemas.links import LINK_SCHEMA, LINKED_SCHEMA, LinksManifest
+from schemas.links import LINK_SCHEMA, LINKED_SCHEMA, LinksManifest, read_links
 from schemas.manifest import FileEntry, Manifest
 from schemas.parts import read_part
 from training.data.ragged import Bool, Int64
@@ -39,9 +39,9 @@ class Order(StrEnum):
     NAME = "name"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LinkSet:
-    """The links of a data set version by one model.
+    """The links of a data set version by one model; two with the same files are equal.
 
     Attributes:
         name: of its folder: the model's name and version.
@@ -53,9 +53,19 @@ class LinkSet:
     folder: Folder
     manifest: LinksManifest
 
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return self.folder, self.manifest.made_by, self.manifest.files
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LinkSet) and self.key == other.key
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinkedDocument:
+class DrawnDocument:
     """A document as it is drawn, with the addresses of its pictures, and the content hashes of its images."""
 
     drawn: ExampleDocument
@@ -86,8 +96,7 @@ def link_sets(lake: Lake, manifest: Manifest) -> tuple[LinkSet, ...]:
     for name in home.names():
         folder = home.child(name)
         if folder.exists(MANIFEST):
-            text = folder.read(MANIFEST).decode()
-            found.append(LinkSet(name=name, folder=folder, manifest=LinksManifest.from_json(text, where=folder.uri)))
+            found.append(LinkSet(name=name, folder=folder, manifest=read_links(folder)))
     return tuple(found)
 
 
@@ -103,19 +112,15 @@ def find_links(sets: Iterable[LinkSet], name: str) -> LinkSet:
     return known[name]
 
 
+@lru_cache(TABLES_HELD)
 def outcomes(links: LinkSet) -> pa.Table:
     """Return what came of every document: LINKED_SCHEMA, its `split` and `part`, and where its links `start` in that.
 
     Raises:
         UsageError: they were linked by a version of this program that did not write it.
     """
-    return _outcomes(links.folder, links.manifest.made_by, links.manifest.files)
-
-
-@lru_cache(TABLES_HELD)
-def _outcomes(folder: Folder, _made_by: str, files: tuple[Any, ...]) -> pa.Table:
-    parts = []
-    for entry in files:
+    parts, folder = [], links.folder
+    for entry in links.manifest.files:
         if entry.path.startswith(f"{DOCUMENTS}/"):
             table = read_part(folder, entry, LINKED_SCHEMA.names, LINKED_SCHEMA)
             split, name = entry.path.split("/")[1:]
@@ -139,14 +144,10 @@ def choices(table: pa.Table) -> dict[str, list[str]]:
     }
 
 
+@lru_cache(ORDERS_KEPT)
 def chosen(links: LinkSet, which: DocumentFilter, order: Order) -> Int64:
     """Return the rows of `outcomes` that are shown, in order; equal ones as they stand there."""
-    return _chosen(links.folder, links.manifest.made_by, links.manifest.files, which, order)
-
-
-@lru_cache(ORDERS_KEPT)
-def _chosen(folder: Folder, made_by: str, files: tuple[Any, ...], which: DocumentFilter, order: Order) -> Int64:
-    return ordered(_outcomes(folder, made_by, files), which, order)
+    return ordered(outcomes(links), which, order)
 
 
 def ordered(table: pa.Table, which: DocumentFilter, order: Order) -> Int64:
@@ -181,7 +182,7 @@ def _fits(table: pa.Table, which: DocumentFilter) -> Bool:
     return mask
 
 
-def linked_documents(links: LinkSet, manifest: Manifest, folder: Folder, rows: Sequence[int]) -> list[LinkedDocument]:
+def linked_documents(links: LinkSet, manifest: Manifest, folder: Folder, rows: Sequence[int]) -> list[DrawnDocument]:
     """Return some documents, in the order of their rows in `outcomes`.
 
     Args:
@@ -201,7 +202,7 @@ def linked_documents(links: LinkSet, manifest: Manifest, folder: Folder, rows: S
         own = _links(links.folder, files[f"{LINKS}/{part}"]).slice(row["start"], row["links"]).to_pylist()
         pictures = [picture_address(reference, f"images/{part}", image["hash"]) for image in text["images"]]
         drawn = _example(row, text, own, pictures)
-        found.append(LinkedDocument(drawn=drawn, images=tuple(image["hash"] for image in text["images"])))
+        found.append(DrawnDocument(drawn=drawn, images=tuple(image["hash"] for image in text["images"])))
     return found
 
 

@@ -1,7 +1,7 @@
 """Rows of a data set version's shards: at random, by the ids of documents, by their numbers.
 
 Where a document is follows from an index of 16 bytes a document: the first 8 bytes of a digest of its id, sorted, with
-its part and its row. It is made when a document of the version is first looked for, and mapped from then on
+its part and its row. That of a split is made when a document of it is first looked for, and mapped from then on
 (`training.data.mapped`).
 """
 
@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from schemas.documents import Split
 from schemas.lake import Folder
 from schemas.manifest import FileEntry, Manifest
-from training.data.mapped import Arrays, cache_folder, mapped, numbers
+from training.data.mapped import Arrays, content_of, mapped, numbers
 
 INDEXES_KEPT = 16
 KEY_BYTES = 8
@@ -50,11 +50,18 @@ def row_of(parts: Sequence[FileEntry], number: int) -> Place:
 
 def find_documents(manifest: Manifest, folder: Folder, ids: Iterable[str]) -> dict[str, Place]:
     """Return the part and the row of documents by id; those that the version has not are left out."""
-    parts = _parts(manifest)
+    wanted, found = {*ids}, dict[str, Place]()
+    for split in Split:
+        if parts := tuple(manifest.parts("documents", split)):
+            found |= _find(folder, parts, wanted - found.keys())
+    return found
+
+
+def _find(folder: Folder, parts: Sequence[FileEntry], ids: Iterable[str]) -> dict[str, Place]:
     index = _index(folder, tuple(parts))
     keys, places, rows = (numbers(index[name]) for name in ("key", "part", "row"))
     found: dict[str, Place] = {}
-    for name in {*ids}:
+    for name in ids:
         start, end = (int(np.searchsorted(keys, _key(name), side=side)) for side in ("left", "right"))
         candidates = [(parts[places[at]], int(rows[at])) for at in range(start, end)]
         texts = rows_at(folder, candidates, ["id"])  # a digest of 8 bytes may be another id's
@@ -81,19 +88,14 @@ def rows_at(folder: Folder, places: Sequence[Place], columns: Sequence[str]) -> 
     return [found[place] for place in places]
 
 
-def _parts(manifest: Manifest) -> list[FileEntry]:
-    return [entry for split in Split for entry in manifest.parts("documents", split)]
-
-
 @lru_cache(INDEXES_KEPT)
 def _index(folder: Folder, parts: tuple[FileEntry, ...]) -> Mapping[str, pa.Array]:
-    digest = hashlib.sha256("\n".join(entry.sha256 for entry in parts).encode()).hexdigest()
-    return mapped(cache_folder(f"documents-{digest[:16]}") / "places", lambda: _indexed(folder, parts))
+    return mapped(f"{content_of(parts)}-places", lambda: _indexed(folder, parts))
 
 
 def _indexed(folder: Folder, parts: Sequence[FileEntry]) -> Arrays:
-    """Return the index of a version's documents, part after part."""
-    keys, places, rows = [np.empty(0, np.uint64)], [np.empty(0, np.uint32)], [np.empty(0, np.uint32)]
+    """Return the index of a split's documents, part after part."""
+    keys, places, rows = [], [], []
     for number, entry in enumerate(parts):
         with folder.open(entry.path) as stream:
             names = pq.read_table(stream, columns=["id"]).column(0).to_pylist()

@@ -44,7 +44,7 @@ datasets:
   - name: diy
     recorded_web: web     # served while a build runs; `make posts` adds posts to it
     cron: "*/15 * * * *"  # the real web: weekly
-    objectives: [nostruct, closed-form]
+    objectives: [nostruct, cross-document, closed-form]
     train_recipe: tiny
 """
 DAGSTER_SETTINGS = """\
@@ -95,7 +95,7 @@ def run_up(
         settings = load_settings({SETTINGS_VARIABLE: str(file)})
         for dataset in (each for each in settings.datasets if each.train_settings):
             dataset.check_training()
-        ports = choose_ports(dagster, mlflow, pages)
+        ports = choose_ports(dagster, mlflow, pages, say=say)
         page = mlflow_page(settings, ports)
         dagster_home = write_dagster_home(home, ports)
         unfinished = unfinished_runs(dagster_home)
@@ -134,17 +134,17 @@ def prepare(workspace: Path) -> Path:
     return file
 
 
-def choose_ports(dagster: int | None, mlflow: int | None, pages: int | None = 0) -> Ports:
-    """Return the given ports, else the usual ones where they are free, else free ones.
+def choose_ports(dagster: int | None, mlflow: int | None, pages: int | None = 0, *, say: Say) -> Ports:
+    """Return the given ports, else the usual ones where they are free, else free ones, which is said.
 
     Raises:
         UsageError: a given port is taken.
     """
     return Ports(
-        code=_port("", 0, 0),
-        dagster=_port("--port", dagster, DAGSTER_PORT),
-        mlflow=_port("--mlflow-port", mlflow, MLFLOW_PORT),
-        pages=_port("--pages-port", pages, PAGES_PORT),
+        code=_port("", 0, 0, say),
+        dagster=_port("--port", dagster, DAGSTER_PORT, say),
+        mlflow=_port("--mlflow-port", mlflow, MLFLOW_PORT, say),
+        pages=_port("--pages-port", pages, PAGES_PORT, say),
     )
 
 
@@ -214,12 +214,15 @@ def _has_server(settings: Settings) -> bool:
     return settings.tracking_uri.startswith(("http://", "https://"))
 
 
-def _port(option: str, given: int | None, usual: int) -> int:
+def _port(option: str, given: int | None, usual: int, say: Say) -> int:
     """Return the given port, or where none is, the usual one if it is free, else any free one."""
     found = _free_port(usual if given is None else given)
     if found is None and given:
         raise UsageError(f"{option} {given}: another process listens there")
-    return found or _free_port(0) or 0
+    if found is None:
+        found = _free_port(0)
+        say(f"another process listens on port {usual}: {found} in its place; {option} names one")
+    return found or 0
 
 
 def _free_port(port: int) -> int | None:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Mapping
 
-from orchestration.links.linked import LinkedDocument, LinkSet
+from orchestration.links.linked import DrawnDocument, LinkSet
 from orchestration.pages.state import Pages
 from schemas.decisions import Action, Decision, standing
 from schemas.errors import UsageError
@@ -20,7 +20,7 @@ def corrections_of(shared: Pages, manifest: Manifest, documents: Collection[str]
 
 
 def correct(
-    shared: Pages, manifest: Manifest, links: LinkSet, linked: LinkedDocument, form: Mapping[str, str], *, who: str
+    shared: Pages, manifest: Manifest, links: LinkSet, linked: DrawnDocument, form: Mapping[str, str], *, who: str
 ) -> Decision:
     """Write a correction of a link of a document.
 

@@ -1,8 +1,9 @@
 """Names in a text: persons, places, organisations and others, and the pictures of which the archive says them.
 
 A spaCy model of the text's language finds them where one is installed. Without one, names are what the archive itself
-knows (places, credits, keywords of its pictures), found in the text as they are or with a slip of the pen, and runs of
-words with capitals that the archive's descriptions contain. Which of the two it was is said on the page.
+knows (places, credits, keywords of its pictures), where the text has them word for word, and runs of words with
+capitals that the archive's descriptions contain. Which of the two it was is shown on the page. A slip is forgiven in a
+name that a person typed, and nowhere else: every word with a capital is near some name of a large archive.
 """
 
 from __future__ import annotations
@@ -74,27 +75,21 @@ class Gazetteer:
         return self._counts[name]
 
     def known(self, written: str) -> tuple[str, Kind] | None:
-        """Return the name that is meant, and its kind: the same but for accents and capitals, or with a slip."""
-        key = plain(written)
-        if key in self._names:
-            return self._names[key]
-        nearest = self._nearest(key, 1)
-        return self._names[nearest[0]] if nearest else None
+        """Return a name as the archive has it, and its kind: the same but for accents and capitals."""
+        return self._names.get(plain(written))
 
     def proposed(self, written: str) -> list[Entity]:
         """Return the names that come nearest to one that was typed, the nearest first."""
-        found = (self._names[key] for key in self._nearest(plain(written), MOST_TYPED))
-        return [Entity(name, kind, self.images(name), written) for name, kind in found]
-
-    def _nearest(self, key: str, count: int) -> list[str]:
         from rapidfuzz import process
         from rapidfuzz.distance import OSA
 
+        key = plain(written)
         if len(key) < LEAST_LETTERS:
             return []
         slips = 1 if len(key) < 9 else 2
-        found = process.extract(key, self._names.keys(), scorer=OSA.distance, score_cutoff=slips, limit=count)
-        return [name for name, _, _ in found]
+        near = process.extract(key, self._names.keys(), scorer=OSA.distance, score_cutoff=slips, limit=MOST_TYPED)
+        found = (self._names[each] for each, _, _ in near)
+        return [Entity(name, kind, self.images(name), written) for name, kind in found]
 
 
 def find_entities(text: str, language: str, gazetteer: Gazetteer) -> tuple[list[Entity], bool]:

@@ -4,6 +4,7 @@ GET  /labels/NAME/VERSION/LINKS    the next picture that this person has not ans
 POST /labels/NAME/VERSION/LINKS    `row` and `answer`: the number of a sentence, none-fits or cannot-say
 """
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -11,7 +12,7 @@ from fastapi.responses import RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
 from orchestration.links.label_sample import Frame, drawn_images, frame_of, label_of, labelled_rows, sample_of
-from orchestration.links.linked import LinkedDocument, LinkSet, find_links, link_sets, linked_documents
+from orchestration.links.linked import DrawnDocument, LinkSet, find_links, link_sets, linked_documents
 from orchestration.pages.rendering import address, page
 from orchestration.pages.state import Pages, Shared
 from orchestration.pages.writes import form_of
@@ -40,7 +41,7 @@ def label(
     known = labelled_rows(frame, answers, links, manifest, folder)
     answered = {known[each.document, each.image] for each in answers}
     left = [row for row in rows if row not in answered]
-    shown: tuple[int, int, LinkedDocument] | None = None
+    shown: tuple[int, int, DrawnDocument] | None = None
     if left:
         document, image = frame.image(left[0])
         (linked,) = linked_documents(links, manifest, folder, [document])
@@ -88,7 +89,7 @@ def _links(shared: Pages, dataset: str, version: str, name: str) -> tuple[Manife
     return manifest, folder, find_links(link_sets(shared.lake, manifest), name)
 
 
-def _asked(frame: Frame, row: str, rows: list[int]) -> tuple[int, int]:
+def _asked(frame: Frame, row: str, rows: Sequence[int]) -> tuple[int, int]:
     if not (row.isascii() and row.isdigit() and int(row) in rows):
         raise UsageError(f"row: expected a picture of the sample, found {row[:40]!r}")
     return frame.image(int(row))

@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 
 from orchestration.links.linked import (
     DocumentFilter,
-    LinkedDocument,
+    DrawnDocument,
     LinkSet,
     Order,
     choices,
@@ -168,7 +168,7 @@ async def corrected(request: Request, shared: Shared, dataset: str, version: str
 
 def _documents(
     links: LinkSet, first: LinkSet, manifest: Manifest, folder: Folder, rows: Sequence[int]
-) -> list[LinkedDocument | None]:
+) -> list[DrawnDocument | None]:
     """Return documents, by their rows in what came of the first model's, as another model linked them."""
     if links is first:
         return list(linked_documents(links, manifest, folder, rows))
@@ -188,7 +188,7 @@ def _below(root: str, drawn: ExampleDocument) -> ExampleDocument:
     )
 
 
-def _correctable(found: Sequence[LinkedDocument | None], corrections: Mapping[Link, Decision]) -> dict[str, Any]:
+def _correctable(found: Sequence[DrawnDocument | None], corrections: Mapping[Link, Decision]) -> dict[str, Any]:
     """Return the links of a document that a person may confirm or deny, each with its correction."""
     there = [each for each in found if each is not None]
     first, document = there[0], there[0].drawn.id

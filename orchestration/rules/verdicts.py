@@ -1,6 +1,7 @@
-"""The rules of the blocking checks: from a version on disk, or from scores, to a verdict with its numbers.
+"""The rules of the blocking checks: from a version's manifest, or from scores, to a verdict with its numbers.
 
-Plain functions of manifests, tables and numbers. `STAGE_CHECKS` names the asset that each guards.
+Plain functions of manifests and numbers: a build notes what they need, and no check reads a column of a version that
+notes it. `multilink datasets verify --deep` reads all of it. `STAGE_CHECKS` names the asset that each guards.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -48,10 +49,10 @@ class VersionOnDisk:
 
 
 def manifest_verifies(version: VersionOnDisk) -> Verdict:
-    """Check whether every byte of a version is as in its manifest."""
-    problems = list(islice(verify(version.manifest, version.folder), PROBLEMS_SHOWN))
+    """Check whether the files of a version are there, in the sizes that its manifest says: readers check the bytes."""
+    problems = list(islice(verify(version.manifest, version.folder, reads_bytes=False), PROBLEMS_SHOWN))
     files = len(version.manifest.files)
-    text = f"{files} files are as in the manifest" if not problems else "; ".join(problems)
+    text = f"{files} files are there, with the sizes of the manifest" if not problems else "; ".join(problems)
     return Verdict(passed=not problems, text=text, numbers={"files": files, "problems": len(problems)})
 
 
@@ -88,26 +89,40 @@ def within_failure_budget(version: VersionOnDisk, stages: Sequence[Stage]) -> Ve
 
 
 def duplicate_free(version: VersionOnDisk) -> Verdict:
-    """Check whether no two pictures of the shards are near-duplicates, by comparing all of them anew.
+    """Check whether no two documents show near-duplicate pictures, as the build counted, or else by comparing all anew.
 
-    What is held is a fingerprint and a number for each picture, 16 bytes of 64-bit fingerprints. Of a data set whose
-    policy keeps duplicates the check only counts them.
+    Of a data set whose policy keeps duplicates the check only counts them.
     """
-    settings = version.manifest.config["dedupe"]
-    codes, documents = _fingerprints(version)
+    numbers = version.manifest.notes.get("near_duplicates")
+    if numbers is None:
+        return compared_anew(version.manifest, version.folder)
+    text = f"{numbers['pictures']} pictures had a near-duplicate, {numbers['left']} are left beside it"
+    return _by_policy(version.manifest, text, numbers, is_free=not numbers["left"])
+
+
+def compared_anew(manifest: Manifest, folder: Folder) -> Verdict:
+    """Return the verdict on near-duplicates by comparing all pictures of the shards.
+
+    What is held is a fingerprint and a number for each picture, 16 bytes of 64-bit fingerprints.
+    """
+    codes, documents = _fingerprints(manifest, folder)
     order = np.lexsort((documents, codes))
     codes, documents = codes[order], documents[order]
     once = starts_of_runs(codes, documents)  # a picture twice in a document counts once
     first = starts_of_runs(codes[once])
     holders, owners = np.diff(first, append=len(once)), documents[once][first]
-    (one, other), _ = near_pairs(words_of(codes[once][first]), int(settings["radius"]))
+    (one, other), _ = near_pairs(words_of(codes[once][first]), int(manifest.config["dedupe"]["radius"]))
     shared = int((holders > 1).sum())
     near = int(((holders[one] > 1) | (holders[other] > 1) | (owners[one] != owners[other])).sum())
     numbers = {"pictures": len(codes), "shared_by_documents": shared, "near_pairs_of_documents": near}
     text = f"{len(codes)} pictures; {shared} in several documents, {near} near pairs across documents"
-    if settings["policy"] == _KEEP_ALL:
+    return _by_policy(manifest, text, numbers, is_free=not shared and not near)
+
+
+def _by_policy(manifest: Manifest, text: str, numbers: Mapping[str, int], *, is_free: bool) -> Verdict:
+    if manifest.config["dedupe"]["policy"] == _KEEP_ALL:
         return Verdict(passed=True, text=f"{text}; the policy keeps them", numbers=numbers)
-    return Verdict(passed=not shared and not near, text=text, numbers=numbers)
+    return Verdict(passed=is_free, text=text, numbers=numbers)
 
 
 def leak_free(version: VersionOnDisk) -> Verdict:
@@ -156,7 +171,7 @@ STAGE_CHECKS: Mapping[tuple[str, str], tuple[Callable[[VersionOnDisk], Verdict],
     ),
     ("duplicates", "duplicate_free"): (duplicate_free, "No two documents show near-duplicate pictures."),
     ("features", "norms_are_sane"): (norms_are_sane, "Every vector is finite, of a sane length, and they differ."),
-    ("shards", "manifest_verifies"): (manifest_verifies, "Every byte is as in the manifest."),
+    ("shards", "manifest_verifies"): (manifest_verifies, "Every file is there, in the size that the manifest says."),
     ("shards", "leak_free"): (leak_free, "No picture and no whole text is in two splits."),
 }
 
@@ -179,17 +194,17 @@ def _documents(manifest: Manifest) -> int:
     return sum(row.documents for row in manifest.splits.values())
 
 
-def _fingerprints(version: VersionOnDisk) -> tuple[Bytes, Numbers]:
+def _fingerprints(manifest: Manifest, folder: Folder) -> tuple[Bytes, Numbers]:
     """Return the fingerprint of every picture of every document, and the document's number.
 
-    Pictures of one colour are left out: their fingerprints mean nothing.
+    Images of one colour are left out, whose fingerprints mean nothing, and those without a picture, which have none.
     """
     found: list[tuple[Bytes, Numbers]] = [(from_hex([]), np.empty(0, np.int64))]
     count = 0
-    pictures = _parts(version, "images", ["hash", "fingerprint", "is_flat"])
-    for documents, images in zip(_parts(version, "documents", [_HASHES]), pictures, strict=True):
+    pictures = _parts(manifest, folder, "images", ["hash", "fingerprint", "is_flat"])
+    for documents, images in zip(_parts(manifest, folder, "documents", [_HASHES]), pictures, strict=True):
         shown = documents.column("images").combine_chunks()
-        usable = images.filter(pc.invert(images.column("is_flat")))
+        usable = images.filter(pc.and_not(images.column("fingerprint").is_valid(), images.column("is_flat")))
         places = pc.index_in(shown.flatten().field("hash"), value_set=usable.column("hash").combine_chunks())
         is_there = places.is_valid()
         codes = from_hex(usable.column("fingerprint").take(places.filter(is_there)).to_pylist())
@@ -200,9 +215,9 @@ def _fingerprints(version: VersionOnDisk) -> tuple[Bytes, Numbers]:
     return np.concatenate(columns[0]), np.concatenate(columns[1])
 
 
-def _parts(version: VersionOnDisk, table: str, columns: list[str]) -> Iterator[pa.Table]:
+def _parts(manifest: Manifest, folder: Folder, table: str, columns: list[str]) -> Iterator[pa.Table]:
     """Yield some columns of each part of `documents` or `images`, split by split."""
-    for split in version.manifest.splits:
-        for part in version.manifest.parts(table, split):
-            with version.folder.open(part.path) as stream:
+    for split in manifest.splits:
+        for part in manifest.parts(table, split):
+            with folder.open(part.path) as stream:
                 yield pq.ParquetFile(stream).read(columns=columns)

@@ -7,7 +7,7 @@ page show the changes.
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from schemas.failures import Failure
 from schemas.lake import MANIFEST, Folder, Lake
-from schemas.manifest import Manifest, diff, read_manifest, table_parts
+from schemas.manifest import FileEntry, Manifest, diff, read_manifest, table_parts
 from schemas.parts import read_part
 
 NOT_IN_SOURCE = "not in the source"
@@ -83,10 +83,10 @@ def changes_between(lake: Lake, dataset: str, before: str, after: str) -> Change
         IntegrityError: a part is damaged.
     """
     (old, old_folder), (new, new_folder) = (read_manifest(lake, f"{dataset}@{each}") for each in (before, after))
-    earlier, later = _documents(old, old_folder), _documents(new, new_folder)
+    earlier, later = _moved((old, old_folder), (new, new_folder))
     added, removed = later.keys() - earlier.keys(), earlier.keys() - later.keys()
-    why_not_before = _failures(old, old_folder) if added else {}
-    why_not_after = _failures(new, new_folder) if removed else {}
+    why_not_before = _failures(old, old_folder, {key: later[key] for key in added})
+    why_not_after = _failures(new, new_folder, {key: earlier[key] for key in removed})
     lines = (line for line in diff(old, new) if not line.startswith(FILES))
     return Changes(
         dataset=dataset,
@@ -176,15 +176,37 @@ def _differing(
     )
 
 
-def _documents(manifest: Manifest, folder: Folder) -> dict[str, _Known]:
-    """Return the split and the source's record of every document."""
+def _moved(*versions: tuple[Manifest, Folder]) -> tuple[dict[str, _Known], dict[str, _Known]]:
+    """Return the documents of each of two versions that the other has not, or elsewhere, or with another text.
+
+    Which shard a document is in follows from its id and their number: as long as that is the same, shards are compared
+    one by one, and nothing else is in memory.
+    """
+    found: tuple[dict[str, _Known], dict[str, _Known]] = ({}, {})
+    for split in dict.fromkeys(name for manifest, _ in versions for name in manifest.splits):
+        parts = [manifest.parts("documents", split) for manifest, _ in versions]
+        is_alike = len(parts[0]) == len(parts[1])
+        for shards in zip(*([[part] for part in each] for each in parts), strict=True) if is_alike else [parts]:
+            if [part.sha256 for part in shards[0]] == [part.sha256 for part in shards[1]]:
+                continue
+            known = [_known(split, folder, own) for (_, folder), own in zip(versions, shards, strict=True)]
+            for rows, own, other in zip(found, known, known[::-1], strict=True):
+                rows |= {
+                    key: document
+                    for key, document in own.items()
+                    if key not in other or other[key].text != document.text
+                }
+    return found
+
+
+def _known(split: str, folder: Folder, parts: Sequence[FileEntry]) -> dict[str, _Known]:
+    """Return the documents of some parts of a split, by id."""
     found: dict[str, _Known] = {}
-    for split in manifest.splits:
-        for entry in manifest.parts("documents", split):
-            table = read_part(folder, entry, [_ID, _RECORD, "sentences"])
-            records = pa.concat_arrays(table.column("provenance").chunks).field("record_id").to_pylist()
-            rows = zip(table.column(_ID).to_pylist(), records, _text_digests(table.column("sentences")), strict=True)
-            found |= {key: _Known(split, record, text) for key, record, text in rows}
+    for part in parts:
+        table = read_part(folder, part, [_ID, _RECORD, "sentences"])
+        records = pa.concat_arrays(table.column("provenance").chunks).field("record_id").to_pylist()
+        rows = zip(table.column(_ID).to_pylist(), records, _text_digests(table.column("sentences")), strict=True)
+        found |= {key: _Known(split, record, text) for key, record, text in rows}
     return found
 
 
@@ -200,15 +222,16 @@ def _text_digests(column: pa.ChunkedArray) -> Iterator[bytes]:
             yield hashlib.blake2b(lengths.tobytes() + data[ends[first] : ends[last]], digest_size=DIGEST_BYTES).digest()
 
 
-def _failures(manifest: Manifest, folder: Folder) -> Mapping[str, Failure]:
-    """Return the first failure of each record; that of an image counts for its document where that has none."""
+def _failures(manifest: Manifest, folder: Folder, documents: Mapping[str, _Known]) -> Mapping[str, Failure]:
+    """Return the first failure of some documents' records; that of an image counts for one that has none of its own."""
+    wanted = documents.keys() | {known.record for known in documents.values()}
     own: dict[str, Failure] = {}
     of_images: dict[str, Failure] = {}
-    for failure in _rows(manifest, folder):
+    for failure in _rows(manifest, folder) if wanted else ():
         record, mark, position = failure.record_id.rpartition("#")
-        if mark and position.isdecimal():
+        if mark and position.isdecimal() and record in wanted:
             of_images.setdefault(record, failure)
-        else:
+        elif failure.record_id in wanted:
             own.setdefault(failure.record_id, failure)
     return of_images | own
 

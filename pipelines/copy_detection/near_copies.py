@@ -18,6 +18,7 @@ from pipelines.dedupe.columns import from_hex, starts_of_runs, to_hex
 from pipelines.dedupe.duplicates import Duplicates, Occurrences, duplicate_rows
 from pipelines.features.extraction import FeaturedDocument, FeaturedImage, FeaturePlan
 from pipelines.features.values import IMAGES, feature_array, feature_packs
+from pipelines.packs import present
 from schemas.duplicates import NearCopy
 from schemas.features import FeatureColumn, column_to_vectors
 from schemas.lake import Lake
@@ -60,12 +61,12 @@ def worst_pairs(found: Duplicates, lake: Lake, column: FeatureColumn) -> Worst:
     order = np.lexsort((found.images, found.clusters))
     order = order[starts_of_runs(found.clusters[order], found.images[order])]
     members = [rows[:LOOKED_AT] for rows in np.split(order, starts_of_runs(found.clusters[order])[1:]) if len(rows)]
-    packs, worst = feature_packs(lake, column, IMAGES), dict[str, tuple[str, str, float]]()
+    index, worst = feature_packs(lake, column, IMAGES).index(), dict[str, tuple[str, str, float]]()
     for start in range(0, len(members), _CLUSTERS_AT_ONCE):
         some = members[start : start + _CLUSTERS_AT_ONCE]
         hashes, edges = to_hex(found.images[np.concatenate(some)]), np.cumsum([0, *map(len, some)])
         names = to_hex(found.clusters[[rows[0] for rows in some]])
-        refs = [ref for ref in packs.index().find(hashes) if ref is not None]
+        refs = present(index.find(hashes), hashes)
         vectors = column_to_vectors(feature_array(lake, column, IMAGES, refs))
         for cluster, begin, end in zip(names, edges, edges[1:], strict=False):
             first, second, cosine = least_pair(vectors[begin:end])

@@ -258,6 +258,20 @@ def _all_but_first(duplicates: Duplicates) -> npt.NDArray[np.bool_]:
     return marks
 
 
+def count_left(duplicates: Duplicates, is_dropped: npt.NDArray[np.bool_]) -> Numbers:
+    """Return how many duplicates there are, and how many are left: what several documents that stay show.
+
+    Where nothing is dropped, all are left. Some policies drop by cluster: they have to be given all of one.
+    """
+    if not is_dropped.any():
+        return np.array([len(duplicates), len(duplicates)])
+    _, document = np.unique(duplicates.documents, return_inverse=True)
+    names, cluster = np.unique(duplicates.clusters, return_inverse=True)
+    stays = ~np.isin(document, document[is_dropped])
+    shown = np.unique(document[stays] * max(1, len(names)) + cluster[stays]) % max(1, len(names))
+    return np.array([len(duplicates), int((np.bincount(shown, minlength=1)[cluster[stays]] > 1).sum())])
+
+
 def duplicate_rows(duplicates: Duplicates, is_dropped: npt.NDArray[np.bool_]) -> Iterator[Duplicate]:
     """Yield the rows of the duplicates table."""
     columns = (

@@ -39,6 +39,7 @@ from pipelines.dedupe.duplicates import (
     Near,
     Neighbours,
     Occurrences,
+    count_left,
     cut_crowded,
     duplicate_rows,
     find_duplicates,
@@ -106,9 +107,20 @@ def by_hash(radius: int, *, rows: int = ROWS_PER_PARTITION, crowded: int = CROWD
         candidates=partial(_of_codes, radius=radius, rows=rows),
         near=partial(near_codes, radius=radius),
         crowded=crowded,
-        rows_of=duplicate_rows,
+        rows_of=_rows_and_counts,
+        add_counts=_added,
         message="an image of it has a near-duplicate in the data set; see the duplicates table",
     )
+
+
+def _rows_and_counts(found: Duplicates, is_dropped: npt.NDArray[np.bool_]) -> Iterator[Any]:
+    yield TaggedOutput(COUNTS, count_left(found, is_dropped))
+    yield from duplicate_rows(found, is_dropped)
+
+
+def _added(counts: Iterable[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
+    found: npt.NDArray[np.int64] = np.sum([np.zeros(2, np.int64), *counts], axis=0)
+    return found
 
 
 def _of_codes(_: Any, occurrences: beam.PCollection, count: Any, *, radius: int, rows: int) -> beam.PCollection:
@@ -122,7 +134,7 @@ def _by_key(occurrences: Occurrences, count: int, radius: int, rows: int) -> Ite
             yield (key, partition), some
 
 
-class Found(NamedTuple):
+class FoundDuplicates(NamedTuple):
     """What a search found: rows of its table, ids of the documents that the policy drops, once each, and counts."""
 
     duplicates: beam.PCollection
@@ -169,13 +181,13 @@ class DropDuplicates(beam.PTransform):
 
 @dataclass(eq=False)
 class FindDuplicates(beam.PTransform):
-    """Every occurrence of an image with a near-duplicate: documents to `Found`."""
+    """Every occurrence of an image with a near-duplicate: documents to `FoundDuplicates`."""
 
     search: Search
     policy: Policy
     rows: int = ROWS_PER_PARTITION
 
-    def expand(self, documents: beam.PCollection) -> Found:
+    def expand(self, documents: beam.PCollection) -> FoundDuplicates:
         search = self.search
         packed = documents | "pack" >> Pack(search.pack)
         count = AsSingleton(packed | "count" >> CountRows())
@@ -195,7 +207,7 @@ class FindDuplicates(beam.PTransform):
             found = by_cluster | "of clusters" >> Gather(Duplicates)
         rows = found | "rows" >> beam.FlatMap(self._rows).with_outputs(DROPPED, COUNTS, main=ROWS)
         counts = rows[COUNTS] | "add counts" >> beam.CombineGlobally(search.add_counts)
-        return Found(rows[ROWS], rows[DROPPED] | "once" >> beam.Distinct(), counts)
+        return FoundDuplicates(rows[ROWS], rows[DROPPED] | "once" >> beam.Distinct(), counts)
 
     def _judge(self, _: Partition, parts: dict[str, Iterable[Any]]) -> Duplicates:
         return find_duplicates(

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import MANIFEST, Folder
-from schemas.links import LINK_SCHEMA, LinksManifest
+from schemas.links import LINK_SCHEMA, read_links
 from schemas.parts import read_part
 
 
@@ -45,7 +45,7 @@ def read_coherence(folder: Folder, dataset: str) -> Coherence:
         raise NotFoundError(
             f"--links {folder.uri}: expected what `multilink link --dataset` wrote, found no {MANIFEST}"
         )
-    manifest = LinksManifest.from_json(folder.read(MANIFEST).decode(), where=folder.uri)
+    manifest = read_links(folder)
     if manifest.dataset != dataset:
         raise UsageError(f"--links {folder.uri}: links of {manifest.dataset}, expected those of {dataset}")
     sums: defaultdict[str, float] = defaultdict(float)

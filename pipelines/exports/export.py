@@ -4,23 +4,33 @@
     <target>/...           the files of the format (`formats.py`)
     <target>/export.json   written last: the version, the format, and every file with its size, rows and SHA-256
 
-One shard is in memory at a time. An export's folder is empty or holds an earlier export, which the new one replaces.
+One shard is in memory at a time. An export's folder is empty or holds an earlier export, which the new one replaces
+once it is there as a whole, in a folder inside.
+
+Lance names its files at random and writes the time into a version's manifest: of all formats it alone gives other bytes
+each time. Its rows are the same. It writes to its own kind of storage, so a data set is made in a scratch folder and
+copied to where it is wanted, which may be any store that a lake may be on.
 """
 
 import dataclasses
 import json
-from collections.abc import Iterator, Sequence
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
 
 from pipelines.card.card import README, render
 from pipelines.card.show import split_lines
-from pipelines.exports.formats import FORMATS
-from pipelines.exports.lance_format import write_lance
+from pipelines.exports.formats import FORMATS, ROW_SCHEMA, ROWS_PER_GROUP, document_row
 from pipelines.exports.reading import Shard, shards_of
-from pipelines.shards.writing import write_file
+from pipelines.shards.writing import groups_of, write_file
 from schemas.console import Say
 from schemas.errors import UsageError
 from schemas.lake import Folder
@@ -29,6 +39,7 @@ from schemas.manifest import FileEntry, Manifest
 EXPORT = "export.json"
 LANCE = "lance"
 NAMES = (*FORMATS, LANCE)
+_SCRATCH = ".export-"  # begins the name of the folder that an export is made in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,38 +73,35 @@ def export_version(manifest: Manifest, folder: Folder, target: Folder, *, form: 
     if form not in NAMES:
         raise UsageError(f"--to {form}: expected one of {', '.join(NAMES)}")
     shards = list(shards_of(manifest))
-    earlier = _begin(target, [EXPORT, README, *_planned(shards, form)])
-    written = list(_written(shards, folder, target, form, say))
+    earlier = _earlier(target)
+    scratch = target.child(f"{_SCRATCH}{uuid.uuid4().hex}")
+    written = list(_written(shards, folder, scratch, form, say))
     export = Export(
         dataset=manifest.dataset,
         version=manifest.version,
         format=form,
-        files=(*written, _write_text(target, README, _card(manifest, shards, form))),
+        files=(*written, _write_text(scratch, README, _card(manifest, shards, form))),
     )
-    kept = {EXPORT, *(entry.path for entry in export.files)}
-    folders = tuple(path for path in earlier if path.endswith("/"))
-    for path in {*target.files()} - kept:
-        if path in earlier or path.startswith(folders):
-            target.delete(path)
+    new = {entry.path for entry in export.files}
+    target.write(EXPORT, json.dumps({"files": [{"path": path} for path in sorted(earlier | new)]}).encode())
+    for path in sorted(new):
+        scratch.move(path, target)
+    for path in earlier - new:
+        target.delete(path)
+    scratch.remove()
     target.write(EXPORT, (json.dumps(export.to_json(), indent=1) + "\n").encode())
     return export
 
 
-def _begin(target: Folder, planned: Sequence[str]) -> tuple[str, ...]:
-    """Note which paths will be written, and return those of this or an earlier export; a folder ends in /."""
+def _earlier(target: Folder) -> set[str]:
+    """Return the paths of an earlier export; what a killed one left in its folder is removed."""
+    for name in target.names():
+        if name.startswith(_SCRATCH):
+            target.child(name).remove()
     there = list(target.files())
     if there and EXPORT not in there:
         raise UsageError(f"{target.uri}: expected an empty folder or an earlier export, found {there[0]}")
-    noted = json.loads(target.read(EXPORT))["files"] if there else []
-    earlier = sorted({*planned, *(entry["path"] for entry in noted)})
-    target.write(EXPORT, json.dumps({"files": [{"path": path} for path in earlier]}).encode())
-    return tuple(earlier)
-
-
-def _planned(shards: Sequence[Shard], form: str) -> list[str]:
-    if form == LANCE:
-        return [f"{split}.lance/" for split in dict.fromkeys(shard.split for shard in shards)]
-    return [path.format(shard.name) for shard in shards for path in FORMATS[form].paths]
+    return {entry["path"] for entry in json.loads(target.read(EXPORT))["files"]} if there else set()
 
 
 def _written(shards: Sequence[Shard], folder: Folder, target: Folder, form: str, say: Say) -> Iterator[FileEntry]:
@@ -125,3 +133,35 @@ def _card(manifest: Manifest, shards: Sequence[Shard], form: str) -> str:
         is_on_hub=form != LANCE,
         statistics=split_lines(manifest),
     )
+
+
+def write_lance(shards: Iterable[Shard], source: Folder, target: Folder, name: str) -> list[FileEntry]:
+    """Write shards as one Lance data set, named `name`, in a folder, with the columns of `hf`.
+
+    Raises:
+        UsageError: Lance is not installed.
+    """
+    try:
+        import lance
+    except ModuleNotFoundError as problem:
+        raise UsageError("--to lance: needs pylance: install multilink with the extra lance") from problem
+    with tempfile.TemporaryDirectory(prefix="multilink-lance-") as scratch:
+        made = Path(scratch, name)
+        lance.write_dataset(pa.RecordBatchReader.from_batches(ROW_SCHEMA, _batches(shards, source)), str(made))
+        files = sorted(path for path in made.rglob("*") if path.is_file())
+        return [_copied(path, target, f"{name}/{path.relative_to(made).as_posix()}") for path in files]
+
+
+def _batches(shards: Iterable[Shard], source: Folder) -> Iterator[pa.RecordBatch]:
+    for shard in shards:
+        for some in groups_of(list(shard.read(source)), ROWS_PER_GROUP):
+            yield from pa.Table.from_pylist(list(map(document_row, some)), ROW_SCHEMA).to_batches()
+
+
+def _copied(path: Path, target: Folder, name: str) -> FileEntry:
+    def write(stream: BinaryIO) -> int:
+        with path.open("rb") as data:
+            shutil.copyfileobj(data, stream)
+        return 0
+
+    return write_file(target, name, write)

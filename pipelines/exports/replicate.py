@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from pipelines.shards.writing import write_file
+from pipelines.turns import turn_of_build
 from schemas.console import Say
 from schemas.errors import IntegrityError, UsageError
 from schemas.lake import MANIFEST, Folder, Lake
@@ -43,12 +44,13 @@ def replicate(source: Lake, reference: str, target: Lake, *, say: Say) -> list[R
         raise UsageError(f"replicate: {target.root.uri} is the lake itself; expected another one")
     name, version = source.find(reference)
     is_all = "@" not in reference
-    replicas = [
-        _replicate(source, name, each, target, say) for each in (source.versions(name) if is_all else [version])
-    ]
-    latest = source.latest(name) if is_all else None if target.latest(name) else version
-    if latest is not None:
-        target.point_latest(name, latest)
+    with turn_of_build(target, name, say):
+        replicas = [
+            _replicate(source, name, each, target, say) for each in (source.versions(name) if is_all else [version])
+        ]
+        latest = source.latest(name) if is_all else None if target.latest(name) else version
+        if latest is not None:
+            target.point_latest(name, latest)
     return replicas
 
 
@@ -61,9 +63,9 @@ def _replicate(source: Lake, name: str, version: str, target: Lake, say: Say) ->
     for number, entry in enumerate(missing, start=1):
         _copy(entry, origin, copy)
         say(f"{name}@{version}: {number} of {len(missing)} files: {entry.path}")
-    times, told = source.retrievals(name, version), target.retrievals(name, version)
+    times, copied = source.retrievals(name, version), target.retrievals(name, version)
     for path in times.files():
-        told.settle(path, times.read(path))
+        copied.settle(path, times.read(path))
     copy.settle(MANIFEST, manifest.to_json().encode())
     return Replica(version, len(missing), sum(entry.bytes for entry in missing), len(manifest.files) - len(missing))
 

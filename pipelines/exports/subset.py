@@ -10,7 +10,7 @@ its leaks are the parent's to tell.
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -43,7 +43,7 @@ class EmptySubsetError(UsageError):
     """No document is in a subset."""
 
 
-class Choice(Protocol):
+class RowsKept(Protocol):
     """Which documents of a version another one has."""
 
     def rows(self, documents: pa.Table) -> pa.Table:
@@ -67,7 +67,7 @@ class Selection:
         share: of the documents, 0 to 1.
         where: a condition on them (`where.py`); "": none.
         min_coherence: least coherence by predicted links (`coherence.py`); 0: any.
-        coherence: of the documents, where that is asked for.
+        coherence: of the documents, where a least one is set.
     """
 
     share: float = 1.0
@@ -87,10 +87,10 @@ class Selection:
 
     def to_json(self) -> dict[str, Any]:
         """Return what decides which documents are in it."""
-        asked = {"share": self.share, "where": self.where}
+        own = {"share": self.share, "where": self.where}
         if self.coherence is None:
-            return asked
-        return {**asked, "min_coherence": self.min_coherence, "links": self.coherence.made_by}
+            return own
+        return {**own, "min_coherence": self.min_coherence, "links": self.coherence.made_by}
 
     def rows(self, documents: pa.Table) -> pa.Table:
         """Return the rows of a documents part that are in the subset."""
@@ -114,7 +114,7 @@ class Selection:
 
 
 def write_subset(
-    lake: Lake, manifest: Manifest, folder: Folder, selection: Choice, *, name: str = "", say: Say
+    lake: Lake, manifest: Manifest, folder: Folder, selection: RowsKept, *, name: str = "", say: Say
 ) -> Manifest:
     """Write a subset of a version beside it, or as a data set of another name; `latest` stays where it is.
 
@@ -154,7 +154,7 @@ def write_subset(
     return chosen
 
 
-def _draft(parent: Manifest, selection: Choice) -> Manifest:
+def _draft(parent: Manifest, selection: RowsKept) -> Manifest:
     """Return the manifest of a subset without its files and statistics."""
     deciding: dict[str, Any] = {
         "config": {
@@ -181,7 +181,7 @@ def _draft(parent: Manifest, selection: Choice) -> Manifest:
     )
 
 
-def _groups(manifest: Manifest, folder: Folder, selection: Choice, split: Split) -> Iterator[list[Shard]]:
+def _groups(manifest: Manifest, folder: Folder, selection: RowsKept, split: Split) -> Iterator[list[Shard]]:
     """Yield neighbouring shards of a split that together have as many chosen documents as a shard should."""
     wanted = manifest.config.get("shards", {}).get("documents", ShardsConfig().documents)
     group, count = list[Shard](), 0
@@ -196,7 +196,9 @@ def _groups(manifest: Manifest, folder: Folder, selection: Choice, split: Split)
         yield group
 
 
-def _rows(manifest: Manifest, folder: Folder, selection: Choice, shards: Iterable[Shard]) -> tuple[pa.Table, pa.Table]:
+def _rows(
+    manifest: Manifest, folder: Folder, selection: RowsKept, shards: Iterable[Shard]
+) -> tuple[pa.Table, pa.Table]:
     """Return the chosen documents of some shards, by id, and each of their images once, by hash."""
     documents, images = list[pa.Table](), list[pa.Table]()
     for shard in shards:
@@ -223,6 +225,15 @@ def _part(folder: Folder, entry: FileEntry, schema: pa.Schema) -> pa.Table:
     return table.select(schema.names).cast(schema)
 
 
+def with_values(table: pa.Table, rows: Sequence[Mapping[str, Any]], names: Iterable[str]) -> pa.Table:
+    """Return a table with the values of rows in some columns."""
+    for name in names:
+        position = table.schema.get_field_index(name)
+        column = table.schema.field(position)
+        table = table.set_column(position, column, pa.array([row[name] for row in rows], column.type))
+    return table
+
+
 def _written(target: Folder, path: str, table: pa.Table, schema: pa.Schema) -> FileEntry:
     groups = (table.slice(start, ROWS_PER_GROUP) for start in range(0, len(table), ROWS_PER_GROUP))
     return write_part(target, path, groups, schema)
@@ -231,5 +242,5 @@ def _written(target: Folder, path: str, table: pa.Table, schema: pa.Schema) -> F
 def subset_lines(manifest: Manifest, parent: Manifest) -> Sequence[str]:
     """Return in words what a subset is."""
     counts = {split: (row.documents, parent.splits[split].documents) for split, row in manifest.splits.items()}
-    told = ", ".join(f"{split} {some} of {all_} documents" for split, (some, all_) in counts.items())
-    return [f"{manifest.dataset}@{manifest.version}: {told}", f"of {parent.dataset}@{parent.version}"]
+    counted = ", ".join(f"{split} {some} of {all_} documents" for split, (some, all_) in counts.items())
+    return [f"{manifest.dataset}@{manifest.version}: {counted}", f"of {parent.dataset}@{parent.version}"]

@@ -81,9 +81,9 @@ class WhatIf:
         for split, count in self.documents.items():
             for thing, total in (("documents", count), ("images", self.images[split])):
                 counted = sorted(self.dropped.items())
-                told = {reason: number for (what, of, reason), number in counted if (what, of) == (thing, split)}
-                why = ", ".join(f"{reason} {number}" for reason, number in told.items())
-                yield f"{split}, {thing}", f"{total}", f"{sum(told.values())}", why
+                counts = {reason: number for (what, of, reason), number in counted if (what, of) == (thing, split)}
+                why = ", ".join(f"{reason} {number}" for reason, number in counts.items())
+                yield f"{split}, {thing}", f"{total}", f"{sum(counts.values())}", why
 
     def to_json(self) -> dict[str, Any]:
         dropped = [

@@ -7,8 +7,8 @@ when an extractor is first used, and kept. Its module is imported only when it i
 are looked up: `pipelines.images.packed`.
 
 To add an extractor: a module in `extractors/`, named as it or as the network whose columns it gives, with a class that
-satisfies the protocol and `ENTRIES`; or an entry of another package (`schemas.plugins`). A name that no part registers
-but that has a weight file ending in `.onnx` is a network of the user's own.
+satisfies the protocol and `ENTRIES`; another package names its `ENTRIES` as an entry point (`schemas.plugins`). A name
+that no part registers but that has a weight file ending in `.onnx` is a network of the user's own.
 """
 
 import timeit
@@ -90,18 +90,16 @@ class Entry:
 
 
 def entries(part: str) -> Mapping[str, Entry]:
-    """Return the columns that a part registers, by name: `ENTRIES` of a module of this project, or a package's entry.
+    """Return the columns that a part registers, by name: `ENTRIES` of its module.
 
     Raises:
         ConfigError: a package cannot be imported, or has something else under the name.
     """
-    if part in own_parts(EXTRACTORS):
-        found: Mapping[str, Entry] = import_module(own_parts(EXTRACTORS)[part]).ENTRIES
-        return found
-    entry = load_plugin(EXTRACTORS, part)
-    if not isinstance(entry, Entry) or not callable(entry.factory):
-        raise ConfigError(f"{origin(EXTRACTORS, part)}: expected an Entry of the catalogue, found {entry!r}")
-    return {part: entry}
+    own = own_parts(EXTRACTORS).get(part)
+    found: Any = load_plugin(EXTRACTORS, part) if own is None else import_module(own).ENTRIES
+    if not isinstance(found, Mapping) or not all(isinstance(entry, Entry) for entry in found.values()):
+        raise ConfigError(f"{origin(EXTRACTORS, part)}: expected an Entry of the catalogue for each column, by name")
+    return found
 
 
 def find_entry(name: str) -> Entry | None:

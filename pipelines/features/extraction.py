@@ -33,7 +33,7 @@ from pipelines.features.values import (
 from pipelines.features.weights import parse_weights
 from pipelines.images.inspect import METHOD
 from pipelines.images.packed import PackedImage, given_array
-from pipelines.packs import PackRef
+from pipelines.packs import PackRef, present
 from pipelines.settings import FeaturesConfig, HttpConfig, ImagesConfig
 from schemas.codecs import picture_libraries
 from schemas.configs import require
@@ -61,7 +61,7 @@ class FeaturePlan:
         given: path of the array of vectors that the source brings: the column of images without a fingerprint.
         config: names, storage, limits, weights; those of networks are graphs that the lake keeps.
         http: how weights are fetched.
-        workers: processes that share the cores of a machine.
+        workers: processes that share the cores of a machine; 0: one a core.
         lake: whose packs keep what was computed.
         copies: how the pictures that extractors read were made.
     """
@@ -106,7 +106,7 @@ def extractors_of(plan: FeaturePlan, table: str) -> list[Extractor]:
         BuildError: they are not what was planned.
     """
     names = plan.config.images if table == IMAGES else plan.config.sentences
-    config = replace(plan.config, threads=plan.config.threads or max(1, cores() // plan.workers))
+    config = replace(plan.config, threads=plan.config.threads or max(1, cores() // (plan.workers or cores())))
     made = extractors(names, table, config, plan.http)
     differing = {*_columns(made, table, plan.copies)} ^ {*plan.extracted(table)}
     if differing:
@@ -135,7 +135,7 @@ def plan_features(
         http: how weights are fetched.
         given: name of the column and path of the array of vectors that the source brings instead of pictures.
         lake: where values are kept.
-        workers: processes that share this machine's cores.
+        workers: processes that share a machine's cores; 0: one a core.
 
     Raises:
         ConfigError: an extractor is not known, or its weights are not given.
@@ -149,7 +149,7 @@ def plan_features(
     copies = canonical_json([METHOD, images.jpeg_quality, picture_libraries()])
     columns = _columns(extractors(config.images, IMAGES, config, http), IMAGES, copies)
     if given is not None:
-        rule = "the source brings vectors of images, and no pictures: expected none"
+        rule = "the source has vectors of images in place of pictures; leave it empty"
         require(not columns, field="features.images", value=config.images, rule=rule)
         name, path = given
         columns = [FeatureColumn(name=name, dimensions=given_array(path).shape[1], storage=config.storage)]
@@ -218,7 +218,7 @@ class Features:
             missing = [n for n in numbers if any(found[n] is None for found in refs.values())]
             self._compute(keys, dict(zip(missing, read(missing), strict=True)), refs, problems, names)
             for n in numbers:
-                yield problems.get(n) or tuple(ref for found in refs.values() if (ref := found[n]))
+                yield problems.get(n) or tuple(present((found[n] for found in refs.values()), [keys[n]] * len(refs)))
 
     def close(self) -> None:
         """Make what was computed visible."""

@@ -28,7 +28,7 @@ from pipelines.features.runtime import GPU_BATCH, Graph, fixed_pixels
 from pipelines.features.values import Float32, Matrix, Regions, Row, Vector, feature_column, kept_regions
 from pipelines.features.weights import WeightFile, digest_of, weight_of
 from pipelines.settings import FeaturesConfig
-from schemas.configs import require, resolve, restore
+from schemas.configs import NonNegativeInt, PositiveInt, Settings, require, resolve, restore
 from schemas.errors import ConfigError, NotFoundError
 from schemas.features import FeatureColumn, FeatureKind
 
@@ -48,10 +48,10 @@ class ImageSidecar(Preprocessing):
     deviation: tuple[float, ...] = (255.0, 255.0, 255.0)
 
     def __post_init__(self) -> None:
+        Settings.__post_init__(self)
         is_scale = len(self.deviation) == 3 and all(value > 0 for value in self.deviation)
         is_cut = self.fit != "centre" or self.shorter_side_px >= self.size_px
         for name, holds, rule in (
-            ("size_px", self.size_px >= 1, "at least 1"),
             ("mean", len(self.mean) == 3, "three values, of red, green and blue"),
             ("deviation", is_scale, "three values above 0, of red, green and blue"),
             ("shorter_side_px", is_cut, f"at least size_px, {self.size_px}"),
@@ -98,7 +98,7 @@ class DetectorSidecar(ImageSidecar):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TextSidecar:
+class TextSidecar(Settings):
     """A network from token numbers, 1 x T, to a vector of the text, or to one of each token.
 
     Attributes:
@@ -119,15 +119,11 @@ class TextSidecar:
     types: str = ""
     output: str = ""
     tokenizer: str = "tokenizer.json"
-    max_tokens: int = 77
+    max_tokens: PositiveInt = 77
     pad_to_max: bool = False
-    pad_id: int = 0
+    pad_id: NonNegativeInt = 0
     pooling: Literal["none", "mean", "first", "last"] = "none"
     normalise: bool = False
-
-    def __post_init__(self) -> None:
-        require(self.max_tokens >= 1, field="max_tokens", value=self.max_tokens, rule="at least 1")
-        require(self.pad_id >= 0, field="pad_id", value=self.pad_id, rule="at least 0")
 
 
 Sidecar = VectorSidecar | DetectorSidecar | TextSidecar

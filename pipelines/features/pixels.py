@@ -20,6 +20,7 @@ from PIL import Image
 from pipelines.features.values import Float32, Rejected, Row
 from pipelines.settings import FeaturesConfig
 from schemas.codecs import ImageRejected, decode_image
+from schemas.configs import PositiveInt, Settings
 
 Pixels = npt.NDArray[np.uint8]  # H x W x 3, RGB, or N of them
 
@@ -35,7 +36,7 @@ class Square(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Preprocessing:
+class Preprocessing(Settings):
     """What a network expects: a square of `size_px`, each channel (x - mean) / deviation of values 0..255.
 
     Attributes:
@@ -47,7 +48,7 @@ class Preprocessing:
     """
 
     fit: Literal["centre", "squash", "whole"] = "centre"
-    size_px: int = 224
+    size_px: PositiveInt = 224
     shorter_side_px: int = 256
     mean: tuple[float, ...]
     deviation: tuple[float, ...]

@@ -84,7 +84,7 @@ class Graph:
         found = [each for each in known if each.name == name or (not name and len(known) == 1)]
         if not found:
             names = ", ".join(each.name for each in known)
-            raise ConfigError(f"{self.path}: its sidecar names {name!r}: the network has {names}")
+            raise ConfigError(f"{self.path}: its sidecar names {name!r}, which the network lacks; it has {names}")
         return found[0]
 
     @cached_property

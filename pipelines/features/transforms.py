@@ -20,13 +20,14 @@ import apache_beam as beam
 from pipelines.documents.settle import SettledDocument, without_images
 from pipelines.documents.transforms import MeetParts, Met, hashes_of, id_of
 from pipelines.features.extraction import FeaturedDocument, FeaturedImage, FeaturePlan, Features, missing_feature
-from pipelines.features.values import DOCUMENTS, IMAGES, Rejected, texts_key
+from pipelines.features.values import DOCUMENTS, IMAGES, Rejected
 from pipelines.images.packed import PackedImage
 from pipelines.packs import PackFolder, PackRef
 from pipelines.progress import Progress
 from pipelines.settings import DocumentsConfig
 from pipelines.transforms import Fallible, Outcome, Separate
 from schemas.failures import Failure, Stage
+from schemas.ledger import texts_key
 
 BLOCK = 512  # images of one pack that a worker takes at once
 DOCUMENTS_AT_ONCE = 32

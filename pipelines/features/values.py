@@ -136,11 +136,6 @@ def feature_packs(lake: Lake, column: FeatureColumn, table: str) -> PackFolder:
     return PackFolder(feature_folder(lake, column), schema, "key", rows_per_group)
 
 
-def texts_key(texts: Iterable[str]) -> str:
-    """Return the key of a document's texts: the SHA-256 (hex) of their JSON."""
-    return fingerprint(list(texts))
-
-
 def checked(value: Value | Rejected, column: FeatureColumn) -> Value | Rejected:
     """Return a value that can be stored in its column, or why it cannot.
 

@@ -1,8 +1,8 @@
 """Captures of what is forgotten: found in the raw store, and taken out of it, a source's segments at a time.
 
-A capture goes where its address or its digest is named, or where it is a page or an API's answer that holds nearly all
-of the text of a document: pages are not always known by their addresses. Runs of words are compared, sentence by
-sentence; a document with few of them is not recognised so, since another author's page may hold them as well.
+A capture goes where its address or its digest is named, or where it is an API's answer about several records that names
+one of them: it is asked for again. The ledger says at which addresses a record's pages were asked for. Of a listing of
+Reddit the record goes.
 
 A segment is written anew without its records, byte for byte else, under a name of as early a time, and so is every
 index that points into it; then the old ones go. Done again after a kill the names are the same.
@@ -12,10 +12,13 @@ index that points into it; then the old ones go. Done again after a kill the nam
 """
 
 import hashlib
-import html
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -26,14 +29,11 @@ from schemas.lake import Folder
 from schemas.raw import RawEntry
 
 FILES = "files"  # of captured files, which are no segments
+LISTINGS = ("reddit", "listings")  # likewise
 _OF_ORIGINS = ("robots", "well-known")
-_TEXTS = ("page", "api")
-_RUN = 5  # words of a sentence that follow one another
-_LEAST_RUNS = 16  # of a document that is known by its text
-_SHARE = 0.9  # of its runs that a capture of it holds
-_ESCAPE = re.compile(r"\\+u([0-9a-fA-F]{4})")
-_MARKUP = re.compile(r"\\+[\"'/bfnrt]|<[^<>]{0,2000}>|\\")
-_WORD = re.compile(r"\w+")
+_API = "api"
+_CONTINUED = re.compile(r"&\w*continue=[^&]*")  # what an address of MediaWiki's interface has where an answer goes on
+_IDS = ("id", "pageid", "title")  # of a record in an answer
 
 
 @dataclass(frozen=True)
@@ -44,37 +44,40 @@ class Marks:
         takedowns: entries whose addresses are named.
         digests: SHA-256 of bodies.
         addresses: of pages and images.
-        texts: sentences of documents.
+        records: ids of documents and of their records.
     """
 
     takedowns: Takedowns
-    digests: frozenset[str]
-    addresses: frozenset[str]
-    texts: Sequence[Sequence[str]]
-    _runs: list[set[tuple[str, ...]]] = field(init=False, repr=False)
-    _keys: frozenset[str] = field(init=False, repr=False)
+    digests: frozenset[str] = frozenset()
+    addresses: frozenset[str] = frozenset()
+    records: frozenset[str] = frozenset()
 
-    def __post_init__(self) -> None:
-        runs = [set[tuple[str, ...]]().union(*(_runs_of(_words(each)) for each in text)) for text in self.texts]
-        object.__setattr__(self, "_runs", [found for found in runs if len(found) >= _LEAST_RUNS])
-        object.__setattr__(self, "_keys", frozenset(filter(None, map(url_key, self.addresses))))
+    @cached_property
+    def _keys(self) -> frozenset[str]:
+        return frozenset(filter(None, map(url_key, self.addresses)))
 
     def name(self, entry: RawEntry) -> bool:
         """Return whether an entry is named by its digest or its addresses; files of whole hosts never are."""
         if entry.kind in _OF_ORIGINS:
             return False
-        places = (entry.url, entry.final_url or "")
+        places = (_CONTINUED.sub("", entry.url), entry.final_url or "")
         is_ours = any(url_key(place) in self._keys for place in places if place)
         return entry.digest in self.digests or is_ours or self.takedowns.matches_address(*places) is not None
 
     def hold(self, entry: RawEntry, record: bytes) -> bool:
         """Return whether the record of an entry is to go."""
-        if self.name(entry):
-            return True
-        if entry.kind not in _TEXTS or not self._runs:
-            return False
-        there = _runs_of(_words(_plain(read_body(record))))
-        return any(len(runs & there) >= _SHARE * len(runs) for runs in self._runs)
+        return self.name(entry) or (entry.kind == _API and self._is_in(_json(read_body(record))))
+
+    def record(self, fields: Mapping[str, Any]) -> bool:
+        """Return whether the fields of a record in an answer are those of one that is to go."""
+        ids = [str(fields[name]) for name in _IDS if fields.get(name)]
+        places = [str(fields.get("url") or ""), f"https://www.reddit.com{fields.get('permalink')}"]
+        return not self.records.isdisjoint(ids) or self.takedowns.matches_record(ids, places) is not None
+
+    def _is_in(self, found: Any) -> bool:
+        if isinstance(found, list):
+            return any(map(self._is_in, found))
+        return isinstance(found, dict) and (self.record(found) or any(map(self._is_in, found.values())))
 
     def new_name(self, segment: str) -> str:
         """Return the name of what is left of a segment: of the same time, and of what is taken out."""
@@ -104,19 +107,40 @@ def remove_captures(raw: Folder, marks: Marks, *, dry_run: bool) -> Iterator[Rem
             if not dry_run:
                 _rewrite(folder, marks, affected)
             yield removal
+    yield from _remove_listed(raw.child(*LISTINGS), marks, dry_run=dry_run)
 
 
-def named_digests(raw: Folder, takedowns: Takedowns) -> set[str]:
-    """Return the digests of captured images whose address is named, wherever they are."""
-    found = set[str]()
+def _remove_listed(folder: Folder, marks: Marks, *, dry_run: bool) -> Iterator[Removal]:
+    """Take records out of kept listings."""
+    for name in folder.names():
+        kept = json.loads(folder.read(name))
+        left = [record for record in kept["submissions"] if not marks.record(record)]
+        if gone := len(kept["submissions"]) - len(left):
+            if not dry_run:
+                folder.write(name, json.dumps({**kept, "submissions": left}, ensure_ascii=False, indent=1).encode())
+            yield Removal("/".join((*LISTINGS, name)), gone, 0)
+
+
+def captured_images(raw: Folder, wanted: Collection[str], takedowns: Takedowns) -> dict[str, set[str]]:
+    """Return the digests of captured images by the keys of their addresses (`url_key`).
+
+    Args:
+        raw: the raw store.
+        wanted: keys of addresses.
+        takedowns: what is named; images whose address is, are under the key "".
+    """
+    found = defaultdict[str, set[str]](set)
     for source in raw.names():
         index = index_of(raw.child(source)).folder
         for name in index.names():
             with index.open(name) as stream:
                 rows = pq.read_table(stream, columns=["kind", "url", "final_url", "digest"]).to_pylist()
             for row in rows:
-                if row["kind"] == "image" and takedowns.matches_address(row["url"], row["final_url"] or ""):
-                    found.update(filter(None, [row["digest"]]))
+                if row["kind"] == "image" and row["digest"]:
+                    places = (row["url"], row["final_url"] or "")
+                    keys = {*(key for place in places if (key := url_key(place)) in wanted)}
+                    for key in keys | ({""} if takedowns.matches_address(*places) else set()):
+                        found[key].add(row["digest"])
     return found
 
 
@@ -138,9 +162,9 @@ def _find(source: str, folder: Folder, marks: Marks) -> tuple[Removal, set[str]]
         entries = _entries(folder, segment)
         points[segment] = {entry.segment for entry in entries if entry.segment}
         without = sum(marks.name(entry) and entry.segment != segment for entry in entries)
-        is_text = any(entry.kind in _TEXTS for entry in entries)
+        is_read = bool(marks.records) and any(entry.kind == _API for entry in entries)
         gone = 0
-        if without or is_text or any(map(marks.name, entries)):
+        if without or is_read or any(map(marks.name, entries)):
             gone = sum(marks.hold(*each) for each in _records(folder, segment))
         if gone or without:
             affected.add(segment)
@@ -212,15 +236,8 @@ def _records(folder: Folder, segment: str) -> Iterator[tuple[RawEntry, bytes]]:
             yield entry, data[entry.offset : entry.offset + entry.length]
 
 
-def _plain(body: bytes) -> str:
-    """Return what can be read in HTML or JSON, or in JSON within HTML, without its markup."""
-    text = html.unescape(body.decode("utf-8", "replace"))
-    return html.unescape(_MARKUP.sub(" ", _ESCAPE.sub(lambda escape: chr(int(escape[1], 16)), text)))
-
-
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text.lower())
-
-
-def _runs_of(words: Sequence[str]) -> set[tuple[str, ...]]:
-    return {tuple(words[start : start + _RUN]) for start in range(len(words) - _RUN + 1)}
+def _json(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None

@@ -4,17 +4,17 @@
     (raw/)        (packs)
 
 Versions go last but for the ledger, since they say what belongs to what is named: killed anywhere and run again, it
-goes on. A version
-that held something is replaced by one without it, under a name of its own, and `latest` follows; its failures,
-duplicates and leaks are not taken over, and links and indexes are to be made anew. A reader of the old version finds
-that it is gone. Captured input files of such versions go as a whole, and so does what unfinished builds left.
+goes on. A version that held something is replaced by one without it, under a name of its own, and `latest` follows; its
+failures, duplicates and leaks are not taken over, and links and indexes are to be made anew. A reader of the old
+version finds that it is gone. Captured input files of such versions go as a whole, and so does what unfinished builds
+left.
 
 No build may run meanwhile: while one does, nothing is changed.
 Models are not touched here: `training.mlflow.taints` lets them be known.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -22,19 +22,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipelines.exports.subset import EmptySubsetError, write_subset
+from pipelines.exports.subset import EmptySubsetError, with_values, write_subset
 from pipelines.forgetting.captures import FILES, Marks, Removal, remove_captures
-from pipelines.forgetting.holdings import Found, Holding, find_holdings
+from pipelines.forgetting.holdings import Holding, NamedContent, find_holdings
 from pipelines.forgetting.ledger import take_out
 from pipelines.packs import SUFFIX, parse_keys, read_keys, remove_rows
 from pipelines.raw import recover, request_key
 from pipelines.shards.writing import write_rows
 from pipelines.sources.takedowns import Takedowns
+from pipelines.sweep import remove_version
 from pipelines.turns import turn_alone
 from pipelines.web.requests import FetchFailed, Kind, normalise
 from schemas.console import Say
 from schemas.document_rows import from_row, to_row
-from schemas.documents import AFTER_SENTENCE, GIVEN_LINKS, GIVEN_SIMILARITIES, Image, Statement, document_schema
+from schemas.documents import AFTER_SENTENCE, GIVEN_LINKS, GIVEN_SIMILARITIES, Image, ImageStatement, document_schema
+from schemas.errors import IntegrityError
+from schemas.indexes import FIELDS, PARTS, IndexManifest
 from schemas.lake import LATEST, MANIFEST, Folder, Lake
 from schemas.manifest import Manifest, read_manifest
 from schemas.metadata import Metadata
@@ -51,14 +54,23 @@ class Forgotten:
         captures: of each source of the raw store.
         files: captured input files.
         packs: of copies and features, relative to the lake.
+        indexes: of versions that hold nothing of it, and yet a row of a picture that an earlier version had, likewise.
         replaced: references of versions, and of what took their place ("": nothing was left).
+        ledger: rows of the ledger.
     """
 
-    found: Found
+    found: NamedContent
     captures: tuple[Removal, ...]
     files: tuple[str, ...]
     packs: tuple[str, ...]
+    indexes: tuple[str, ...]
     replaced: tuple[tuple[str, str], ...]
+    ledger: int
+
+    @property
+    def is_any(self) -> bool:
+        """Return whether anything was found."""
+        return any((self.captures, self.files, self.packs, self.indexes, self.replaced, self.ledger))
 
 
 _STATED = ("source", "licence", "metadata", "statements")  # columns of an image that follow its documents
@@ -75,14 +87,14 @@ class _Without:
 
     documents: frozenset[str]
     gone: frozenset[str]
-    addresses: Mapping[str, frozenset[str]]
+    addresses: Mapping[str, frozenset[str | None]]
 
     def rows(self, documents: pa.Table) -> pa.Table:
         """Return the rows that stay, their images, links and places renumbered where an image goes."""
         ids = pa.array(sorted(self.documents), pa.string())
         left = documents.filter(pc.invert(pc.is_in(documents["id"], ids)))
         edited = [self._edited(row) for row in left.select(document_schema().names).to_pylist()]
-        left = _with_values(left, edited, _OF_IMAGES)
+        left = with_values(left, edited, _OF_IMAGES)
         return left.filter(pa.array([bool(row["images"]) for row in edited], pa.bool_()))
 
     def _edited(self, row: dict[str, Any]) -> dict[str, Any]:
@@ -93,12 +105,12 @@ class _Without:
         """Return rows of an images part without what is stated of them in documents that go."""
         rows = images.select(["hash", *_STATED]).to_pylist()
         for row in rows:
-            sources = self.addresses.get(row["hash"], frozenset())
+            sources = self.addresses.get(row["hash"], frozenset[str | None]())
             if sources and row["statements"]:
                 left = [each for each in row["statements"] if each["source"] in sources]
-                statements = (Statement(**{**each, "metadata": Metadata.of(each["metadata"])}) for each in left)
+                statements = (ImageStatement(**{**each, "metadata": Metadata.of(each["metadata"])}) for each in left)
                 row.update(asdict(Image(row["hash"]).with_statements(statements)))
-        return _with_values(images, rows, _STATED)
+        return with_values(images, rows, _STATED)
 
     def settings(self, parent: str) -> dict[str, Any]:
         """Return what the new version says: how much went, and nothing by which it could be found."""
@@ -108,17 +120,8 @@ class _Without:
         }
 
 
-def _with_values(table: pa.Table, rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> pa.Table:
-    """Return a table with the values of rows in some columns."""
-    for name in names:
-        position = table.schema.get_field_index(name)
-        column = table.schema.field(position)
-        table = table.set_column(position, column, pa.array([row[name] for row in rows], column.type))
-    return table
-
-
 def forget(
-    lake: Lake, takedowns: Takedowns, *, dry_run: bool, before: Callable[[Found], None] | None = None, say: Say
+    lake: Lake, takedowns: Takedowns, *, dry_run: bool, before: Callable[[NamedContent], None] | None = None, say: Say
 ) -> Forgotten:
     """Take what is named out of a lake, or only find it.
 
@@ -135,19 +138,21 @@ def forget(
         found = find_holdings(lake, takedowns)
         if before is not None and not dry_run:
             before(found)
-        marks = Marks(takedowns, found.images, found.addresses, found.texts)
+        marks = Marks(takedowns, found.images, found.addresses, found.documents | found.records)
         say("looking for it in what was captured")
         captures = tuple(remove_captures(lake.raw, marks, dry_run=dry_run))
         files = tuple(_remove_files(lake.raw, found, dry_run=dry_run))
         packs = tuple(_remove_packed(lake, found, dry_run=dry_run))
+        indexes = tuple(_remove_indexes(lake, found, dry_run=dry_run))
         replaced, times = [], _times(lake)
         for holding in found.holdings:
             say(f"{holding.reference}: {len(holding.documents)} documents and {len(holding.images)} images")
             new = "" if dry_run else _replace(lake, holding, found, times, say)
             replaced.append((holding.reference, new))
-        if not dry_run:
-            take_out(lake, found.documents, found.images)
-    return Forgotten(found=found, captures=captures, files=files, packs=packs, replaced=tuple(replaced))
+        rows = take_out(lake, found.documents, found.images, dry_run=dry_run)
+    return Forgotten(
+        found=found, captures=captures, files=files, packs=packs, indexes=indexes, replaced=tuple(replaced), ledger=rows
+    )
 
 
 def _remove_unfinished(lake: Lake) -> None:
@@ -165,7 +170,7 @@ def _remove_unfinished(lake: Lake) -> None:
         lake.root.delete(path)
 
 
-def _remove_files(raw: Folder, found: Found, *, dry_run: bool) -> Iterator[str]:
+def _remove_files(raw: Folder, found: NamedContent, *, dry_run: bool) -> Iterator[str]:
     """Remove captured input files of versions that hold something."""
     for url in sorted(found.inputs):
         with contextlib.suppress(FetchFailed):
@@ -177,7 +182,7 @@ def _remove_files(raw: Folder, found: Found, *, dry_run: bool) -> Iterator[str]:
                 yield url
 
 
-def _remove_packed(lake: Lake, found: Found, *, dry_run: bool) -> Iterator[str]:
+def _remove_packed(lake: Lake, found: NamedContent, *, dry_run: bool) -> Iterator[str]:
     """Take copies and features out of the packs; yield the packs that had any."""
     yield from _of_folder(lake, "images", "hash", found.images, dry_run=dry_run)
     yield from _of_folder(lake, "features", "key", found.images | found.text_keys, dry_run=dry_run)
@@ -196,6 +201,26 @@ def _of_folder(lake: Lake, top: str, key: str, gone: frozenset[str], *, dry_run:
             yield f"{top}/{path}"
 
 
+def _remove_indexes(lake: Lake, found: NamedContent, *, dry_run: bool) -> Iterator[str]:
+    """Remove indexes that were grown from one of another version, and have a row of an image that goes."""
+    gone, versions = pa.array(sorted(found.images), pa.string()), {each.reference for each in found.holdings}
+    for path in [path for path in lake.root.child("indexes").files() if path.endswith(f"/{MANIFEST}")]:
+        folder = lake.index(*path.split("/")[:3])
+        with contextlib.suppress(IntegrityError):  # of another format: an index had no such rows
+            manifest = IndexManifest.from_json(folder.read(MANIFEST).decode(), where=folder.uri)
+            if manifest.dataset not in versions and any(_has_row(folder, part, gone) for part in manifest.parts):
+                if not dry_run:
+                    folder.delete(MANIFEST)
+                    folder.remove()
+                yield f"indexes/{path.removesuffix(f'/{MANIFEST}')}"
+
+
+def _has_row(folder: Folder, part: str, images: pa.Array) -> bool:
+    with folder.open(f"{PARTS}/{part}/{FIELDS}") as stream:
+        known = pa.ipc.open_file(stream).read_all().column("image")
+    return bool(pc.any(pc.is_in(known, images)).as_py())
+
+
 def _times(lake: Lake) -> dict[str, int]:
     """Return when each version was made, in an order of time, by its reference."""
     folders = {
@@ -204,7 +229,7 @@ def _times(lake: Lake) -> dict[str, int]:
     return {f"{name}@{version}": folder.infos()[MANIFEST].mtime_ns for (name, version), folder in folders.items()}
 
 
-def _replace(lake: Lake, holding: Holding, found: Found, times: dict[str, int], say: Say) -> str:
+def _replace(lake: Lake, holding: Holding, found: NamedContent, times: dict[str, int], say: Say) -> str:
     """Put a version in the place of one that held something, and return its reference ("": nothing was left).
 
     Where nothing is left of the latest version, the one that was made last before it becomes the latest. A version in
@@ -225,17 +250,11 @@ def _replace(lake: Lake, holding: Holding, found: Found, times: dict[str, int], 
             lake.point_latest(holding.dataset, new.version if new is not None else left[-1])
         else:
             lake.root.child("datasets", holding.dataset).delete(LATEST)
-    for path in (*holding.links, *holding.indexes):
-        lake.root.child(*path.split("/")).delete(MANIFEST)
-    for kind in ("links", "indexes"):
-        lake.root.child(kind, holding.dataset, holding.version).remove()
-    folder.delete(MANIFEST)
-    lake.retrievals(holding.dataset, holding.version).remove()
-    folder.remove()
+    remove_version(lake, holding.dataset, holding.version)
     return "" if new is None else f"{new.dataset}@{new.version}"
 
 
-def _keep_times(lake: Lake, holding: Holding, found: Found, new: Manifest) -> None:
+def _keep_times(lake: Lake, holding: Holding, found: NamedContent, new: Manifest) -> None:
     """Write when what the new version is made of was fetched."""
     old, gone = lake.retrievals(holding.dataset, holding.version), found.documents | found.images
     target = lake.retrievals(new.dataset, new.version)

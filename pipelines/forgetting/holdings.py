@@ -15,12 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipelines.features.values import texts_key
-from pipelines.forgetting.captures import named_digests
-from pipelines.forgetting.ledger import find_named
+from pipelines.forgetting.ledger import find_named, versions_without_ledger
 from pipelines.sources.takedowns import Takedowns
 from schemas.documents import Image
 from schemas.lake import MANIFEST, Folder, Lake
+from schemas.ledger import texts_key
 from schemas.manifest import FileEntry, Manifest, read_manifest
 from schemas.parts import read_part
 from schemas.raw import Retrieved
@@ -47,7 +46,7 @@ class Holding:
     images: tuple[str, ...]
     links: tuple[str, ...]
     indexes: tuple[str, ...]
-    addresses: Mapping[str, frozenset[str]]
+    addresses: Mapping[str, frozenset[str | None]]
 
     @property
     def reference(self) -> str:
@@ -55,73 +54,74 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class NamedContent:
     """What is named in a lake.
 
     Attributes:
         holdings: of each version that holds or names something.
         documents: ids of all documents that go, and all ids that are named: a source may have rejected the record.
+        records: ids of their records at their sources.
         images: hashes of all images that go.
         shared: hashes of images of documents that go, which others show: they stay.
-        texts: of each document that goes, its sentences.
         addresses: of their pages, as they were asked for, and of the images that go.
         inputs: addresses of captured files that the versions were read from.
         text_keys: of the features of the documents' sentences.
+        not_covered: versions of whose builds there is no ledger.
     """
 
     holdings: tuple[Holding, ...]
     documents: frozenset[str]
+    records: frozenset[str]
     images: frozenset[str]
     shared: frozenset[str]
-    texts: tuple[tuple[str, ...], ...]
     addresses: frozenset[str]
     inputs: frozenset[str]
     text_keys: frozenset[str]
+    not_covered: tuple[str, ...]
 
 
 @dataclass(slots=True)
 class _Version:
     manifest: Manifest
     folder: Folder
-    documents: dict[str, Mapping[str, Any]]  # that are named
+    documents: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # that are named
+    shown: defaultdict[str, set[str | None]] = field(default_factory=lambda: defaultdict(set))  # see `_find_shown`
+    others: defaultdict[str, set[str | None]] = field(default_factory=lambda: defaultdict(set))
     images: frozenset[str] = frozenset()  # that go
-    addresses: dict[str, set[str]] = field(default_factory=dict)  # of shared images, in documents that stay
 
 
-def find_holdings(lake: Lake, takedowns: Takedowns) -> Found:
+def find_holdings(lake: Lake, takedowns: Takedowns) -> NamedContent:
     """Return what is named in a lake; every row of every version and of the ledger is looked at."""
-    versions, read = (
-        [_Version(*read_manifest(lake, name), {}) for name in _references(lake)],
-        find_named(lake, takedowns),
-    )
+    read = find_named(lake, takedowns)
+    versions = [_Version(*read_manifest(lake, name)) for name in _references(lake)]
     named = {key for version in versions for key in _named(version, takedowns)} | read.images
-    hashes = {image["hash"] for version in versions for row in version.documents.values() for image in row["images"]}
-    hashes.update(read.shown.values())
-    for version in versions:
-        _find_others(version, hashes)
-    kept = {key for version in versions for key in version.addresses} | read.kept
     named |= {entry.removeprefix("sha256:") for entry in takedowns.entries if entry.startswith("sha256:")}
-    named |= named_digests(lake.raw, takedowns)
+    hashes = {image["hash"] for version in versions for row in version.documents.values() for image in row["images"]}
+    hashes |= read.shown.keys()
+    for version in versions:
+        _find_shown(version, hashes | named)
+    kept = {key for version in versions for key in version.others} | read.kept
     gone = frozenset(named | (hashes - kept))
     ids = {entry.removeprefix("id:") for entry in takedowns.entries if entry.startswith("id:")}
-    documents = read.documents.union(ids, *(version.documents for version in versions))
-    addresses = {address for address, key in read.shown.items() if key in gone} | read.pages
+    documents = frozenset(read.documents.union(ids, *(version.documents for version in versions)))
+    addresses = read.pages | {address for key, found in read.shown.items() if key in gone for address in found}
     for version in versions:
-        version.images = frozenset(_sources(version, gone, addresses))
+        version.images = gone & version.shown.keys()
+        addresses.update(filter(None, (source for key in version.images for source in version.shown[key])))
+    rows = [row for version in versions for row in version.documents.values()]
+    addresses.update(filter(None, (row["provenance"]["url"] for row in rows)))
     holding = [version for version in versions if _holds(version, documents, gone)]
     pages, inputs = _retrieved(lake, holding)
-    texts = {
-        tuple(each["text"] for each in row["sentences"]) for version in holding for row in version.documents.values()
-    }
-    return Found(
+    return NamedContent(
         holdings=tuple(_holding(lake, version) for version in holding),
         documents=documents,
+        records=frozenset(read.records.union(row["provenance"]["record_id"] for row in rows)),
         images=gone,
         shared=frozenset((hashes & kept) - named),
-        texts=tuple(sorted(texts)),
         addresses=frozenset(addresses | pages),
         inputs=frozenset(inputs),
-        text_keys=read.texts.union(map(texts_key, texts)),
+        text_keys=frozenset(read.texts.union(texts_key(each["text"] for each in row["sentences"]) for row in rows)),
+        not_covered=tuple(versions_without_ledger(lake)),
     )
 
 
@@ -163,24 +163,15 @@ def _named(version: _Version, takedowns: Takedowns) -> Iterator[str]:
             yield from (i["hash"] for i in row["images"] if takedowns.matches_address(i["source"] or ""))
 
 
-def _find_others(version: _Version, hashes: set[str]) -> None:
-    """Note of which addresses documents that are not named have some images."""
+def _find_shown(version: _Version, hashes: set[str]) -> None:
+    """Note of which addresses a version's documents have some images, and of which those that are not named."""
     for entry in parts(version.manifest, "documents") if hashes else ():
         for row in read_part(version.folder, entry, ("id", "images")).to_pylist():
-            for image in row["images"] if row["id"] not in version.documents else ():
-                if image["hash"] in hashes:
-                    version.addresses.setdefault(image["hash"], set()).add(image["source"])
-
-
-def _sources(version: _Version, gone: frozenset[str], addresses: set[str]) -> Iterator[str]:
-    """Yield the images of a version that go; their addresses, and those of its documents, get into the set."""
-    addresses.update(row["provenance"]["url"] for row in version.documents.values() if row["provenance"]["url"])
-    for entry in parts(version.manifest, "documents") if gone else ():
-        for row in read_part(version.folder, entry, ("images",)).to_pylist():
             for image in row["images"]:
-                if image["hash"] in gone:
-                    addresses.update(filter(None, [image["source"]]))
-                    yield image["hash"]
+                if image["hash"] in hashes:
+                    version.shown[image["hash"]].add(image["source"])
+                    if row["id"] not in version.documents:
+                        version.others[image["hash"]].add(image["source"])
 
 
 def _retrieved(lake: Lake, versions: list[_Version]) -> tuple[set[str], set[str]]:
@@ -210,5 +201,5 @@ def _holding(lake: Lake, version: _Version) -> Holding:
         images=tuple(sorted(version.images)),
         links=tuple(made["links"]),
         indexes=tuple(made["indexes"]),
-        addresses={key: frozenset(sources) for key, sources in version.addresses.items()},
+        addresses={key: frozenset(sources) for key, sources in version.others.items()},
     )

@@ -13,7 +13,7 @@ from pipelines.raw import index_of
 from pipelines.sources.takedowns import url_key
 from schemas.errors import NotFoundError
 from schemas.lake import MANIFEST, Folder, Lake
-from schemas.links import LinksManifest
+from schemas.links import read_links
 from schemas.manifest import Manifest, read_manifest, table_parts
 from schemas.parts import read_part
 
@@ -153,7 +153,7 @@ def _links(lake: Lake, manifest: Manifest, document: str) -> Iterator[dict[str, 
     for name in root.names():
         folder = root.child(name)
         if folder.exists(MANIFEST):
-            links = LinksManifest.from_json(folder.read(MANIFEST).decode(), where=folder.uri)
+            links = read_links(folder)
             paths = [entry.path for entry in links.files if entry.path.startswith("links/")]
             tables = [pq.read_table(folder.open(path), columns=["document"]) for path in paths]
             number = sum(pc.sum(pc.equal(table["document"], document)).as_py() or 0 for table in tables)

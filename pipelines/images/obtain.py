@@ -33,6 +33,7 @@ from schemas.codecs import ImageRejected
 from schemas.documents import COPY_SCHEMA, KNOWN_COLUMNS, Image
 from schemas.failures import Failure, Reason, Stage, unexpected
 from schemas.lake import Folder
+from schemas.ledger import LedgerRow, Read, append
 from schemas.metadata import Metadata
 from schemas.rights import Rights
 from schemas.tables import row_of
@@ -52,6 +53,7 @@ class ImageAccess:
         copies: packs of 256-px copies.
         files: folder, tar or zip that names of files are looked up in.
         features: path of a feature array for `row:` addresses, or None.
+        ledger: of the build; None: nobody keeps one.
     """
 
     http: HttpConfig
@@ -62,6 +64,7 @@ class ImageAccess:
     config: ImagesConfig
     fingerprint: FingerprintName
     takedowns: Takedowns = NO_TAKEDOWNS
+    ledger: Folder | None = None
 
 
 class Inspector:
@@ -72,9 +75,13 @@ class Inspector:
         self._writer = access.copies.writer()
         self._index = access.copies.index()
         self._recent: OrderedDict[str, PackedImage] = OrderedDict()
+        self._given: list[LedgerRow] = []
 
     def close(self) -> None:
-        """Make the new copies visible to other processes."""
+        """Make the new copies visible to other processes, and write into the ledger which address gave which image."""
+        if self._access.ledger is not None:
+            append(self._access.ledger, self._given)
+        self._given = []
         self._writer.close()
 
     def image_of(self, digest: str, read: Callable[[], bytes], uri: str, *, retrieved: str | None = None) -> Found:
@@ -89,6 +96,7 @@ class Inspector:
             (copy,) = self._writer.add({name: [known[name]] for name in COPY_SCHEMA.names})
             self._remember(PackedImage(image, copy))
         found = self._recent[digest]
+        self._given.append(LedgerRow(Read.IMAGE, digest, uri))
         image = replace(found.image, source=uri)
         entry = self._access.takedowns.matches_image(image)
         return taken_down(Stage.IMAGES, entry, uri) if entry else PackedImage(image, found.copy, retrieved)
@@ -162,8 +170,7 @@ class Fetching:
         self._access, self._inspector = access, inspector
         self._client = process_client(access.http, access.raw)
         http = access.http
-        per_host = max(1, http.connections_per_host // http.workers_per_host)
-        self._crew = Crew(self._client, connections=http.connections, connections_per_host=per_host)
+        self._crew = Crew(self._client, connections=http.connections, connections_per_host=http.connections_of_worker)
 
     def images(self, uris: Iterable[str], *, carried: int = 0) -> Iterator[tuple[str, Found]]:
         """Yield the images of addresses, or why there is none, as the answers come, those of earlier lists among them.

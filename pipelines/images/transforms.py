@@ -184,5 +184,5 @@ def _is_to_ask(found: tuple[str, Found | None], _: int) -> int:
 
 def _key_by_share(shares: int, access: ImageAccess, uri: str) -> tuple[int, str]:
     """Return an address under the share of its host; one that several workers share is in as many."""
-    part = zlib.crc32(uri.encode()) % access.http.workers_per_host
+    part = zlib.crc32(uri.encode()) % access.http.sharing_workers
     return zlib.crc32(f"{part} {host_of(uri) or ''}".encode()) % shares, uri

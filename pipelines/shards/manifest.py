@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import importlib.metadata
 import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
@@ -63,7 +62,7 @@ def build_identity(config: Mapping[str, Any], extractors: Iterable[tuple[str, st
     libraries = {"pyarrow": pyarrow, **picture_libraries(), **claim_libraries()}
     libraries |= fingerprint_libraries(FingerprintName(config["dedupe"]["fingerprint"]))
     if config["copy_detection"]["extractor"]:
-        libraries |= {name: importlib.metadata.version(name) for name in ("faiss-cpu", "torch")} | {"blas": blas_kind()}
+        libraries |= {"blas": blas_kind()}
     inputs |= {f"libraries.{name}": version for name, version in libraries.items()}
     return {
         "config": config,
@@ -108,7 +107,8 @@ def compose_manifest(
             `unique_images`, (split, number of a part); `explained`, (reason, its commonest `Message`); and numbers of
             things: of `passed`, `lost` and `recounted` of `ListOutcomes`, `leaks` and `heeded_leaks` of `ListLeaks`,
             `rights` of `ListRights`;
-            `near_copies`, their counts, where they were looked for; `seen`, a `SeenCount` of each earlier version.
+            `near_duplicates`, how many pictures have one and how many of them are left beside it; `near_copies`, their
+            counts, where they were looked for; `seen`, a `SeenCount` of each earlier version.
     """
     known = defaultdict(list, facts)
     (digest,) = known["digest"]
@@ -137,6 +137,10 @@ def compose_manifest(
             "heeded_leaks": list(map(dataclasses.asdict, leak_counts(known["heeded_leaks"]))),
             "rights": rights_table(known["rights"]),
             vector_ranges.NOTE: vector_ranges.noted(_ranges(known["shards"])),
+            "near_duplicates": {
+                "pictures": sum(int(found) for found, _ in known["near_duplicates"]),
+                "left": sum(int(left) for _, left in known["near_duplicates"]),
+            },
             **({"near_copies": known["near_copies"][0]} if known["near_copies"] else {}),
             **({"seen": [dataclasses.asdict(count) for count in sorted(known["seen"])]} if known["seen"] else {}),
         },

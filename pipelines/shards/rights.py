@@ -11,15 +11,15 @@ NOT_STATED = "not stated"
 OTHERS = "others"
 MOST = 50  # statements of a kind that are listed
 _LONG = 120  # characters of a statement
-Stated = tuple[str, str]  # what it is of, and what is stated
+RightsStatement = tuple[str, str]  # what it is of, and what is stated
 
 
-def rights_of_document(featured: FeaturedDocument) -> Iterator[Stated]:
+def rights_of_document(featured: FeaturedDocument) -> Iterator[RightsStatement]:
     """Yield what is stated of a document: its licence."""
     yield "documents by licence", (featured.document.provenance.licence or NOT_STATED)[:_LONG]
 
 
-def rights_of_image(featured: FeaturedImage) -> Iterator[Stated]:
+def rights_of_image(featured: FeaturedImage) -> Iterator[RightsStatement]:
     """Yield what is stated of an image: its licence by its source, else by its file; and what else its file says."""
     image, rights = featured.packed.image, featured.packed.image.rights
     yield "images by licence", (image.licence or (rights and rights.licence) or NOT_STATED)[:_LONG]
@@ -40,7 +40,7 @@ def rights_of_image(featured: FeaturedImage) -> Iterator[Stated]:
             yield "images by digital source type in C2PA claim", rights.claim.source_type[:_LONG]
 
 
-def rights_table(counted: Iterable[tuple[Stated, int]]) -> dict[str, dict[str, int]]:
+def rights_table(counted: Iterable[tuple[RightsStatement, int]]) -> dict[str, dict[str, int]]:
     """Return how many have each statement, by what it is of; of many statements the rarest are summed up."""
     table: dict[str, Counter[str]] = {}
     for (kind, value), number in counted:

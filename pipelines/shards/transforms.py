@@ -117,30 +117,18 @@ def _count_hashes(key: tuple[str, int], hashes: Iterable[bytes]) -> tuple[str, i
     return key[0], len(np.unique(np.frombuffer(b"".join(hashes), f"S{HASH_BYTES}")))
 
 
-class Table(NamedTuple):
-    """A table that a build writes.
+@dataclass(eq=False)
+class WriteTables(beam.PTransform):
+    """Writes elements of several tables, each as sorted parts: gives the `FileEntry` of each part.
 
     Attributes:
         folder: gives the folder of a version.
-        path: of the table's parts in it; empty: the folder itself.
-        schema: of the table.
-    """
-
-    folder: Callable[[str], Folder]
-    path: str
-    schema: pa.Schema
-
-
-@dataclass(eq=False)
-class WriteTables(beam.PTransform):
-    """Writes elements of several tables, each as sorted parts: gives (name of the table, `FileEntry`) of each part.
-
-    Attributes:
-        tables: by name.
+        schemas: of the tables, by name.
         version: PCollection of the one version name.
     """
 
-    tables: Mapping[str, Table]
+    folder: Callable[[str], Folder]
+    schemas: Mapping[str, pa.Schema]
     version: beam.PCollection
 
     def expand(self, elements: Mapping[str, beam.PCollection]) -> beam.PCollection:
@@ -153,11 +141,10 @@ class WriteTables(beam.PTransform):
 
     def _write(
         self, group: tuple[PartKey, Iterable[tuple[str, dict[str, Any]]]], parts: Mapping[str, int], version: str
-    ) -> tuple[str, FileEntry]:
+    ) -> FileEntry:
         (name, index), keyed = group
-        table, rows = self.tables[name], [row for _, row in sorted(keyed, key=itemgetter(0))]
-        path = f"{table.path}/{part_name(index, parts[name])}".lstrip("/")
-        return name, write_rows(table.folder(version), path, rows, table.schema)
+        rows = [row for _, row in sorted(keyed, key=itemgetter(0))]
+        return write_rows(self.folder(version), f"{name}/{part_name(index, parts[name])}", rows, self.schemas[name])
 
 
 def _sortable(name: str, element: Any) -> tuple[str, tuple[str, dict[str, Any]]]:

@@ -6,12 +6,8 @@
     (images) http://, https://     an archive is captured; else a folder, whose pictures are fetched one by one
 
 A source's settings say in `inputs` which of them name what it reads. `find_inputs` returns the same settings with
-paths and `ARCHIVE!/MEMBER` alone, which any worker can open. Those of a source of files also have a `read()` that
-yields its candidate documents and failures; they stand in `datasets/`, beside their recipe. Sources that fetch (Reddit,
-a live MediaWiki) have steps of their own in `transforms.py`.
+paths and `ARCHIVE!/MEMBER` alone, which any worker can open. How a source is read is in `source.py`.
 """
-
-from __future__ import annotations
 
 import posixpath
 import re
@@ -19,18 +15,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Annotated, Any, Literal, Protocol, TypeVar
 from urllib.parse import quote
 
 from pipelines.files import COMPRESSED, INSIDE, BrokenInputError, file_names, input_file, is_archive
 from pipelines.sources.records import UNUSABLE, CandidateDocument, on_web
-from schemas.configs import require
+from schemas.configs import Form
 from schemas.errors import UsageError
 from schemas.failures import Failure
 from schemas.lake import Folder
 
 Capture = Callable[[str], Path]
-_LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{1,8})*")
+_LANGUAGE = r"[a-z]{2,3}(-[A-Za-z0-9]{1,8})*"
+Language = Annotated[str, Form(pattern=_LANGUAGE, rule="expected a language code such as 'en'")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +99,6 @@ def path_settings(source: Settings) -> frozenset[str]:
     return frozenset(given.name for given in source.inputs)
 
 
-def read_source(source: Any) -> Iterator[CandidateDocument | Failure]:
-    """Yield the documents and failures of a source of files, whose settings `find_inputs` has gone through."""
-    return with_web_images(source.read(), getattr(source, "images", ""))
-
-
 def image_root(source: Any) -> str:
     """Return what a source's image names are looked up in: by default the folder or archive a user's file is in."""
     images, documents, archive = (getattr(source, name, "") for name in ("images", "documents", "archive"))
@@ -148,20 +140,7 @@ def with_web_images(outcomes: Iterable[Any], root: str) -> Iterator[CandidateDoc
 
 def is_language(code: str) -> bool:
     """Return whether a text has the form of a language code (BCP 47)."""
-    return _LANGUAGE.fullmatch(code) is not None
-
-
-def require_language(language: str) -> None:
-    """Raise a `ConfigError` unless a setting is a language code."""
-    rule = "expected a language code such as 'en'"
-    require(is_language(language), field="source.language", value=language, rule=rule)
-
-
-def require_least(source: object, **least: int) -> None:
-    """Raise a `ConfigError` for the first setting that is below its least value."""
-    for name, bound in least.items():
-        value = getattr(source, name)
-        require(value >= bound, field=f"source.{name}", value=value, rule=f"must be at least {bound}")
+    return re.fullmatch(_LANGUAGE, code) is not None
 
 
 def _texts(source: Settings, given: Input) -> list[str]:

@@ -4,10 +4,10 @@
     read_items     [value, ...]                                each item
     read_lists     {"images": [...], "annotations": [...]}     (name, item) of each item of each member that is a list
 
-For files of any size: a piece and a value are in memory. Bytes that are not UTF-8 become U+FFFD. A file that ends
-early, or stops being JSON, gives what comes before that and then raises `BrokenInputError`. Values are parsed by
-Python's own decoder, which is three times as fast as ijson's C back end on lists of small records, takes halves of
-surrogate pairs, and refuses what that crashes on: numbers of 5,000 digits, nesting without end.
+For files of any size: a piece and a value are in memory. A value with a byte that is not UTF-8 is a `FieldError` in its
+place. A file that ends early, or stops being JSON, gives what comes before that and then raises `BrokenInputError`.
+Values are parsed by Python's own decoder, which is three times as fast as ijson's C back end on lists of small records,
+takes halves of surrogate pairs, and refuses what that crashes on: numbers of 5,000 digits, nesting without end.
 """
 
 import codecs
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 from pipelines.files import BrokenInputError, InputFile, input_file
-from pipelines.sources.records import FieldError, checked
+from pipelines.sources.records import FieldError, checked, damage_of
 from schemas.errors import BuildError
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ def read_items(address: str | Path) -> Iterator[tuple[str, object]]:
 
 def read_lists(
     address: str | Path, *names: str, needed: Collection[str] = ()
-) -> Iterator[tuple[str, tuple[str, object]]]:
+) -> Iterator[tuple[str, tuple[str, object] | FieldError]]:
     """Yield each item of the lists of these names in a file's object, as (name, item), under `<file name>#<number>`.
 
     Args:
@@ -74,7 +74,7 @@ def read_lists(
         for count, item in enumerate(text.items(), start=1):
             if name in names:
                 found.add(name)
-                yield f"{text.name}#{count} ({name})", (name, item)
+                yield f"{text.name}#{count} ({name})", item if isinstance(item, FieldError) else (name, item)
     if not found.issuperset(needed):
         missing = ", ".join(sorted(set(needed) - found))
         raise BuildError(f"{address}: expected items in the lists {', '.join(needed)}; found none in {missing}")
@@ -88,9 +88,15 @@ def read_mapping(address: str | Path, kind: type[T]) -> dict[str, T]:
         NotFoundError: there is no such file.
     """
     try:
-        return {name: checked(value, kind, repr(name)) for name, value in read_members(address)}
+        return {name: checked(_sound(value), kind, repr(name)) for name, value in read_members(address)}
     except (BrokenInputError, FieldError) as problem:
         raise BuildError(f"{address}: {problem}") from problem
+
+
+def _sound(value: object) -> object:
+    if isinstance(value, FieldError):
+        raise value
+    return value
 
 
 class _Text:
@@ -101,15 +107,18 @@ class _Text:
         self._pieces = _texts(file)
         self._rest = ""
         self._offset = 0
+        self._is_damaged = False  # whether a byte was met that is not UTF-8
 
     def names(self) -> Iterator[str]:
         """Yield the name of each member of an object; its value has to be read before the next name is asked for."""
         for _ in self._parts("{", "}"):
             if self.peek() != '"':
                 raise self._broken("expected a name in quotes")
-            name = str(self.value())
+            name = self.value()
+            if isinstance(name, FieldError):
+                raise self._broken(str(name))
             self._take(":")
-            yield name
+            yield str(name)
 
     def items(self) -> Iterator[object]:
         """Yield each item of a list."""
@@ -123,14 +132,14 @@ class _Text:
                 return self._rest[self._offset : self._offset + 1]
 
     def value(self) -> object:
-        """Return the JSON value that comes next and pass over it."""
+        """Return the JSON value that comes next and pass over it; a `FieldError` of one that is not UTF-8."""
         self.peek()
         while True:
             try:
                 value, end = _DECODER.raw_decode(self._rest, self._offset)
                 if end + _NEAR_END_CHARS < len(self._rest) or not self._read_on():  # else a number may go on
-                    self._offset = end
-                    return value
+                    begin, self._offset = self._offset, end
+                    return (damage_of(self._rest[begin:end]) if self._is_damaged else None) or value
             except RecursionError as error:
                 raise self._broken("values are nested too deep") from error
             except ValueError as error:  # perhaps the value goes on in the next piece
@@ -159,6 +168,7 @@ class _Text:
         added = "".join(islice(self._pieces, 1 + len(rest) // _PIECE_BYTES))
         if added:
             self._rest, self._offset = rest + added, 0
+            self._is_damaged = self._is_damaged or damage_of(added) is not None
         return bool(added)
 
     def _broken(self, message: str) -> BrokenInputError:
@@ -169,4 +179,4 @@ def _texts(file: InputFile) -> Iterator[str]:
     """Yield a file's text in pieces, never empty, without a byte order mark."""
     with file.open() as stream:
         pieces = iter(partial(stream.read1, _PIECE_BYTES), b"")
-        yield from codecs.iterdecode(pieces, "utf-8-sig", errors="replace")
+        yield from codecs.iterdecode(pieces, "utf-8-sig", errors="surrogateescape")

@@ -1,7 +1,7 @@
 """Records that somebody else wrote, and the candidate documents they become.
 
 A source iterates over records, each with where it is in its file (`articles.jsonl:7`), and gives `outcomes_of` a
-function that makes documents of one; `answers.fetch_records` does the same with the answers of a host. What that
+function that makes documents of one; `source.fetch_records` does the same with the answers of a host. What that
 function raises is the failure row of this record alone. The functions below them are the typed fields of a record.
 
 An image of a candidate is still an address (`uri`): a URL, the path of a local file, or `row:<n>` of a feature array.
@@ -10,13 +10,12 @@ a record names no address that can be used, `unusable` gives one that says why: 
 images stage, at its place, and costs its document nothing else.
 """
 
-from __future__ import annotations
-
+import codecs
 import html
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -31,10 +30,13 @@ from schemas.tables import clean, travels
 T = TypeVar("T")
 R = TypeVar("R")
 WEB = ("http://", "https://")
+MAX_ADDRESS = 4096  # characters of the address of an image
 MAX_ID = 2**63  # ids are kept in 64 bits
 _MOST = 3.4e38  # of float32
 UNKNOWN = frozenset({"", "nan", "none", "null"})  # how tables spell that nothing is known
 UNUSABLE = "unusable:"  # begins the address of an image that a record names no usable one for
+_ESCAPED = re.compile("[\udc80-\udcff]")  # a byte that is not UTF-8, as Python's surrogateescape has it
+_ARRAY = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
 _NOT_IN_NAMES = re.compile("[\x00-\x1f\x7f]")
 _OTHER_ADDRESS = re.compile(f"{UNUSABLE}|row:|data:|javascript:|[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 # Quotes and dashes (U+2018 and so on) of which published files kept the lower half alone.
@@ -105,6 +107,26 @@ def on_web(address: str) -> bool:
 def unusable(problem: FieldError) -> str:
     """Return the address of an image that has none, as a field of its record says."""
     return f"{UNUSABLE}{problem.reason}:{problem}"
+
+
+def with_short_addresses(outcomes: Iterable[Any]) -> Iterator[Any]:
+    """Yield outcomes; an address longer than any URL, such as a picture in a `data:` address, becomes unusable."""
+    for outcome in outcomes:
+        if isinstance(outcome, CandidateDocument) and max(map(len, outcome.image_uris), default=0) > MAX_ADDRESS:
+            outcome = replace(outcome, image_uris=tuple(map(_short, outcome.image_uris)))  # noqa: PLW2901
+        if isinstance(outcome, CandidateDocument) and outcome.image_sources:
+            known = (
+                None if source is None or len(source) > MAX_ADDRESS else source for source in outcome.image_sources
+            )
+            outcome = replace(outcome, image_sources=stated(known))  # noqa: PLW2901
+        yield outcome
+
+
+def _short(uri: str) -> str:
+    if len(uri) <= MAX_ADDRESS:
+        return uri
+    message = f"expected an address of at most {MAX_ADDRESS} characters, found {len(uri)}: {uri[:80]!r}"
+    return unusable(FieldError(Reason.BROKEN_RECORD, message))
 
 
 def rejected(record_id: str, reason: Reason, message: str) -> Failure:
@@ -185,9 +207,20 @@ def json_lines(address: str | Path, name: str = "") -> Iterator[tuple[str, dict[
         BrokenInputError: the rest of the file cannot be read.
         NotFoundError: there is no such file.
     """
-    name = name or input_file(address).name
+    name, is_begun = name or input_file(address).name, False
     for number, line in read_lines(address):
+        looks_like = "" if is_begun else _other_form(line)
+        if looks_like:
+            raise BrokenInputError(f"{name}: {looks_like}", f"{name}:{number}")
+        is_begun = True
         yield f"{name}:{number}", json_object(line)
+
+
+def _other_form(line: bytes) -> str:
+    """Return what a file that begins with a line looks like; empty where that may be JSON Lines."""
+    if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "UTF-16: expected UTF-8"
+    return "a JSON array: expected one object a line (JSON Lines)" if _ARRAY.match(line) else ""
 
 
 def json_object(line: bytes, *, is_of_web: bool = False) -> dict[str, Any] | FieldError:
@@ -198,16 +231,33 @@ def json_object(line: bytes, *, is_of_web: bool = False) -> dict[str, Any] | Fie
     if len(line) > MAX_LINE_BYTES:
         return FieldError(Reason.BROKEN_RECORD, f"expected a line of at most {MAX_LINE_BYTES} bytes, found more")
     try:
-        return checked(
-            json.loads(line.decode("utf-8-sig", errors="replace" if is_of_web else "strict")), dict, "a record"
-        )
+        text = line.decode("utf-8-sig", errors="replace") if is_of_web else utf8(line)
+        return checked(json.loads(text), dict, "a record")
     except FieldError as problem:
         return problem
-    except UnicodeDecodeError as error:
-        found = f"found byte 0x{line[error.start]:02x} at position {error.start}"
-        return FieldError(Reason.BROKEN_RECORD, f"expected UTF-8, {found}; is it in another encoding, such as Latin-1?")
     except (ValueError, RecursionError) as error:
         return FieldError(Reason.BROKEN_RECORD, f"expected JSON: {error}")
+
+
+def utf8(data: bytes) -> str:
+    """Return the text in bytes of a local file, without a byte order mark.
+
+    Raises:
+        FieldError: BROKEN_RECORD: it is not UTF-8.
+    """
+    text = data.decode("utf-8-sig", errors="surrogateescape")
+    if (problem := damage_of(text)) is not None:
+        raise problem
+    return text
+
+
+def damage_of(text: str) -> FieldError | None:
+    """Return what is wrong with text that was decoded with `surrogateescape`: its first byte that is not UTF-8."""
+    found = None if text.isascii() else _ESCAPED.search(text)
+    if found is None:
+        return None
+    where = f"found byte 0x{ord(found[0]) - 0xDC00:02x} at character {found.start()}"
+    return FieldError(Reason.BROKEN_RECORD, f"expected UTF-8, {where}; is it in another encoding, such as Latin-1?")
 
 
 def required(record: Mapping[str, Any], name: str, kind: type[T]) -> T:

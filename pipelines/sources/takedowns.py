@@ -13,14 +13,13 @@ documents the list took out, and not which. Versions that exist, and what
 was captured in `raw/`, are touched by `multilink lake forget` alone, which takes the same entries.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path, PurePath
+from typing import Any
 
 from pipelines.files import open_uri
 from pipelines.sources.records import CandidateDocument, on_web
@@ -135,21 +134,28 @@ def taken_down(stage: Stage, entry: str, record_id: str = NAMELESS) -> Failure:
     return Failure(stage, record_id, Reason.TAKEN_DOWN, f"on the takedown list by its {entry.partition(':')[0]}")
 
 
-def without_names(
-    outcomes: Iterable[CandidateDocument | Failure], takedowns: Takedowns
-) -> Iterator[CandidateDocument | Failure]:
-    """Yield outcomes of a source, which stand together by record; failures of a document on the list do not name it."""
+def without_names(outcomes: Iterable[Any], takedowns: Takedowns) -> Iterator[Any]:
+    """Yield outcomes of a source, which stand together by record; failures of a document on the list do not name it.
+
+    Items that are neither documents nor failures yet pass as they are.
+    """
     for record_id, group in groupby(outcomes, key=_record_id):
+        if not isinstance(record_id, str):
+            yield from group
+            continue
         found = list(group)
         candidates = [each for each in found if isinstance(each, CandidateDocument)]
-        entry = takedowns.matches_record((record_id, record_id.partition("#")[0]), (record_id,))
+        ids = (record_id, record_id.rpartition("/")[2])  # it may be a path that ends with the id
+        entry = takedowns.matches_record(ids, (record_id,))
         entry = next(filter(None, map(takedowns.matches_candidate, candidates)), entry)
         for each in found:
             yield taken_down(each.stage, entry) if entry and isinstance(each, Failure) else each
 
 
-def _record_id(outcome: CandidateDocument | Failure) -> str:
-    return outcome.id if isinstance(outcome, CandidateDocument) else outcome.record_id.partition("#")[0]
+def _record_id(outcome: object) -> str | None:
+    if isinstance(outcome, Failure):
+        return outcome.record_id.partition("#")[0]
+    return outcome.id if isinstance(outcome, CandidateDocument) else None
 
 
 def read_takedowns(path: str | Path) -> Takedowns:

@@ -20,6 +20,8 @@ from pipelines.settings import ShardsConfig, SplitsConfig
 from pipelines.sources.draws import hashed, share_of
 from schemas.documents import Split
 
+MOST_SHARDS = 16_384  # of a split
+
 
 def split_of(document_id: str, config: SplitsConfig) -> Split:
     """Return the split a document falls into by its id."""
@@ -76,8 +78,8 @@ def final_split(document_id: str, given: Split | None, config: SplitsConfig, mov
 
 
 def shard_count(documents: int, config: ShardsConfig) -> int:
-    """Return how many shards a split of that many documents has."""
-    return max(1, math.ceil(documents / config.documents))
+    """Return how many shards a split of that many documents has: beyond `MOST_SHARDS`, shards grow."""
+    return max(1, min(MOST_SHARDS, math.ceil(documents / config.documents)))
 
 
 def shard_of(document_id: str, *, count: int) -> int:

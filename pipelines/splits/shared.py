@@ -153,47 +153,51 @@ def pack_clusters(duplicates: Sequence[Duplicate]) -> Iterator[ClusterOfImage]:
     yield ClusterOfImage(from_hex(list(clusters)), from_hex(list(clusters.values())))
 
 
-def meet_clusters(shown: ShownImages, known: ClusterOfImage) -> ShownImages:
+def meet_clusters(pictures: ShownImages, known: ClusterOfImage) -> ShownImages:
     """Return the images that are in a cluster, with it."""
     images, rows = np.unique(known.images, return_index=True)
-    shown = shown.take(np.isin(shown.images, images))
-    return replace(shown, clusters=known.clusters[rows[np.searchsorted(images, shown.images)]])
+    pictures = pictures.take(np.isin(pictures.images, images))
+    return replace(pictures, clusters=known.clusters[rows[np.searchsorted(images, pictures.images)]])
 
 
-def leaks_of_images(shown: ShownImages, radius: int) -> Iterator[Leak]:
+def leaks_of_images(pictures: ShownImages, radius: int) -> Iterator[Leak]:
     """Yield the leaks among the images of some clusters: of equal bytes, and near ones of other bytes."""
-    _, document = np.unique(shown.documents, return_inverse=True)
-    order = np.lexsort((document, shown.images))
-    shown = shown.take(order[starts_of_runs(shown.images[order], document[order])])  # an image once a document
-    kinds = np.full(len(shown), KINDS.index(LeakKind.EXACT_IMAGE))
-    keys = np.array(to_hex(shown.images), object)
-    yield from leaks_of_items(Items(shown.images, kinds, shown.splits, shown.documents, keys, np.zeros_like(kinds)))
-    yield from _near_leaks(shown.take(shown.codes != shown.images), radius)
+    _, document = np.unique(pictures.documents, return_inverse=True)
+    order = np.lexsort((document, pictures.images))
+    pictures = pictures.take(order[starts_of_runs(pictures.images[order], document[order])])  # an image once a document
+    kinds = np.full(len(pictures), KINDS.index(LeakKind.EXACT_IMAGE))
+    keys = np.array(to_hex(pictures.images), object)
+    yield from leaks_of_items(
+        Items(pictures.images, kinds, pictures.splits, pictures.documents, keys, np.zeros_like(kinds))
+    )
+    yield from _near_leaks(pictures.take(pictures.codes != pictures.images), radius)
 
 
-def _near_leaks(shown: ShownImages, radius: int) -> Iterator[Leak]:
+def _near_leaks(pictures: ShownImages, radius: int) -> Iterator[Leak]:
     """Yield for each image of a document the closest other image of each other split, if it is within the radius.
 
     Args:
-        shown: in the order of images, then documents.
+        pictures: in the order of images, then documents.
         radius: in bits.
     """
-    codes, code = np.unique(shown.codes, return_inverse=True)
+    codes, code = np.unique(pictures.codes, return_inverse=True)
     pairs, distances = near_pairs(words_of(codes), radius)
     itself = np.arange(len(codes))
     here, there = np.concatenate([pairs, pairs[::-1], [itself, itself]], axis=1)
     distances = np.concatenate([distances, distances, 0 * itself])
     for other, split in enumerate(SPLITS):
-        rows = np.flatnonzero(shown.splits == other)
-        first = rows[starts_of_runs(shown.images[rows])]  # each image of the split, in its first document
+        rows = np.flatnonzero(pictures.splits == other)
+        first = rows[starts_of_runs(pictures.images[rows])]  # each image of the split, in its first document
         of_code = _two_smallest(code[first], first, len(codes))[:, there]
-        ranks = np.where(of_code < _FAR, distances * len(shown) + of_code, _FAR)
+        ranks = np.where(of_code < _FAR, distances * len(pictures) + of_code, _FAR)
         nearest = _two_smallest(np.tile(here, 2), ranks.reshape(-1), len(codes))[:, code]
-        is_itself = shown.images[nearest[0] % len(shown)] == shown.images if len(shown) else np.empty(0, np.bool_)
+        is_itself = (
+            pictures.images[nearest[0] % len(pictures)] == pictures.images if len(pictures) else np.empty(0, np.bool_)
+        )
         closest = np.where(is_itself, nearest[1], nearest[0])
-        ends = np.flatnonzero((closest < _FAR) & (shown.splits != other))
-        distance, found = np.divmod(closest[ends], max(1, len(shown)))
-        one, two = shown.take(ends), shown.take(found)
+        ends = np.flatnonzero((closest < _FAR) & (pictures.splits != other))
+        distance, found = np.divmod(closest[ends], max(1, len(pictures)))
+        one, two = pictures.take(ends), pictures.take(found)
         hashes = to_hex(one.images), to_hex(two.images)
         for row in zip(one.splits, hashes[0], one.documents, two.documents, hashes[1], distance.tolist(), strict=True):
             yield Leak(LeakKind.NEAR_IMAGE, SPLITS[row[0]], split, *row[1:])

@@ -11,8 +11,6 @@ A whole file is kept on disk by `downloads.py`.
 What is remembered, and for how long, is in `requests.py`; what an image's bytes are worth is not decided here.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import threading
@@ -79,7 +77,7 @@ class Client:
         self.config = config
         self.raw = raw
         self.clock = clock
-        self.pace = Pace(requests_per_second=config.requests_per_second, clock=clock, workers=config.workers_per_host)
+        self.pace = Pace(requests_per_second=config.requests_per_second, clock=clock, workers=config.sharing_workers)
         self._transport = Transport(config)
         self._sleep = sleep
         self._store = RawStore(raw)

@@ -8,7 +8,6 @@ each takes its part of the pace. A host that nothing holds back any more is forg
 """
 
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -37,20 +36,22 @@ class Pace:
         self._interval_s = workers / requests_per_second
         self._workers = workers
         self._clock = clock
-        self._hosts: defaultdict[str, _Host] = defaultdict(_Host)
+        self._hosts: dict[str, _Host] = {}
         self._most = _MOST_HOSTS
         self._lock = threading.Lock()
 
     def next_start(self, host: str) -> float:
         """Return the earliest moment at which a request to a host may start."""
-        return self._hosts[host].next_start
+        known = self._hosts.get(host)
+        return known.next_start if known is not None else 0.0
 
     def reserve(self, host: str) -> float:
         """Take the next start of a request to a host, and return how many seconds it is from now."""
         with self._lock:
-            known, now = self._hosts[host], self._clock()
-            if len(self._hosts) > self._most:
+            now = self._clock()
+            if len(self._hosts) >= self._most:
                 self._forget(now)
+            known = self._host(host)
             start = max(now, known.next_start)
             slow_s = known.slow_interval_s if start < known.slow_until else 0.0
             known.next_start = start + max(self._interval_s, known.interval_s, slow_s)
@@ -59,7 +60,7 @@ class Pace:
     def slow_to(self, host: str, interval_s: float) -> None:
         """Leave at least this long between the starts of two requests to a host (`Crawl-delay`)."""
         with self._lock:
-            known, interval_s = self._hosts[host], interval_s * self._workers
+            known, interval_s = self._host(host), interval_s * self._workers
             if interval_s > known.interval_s:
                 known.next_start += interval_s - max(self._interval_s, known.interval_s)
                 known.interval_s = interval_s
@@ -67,7 +68,7 @@ class Pace:
     def pause(self, host: str, seconds: float) -> None:
         """Start no request to a host for a while (`Retry-After`)."""
         with self._lock:
-            known = self._hosts[host]
+            known = self._host(host)
             known.next_start = max(known.next_start, self._clock() + min(seconds, LONGEST_INTERVAL_S))
 
     def heed(self, host: str, headers: Mapping[str, str]) -> None:
@@ -81,17 +82,18 @@ class Pace:
             window_s = min(_seconds_until(reset, self._clock()), LONGEST_WINDOW_S) if left < _NEAR_ZERO else 0.0
             interval_s = min(self._workers * window_s / max(left, 1.0), LONGEST_INTERVAL_S)
             with self._lock:
-                known, now = self._hosts[host], self._clock()
+                known, now = self._host(host), self._clock()
                 known.slow_interval_s, known.slow_until = interval_s, now + window_s
                 known.next_start = max(known.next_start, now + interval_s)
             if window_s:
                 return
 
+    def _host(self, name: str) -> _Host:
+        return self._hosts.setdefault(name, _Host())
+
     def _forget(self, now: float) -> None:
         """Forget hosts that may be asked at once: a `Crawl-delay` is read again before the next request."""
-        self._hosts = defaultdict(
-            _Host, {name: host for name, host in self._hosts.items() if max(host.next_start, host.slow_until) > now}
-        )
+        self._hosts = {name: host for name, host in self._hosts.items() if max(host.next_start, host.slow_until) > now}
         self._most = max(_MOST_HOSTS, 2 * len(self._hosts))
 
 

@@ -141,7 +141,10 @@ class Crew:
         left = iter(requests)
         while batch := list(itertools.islice(left, _BATCH)):
             if len(self._hosts) > _MOST_HOSTS:
-                self._hosts = {name: host for name, host in self._hosts.items() if host.busy or host.has_tasks}
+                kept = {host for _, _, host, _ in self._turns}  # one may have no task but one that waits for its turn
+                self._hosts = {
+                    name: host for name, host in self._hosts.items() if host.busy or host.has_tasks or host in kept
+                }
             for request, found in zip(batch, self._client.look_up(batch), strict=True):
                 if isinstance(found, Task):
                     self._left += 1
@@ -235,7 +238,7 @@ class Crew:
         is_lost = isinstance(outcome, FetchFailed) and outcome.reason is Reason.CONNECTION_FAILED
         self._lost[outcome.exception if isinstance(outcome, FetchFailed) and is_lost else None] += 1
         if is_lost and max(self._lost.values()) >= _HOPELESS > self._lost[None]:
-            raise BuildError(f"{_HOPELESS} of the first {_JUDGED} requests failed, as this one: {outcome}")
+            raise BuildError(f"{_HOPELESS} of the first {_JUDGED} requests failed alike, such as: {outcome}")
 
     def _enqueue(self, task: Task) -> None:
         """Put a task where its next exchange is made, now or when its wait is over."""

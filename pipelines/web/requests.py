@@ -8,8 +8,6 @@ within a build      the same request is made again after a wait, where that may 
 between builds      a failure holds for `REMEMBERED_S`; then the same is asked for again
 """
 
-from __future__ import annotations
-
 import random
 import re
 import string

@@ -13,6 +13,7 @@ before and after decompression.
 from __future__ import annotations
 
 import io
+import logging
 import math
 import socket
 import ssl
@@ -94,6 +95,7 @@ class Transport:
     """Connections of one configuration, kept open between requests; thread-safe: each request has one to itself."""
 
     def __init__(self, config: HttpConfig, addresses: AddressBook | None = None) -> None:
+        logging.getLogger("urllib3").setLevel(logging.CRITICAL)  # what an answer lacks is said by its failure
         self._config = config
         self._addresses = addresses or AddressBook(allow_hosts=config.allow_hosts, connect_to=config.connect_to)
         self._resolving = ThreadPoolExecutor(config.connections, "resolver")  # the system's resolver has no time-out
@@ -241,7 +243,7 @@ def _take(response: BaseHTTPResponse, target: Target, config: HttpConfig, sink: 
             headers[name] = "\n".join(several)
     length = headers.get("content-length", "0")
     if not (length.isascii() and length.isdigit() and len(length) <= _LENGTH_DIGITS) or response.status < 200:
-        raise FetchFailed(Reason.CONNECTION_FAILED, f"{target.url}: where its answer ends cannot be known")
+        raise FetchFailed(Reason.CONNECTION_FAILED, f"{target.url}: invalid Content-Length")
     body, setting = io.BytesIO(), "max_file_bytes" if sink else "max_bytes"
     stream = sink(target, response.status, headers) if sink else body if response.status in SUCCESSES else None
     if stream is None:

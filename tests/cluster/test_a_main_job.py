@@ -81,6 +81,15 @@ def test_train_two_batches_a_step(bench: Bench, built: dict[str, Any], reference
     found(f"{trained['epochs']} epochs; largest difference of a weight {largest:.1e}")
 
 
+def test_train_the_closed_form(bench: Bench, built: dict[str, Any], references: References, found: Found) -> None:
+    """`multilink train --recipe closed-form --workers 2` on two Ray nodes, against one local process."""
+    way = ["--recipe", "closed-form"]
+    trained = bench.run(*bench.train_arguments(LAKE, built["version"], *way))
+    largest = largest_difference(bench.weights(trained["model_uri"]), references(*way).weights)
+    assert largest == 0
+    found(f"{trained['epochs']} passes; the same bits")
+
+
 def test_evaluate(
     bench: Bench,
     trained: dict[str, Any],

@@ -1,7 +1,11 @@
-"""What ends in the middle: each in a run of its own, with the same result as a run in which nothing ended."""
+"""What ends in the middle: each in a run of its own, with the same result as a run in which nothing ended.
+
+KILLS=20 python -m pytest tests/cluster/test_failures.py -m cluster -k task_manager      20 kills, five a build
+"""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from collections import Counter
@@ -33,6 +37,8 @@ Found = Callable[[str], None]
 AWAY_S = 60.0
 ANSWERS = 400  # of the recorded web, after which a build is in the middle
 ATTEMPTS = 2  # at a picture that is not to be had
+KILLS = int(os.environ.get("KILLS", "1"))  # of TaskManagers, in all
+KILLS_OF_A_BUILD = 5  # as many restarts as Flink makes of a run
 EPOCHS = 3  # after which a training is in the middle
 WEIGHTS_DIFFER = 1e-4
 
@@ -57,19 +63,33 @@ def pictures(bench: Bench) -> Counter[tuple[str, str]]:
     return Counter({key: count for key, count in bench.asked().items() if key[0] == "i.imgur.com"})
 
 
-def test_task_manager_killed(bench: Bench, local: Local, found: Found) -> None:
-    """A TaskManager killed in the middle of a build."""
-    lake = "s3://lake/killed-task-manager"
+def build_with_kills(bench: Bench, lake: str, kills: int) -> Counter[tuple[str, str]]:
+    """Build while one TaskManager after the other is killed as pictures come; return how often each was asked for."""
     before = pictures(bench)
     process = bench.start(*bench.build_arguments(lake))
-    wait_for(lambda: pictures(bench).total() - before.total() > ANSWERS, process)
-    bench.kill("taskmanager-1")
+    for kill in range(kills):
+        due = before.total() + (kill + 1) * ANSWERS
+        wait_for(lambda due=due: pictures(bench).total() > due, process)
+        bench.kill(f"taskmanager-{1 + kill % 2}")
     summary_of(process)
-    assert read_manifest(Lake.at(lake), "diy")[0].to_json() == local.manifest.to_json()
-    asked = pictures(bench) - before
-    assert max(asked.values()) <= 2 * ATTEMPTS
-    again = sum(count > 1 for count in asked.values())
-    found(f"the same manifest; {again} of {len(asked)} pictures asked for again: less than a minute of one worker")
+    return pictures(bench) - before
+
+
+@pytest.mark.timeout(2 * COMMAND_TIMEOUT_S * KILLS)
+@pytest.mark.parametrize("kills", [KILLS])
+def test_task_manager_killed(bench: Bench, local: Local, found: Found, kills: int) -> None:
+    """A TaskManager killed while pictures are fetched (times: {kills})."""
+    again, builds = [], range(0, kills, KILLS_OF_A_BUILD)
+    for first in builds:
+        lake, of_build = f"s3://lake/killed-{kills}-{first}", min(KILLS_OF_A_BUILD, kills - first)
+        asked = build_with_kills(bench, lake, of_build)
+        assert read_manifest(Lake.at(lake), "diy")[0].to_json() == local.manifest.to_json()
+        assert max(asked.values()) <= (1 + of_build) * ATTEMPTS
+        again.append(sum(count > 1 for count in asked.values()))
+    found(
+        f"the same manifest of each of {len(builds)} builds; {' + '.join(map(str, again))} of {len(asked)} pictures "
+        "asked for again: less than a minute of one worker a kill"
+    )
 
 
 def follow_training(bench: Bench, built: dict[str, Any], break_: Callable[[], None], *settings: str) -> dict[str, Any]:

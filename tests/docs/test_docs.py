@@ -87,6 +87,7 @@ def test_the_guide_builds_without_a_warning_and_asks_no_other_host(tmp_path: Pat
     assert "WARNING" not in done.stderr.replace("NO_MKDOCS_2_WARNING", "")
     pages = list((tmp_path / "site").rglob("*.html"))
     assert len(pages) >= 17
+    assert not list((tmp_path / "site").rglob("__pycache__"))
     loaded = re.compile(r"""<(?:script|img|iframe)[^>]+src=["']https?://|<link[^>]+stylesheet[^>]+href=["']https?://""")
     assert [page.name for page in pages if loaded.search(page.read_text(encoding="utf-8"))] == []
 

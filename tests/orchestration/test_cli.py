@@ -7,6 +7,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from importlib.metadata import version
@@ -20,7 +22,9 @@ import typer
 from forked import clean_environment, start
 from PIL import Image, ImageDraw
 
-from orchestration.cli import note_interrupt, run
+from orchestration.cli import run
+from orchestration.interrupts import note_interrupt
+from schemas.errors import BuildError
 
 Run = Callable[..., Any]
 
@@ -66,6 +70,11 @@ def write_documents(folder: Path, *, count: int = 24, extra: tuple[str, ...] = (
         (["build", "diy", "--lake", "lake", "--set", "source.kind=api"], "REDDIT_CLIENT_ID"),
         (["datasets", "show", "diy", "--lake", "lake"], "no folder is there"),
         (["train", "--lake", "lake"], "--dataset: expected NAME"),
+        (["train"], "'MULTILINK_LAKE'). Name it, or call the command in a folder with a multilink.toml"),
+        (
+            ["link", "--dataset", "x", "--lake", "x", "--output", "x", "--precision", "9"],
+            "should be less than or equal to 1",
+        ),
         (["settings", "tiny", "--set", "objective.similrity=ap"], "'objective.similarity'"),
         (
             ["settings", "tiny", "--set", "objective.similarity=xx"],
@@ -155,6 +164,15 @@ def test_from_documents_to_links(multilink: Run, program: Run, tmp_path: Path) -
     differences = multilink("datasets", "diff", reference, "documents", "--lake", "lake").out
     assert "config.splits.seed: 0 -> 1" in differences
 
+    model = check_training(multilink, tmp_path, reference)
+    rows = check_links_of_a_file(multilink, tmp_path, source, model)
+    check_files_with_faults(multilink, tmp_path, source, model)
+    check_links_of_a_version(multilink, tmp_path, reference, model, rows)
+    check_damage_is_found(multilink, Path(other.json["path"]))
+
+
+def check_training(multilink: Run, tmp_path: Path, reference: str) -> str:
+    """Train, evaluate and promote a model; return its address."""
     trained = multilink(
         *("train", "--dataset", reference, "--recipe", "tiny", "--lake", "lake", "--no-report", "--json"),
         *("--set", "training.epochs=6", "--set", "dimensions=64", "--set", "objective.similarity=dc"),
@@ -181,7 +199,11 @@ def test_from_documents_to_links(multilink: Run, program: Run, tmp_path: Path) -
     assert moved.json["is_promoted"] == dry.json["is_promoted"]
     assert moved.status == (0 if moved.json["is_promoted"] else 1)
     assert moved.json["reasons"]
+    return model
 
+
+def check_links_of_a_file(multilink: Run, tmp_path: Path, source: Path, model: str) -> list[dict[str, Any]]:
+    """Link the documents of a file, with a page; return the links."""
     files = ("--input", source, "--output", "links.parquet", "--page", "page")
     linked = multilink("link", "--model", model, *files, "--json")
     assert linked.status == 0, linked.err
@@ -199,19 +221,29 @@ def test_from_documents_to_links(multilink: Run, program: Run, tmp_path: Path) -
     assert linked.json["page"] == "page/index.html" and len(re.findall(r'class="probability"[^>]*>\d+%', page)) == len(
         rows
     )
+    return rows
 
-    partly = {**records[0], "images": [{"path": "gone.png"}, *records[0]["images"]]}
+
+def check_files_with_faults(multilink: Run, tmp_path: Path, source: Path, model: str) -> None:
+    """Link a file of which a picture is missing, and one that holds no document."""
+    record = json.loads(source.read_text().splitlines()[0])
+    partly = {**record, "images": [{"path": "gone.png"}, *record["images"]]}
     (source.parent / "partly.jsonl").write_text(json.dumps(partly) + "\n")
     files = ("--input", source.parent / "partly.jsonl", "--output", "partly.parquet")
     linked = multilink("link", "--model", model, *files, "--json")
     assert linked.json["failures"] == {"not-found": 1}
     found = pq.read_table(tmp_path / "partly.parquet").to_pylist()
-    assert {row["source"] for row in found} <= {image["path"] for image in records[0]["images"]}
+    assert {row["source"] for row in found} <= {image["path"] for image in record["images"]}
     (source.parent / "broken.jsonl").write_text("{\n")
     files = ("--input", source.parent / "broken.jsonl", "--output", "broken.parquet")
     linked = multilink("link", "--model", model, *files)
     assert linked.status == 1 and "broken.jsonl could be linked" in linked.err
 
+
+def check_links_of_a_version(
+    multilink: Run, tmp_path: Path, reference: str, model: str, rows: list[dict[str, Any]]
+) -> None:
+    """Link a version twice: its links are those of the file."""
     shards = ("link", "--model", model, "--dataset", reference, "--lake", "lake", "--output", "links", "--json")
     first, again = multilink(*shards), multilink(*shards)
     assert first.status == again.status == 0, first.err
@@ -223,11 +255,14 @@ def test_from_documents_to_links(multilink: Run, program: Run, tmp_path: Path) -
         {(row["document"], row["sentence"], row["image"]): row["similarity"] for row in of_shards}, abs=1e-5
     )
 
-    part = Path(other.json["path"]) / "documents" / "train" / "part-00000-of-00001.parquet"
+
+def check_damage_is_found(multilink: Run, folder: Path) -> None:
+    """Change a bit of a version: verify names the file."""
+    part = folder / "documents" / "train" / "part-00000-of-00001.parquet"
     damaged = bytearray(part.read_bytes())
     damaged[len(damaged) // 2] ^= 1
     part.write_bytes(damaged)
-    verified = multilink("datasets", "verify", f"documents@{other.json['version']}", "--lake", "lake", "--json")
+    verified = multilink("datasets", "verify", f"documents@{folder.name}", "--lake", "lake", "--json")
     assert verified.status == 1
     assert verified.json["intact"] is False
     assert len(verified.json["problems"]) == 1
@@ -318,11 +353,60 @@ def test_what_a_library_makes_of_an_interrupt_is_one(capsys: pytest.CaptureFixtu
         run([], _wrapping(is_interrupted=False))
 
 
+MOMENTS_S = (0.0, 0.2, 0.6, 1.5, 3.0, 6.0)
+
+
+def heeds_interrupts(pid: int) -> bool:
+    """Return whether a process catches SIGTERM, which no interpreter does before the program tells it to."""
+    caught = re.search(r"SigCgt:\t(\w+)", Path(f"/proc/{pid}/status").read_text())
+    return caught is not None and bool(int(caught[1], 16) >> (signal.SIGTERM - 1) & 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["demo", "train"])
+def test_ctrl_c_at_any_moment_is_one_line_for_the_whole_process_group(tmp_path: Path, command: str) -> None:
+    """A terminal's Ctrl-C goes to every process of the group; the program starts by itself, as a user's does."""
+    own = ["build", "documents", "--set", f"source.documents={write_documents(tmp_path / 'own')}", "--lake", "lake"]
+    built = start(*own, folder=tmp_path, environment=clean_environment()).finish()
+    assert built.status == 0, built.err
+    arguments = {"demo": ["demo"], "train": ["train", "--dataset", "documents", "--lake", "lake"]}[command]
+    for moment in MOMENTS_S:
+        with subprocess.Popen(
+            [sys.executable, "-m", "orchestration", *arguments],
+            cwd=tmp_path, env=clean_environment(), text=True, start_new_session=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        ) as process:  # fmt: skip
+            while not heeds_interrupts(process.pid):
+                time.sleep(0.001)
+            time.sleep(moment)
+            if process.poll() is not None:  # it was faster
+                break
+            os.killpg(process.pid, signal.SIGINT)
+            out, err = process.communicate(timeout=120)
+        assert process.returncode == 130, (moment, err)
+        assert "Traceback" not in err and "Exception" not in err, (moment, err)
+        assert err.splitlines()[-1].startswith("multilink: stopped"), (moment, err)
+        assert out == ""
+    assert moment > MOMENTS_S[0]
+
+
 def test_an_error_is_json_too_where_that_is_asked_for(multilink: Run, tmp_path: Path) -> None:
     (tmp_path / "lake").mkdir()
     found = multilink("datasets", "show", "dyi", "--lake", "lake", "--json")
     assert found.status == 2 and "no data set 'dyi'" in found.err
     assert found.json["exit_status"] == 2 and "no data set 'dyi'" in found.json["error"]
+    own = tmp_path / "own.jsonl"
+    own.touch()
+    for arguments, words in (
+        (["trian"], "No such command 'trian'"),
+        (["train", "--wrkers", "2", "--lake", "lake"], "No such option"),
+        (["train"], "Missing option '--lake'"),
+        (["link", "--input", "none.jsonl", "--output", "o", "--model", "class-names"], "none.jsonl: no such file"),
+        (["build", "documents", "--set", f"source.documents={own}", "--lake", f"{own}/lake"], "Not a directory"),
+    ):
+        failed = multilink(*arguments, "--json")
+        assert failed.status == 2 and words in failed.json["error"] and failed.json["exit_status"] == 2
+        assert failed.err.splitlines()[-1] == f"multilink: {failed.json['error']}"
     assert multilink("datasets", "show", "dyi", "--lake", "lake").out == ""
 
 
@@ -338,6 +422,38 @@ def test_a_place_that_cannot_be_is_one_line(multilink: Run, tmp_path: Path) -> N
         assert found.status == 2 and words in found.err.splitlines()[-1], found.err
         assert "Traceback" not in found.err
     assert not (tmp_path / "multilink.toml").exists()
+
+
+def _raising(problem: Exception) -> typer.Typer:
+    commands = typer.Typer(pretty_exceptions_enable=False)
+
+    @commands.command()
+    def build(lake: str = "") -> None:
+        raise problem
+
+    return commands
+
+
+def test_a_file_that_only_the_program_looks_for_is_a_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MULTILINK_LAKE", raising=False)
+    lost = FileNotFoundError(2, "No such file or directory", "/opt/multilink/training/report/lost.j2")
+    with pytest.raises(FileNotFoundError):
+        run(["--lake", "lake"], _raising(lost))
+    there = FileExistsError(17, "File exists", str(tmp_path / "lake" / "datasets"))
+    assert run(["--lake", "lake"], _raising(there)) == 2
+    monkeypatch.setenv("MULTILINK_LAKE", str(tmp_path / "lake"))
+    assert run([], _raising(there)) == 2
+    full = OSError(28, "No space left on device")
+    assert run([], _raising(full)) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == "multilink: No space left on device"
+
+
+def test_an_error_that_is_a_list_keeps_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([], _raising(BuildError("no document is left:\nbroken-record 1\n   missing-field  1"))) == 1
+    assert capsys.readouterr().err == "multilink: no document is left:\n  broken-record 1\n  missing-field 1\n"
 
 
 def test_link_shows_a_sample_of_each_reason(multilink: Run, tmp_path: Path) -> None:

@@ -72,7 +72,12 @@ def test_a_file_is_read_and_its_paths_are_relative_to_it(tmp_path: Path) -> None
         ("ray: {where: ray-job}", "ray-job needs the address"),
         ("ray: {where: kuberay}", "kuberay needs a container image"),
         ("ray: {workers: 0}", "ray.workers = 0"),
-        ("checks: {least_share: 2}", "expected least <= 1 <= most_share"),
+        ("checks: {least_share: 2}", "checks.least_share = 2.0: must be in [0, 1]"),
+        ("checks: {most_share: 0.5}", "checks.most_share = 0.5: must be at least 1"),
+        ("links: {precision: 1.5}", "links.precision = 1.5: must be in (0, 1]"),
+        ("links: {refine_weight: 0.5}", "links.refine_weight = 0.5: needs links.refine_below"),
+        ("retries: {attempts: -1}", "retries.attempts = -1: must not be negative"),
+        ("fresh_within_hours: -1", "fresh_within_hours = -1: must not be negative"),
         ("checks: {refused_leaks: [smell]}", "checks.refused_leaks = 'smell'"),
     ],
 )

@@ -10,6 +10,10 @@ import mlflow
 import pyarrow.parquet as pq
 import pytest
 
+from orchestration.demo.demo import _score_lines
+from schemas.evaluation import Score
+from training.evaluation.evaluate import EvaluationReport
+
 Run = Callable[..., Any]
 
 
@@ -21,6 +25,10 @@ def test_the_demo_promotes_a_model_that_beats_random_and_reuses_what_it_made(mul
     own, nostruct = values["scores"]["closed form"], values["scores"]["NoStruct"]
     assert own["auc"]["low"] > own["random"]["auc"]["high"]
     assert own["auc"]["mean"] >= nostruct["auc"]["mean"]
+    assert own["auc"]["mean"] >= values["scores"]["AP"]["auc"]["mean"] > values["scores"]["AP"]["random"]["auc"]["high"]
+    assert own["baselines"]["class-names"]["auc"]["mean"] > own["random"]["auc"]["high"]
+    table = [line.split()[0] for line in first.out.splitlines() if line.startswith(("closed form", "AP ", "NoStruct "))]
+    assert table == ["closed", "AP", "NoStruct"]
     assert values["promotion"]["is_promoted"]
     for step in range(1, 6):
         assert f"{step}/5" in first.err
@@ -50,6 +58,20 @@ def test_the_demo_promotes_a_model_that_beats_random_and_reuses_what_it_made(mul
     assert second.json["index"]["reused"]
     assert second.json["build"]["version"] == values["build"]["version"]
     assert second.json["scores"] == values["scores"]
+
+
+def test_ap_stands_below_the_closed_form(tmp_path: Path) -> None:
+    rows = [
+        Score(name, value, value - 2, value + 2, 9, measure=measure)
+        for measure, value in (("links", 80.0), ("class-names", 70.0), ("random", 50.0))
+        for name in ("auc", "precision_at_1", "precision_at_5")
+    ]
+    about = {"model": "m", "model_version": "1", "dataset": "diy", "dataset_version": "v", "split": "test"}
+    EvaluationReport(**about, rows=tuple(rows)).write(tmp_path)  # type: ignore[arg-type]
+    beside = {row.metric: {"mean": 60.0, "low": 55.5, "high": 64.0} for row in rows}
+    lines = _score_lines(tmp_path, beside)[1:]
+    assert [line.split("  ")[0] for line in lines] == ["Model", "closed form", "AP", "class names", "random"]
+    assert "60.0 (55.5–64.0)" in lines[2]
 
 
 @pytest.mark.trial  # a minute of a processor

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import subprocess
 import sys
+import time
 import urllib.request
 from pathlib import Path
 
 import pytest
 
-from orchestration.demo.recorded_web import REPLAY, dumps_of, recording_at, scraping, serving
+from orchestration.demo.recorded_web import dumps_of, recording_at, scraping, serving
 from schemas.errors import BuildError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the server's process is found in /proc")
@@ -40,10 +43,25 @@ def test_what_went_wrong_in_the_build_is_said_rather() -> None:
         raise ValueError("a mistake")
 
 
+def test_a_web_whose_build_is_killed_ends_too() -> None:
+    program = "import time; from orchestration.demo.recorded_web import recording_at, serving\n"
+    program += "with serving(recording_at()) as port: print(port, flush=True); time.sleep(600)"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        process.kill()
+    while True:
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=5):
+                time.sleep(0.05)
+        except ConnectionRefusedError:
+            break
+
+
 def test_dumps_that_are_added_while_a_build_runs_are_the_next_ones(tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.mkdir()
-    for each in (REPLAY / "recording").iterdir():
+    for each in recording_at().iterdir():
         (own / each.name).symlink_to(each)
     with scraping(own) as settings:
         (own / "RS_added-001.zst").write_bytes(b"")

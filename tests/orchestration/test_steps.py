@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.config import BeamSettings, DatasetSettings, RaySettings, RayWhere, Settings
+from orchestration.config import BeamSettings, DatasetSettings, LinksSettings, RaySettings, RayWhere, Settings
 from orchestration.steps import Step, Steps, Summary, in_process
 from schemas.console import Console, Say
 from schemas.errors import GateError, UsageError
@@ -49,9 +49,16 @@ def test_a_step_is_the_command_a_person_would_type() -> None:
         [*judged, "--policy", "/p.toml", "--json"],
     ]
     assert {each["where"] for each in done} == {RayWhere.SUBPROCESS}  # a Beam cluster is driven from this machine
+    here = Steps(settings=replace(CLUSTER, ray=RaySettings(workers=3)), run=recorded)
+    judged = [
+        here.evaluate("models:/m/1", "diy@v1", report="r", say=print),
+        here.compare("models:/b/1", "models:/a/1", "diy@v1", say=print),
+        here.promote("m", "3", say=print),
+    ]
+    assert all(each["step"][each["step"].index("--workers") + 1] == "3" for each in judged)
 
 
-def test_a_training_and_a_linking_run_where_ray_is_with_its_workers(tmp_path: Path) -> None:
+def test_what_reads_a_whole_version_runs_where_ray_is_with_its_workers(tmp_path: Path) -> None:
     lake, tracking = str(tmp_path / "lake"), f"sqlite:///{tmp_path}/mlflow.db"
     steps = Steps(settings=replace(CLUSTER, lake=lake, tracking_uri=tracking), run=recorded)
     stores = ["--lake", lake, "--tracking-uri", tracking]
@@ -74,6 +81,15 @@ def test_a_training_and_a_linking_run_where_ray_is_with_its_workers(tmp_path: Pa
         "where": RayWhere.KUBERAY,
         "model_version": "1",
     }
+    assert steps.index(name, "diy@v1", say=print) == {
+        "step": ["index", "--model", f"models:/{name}/1", "--dataset", "diy@v1", *stores, "--workers", "2", "--json"],
+        "where": RayWhere.KUBERAY,
+        "model_version": "1",
+    }
+
+    wanted = LinksSettings(precision=0.9, refine_below=0.2)
+    strict = Steps(settings=replace(steps.settings, links=wanted), run=recorded).link(name, "diy@v1", say=print)
+    assert strict["step"][-5:] == ["--precision", "0.9", "--refine-below", "0.2", "--json"]
 
 
 def test_nothing_is_linked_without_a_champion(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_a_killed_process_is_started_again_and_nothing_is_left(folder: Path) -> 
 @pytest.mark.parametrize("needs_others", [True, False], ids=["it says so", "the last one"])
 def test_one_that_needs_the_others_starts_when_they_listen_and_ends_first(folder: Path, needs_others: bool) -> None:
     (folder / "told.py").write_text(TOLD, encoding="utf-8")
-    port = choose_ports(0, 0).code
+    port = choose_ports(0, 0, say=print).code
     services = [
         replace(run("second", "told", "second", "0"), needs_others=needs_others),
         run("first", "told", "first", str(port), port=port),
@@ -141,15 +141,20 @@ def test_marks_are_found_on_those_who_carry_them_alone() -> None:
     assert one.returncode == -signal.SIGTERM
 
 
-def test_a_port_that_is_taken_is_said_and_a_usual_one_is_passed_over() -> None:
+def test_a_port_that_is_taken_is_said_and_a_usual_one_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     import socket
 
+    said: list[str] = []
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(UsageError, match=f"--port {port}: another process listens there"):
-            choose_ports(port, None)
-    free = choose_ports(port, 0)
+            choose_ports(port, None, say=print)
+        monkeypatch.setattr("orchestration.local.up.PAGES_PORT", port)
+        other = choose_ports(0, 0, None, say=said.append).pages
+        assert said == [f"another process listens on port {port}: {other} in its place; --pages-port names one"]
+    free = choose_ports(port, 0, say=said.append)
+    assert len(said) == 1
     assert free.dagster == port
     assert len({free.code, free.dagster, free.mlflow, free.pages}) == 4

@@ -64,7 +64,7 @@ class Server:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    port = choose_ports(0, 0).mlflow
+    port = choose_ports(0, 0, say=print).mlflow
     service = mlflow_service(f"sqlite:///{tmp_path / 'mlflow.db'}", artifacts=tmp_path / "artifacts", port=port)
     environment = {MARK_VARIABLE: f"test-server-{os.getpid()}", "PYTHONPATH": str(ROOT)}
     quiet = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "PYTHONUNBUFFERED": "1"}

@@ -19,6 +19,7 @@ import pytest
 from apache_beam.internal import cloudpickle_pickler
 from apache_beam.internal.cloudpickle import cloudpickle
 from forked import Running, clean_environment, start
+from shared_pictures import SEVERAL, check_reading
 
 from orchestration.demo.recorded_web import dumps_of, web_settings
 from pipelines.config import recipe
@@ -64,6 +65,11 @@ def web() -> Iterator[RecordedWeb]:
 def build(web: RecordedWeb, lake: Path, quiet: Callable[[str], None], *settings: str) -> BuildSummary:
     config = override(recipe("diy"), [*web_settings(dumps_of(RECORDING), web.port), *settings])
     return build_dataset(config, lake=Lake.at(str(lake)), say=quiet)
+
+
+def test_posts_that_share_pictures(web: RecordedWeb, tmp_path: Path, quiet: Callable[[str], None]) -> None:
+    built = build(web, tmp_path / "lake", quiet, *NO_FEATURES, *SEVERAL)
+    assert check_reading(Lake.at(str(tmp_path / "lake")), built.manifest) > 0
 
 
 def read_table(summary: BuildSummary, table: str) -> pa.Table:

@@ -242,9 +242,16 @@ def test_links_and_absolute_paths_stay_below_the_root(tmp_path: Path) -> None:
     with pytest.raises(FileRejected, match="no such file"):
         read_named(str(folder), "n" * 5000, max_bytes=9)
     for name in ("out.jpg", "above/out.jpg", str(tmp_path / "out.jpg"), "in/../../out.jpg"):
-        with pytest.raises(FileRejected, match="leads out of the images") as caught:
+        with pytest.raises(FileRejected) as caught:
             read_named(str(folder), name, max_bytes=9)
         assert caught.value.reason is Reason.FORBIDDEN
+        assert caught.value.message == f"outside source.images: {name}; set source.images=FOLDER that has all pictures"
+
+
+def test_a_backslash_in_a_name_that_is_not_there_is_explained(root: str) -> None:
+    with pytest.raises(FileRejected) as caught:
+        read_named(root, "train\\1.jpg", max_bytes=4)
+    assert caught.value.message == r"train\1.jpg: no such file; \: write / between folders"
 
 
 @pytest.mark.timeout(20)

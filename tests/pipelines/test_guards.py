@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,7 +14,7 @@ import pytest
 
 from pipelines.config import recipe
 from pipelines.run import BuildSummary, build_dataset
-from schemas.errors import BuildError
+from schemas.errors import BuildError, UsageError
 from schemas.lake import Folder, Lake
 from schemas.manifest import verify
 from schemas.overrides import override
@@ -114,3 +115,42 @@ def test_a_version_has_its_cards(ten_documents: Path, tmp_path: Path, quiet: Say
     assert card.startswith("---\n")
     assert summary.manifest.version in card
     assert croissant["@type"] == "sc:Dataset"
+
+
+@pytest.mark.parametrize("setting", ["source.documents=/nowhere/documents.jsonl", "features.images=nosuch"])
+def test_a_refused_build_leaves_no_lake(ten_documents: Path, tmp_path: Path, setting: str) -> None:
+    config = override(recipe("documents"), [f"source.documents={ten_documents}", setting])
+    with pytest.raises(UsageError):
+        build_dataset(config, lake=Lake.at(str(tmp_path / "lake")), say=lambda _: None)
+    assert not (tmp_path / "lake").exists()
+    Lake.at(str(tmp_path / "other")).root.write("mine.txt", b"mine")
+    with pytest.raises(UsageError):
+        build_dataset(config, lake=Lake.at(str(tmp_path / "other")), say=lambda _: None)
+    assert (tmp_path / "other" / "mine.txt").exists()
+
+
+class EndedError(Exception):
+    """The pipeline would begin here."""
+
+
+@pytest.mark.parametrize(("workers", "sharing"), [(1, 1), (3, 3), (9, 4)])
+def test_no_more_workers_share_a_host_than_there_are(
+    ten_documents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, sharing: int
+) -> None:
+    plans = []
+
+    def run(assemble: Any, **_: Any) -> None:
+        plans.append(assemble.keywords["plan"])
+        raise EndedError
+
+    monkeypatch.setattr("pipelines.run.run_pipeline", run)
+    settings = [
+        f"source.documents={ten_documents}",
+        "http.workers_per_host=4",
+        "features.images=",
+        "features.sentences=",
+    ]
+    with pytest.raises(EndedError):
+        config = override(recipe("documents"), settings)
+        build_dataset(config, lake=Lake.at(str(tmp_path / "lake")), workers=workers, say=lambda _: None)
+    assert plans[0].config.http.workers_per_host == sharing

@@ -18,7 +18,7 @@ from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms import core, userstate
 
 from pipelines.flink_jobs import cancel_job
-from pipelines.launch import Sign, _methods_read_once, java_error, run_pipeline
+from pipelines.launch import Sign, _methods_read_once, java_error, processes_of_machine, run_pipeline
 from pipelines.settings import Runner
 from schemas.errors import BuildError, UsageError
 from schemas.lake import Folder
@@ -88,6 +88,23 @@ def test_parameters_of_a_method_are_read_once_a_run(monkeypatch: pytest.MonkeyPa
         run_pipeline(repeat, runner=Runner.LOCAL, workers=1)
         assert read[Repeat.process] == runs
     assert core.get_function_args_defaults is count
+
+
+@pytest.mark.parametrize(
+    ("runner", "workers", "options", "processes"),
+    [
+        (Runner.LOCAL, 3, [], 3),
+        (Runner.PORTABLE, 2, ["--sdk_worker_parallelism=8"], 2),
+        (Runner.FLINK, 1, ["--flink_master=localhost:8081", "--parallelism=4"], 1),
+        (Runner.FLINK, 1, ["--sdk_worker_parallelism=4"], 4),
+        (Runner.SPARK, 1, ["--sdk_worker_parallelism", "0"], 0),
+        (Runner.DATAFLOW, 1, [], 0),
+    ],
+)
+def test_processes_that_share_a_machine_are_those_that_its_engine_starts(
+    runner: Runner, workers: int, options: list[str], processes: int
+) -> None:
+    assert processes_of_machine(runner, workers, options) == processes
 
 
 def test_no_worker_is_a_mistake() -> None:

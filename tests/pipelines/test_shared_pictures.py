@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 from published import SETTINGS, candidates_of, config_of, draw_all
+from shared_pictures import SEVERAL, check_reading
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
@@ -21,13 +22,10 @@ from pipelines.config import recipe
 from pipelines.recipe import BuildConfig
 from pipelines.run import build_dataset
 from schemas.corpora import IMAGE_FEATURE
-from schemas.documents import Split
 from schemas.lake import Lake
-from schemas.manifest import Manifest, read_manifest
+from schemas.manifest import Manifest
 from schemas.overrides import override
-from training.data.lake import Columns, read_split
 
-SEVERAL = ("shards.documents=1", "dedupe.policy=keep-all", "max_failure_share=1")
 PLAIN = ("features.images=", "features.sentences=")
 DOCUMENTS = 6
 
@@ -36,32 +34,6 @@ def build(config: BuildConfig, root: Path, quiet: Callable[[str], None]) -> tupl
     lake = Lake.at(str(root / "lake"))
     manifest = build_dataset(override(config, SEVERAL), lake=lake, say=quiet).manifest
     return lake, manifest
-
-
-def check_reading(lake: Lake, manifest: Manifest, *, has_pictures: bool = True) -> int:
-    """Compare what training reads of a version with its Parquet files; return how often a picture is shown again."""
-    _, folder = read_manifest(lake, f"{manifest.dataset}@{manifest.version}")
-    shown_images: list[str] = []
-    for split in (split for split, statistics in manifest.splits.items() if statistics.documents):
-        names = [entry.path for entry in manifest.parts("documents", Split(split))]
-        assert len(names) == sum(entry.rows for entry in manifest.parts("documents", Split(split)))
-        found = read_split(
-            manifest, folder, split, Columns(jpegs=has_pictures, links=True, places=True, relations=True)
-        )
-        expected = []
-        for name in names:
-            pictures = pq.read_table(folder.open(name.replace("documents/", "images/", 1))).to_pylist()
-            jpegs = {row["hash"]: row["jpeg"] for row in pictures}
-            rows = pq.read_table(folder.open(name)).to_pylist()
-            expected += [(row["id"], [(x["hash"], jpegs[x["hash"]]) for x in row["images"]]) for row in rows]
-        shown = found.image_jpegs or [None] * len(found.image_hashes)
-        read = [
-            (key, [(found.image_hashes[row], shown[row]) for row in found.image_rows[places]])
-            for key, places in zip(found.ids, found.images, strict=True)
-        ]
-        assert read == expected
-        shown_images += [found.image_hashes[row] for row in found.image_rows]
-    return len(shown_images) - len(set(shown_images))
 
 
 @pytest.mark.parametrize("dataset", sorted(SETTINGS))

@@ -162,7 +162,7 @@ def test_a_file_of_one_member_is_told(tmp_path: Path) -> None:
     (tmp_path / "a.warc.gz").write_bytes(gzip.compress(b"".join(record(url) for url in GOOD)))
     found = list(read_answers(str(tmp_path / "a.warc.gz")))
     assert [str(each) for each in found] == [
-        "a.warc.gz: no record at byte 0: several records in one member; recompress the file with a member for each"
+        "a.warc.gz: no record at byte 0: several records in one gzip member; recompress with one record a member"
     ]
 
 
@@ -190,3 +190,53 @@ def test_a_cut_file_and_what_is_none(suffix: str, tmp_path: Path) -> None:
         assert outcomes(path) == ([], [f"a{suffix}:0"])
     path.write_bytes(b"")
     assert outcomes(path) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("suffix", "junk"),
+    [
+        (".warc", b"WARC/1.0\r\n" * 20_000),
+        (".warc", b"WARC/1.0\r\na: b\r\n" * 13_000),
+        (".warc.gz", b"\x1f\x8b\x08\x00" * 50_000),
+        (".warc.gz", b"\x1f\x8b\x08\x00" + bytes(6) + b"\x1f\x8b\x08\x00\0\0\0\0\0\xff" * 22_000),
+        (".warc.zst", b"\x28\xb5\x2f\xfd" * 50_000),
+    ],
+)
+def test_what_only_looks_like_many_records_is_one_row_and_little_work(
+    suffix: str, junk: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is read of the file, beginnings that are tried again included, is a few times its size."""
+    read, pack, path = list[int](), PACKERS[suffix], tmp_path / f"a{suffix}"
+    path.write_bytes(pack(record(GOOD[0])) + junk + pack(record(GOOD[1])))
+
+    class Counted(io.BufferedReader):
+        def read(self, size: int | None = -1, /) -> bytes:
+            data = super().read(size)
+            read.append(len(data))
+            return data
+
+    monkeypatch.setattr(warc, "open_uri", lambda uri: Counted(io.FileIO(uri)))
+    found, problems = outcomes(path)
+    assert [answer.url for answer in found] == GOOD[: 1 if len(junk) > 210_000 else 2]  # after 10,000 it gives up
+    assert len(problems) == 1
+    assert sum(read) < 10 * path.stat().st_size
+
+
+def test_damage_between_two_records_is_one_row(tmp_path: Path) -> None:
+    broken = length(b"-5")(record("https://bad.example/"))
+    path = write(tmp_path / "a.warc", [record(GOOD[0]), *[broken] * 9, record(GOOD[1]), broken, record(GOOD[2])])
+    found, problems = outcomes(path)
+    assert [answer.url for answer in found] == GOOD[:3]
+    assert len(problems) == 2
+
+
+def test_a_frame_whose_first_block_is_large_is_found_again(tmp_path: Path) -> None:
+    """A block of zstd gives nothing before it is whole: here it takes 100 kB."""
+    body = random.Random(0).randbytes(90_000).hex().encode()
+    frame = zstd.compress(record(GOOD[1], body, kind="text/plain"))
+    assert len(frame) > 80_000
+    path = tmp_path / "a.warc.zst"
+    path.write_bytes(zstd.compress(record(GOOD[0])) + b"junk" + frame)
+    found, problems = outcomes(path)
+    assert [answer.url for answer in found] == GOOD[:2]
+    assert len(problems) == 1

@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
+from shared_pictures import SEVERAL, check_reading
 
 from pipelines.card.show import retrieval_lines
 from pipelines.config import recipe
@@ -40,20 +41,24 @@ GONE = "Dodo_3"  # a picture that is linked and not there
 class MediaWiki:
     port: int
     asked: list[str] = field(default_factory=list)
+    has_shared_pictures: bool = False  # whether all articles show the same ones
 
     @property
     def host(self) -> str:
         return f"127.0.0.1:{self.port}"
 
     def article(self, title: str) -> bytes:
-        page_id, sentences, images = ARTICLES[title]
+        page_id, sentences, _ = ARTICLES[title]
         text = " ".join(f"The {title.lower()} was seen {number} times." for number in range(sentences))
-        figures = "".join(self.figure(f"{title}_{number}") for number in range(images))
+        figures = "".join(map(self.figure, self.pictures(title)))
         return (
             f'<!DOCTYPE html><html><head><meta property="mw:pageId" content="{page_id}"/>'
             f'<link rel="dc:isVersionOf" href="//{self.host}/wiki/{title}"/></head>'
             f'<body><section data-mw-section-id="0"><p>{text}</p>{figures}</section></body></html>'
         ).encode()
+
+    def pictures(self, title: str) -> list[str]:
+        return [f"{'Egg' if self.has_shared_pictures else title}_{number}" for number in range(ARTICLES[title][2])]
 
     def figure(self, name: str) -> str:
         source = f"//{self.host}/wikipedia/commons/thumb/a/ab/{name}.jpg/250px-{name}.jpg"
@@ -65,7 +70,7 @@ class MediaWiki:
 
     def files(self, title: str) -> bytes:
         commons = f"http://{self.host}/wikipedia/commons"
-        names = [f"{title}_{number}.jpg" for number in range(ARTICLES[title][2])]
+        names = [f"{name}.jpg" for name in self.pictures(title)]
         metadata = {"LicenseShortName": {"value": "CC BY-SA 4.0"}}
         infos = [
             {
@@ -145,7 +150,7 @@ def wiki() -> Iterator[MediaWiki]:
     thread.join()
 
 
-def build(wiki: MediaWiki, lake: Path, titles: str, quiet: Callable[[str], None]) -> BuildSummary:
+def build(wiki: MediaWiki, lake: Path, titles: str, quiet: Callable[[str], None], *more: str) -> BuildSummary:
     settings = [
         f"source.base_url=http://{wiki.host}",
         "source.category=Extinct birds",
@@ -157,9 +162,17 @@ def build(wiki: MediaWiki, lake: Path, titles: str, quiet: Callable[[str], None]
         "features.images=",
         "features.sentences=",
         "max_failure_share=1",
+        *more,
     ]
     config = override(recipe("wiki", "wiki-live"), settings)
     return build_dataset(config, lake=Lake.at(str(lake)), say=quiet)
+
+
+def test_articles_that_share_pictures(wiki: MediaWiki, tmp_path: Path, quiet: Callable[[str], None]) -> None:
+    wiki.has_shared_pictures = True
+    built = build(wiki, tmp_path, "", quiet, *SEVERAL)
+    assert sum(split.documents for split in built.manifest.splits.values()) == 2  # Dodo and Moa
+    assert check_reading(Lake.at(str(tmp_path)), built.manifest) == 3
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:

@@ -1,7 +1,8 @@
 """The recorded web: serves the recording over HTTP, as Reddit and Imgur answered.
 
-`python tests/replay/server.py --recording DIR [--host 127.0.0.1] [--port 0] [--port-file FILE] [--latency-ms N]` prints
-`serving http://HOST:PORT` and runs until SIGTERM. Tests use `with RecordedWeb(recording) as web:`.
+`python tests/replay/server.py --recording DIR [--host 127.0.0.1] [--port 0] [--port-file FILE] [--latency-ms N]
+[--until-eof]` prints `serving http://HOST:PORT` and runs until SIGTERM. Tests use
+`with RecordedWeb(recording) as web:`.
 
 Here: connections, choosing the virtual host by the `Host` header, writing replies, and the log of requests. What
 each host says is in `reddit_host.py`, `imgur_host.py` and `image_host.py`. A request to the server's address
@@ -11,6 +12,7 @@ what was asked. Standard library only.
 
 import argparse
 import signal
+import sys
 import threading
 import time
 from http import HTTPStatus
@@ -173,10 +175,13 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--port-file", type=Path)
     parser.add_argument("--latency-ms", type=float, default=0.0)
+    parser.add_argument("--until-eof", action="store_true", help="end when standard input is closed")
     arguments = parser.parse_args()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
+    if arguments.until_eof:
+        threading.Thread(target=lambda: (sys.stdin.buffer.read(), stop.set()), daemon=True).start()
     pace_s = arguments.latency_ms / 1000
     web = RecordedWeb(arguments.recording, host=arguments.host, port=arguments.port, latency_s=pace_s)
     with web:

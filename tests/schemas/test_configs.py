@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 import pytest
+from configurations import dotted_keys
 
 from pipelines.config import RECIPES
 from pipelines.config import recipe as recipe_of
 from schemas.configs import require, resolve, restore
 from schemas.errors import ConfigError
-from schemas.overrides import dotted_keys, override
+from schemas.overrides import override
 from training import recipes as train_recipes
 
 
@@ -125,5 +126,5 @@ def test_an_override_keeps_the_class_of_a_source(name: str) -> None:
 
 
 def test_a_source_out_of_range_is_told_by_its_own_rule() -> None:
-    with pytest.raises(ConfigError, match=r"source\.true_images = 0: must be at least 1"):
+    with pytest.raises(ConfigError, match=r"source\.true_images = 0: must be positive"):
         override(recipe_of("mscoco"), ["source.true_images=0"])

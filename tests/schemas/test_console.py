@@ -7,7 +7,7 @@ import io
 import pytest
 
 from schemas import console
-from schemas.console import Console, Passing, erased, heard_by, left_of, paced
+from schemas.console import Console, Passing, captured_by, erased, left_of, paced
 
 
 class Terminal(io.StringIO):
@@ -54,7 +54,7 @@ def test_elsewhere_a_passing_line_is_kept_every_ten_seconds(
 
 def test_a_listener_hears_every_line_as_it_is() -> None:
     heard: list[str] = []
-    with heard_by(heard.append):
+    with captured_by(heard.append):
         Console().say(Passing("one"))
         Console().say("two")
     assert heard == ["one", "two"] and isinstance(heard[0], Passing)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -103,6 +105,15 @@ def test_a_lease_of_another_machine_lapses(on_s3: Folder) -> None:
         pass
 
 
+@pytest.mark.skipif(os.getuid() != 0 or shutil.which("unshare") is None, reason="needs root, and unshare")
+def test_a_container_does_not_take_the_lease_of_another_on_its_machine(on_s3: Folder) -> None:
+    """Both have the host's name and start, but not each other's processes, which looked as if they had ended."""
+    apart = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", HOLDS, on_s3.uri]
+    with holder(on_s3) as process:
+        found = subprocess.run(apart, check=False, capture_output=True, text=True, input="")
+        assert found.returncode == 1 and f"HeldError: {on_s3.uri}: process {process.pid} on" in found.stderr
+
+
 def test_it_is_renewed_and_a_holder_learns_that_it_lost_it(on_s3: Folder) -> None:
     def renewed() -> float:
         return float(json.loads(on_s3.read(LEASE))["renewed_s"])
@@ -122,3 +133,14 @@ def test_a_damaged_lease_is_free(on_s3: Folder, content: bytes) -> None:
     on_s3.write(LEASE, content)
     with hold(on_s3):
         pass
+
+
+def test_a_holder_that_lost_it_is_told_before_it_does_something_for_good(on_s3: Folder) -> None:
+    """Also between two renewals."""
+    with pytest.raises(BuildError, match="lapsed"), hold(on_s3) as check:
+        check()
+        for thread in [each for each in threading.enumerate() if each.name == "lease"]:
+            assert thread.is_alive()
+        as_elsewhere(on_s3, age_s=0)
+        check()
+        pytest.fail("it went on")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pickle
 
+import pyarrow as pa
 import pytest
 
 from pipelines.images.packed import PackedImage
@@ -23,9 +24,10 @@ from schemas.documents import (
     image_schema,
 )
 from schemas.errors import IntegrityError
-from schemas.failures import Failure, Reason, Stage
+from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage
 from schemas.features import FeatureColumn
-from schemas.tables import check_schema, to_table
+from schemas.links import LINK_SCHEMA, PredictedLink, PredictedRelation
+from schemas.tables import check_schema, records_table, row_of, to_table
 
 VECTOR = FeatureColumn(name="use", dimensions=4)
 DOCUMENT = Document(
@@ -114,3 +116,17 @@ def test_a_file_may_lack_a_column_that_was_added_later() -> None:
     check_schema(older, document_schema(), where="part")
     with pytest.raises(IntegrityError, match="column links is missing"):
         check_schema(older.remove(older.get_field_index("links")), document_schema(), where="part")
+
+
+def test_records_are_the_table_of_their_rows() -> None:
+    relation = PredictedRelation("story", 0.5)
+    links = [
+        PredictedLink("a", 0, 1, 0.25, 1, "models:/m/1"),
+        PredictedLink("b", 2, 0, -0.5, 2, "models:/m/1", probability=0.75, relations=(relation,), text="t"),
+    ]
+    for some in (links, []):
+        assert records_table(some, LINK_SCHEMA).equals(to_table(map(row_of, some), LINK_SCHEMA), check_metadata=True)
+    failures = [Failure(Stage.LINKING, "a", Reason.UNREADABLE, "no")]
+    assert records_table(failures, FAILURE_SCHEMA).equals(to_table(map(row_of, failures), FAILURE_SCHEMA))
+    with pytest.raises(IntegrityError, match="column text: 1 nulls"):
+        records_table(links[:1], pa.schema([pa.field("text", pa.string(), nullable=False)]))

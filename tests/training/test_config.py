@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from configurations import dotted_keys
 
 from schemas.configs import resolve, restore
 from schemas.errors import ConfigError
-from schemas.overrides import dotted_keys, flatten, override
+from schemas.overrides import flatten, override
 from training.config import ConstantSchedule, LoopConfig, PlateauSchedule, TrainConfig, objective
 from training.data.requirements import described
 from training.formats import current_config
@@ -95,7 +96,7 @@ def test_a_setting_goes_to_every_term_that_has_it_or_to_one() -> None:
 
 
 def test_a_setting_of_another_objective_is_refused_in_python_and_in_files() -> None:
-    with pytest.raises(ConfigError, match=r"objective\.similarity = .* is no setting of objective\.name = 'hal'"):
+    with pytest.raises(ConfigError, match=r"objective\.similarity = .* objective 'hal' has no such setting"):
         objective("hal", similarity="tk")
     with pytest.raises(ConfigError, match="these are the settings of 'gru'"):
         GruSettings(name="transformer")

@@ -7,11 +7,14 @@ from pathlib import Path
 from types import ModuleType
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 from fastapi.testclient import TestClient
+from orchestration.pages.linked import link_sets, linked_documents, outcomes
 
 from schemas.documents import Split
+from schemas.errors import ConfigError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from schemas.overrides import override
@@ -21,14 +24,20 @@ from training.data.loading import load_training_data, read_for_model
 from training.evaluation.judge import judge_model
 from training.link_steps import LinkSteps, half_sinkhorn
 from training.linking.links import LinkedDocument, Linker
+from training.loop import link_steps
 from training.loop.context import Context
 from training.loop.link_steps import NAMES_WEIGHTS, settle_steps
 from training.loop.trainer import train
+from training.mlflow.loading import open_model
+from training.mlflow.registering import model_card
+from training.mlflow.registry import ModelVersion
 from training.mlflow.serving import make_app
 from training.model import LinkModel
 from training.recipes import recipe
 from training.settings import LinkSettings, LinkStep
 from training.shards import embed_split
+from training.similarity.assignment import predicted_pairs
+from training.workflows.link import run_link_version
 
 CONFIG = override(
     recipe("closed-form"),
@@ -104,7 +113,7 @@ def given(documents: DocumentSet) -> Iterator[GivenDocument]:
 
 
 def test_every_caller_has_the_same_numbers(lake: Lake, tmp_path: Path) -> None:
-    """Evaluation, pages, links of a data set, of a file, over HTTP and as MLflow calls: one matrix a document."""
+    """Evaluation, links of a data set, of a file, over HTTP and as MLflow calls, relinked documents and pages."""
     model = model_of(lake, override(CONFIG, ["link.names=0.4"]), tmp_path)
     assert model.steps is not None
     model.steps.weights[0] = 1.0
@@ -132,12 +141,44 @@ def test_every_caller_has_the_same_numbers(lake: Lake, tmp_path: Path) -> None:
         "link a file": [found_of(each) for each in linker.link_given(given(documents))],
         "serve": [np.array(each["similarities"]) for each in served],
     }
+    written = {
+        name: [found[key] for key in documents.ids] for name, found in links_written(model, lake, tmp_path).items()
+    }
     for number, (rows, places) in enumerate(zip(documents.sentences, documents.images, strict=True)):
         own = by_hand(model, documents, np.arange(rows.start, rows.stop), documents.image_rows[places])
         for name, matrices in callers.items():
             assert matrices[number] == pytest.approx(own, abs=1e-5), name
+        for name, links in written.items():
+            assert links[number].keys() == set(zip(*(each.tolist() for each in predicted_pairs(own)), strict=True)), (
+                name
+            )
+            assert all(own[pair] == pytest.approx(value, abs=1e-5) for pair, value in links[number].items()), name
         plain = vectors[number].texts @ vectors[number].images.T
         assert np.abs(plain - own).max() > 0.01
+
+
+def links_written(model: LinkModel, lake: Lake, folder: Path) -> dict[str, dict[str, dict[tuple[int, int], float]]]:
+    """Return what `relink` writes into documents, and what the pages show of the same links, by document."""
+    (folder / "saved").mkdir()
+    model.save(folder / "saved")
+    output = lake.links("synthetic", "v1", "saved", "1")
+    run_link_version(
+        open_model(str(folder / "saved"), None), lake, "synthetic", output.uri, splits=["test"], with_documents=True,
+        say=print,
+    )  # fmt: skip
+    relinked: dict[str, dict[tuple[int, int], float]] = {}
+    for path in output.files():
+        if path.startswith("relinked/"):
+            for row in pq.read_table(output.open(path)).to_pylist():
+                relinked[row["id"]] = {(x["sentence"], x["image"]): x["similarity"] for x in row["predicted_links"]}
+    manifest, version = read_manifest(lake, "synthetic")
+    (links,) = link_sets(lake, manifest)
+    rows = range(outcomes(links).num_rows)
+    shown = {
+        each.drawn.id: {(sentence, image): value for sentence, image, value in each.drawn.predicted}
+        for each in linked_documents(links, manifest, version, rows)
+    }
+    return {"relink": relinked, "pages": shown}
 
 
 def found_of(each: object) -> np.ndarray:
@@ -225,6 +266,61 @@ def test_without_validation_documents_class_names_count_a_little(lake: Lake, tmp
     assert model.steps is not None
     assert model.steps.weights[0] == 1.0
     assert is_multiple(float(model.steps.weights[1]), 0.2, model, data)
+
+
+@pytest.mark.parametrize(("names", "chosen"), [("auto", (1.0, 0.2)), ("0.4", (1.0, 0.4)), ("0", (0.0, 0.0))])
+def test_few_validation_documents_choose_no_weight(
+    lake: Lake, lakes: ModuleType, tmp_path: Path, names: str, chosen: tuple[float, float]
+) -> None:
+    """`csls` is done beside class names alone."""
+    made = {
+        split: lakes.make_documents(split, count, lakes.World()) for split, count in zip(Split, (20, 4), strict=False)
+    }
+    few: Lake = lakes.write_lake(str(tmp_path / "lake"), made, is_named=True)
+    model = model_of(few, override(CONFIG, [f"link.names={names}"]), tmp_path / "run")
+    assert model.steps is not None
+    assert model.steps.weights[0] == chosen[0]
+    assert is_multiple(float(model.steps.weights[1]), chosen[1], model, load_training_data(few, "synthetic", CONFIG))
+
+
+def test_a_bank_has_a_limit() -> None:
+    with pytest.raises(ConfigError, match=r"link\.bank = 10001"):
+        override(CONFIG, ["link.bank=10001"])
+
+
+def test_weights_are_ranked_by_as_many_documents_as_memory_holds(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, read = model_of(lake, CONFIG, tmp_path), []
+    data = load_training_data(lake, "synthetic", CONFIG)
+    assert data.validation is not None
+    n, m = data.validation.index.sentences.counts[:3].sum(), data.validation.index.images.counts[:3].sum()
+    monkeypatch.setattr(link_steps, "PAIRS_AT_ONCE", int(n * m))
+    documents = data.validation.documents
+    monkeypatch.setattr(data.validation, "documents", lambda rows: (read.append(len(rows)), documents(rows))[1])
+    settle_steps(model, data)
+    assert read == [3]
+
+
+def test_cards_and_reports_name_the_way_and_the_steps(lake: Lake, tmp_path: Path) -> None:
+    model = model_of(lake, override(CONFIG, ["link.names=0.4"]), tmp_path / "solved")
+    assert model.steps is not None
+    model.steps.weights.copy_(torch.tensor([0.0, 0.314]))
+    assert model.described() == {
+        "Trained": "closed form, solved for without a gradient",
+        "Columns of sentences": "text-test, use-multilingual",
+        "Columns of images": "image-test, noisy-names",
+        "Similarity of a pair": "cosine, then class names of weight 0.31, half Sinkhorn",
+    }
+    model.steps.weights[0] = 1.0
+    assert model.described()["Similarity of a pair"] == "cosine, then csls, class names of weight 0.31, half Sinkhorn"
+    plain = model_of(lake, override(CONFIG, ["objective.name=cross", "link.steps="]), tmp_path / "steps")
+    assert plain.described()["Trained"] == "by steps along a gradient"
+    assert plain.described()["Similarity of a pair"] == "cosine"
+    version = ModelVersion(name="m", version="1", run_id="r", tags={})
+    card = model_card(model, version, None)
+    assert "similarity is their cosine, then csls, class names of weight 0.31, half Sinkhorn." in " ".join(card.split())
+    assert "- Trained: closed form, solved for without a gradient." in card
 
 
 def test_a_model_without_steps_has_no_bank(lake: Lake, tmp_path: Path) -> None:

@@ -5,10 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from configurations import dotted_keys
 from PIL import Image
 
 from schemas.errors import IntegrityError, NotFoundError, UsageError
-from schemas.overrides import dotted_keys, override
+from schemas.overrides import override
 from training.config import TrainConfig
 from training.data.documents import GivenDocument, RegionBank
 from training.data.loading import DatasetIdentity
@@ -145,7 +146,7 @@ def test_a_document_that_does_not_fit_is_refused() -> None:
         similarities(model_of("gru + region-concept"), [replace(one, regions=None)])
     with pytest.raises(UsageError, match="expected regions of 2 images, found 3"):
         similarities(model_of("gru + region-concept"), [replace(one, regions=regions_of(3, 0))])
-    with pytest.raises(UsageError, match="without them"):
+    with pytest.raises(UsageError, match="the images have none"):
         similarities(model_of("fine-tuned"), [replace(one, jpegs=None)])
     with pytest.raises(UsageError, match="texts have no roles"):
         similarities(model_of("multi-source"), [replace(one, roles=None)])

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import ray
+import torch
 
 from schemas.documents import Split
 from schemas.errors import BuildError, UsageError
@@ -20,7 +22,8 @@ from training.data.loading import load_training_data
 from training.loop.context import Context
 from training.loop.trainer import train
 from training.model import LinkModel
-from training.ray.shards import RayWorkers
+from training.ray.shards import RayWorkers, _files, _run, _Shared
+from training.ray.train import cluster
 from training.retrieval.build import build_index
 from training.shards import embed_split, run_here, run_shards, shards_run_by
 from training.towers.image.linear import LinearSettings
@@ -64,10 +67,13 @@ def test_workers_embed_to_the_byte_what_one_process_embeds(lake: Lake, model: Li
     manifest, source = read_manifest(lake, "synthetic")
     documents, here = embed_split(model, manifest, source, Split.TEST)
     index = build_index(model, lake, "synthetic", uri="m", name="one", say=print)
-    with shards_run_by(RayWorkers(2)):
+    with RayWorkers(2) as run, shards_run_by(run):
         same, there = embed_split(model, manifest, source, Split.TEST)
         other = build_index(model, lake, "synthetic", uri="m", name="two", say=print)
+        started = ray.get_runtime_context().get_job_id()
         names = list(run_shards(model, partial(fail_at, -1), named(lake)))
+        assert ray.get_runtime_context().get_job_id() == started  # Ray was not started again
+    assert not ray.is_initialized()
     assert documents.ids == same.ids and len(documents) == 30
     assert all(
         np.array_equal(a.texts, b.texts) and np.array_equal(a.images, b.images)
@@ -79,9 +85,10 @@ def test_workers_embed_to_the_byte_what_one_process_embeds(lake: Lake, model: Li
 
 @pytest.mark.slow
 def test_what_a_task_raises_is_raised_as_it_is(lake: Lake, model: LinkModel) -> None:
-    for run in (run_here, RayWorkers(2)):
-        with pytest.raises(UsageError, match=r"part-00003-of-00005\.parquet is no good"):
-            list(run(model, partial(fail_at, 3), named(lake)))
+    with RayWorkers(2) as by_ray:
+        for run in (run_here, by_ray):
+            with pytest.raises(UsageError, match=r"part-00003-of-00005\.parquet is no good"):
+                list(run(model, partial(fail_at, 3), named(lake)))
 
 
 def die(model: LinkModel, shard: Shard) -> Any:
@@ -93,8 +100,30 @@ def die(model: LinkModel, shard: Shard) -> Any:
 
 @pytest.mark.slow
 def test_a_shard_that_kills_its_workers_ends_the_work(lake: Lake, model: LinkModel) -> None:
-    with pytest.raises(BuildError, match=r"test/part-00000-of-00005.parquet: a worker failed: WorkerCrashedError"):
-        list(RayWorkers(1)(model, die, named(lake)[:1]))
+    expected = pytest.raises(BuildError, match=r"test/part-00000-of-00005.parquet: a worker failed: WorkerCrashedError")
+    with expected, RayWorkers(1) as run:
+        list(run(model, die, named(lake)[:2]))
+
+
+def device_of(model: LinkModel, shard: Shard) -> str:
+    return str(model.device)
+
+
+@pytest.mark.slow
+def test_a_task_without_a_gpu_computes_on_the_processor(
+    lake: Lake, model: LinkModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was given none took the GPU that it saw: on a mixed cluster bytes depended on the machine."""
+    with cluster(None, 1):
+        shared = ray.put(_Shared(_files(model), device_of, "cpu"))
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        assert _run([shared], named(lake)[0]) == "cpu"
+
+
+def test_a_single_shard_needs_no_ray(lake: Lake, model: LinkModel) -> None:
+    with RayWorkers(2) as run:
+        assert list(run(model, device_of, named(lake)[:1])) == ["cpu"]
+        assert not ray.is_initialized()
 
 
 def test_results_come_in_the_order_of_the_shards(lake: Lake, model: LinkModel, tmp_path: Path) -> None:

@@ -97,14 +97,14 @@ def test_the_curve_begins_without_links_and_rises_with_them(lake: Lake) -> None:
 
 
 def test_what_does_not_fit_is_said(lakes: ModuleType, lake: Lake, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="expected an objective that reads no links"):
+    with pytest.raises(UsageError, match="choose an objective that reads no links"):
         list(supervised_curve(supervised(), lake, "synthetic", shares=[1.0], say=print))
     with pytest.raises(ConfigError, match=r"objective.labelled_share = 0.*must be in \(0, 1\]"):
         supervised(0.0)
     bare = {
         split: lakes.without_links(lakes.make_documents(split, 8, lakes.World())) for split in (Split.TRAIN, Split.VAL)
     }
-    with pytest.raises(UsageError, match="learns links, the training split has none"):
+    with pytest.raises(UsageError, match="learns from links, but the training split has none"):
         load_training_data(lakes.write_lake(str(tmp_path / "lake"), bare), "synthetic", supervised())
     partial = replace(supervised(), training=replace(CONFIG.training, max_rows=2))
     with pytest.raises(UsageError, match=r"reads whole documents; use --set training\.max_rows=0"):

@@ -2,7 +2,7 @@
 
 Shards are put into at most `GROUPS` groups of shards that follow one another; a group is one worker's. The workers'
 sums are gathered after each of their groups, and every worker adds them up in the order of the groups: the result has
-the same bits for any number of workers, as long as each computes with as many threads.
+the same bits for any number of workers (each computes in one thread: `training.loop.trainer`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 from training.data.documents import DocumentSet, Vectors
 from training.data.ragged import Float32, Int64, Ragged
 from training.data.split import TrainingSplit
-from training.towers.inputs import Workers
+from training.towers.inputs import Workers, add_of_workers
 
 GROUPS = 256  # more workers than that have nothing to do
 PAIRS_AT_ONCE = 1 << 20
@@ -58,8 +58,7 @@ def summed(split: TrainingSplit, workers: Workers, of_documents: Callable[[Sets]
         for shard in groups[number] if number < len(groups) else ():
             for sets in _batches(split.shard(int(shard))):
                 own += of_documents(sets)
-        for part in workers.gather(own[None])[: len(groups) - first]:
-            total += part[0]
+        add_of_workers(total, own, workers, count=len(groups) - first)
     return total
 
 
@@ -97,11 +96,6 @@ def sentence_vectors(documents: DocumentSet) -> Vectors:
     if documents.sentence_vectors is None:
         raise ValueError("the documents' sentence vectors were not read")
     return documents.sentence_vectors
-
-
-def shared(values: Tensor, workers: Workers) -> Tensor:
-    """Return rank 0's values: what it worked out is every worker's, whatever their processors round to."""
-    return workers.gather(values[None])[0][0]
 
 
 def on(values: Float32, workers: Workers) -> Tensor:

@@ -22,13 +22,14 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from training.closed_form.passes import Sets, on, shared, summed
+from training.closed_form.passes import Sets, on, summed
 from training.closed_form.plans import pair_weights
+from training.data.loading import NamedColumns
 from training.data.ragged import Ragged, to_device
 from training.data.split import TrainingSplit
 from training.similarity.segments import padding
 from training.towers.inputs import Tower, VectorRows, Workers, unit
-from training.towers.whitening import SMALLEST, Column, Whitening, sums_of, whitening_from
+from training.towers.whitening import SMALLEST, Column, Whitening, shared_whitening, sums_of
 
 Watch = Callable[[int], None]
 
@@ -65,7 +66,7 @@ class Solver:
     split: TrainingSplit
     workers: Workers
     columns: tuple[Sequence[Column], Sequence[Column]]
-    named: tuple[slice, slice] | None
+    named: NamedColumns | None
     pass_of: Callable[[int], Pass]
     _inputs: tuple[Whitening, Whitening] | None = field(default=None, init=False)
     _names_sharpness: float = field(default=1.0, init=False)
@@ -100,7 +101,7 @@ class Solver:
             like = torch.zeros(sum(counts), dtype=torch.float64, device=self.workers.device)
             *sums, of_names = torch.split(summed(self.split, self.workers, self._moments, like), counts)
             text, image = (
-                whitening_from(each.view(size, size), columns, what=what)
+                shared_whitening(each.view(size, size), columns, self.workers, what=what)
                 for each, size, columns, what in zip(sums, sizes, self.columns, ("sentences", "images"), strict=True)
             )
             self._inputs = (text, image)
@@ -124,11 +125,9 @@ class Solver:
         if self.named is None:
             raise ValueError("class names were not read")
         of_texts, of_images = self.named
-        texts, images = (
-            unit(on(sets.texts[:, of_texts], self.workers)),
-            unit(on(sets.places[:, of_images], self.workers)),
-        )
-        return _blocks(texts, images, sets)
+        texts = unit(on(sets.texts[:, of_texts], self.workers))
+        images = torch.stack([unit(on(sets.places[:, part], self.workers)) for part in of_images])
+        return _blocks(texts, images.mean(dim=0), sets)
 
     def _products(self, sets: Sets, step: Pass) -> Tensor:
         """Return the number of documents, the sum of their weighted cosines, and K x K of `x_s^T P_si v_i`."""
@@ -153,7 +152,7 @@ class Solver:
         u, s, vt = torch.linalg.svd(roots[0] @ product_KK @ roots[1], full_matrices=False)
         strength = (s / s[0].clamp(min=torch.finfo(s.dtype).tiny)).sqrt()
         for tower, inputs, root, sides in zip((self.text, self.image), (texts, images), roots, (u, vt.T), strict=True):
-            weights_VD = shared(inputs.components @ root @ (sides * strength), self.workers)
+            weights_VD = self.workers.of_first(inputs.components @ root @ (sides * strength))
             tower.set_map(weights_VD.T, -(inputs.mean @ weights_VD))
 
 

@@ -1,13 +1,14 @@
 """What is known of every document of a split: where its rows are, its image set, and whether it can be trained on.
 
 Thirty-two bytes a document, in one file a host that all its workers map. It is made of two narrow columns, part by part
-in several threads, before the bytes of a part are checked: whoever reads its documents checks them, and their counts.
+in several threads, in no more memory than it has. Bytes of parts are not checked: whoever reads documents checks those
+of their part, and the counts.
 """
 
 import os
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -78,32 +79,44 @@ def index_arrays(manifest: Manifest, folder: Folder, split: Split | str, *, view
         NotFoundError: the split is not there.
         IntegrityError: a part is not there, or has another number of rows.
     """
-
-    def read(entry: FileEntry) -> tuple[Int64, Int64, UInt64]:
-        try:
-            with folder.open(entry.path) as stream:
-                table = pq.ParquetFile(stream).read(columns=[HASHES, ROLES])
-        except (OSError, pa.ArrowException) as problem:
-            raise IntegrityError(f"{folder.uri}/{entry.path}: cannot be read: {problem}") from problem
-        if table.num_rows != entry.rows:
-            raise IntegrityError(f"{entry.path}: {table.num_rows} rows, the manifest says {entry.rows}")
-        roles, sentences = _flat(table.column("sentences"), "role")
-        hashes, images = _flat(table.column("images"), "hash")
-        return view.counts(roles, sentences), images.counts, set_keys(text_keys(hashes), images)
-
     entries = [documents for documents, _ in split_parts(manifest, split)]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        parts = list(pool.map(read, entries))
-    sentences, images = (Ragged.of(np.concatenate([part[place] for part in parts])) for place in (0, 1))
-    usable = np.flatnonzero((sentences.counts > 0) & (images.counts > 0))
-    image_sets = np.concatenate([part[2] for part in parts])
-    columns: Sequence[tuple[str, Int64 | UInt64]] = (
-        ("sentences", sentences.offsets),
-        ("images", images.offsets),
-        ("image_sets", image_sets),
-        ("usable", usable),
-    )
-    return {name: pa.array(values) for name, values in columns}
+    starts = np.cumsum([0, *(entry.rows for entry in entries)]).tolist()
+    sentences, images, usable = (np.zeros(starts[-1] + 1, np.int64) for _ in range(3))
+    image_sets = np.zeros(starts[-1], np.uint64)
+
+    def read(numbers: range) -> None:
+        for number in numbers:
+            table, rows = _narrow(folder, entries[number]), slice(starts[number], starts[number + 1])
+            roles, texts = _flat(table.column("sentences"), "role")
+            hashes, shown = _flat(table.column("images"), "hash")
+            sentences[1:][rows], images[1:][rows] = view.counts(roles, texts), shown.counts
+            image_sets[rows] = set_keys(text_keys(hashes), shown)
+
+    threads = os.cpu_count() or 1
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(read, (range(first, len(entries), threads) for first in range(threads))))
+    found = 0
+    for start, stop in pairwise(starts):  # part by part, and in place: nothing else is as long as the split
+        rows = slice(start + 1, stop + 1)
+        own = start + np.flatnonzero((sentences[rows] > 0) & (images[rows] > 0))
+        usable[found : found + len(own)] = own
+        found += len(own)
+        for offsets in (sentences, images):
+            offsets[rows] = offsets[start] + np.cumsum(offsets[rows])
+    columns = {"sentences": sentences, "images": images, "image_sets": image_sets, "usable": usable[:found]}
+    return {name: pa.array(values) for name, values in columns.items()}
+
+
+def _narrow(folder: Folder, entry: FileEntry) -> pa.Table:
+    """Return what the index is made of, of one part."""
+    try:
+        with folder.open(entry.path) as stream:
+            table = pq.ParquetFile(stream).read(columns=[HASHES, ROLES])
+    except (OSError, pa.ArrowException) as problem:
+        raise IntegrityError(f"{folder.uri}/{entry.path}: cannot be read: {problem}") from problem
+    if table.num_rows != entry.rows:
+        raise IntegrityError(f"{entry.path}: {table.num_rows} rows, the manifest says {entry.rows}")
+    return table
 
 
 def _flat(column: pa.ChunkedArray, field: str) -> tuple[pa.Array, Ragged]:

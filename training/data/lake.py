@@ -127,8 +127,12 @@ def _extractor(manifest: Manifest, field: str, wanted: str | None) -> str | None
         advice = f"set {setting} to one of them" if extractors else remedy
         expected = "one extractor" if wanted == AUTO else "extractors"
         raise ConfigError(f"{setting} = {wanted!r}: expected {expected} in the data set, found {known}; {advice}")
+    if len(several(wanted)) != len({*several(wanted)}):
+        raise ConfigError(f"{setting} = {wanted!r}: expected different columns; name each once")
     if wanted != AUTO and not extractors.keys() >= set(several(wanted)):
-        raise ConfigError(f"{setting} = {wanted!r}: the data set has no such feature column; it has {known}")
+        missing = ", ".join(name for name in several(wanted) if name not in extractors)
+        rebuild = f"rebuild with features.{'sentences' if table == 'documents' else 'images'}={missing}"
+        raise ConfigError(f"{setting} = {wanted!r}: {missing} is not in the data set; it has {known}; {rebuild}")
     return next(iter(extractors)) if wanted == AUTO else wanted
 
 
@@ -174,7 +178,7 @@ def read_split(
     vectors, schema = columns.names("sentences", manifest), document_schema(manifest.columns("documents"))
     tables = [read_part(folder, part.documents, columns.of_documents(vectors), schema) for part in chosen]
     table = pa.concat_tables(tables) if tables else schema.empty_table()
-    bank = _read_bank(manifest, folder, [part.images for part in chosen], columns, is_strict=is_strict)
+    bank = read_bank(manifest, folder, [part.images for part in chosen], columns, is_strict=is_strict)
     table = _readable(table, bank, vectors, unreadable)
     sentences, images = (Ragged.of(_lengths(table.column(name))) for name in ("sentences", "images"))
     found = DocumentSet(
@@ -185,7 +189,7 @@ def read_split(
         sentence_vectors=_beside([_vectors(table.column(name), where=name, is_strict=is_strict) for name in vectors]),
         images=images,
         image_rows=_rows_of(table, bank),
-        image_hashes=tuple(bank.rows),
+        image_hashes=bank.hashes,
         image_bank=bank.vectors,
         links=_links(table) if columns.links else None,
         roles=tuple(_items(table, "sentences", "role").to_pylist()),
@@ -200,13 +204,14 @@ def read_split(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Bank:
-    """Every different image of some parts, once: the row of each hash, and what was asked for of each row.
+class Bank:
+    """Every different image of some parts, once: the hash of each row, and what was asked for of it.
 
     `without_picture` are the hashes of those that have none, where pictures are asked for; their row holds no byte.
     """
 
-    rows: Mapping[str, int]
+    keys: pa.StringArray
+    hashes: tuple[str, ...]
     vectors: Vectors
     regions: RegionBank | None
     classes: ClassBank | None
@@ -214,52 +219,51 @@ class _Bank:
     without_picture: frozenset[str]
 
 
-def _read_bank(
+def read_bank(
     manifest: Manifest,
     folder: Folder,
     entries: Sequence[FileEntry],
     columns: Columns,
     *,
-    is_strict: bool,
-) -> _Bank:
-    """Return the images of some parts; of one in several parts, the first row."""
+    is_strict: bool = True,
+) -> Bank:
+    """Return the images of some parts; of one in several parts, the first row.
+
+    Raises:
+        ConfigError: a named extractor is not there.
+        IntegrityError: a part is damaged, or a value is not finite.
+        UsageError: an image has no picture, where pictures are read.
+    """
+    columns = columns.resolved(manifest)
     schema = image_schema(manifest.columns("images"))
     names = {field: columns.names(field, manifest) for field in ("images", "regions", "classes")}
     wanted = ["hash", *chain.from_iterable(names.values()), *(["jpeg"] if columns.jpegs else [])]
-    rows: dict[str, int] = {}
-    parts: list[pa.Table] = [schema.empty_table().select(wanted)]
-    for entry in entries:
-        table = read_part(folder, entry, wanted, schema)
-        keys = table.column("hash").to_pylist()
-        fresh = [place for place, key in enumerate(keys) if _is_new(key, rows)]
-        parts.append(table if len(fresh) == table.num_rows else table.take(pa.array(fresh, pa.int64())))
+    tables = [read_part(folder, entry, wanted, schema) for entry in entries]
+    table = pa.concat_tables(tables or [schema.empty_table().select(wanted)])
+    seen = table.column("hash").combine_chunks().dictionary_encode()
+    if len(seen.dictionary) < len(table):
+        table = table.take(pa.array(np.unique(seen.indices, return_index=True)[1]))
     where = entries[0].path if entries else ""
-    of = {field: [part.column(name) for part in parts] for field, known in names.items() for name in known}
-    table = pa.concat_tables(parts)
+    of = {field: table.column(name) for field, known in names.items() for name in known}
     vectors = _beside([_vectors(table.column(name), where=where, is_strict=is_strict) for name in names["images"]])
     jpegs = None
     if columns.jpegs:
-        jpegs = tuple(jpeg or b"" for part in parts for jpeg in part.column("jpeg").to_pylist())
+        jpegs = tuple(jpeg or b"" for jpeg in table.column("jpeg").to_pylist())
         if is_strict and (missing := jpegs.count(b"")):
             raise UsageError(
                 f"{where}: {missing} of {len(jpegs)} images have no picture, only vectors; "
                 "train with another image tower than 'fine-tuned' (--set image.name=linear)"
             )
-    return _Bank(
-        rows=rows,
-        vectors=np.zeros((len(rows), 0), np.float16) if vectors is None else vectors,
+    hashes = tuple(seen.dictionary.to_pylist())
+    return Bank(
+        keys=seen.dictionary,
+        hashes=hashes,
+        vectors=np.zeros((len(hashes), 0), np.float16) if vectors is None else vectors,
         regions=_regions(of["regions"], where=where, is_strict=is_strict) if "regions" in of else None,
         classes=_classes(of["classes"]) if "classes" in of else None,
         jpegs=jpegs,
-        without_picture=frozenset(key for key, row in rows.items() if jpegs is not None and not jpegs[row]),
+        without_picture=frozenset(key for key, jpeg in zip(hashes, jpegs or (), strict=False) if not jpeg),
     )
-
-
-def _is_new(key: str, rows: dict[str, int]) -> bool:
-    """Return whether a hash has no row yet, and give it the next."""
-    count = len(rows)
-    rows.setdefault(key, count)
-    return len(rows) > count
 
 
 def region_bank(regions: RegionArrays) -> RegionBank:
@@ -273,18 +277,17 @@ def region_bank(regions: RegionArrays) -> RegionBank:
     )
 
 
-def _regions(columns: Sequence[pa.ChunkedArray], *, where: str, is_strict: bool) -> RegionBank:
-    parts = [region_bank(column_to_regions(column)) for column in columns]
-    if is_strict and not all(np.isfinite(part.vectors).all() for part in parts):
+def _regions(column: pa.ChunkedArray, *, where: str, is_strict: bool) -> RegionBank:
+    bank = region_bank(column_to_regions(column))
+    if is_strict and not np.isfinite(bank.vectors).all():
         raise IntegrityError(f"{where}: a region's vector has values that are not finite")
-    return RegionBank.joined(parts, dimensions=parts[0].vectors.shape[1])
+    return RegionBank.joined([bank], dimensions=bank.vectors.shape[1])
 
 
-def _classes(columns: Sequence[pa.ChunkedArray]) -> ClassBank:
+def _classes(column: pa.ChunkedArray) -> ClassBank:
     """Return the classes of images; K is the longest list's length."""
-    lists: list[tuple[Sequence[str], Sequence[float]]] = []
-    for part in map(column_to_classes, columns):
-        lists += [(part.labels[rows], part.probabilities[rows].tolist()) for rows in Ragged(part.offsets)]
+    found = column_to_classes(column)
+    lists = [(found.labels[rows], found.probabilities[rows].tolist()) for rows in Ragged(found.offsets)]
     widest = max((len(labels) for labels, _ in lists), default=0)
     probabilities = np.zeros((len(lists), widest), np.float32)
     for row, (labels, values) in enumerate(lists):
@@ -293,7 +296,7 @@ def _classes(columns: Sequence[pa.ChunkedArray]) -> ClassBank:
     return ClassBank(labels=padded, probabilities=probabilities)
 
 
-def _readable(table: pa.Table, bank: _Bank, vectors: Sequence[str], unreadable: list[Unreadable] | None) -> pa.Table:
+def _readable(table: pa.Table, bank: Bank, vectors: Sequence[str], unreadable: list[Unreadable] | None) -> pa.Table:
     """Return the documents that can be read; the others go to `unreadable`, or the first of them is raised."""
     problems = _problems(table, bank, vectors)
     if not any(problems):
@@ -306,7 +309,7 @@ def _readable(table: pa.Table, bank: _Bank, vectors: Sequence[str], unreadable: 
     return table.filter(pa.array([not problem for problem in problems]))
 
 
-def _problems(table: pa.Table, bank: _Bank, vectors: Sequence[str]) -> list[str]:
+def _problems(table: pa.Table, bank: Bank, vectors: Sequence[str]) -> list[str]:
     """Return what is wrong with each document, nothing ("") where all is there."""
     sentences, images = _lengths(table.column("sentences")), Ragged.of(_lengths(table.column("images")))
     found = [""] * table.num_rows
@@ -334,10 +337,11 @@ def _images_without(table: pa.Table, keys: Collection[str]) -> list[tuple[int, s
     return [(place, key) for place, key in reversed([*enumerate(hashes)]) if key in keys]
 
 
-def _rows_of(table: pa.Table, bank: _Bank) -> Int64:
+def _rows_of(table: pa.Table, bank: Bank) -> Int64:
     """Return the row of the image at each place, `UNKNOWN_ROW` of one that is not there."""
-    hashes = _items(table, "images", "hash").to_pylist()
-    return np.fromiter((bank.rows.get(key, UNKNOWN_ROW) for key in hashes), np.int64, len(hashes))
+    found = pc.index_in(_items(table, "images", "hash"), value_set=bank.keys)
+    rows: Int64 = pc.fill_null(found, UNKNOWN_ROW).to_numpy().astype(np.int64)
+    return rows
 
 
 def _links(table: pa.Table) -> tuple[Int64 | None, ...]:

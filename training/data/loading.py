@@ -23,6 +23,8 @@ from training.data.requirements import check_fits
 from training.data.split import MappedSplit, TrainingSplit
 from training.data.views import TextView
 
+NamedColumns = tuple[slice, tuple[slice, ...]]  # of sentences' vectors, and each of images' class names
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetIdentity:
@@ -59,11 +61,15 @@ class DatasetIdentity:
         return _slices(self.sentence_features, self.sentence_sizes or (self.sentence_dimensions or 0,))
 
     @property
-    def named_columns(self) -> tuple[slice, slice] | None:
-        """Return where sentences and names of images' classes stand in the vectors; None unless both are read."""
-        names = next((part for name, part in self.image_columns.items() if name.endswith(NAMES)), None)
-        sentences = self.sentence_columns.get(NAMES_ENCODER)
-        return None if names is None or sentences is None else (sentences, names)
+    def named_columns(self) -> NamedColumns | None:
+        """Return where sentences and names of images' classes stand in the vectors; None unless both are read.
+
+        A column of another size than the sentences' encoder's is of another encoder: it is an input like others.
+        """
+        sentences = self.sentence_columns.get(NAMES_ENCODER, slice(0, 0))
+        images = [part for name, part in self.image_columns.items() if name.endswith(NAMES)]
+        names = tuple(part for part in images if part.stop - part.start == sentences.stop - sentences.start)
+        return (sentences, names) if names else None
 
 
 def _slices(names: str | None, sizes: Sequence[int]) -> dict[str, slice]:
@@ -174,7 +180,7 @@ def read_for_model(
     except ConfigError as problem:
         wanted = " and ".join(name for name in (columns.images, columns.sentences, columns.regions) if name)
         raise UsageError(
-            f"{manifest.dataset}@{manifest.version} has not the features the model reads ({wanted}): {problem}; "
+            f"{manifest.dataset}@{manifest.version} lacks features that the model reads ({wanted}): {problem}; "
             "build the data set with these extractors, or evaluate a model trained on the ones it has"
         ) from problem
 
@@ -192,7 +198,6 @@ def open_split(
     return MappedSplit(
         manifest=manifest,
         folder=folder,
-        digest=identity.manifest_digest,
         split=split,
         columns=columns,
         view=TextView.of(config),

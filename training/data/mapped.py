@@ -1,16 +1,20 @@
 """Arrays that the processes of one host make once and map together: Arrow IPC files in a folder of the host.
 
 A file holds one record whose columns are lists: a column is one array, whatever the lengths of the others, and is read
-where it lies. `MULTILINK_CACHE` says where the folder is; `~/.cache/multilink` unless it is set. What is in it can
-be made again at any time, and is removed when it was not used for a week.
+where it lies. Its name begins with what it was made of, so that nothing else is taken for it, and its last four bytes
+are a checksum of the others: one that a crash cut, or a disk damaged, is made again. `MULTILINK_CACHE` says where the
+folder is; `~/.cache/multilink` unless it is set. What is in it can be made again at any time. It is removed when it was
+not used for a week, and what was used first when all takes more than `MULTILINK_CACHE_GB`, or half of the disk.
 """
 
 import fcntl
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, overload
 
@@ -18,11 +22,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from schemas.errors import BuildError
+from schemas.errors import BuildError, IntegrityError, UsageError
+from schemas.manifest import FileEntry, Manifest
+from schemas.parts import split_parts
+from schemas.versions import fingerprint
 
-CACHE = "MULTILINK_CACHE"
+CACHE, LIMIT = "MULTILINK_CACHE", "MULTILINK_CACHE_GB"
 KEPT_S = 7 * 24 * 3600.0
-_SUFFIX = ".arrow"
+LOOKS = 64  # of so many new files one looks for files that may go
+_CHECKED = 65_536  # files that a process remembers as whole
+_SUFFIX, _TAIL = ".arrow", 4
 Arrays = Mapping[str, pa.Array]
 
 
@@ -56,50 +65,103 @@ def _same(value: Any) -> Any:
     return value
 
 
-def cache_folder(key: str) -> Path:
-    """Return a folder of this host's cache, marked as used now; those that nobody has used for a week go.
+def content_of(parts: Iterable[FileEntry]) -> str:
+    """Return how the names of files begin that are made of some parts of a data set version."""
+    return fingerprint([part.sha256 for part in parts])[:32]
+
+
+def cache_folder(name: str = "") -> Path:
+    """Return the folder of this host's mapped files, or a named folder in it, marked as used now.
 
     Raises:
         BuildError: it cannot be made.
     """
     home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "multilink")
-    folder = Path(os.environ.get(CACHE) or home).expanduser() / "mapped" / key
+    folder = Path(os.environ.get(CACHE) or home).expanduser() / "mapped" / name
     try:
-        is_new = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
-        os.utime(folder)
+        if name:
+            os.utime(folder)
     except OSError as problem:
         raise BuildError(f"{folder}: {problem.strerror}; set {CACHE} to a folder that can be written") from problem
-    if is_new:
-        _remove_unused(folder.parent)
     return folder
 
 
-def _remove_unused(cache: Path) -> None:
-    """Remove the folders that nobody has used for a week; what is mapped of them stays readable."""
-    for folder in cache.iterdir():
-        with suppress(OSError):
-            if time.time() - folder.stat().st_mtime > KEPT_S:
-                shutil.rmtree(folder)
-
-
-def mapped(path: Path, make: Callable[[], Arrays]) -> Arrays:
+def mapped(name: str, make: Callable[[], Arrays]) -> Arrays:
     """Return the arrays of a file, which the first process that asks for it makes.
 
     Raises:
         BuildError: the file cannot be written.
     """
-    if not path.with_suffix(_SUFFIX).exists():
-        with _alone(path):
-            if not path.with_suffix(_SUFFIX).exists():
-                _write(path, make())
-    return read(path.with_suffix(_SUFFIX))
+    path = cache_folder() / (name + _SUFFIX)
+    if (found := _read(path)) is not None:
+        return found
+    with _alone(path):
+        if (found := _read(path)) is None:
+            made = make()
+            _write(path, made)
+            found = _read(path) or made  # a cache that is too small has let it go already
+    return found
 
 
-def read(path: Path) -> Arrays:
-    """Return the arrays of a file; their memory is the file's."""
-    record = pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
+def forget_version(manifest: Manifest) -> int:
+    """Remove what this host keeps of a data set version, and return how many files that were."""
+    shards = {split: split_parts(manifest, split) for split in manifest.splits if manifest.parts("documents", split)}
+    contents = {content_of(shard) for parts in shards.values() for shard in parts}
+    contents |= {content_of(shard.documents for shard in parts) for parts in shards.values()}
+    found = [path for path in cache_folder().iterdir() if path.name.partition("-")[0] in contents]
+    for path in found:
+        path.unlink(missing_ok=True)
+    return len(found)
+
+
+def _read(path: Path) -> Arrays | None:
+    """Return the arrays of a file, whose memory is the file's; None of one that is not there or not whole."""
+    try:
+        os.utime(path)
+        status = path.stat()
+        check(path, status.st_ino, status.st_size)
+        with pa.memory_map(str(path)) as file:
+            data = file.read_buffer()
+    except (OSError, IntegrityError):
+        return None
+    record = pa.ipc.open_file(data.slice(0, len(data) - _TAIL)).get_batch(0)
     return {name: record.column(name).flatten() for name in record.schema.names}
+
+
+@lru_cache(_CHECKED)
+def check(path: Path, _inode: int, size: int) -> None:
+    """Raise an `IntegrityError` where the end of a file is not the checksum of the rest of it; once a process."""
+    data: Any = path.read_bytes() if size <= _TAIL else np.memmap(path, np.uint8, "r")
+    if size <= _TAIL or bytes(data[-_TAIL:]) != _checksum(data[:-_TAIL]):
+        raise IntegrityError(f"{path}: damaged")
+
+
+def _checksum(data: Any) -> bytes:
+    return zlib.crc32(data).to_bytes(_TAIL, "little")
+
+
+def make_room(folder: Path) -> None:
+    """Remove what nobody has used for a week, and beyond the limit what was used first; what is mapped stays readable.
+
+    Raises:
+        UsageError: the limit is no number.
+    """
+    wanted = os.environ.get(LIMIT)
+    try:
+        limit = float(wanted) * 1e9 if wanted else shutil.disk_usage(folder).total / 2
+    except ValueError as problem:
+        raise UsageError(f"{LIMIT} = {wanted!r}: expected a number of gigabytes") from problem
+    found = list[tuple[float, int, Path]]()
+    for path in folder.iterdir():
+        with suppress(OSError):
+            found.append(((status := path.stat()).st_mtime, status.st_size, path))
+    kept = 0
+    for used, size, path in sorted(found, reverse=True):
+        kept += size
+        if time.time() - used > KEPT_S or (kept > limit and path.suffix == _SUFFIX):
+            with suppress(OSError):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def matrix(rows: npt.NDArray[Any]) -> pa.Array:
@@ -115,13 +177,18 @@ def numbers(array: pa.Array) -> npt.NDArray[Any]:
 
 
 def _write(path: Path, arrays: Arrays) -> None:
+    """Write a file; nothing is flushed to the disk, as one that is lost with the power is not whole, and made again."""
     columns = [pa.LargeListArray.from_arrays(pa.array([0, len(array)], pa.int64()), array) for array in arrays.values()]
     record = pa.RecordBatch.from_arrays(columns, names=list(arrays))
+    if zlib.crc32(path.name.encode()) % LOOKS == 0:
+        make_room(path.parent)
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
     try:
         with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_file(sink, record.schema) as writer:
             writer.write_batch(record)
-        temporary.rename(path.with_suffix(_SUFFIX))
+        with temporary.open("ab") as file:
+            file.write(_checksum(np.memmap(temporary, np.uint8, "r")))
+        temporary.rename(path)
     except OSError as problem:
         temporary.unlink(missing_ok=True)
         raise BuildError(f"{path}: {problem}; set {CACHE} to a folder with more room") from problem
@@ -130,7 +197,8 @@ def _write(path: Path, arrays: Arrays) -> None:
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
     """Let one process of this host at a time into the body; the others wait."""
-    descriptor = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o644)
+    lock = path.with_name(f"{zlib.crc32(path.name.encode()) % 256:02x}.lock")
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

@@ -25,7 +25,7 @@ def words_start(config: TrainConfig) -> str:
 
 def similarities(config: TrainConfig) -> str:
     """Return the names of the similarities that the terms of a configuration compare sets by; "" where none does."""
-    kinds = (getattr(term, "similarity", None) for term in config.objective)
+    kinds = (term.similarity for term in config.objective)
     return " ".join(dict.fromkeys(kind.name for kind in kinds if kind is not None))
 
 
@@ -34,7 +34,7 @@ def described(config: TrainConfig) -> dict[str, str]:
 
     Terms of a sum that differ in their negatives are named one by one.
     """
-    negatives = {term.name: str(term.negatives) for term in config.objective if hasattr(term, "negatives")}
+    negatives = {term.name: str(term.negatives) for term in config.objective if term.negatives is not None}
     kinds = set(negatives.values())
     by_term = ", ".join(f"{name} {kind}" for name, kind in negatives.items())
     found = {"word_vectors": words_start(config), "negatives": by_term if len(kinds) > 1 else "".join(kinds)}
@@ -93,7 +93,7 @@ def _problems(config: TrainConfig, manifest: Manifest) -> Iterator[str]:
             "(cite, clue), or use --set objective.name=triplet-hardest"
         )
     if needs.links and has_no_link:
-        yield "learns links, the training split has none; use another objective"
+        yield "learns from links, but the training split has none; use another objective"
     if needs.links and (config.data.roles or needs.sources):
         yield "reads all sentences, each by itself; leave data.roles empty and use a tower of one source"
     if needs.links and config.training.max_rows:

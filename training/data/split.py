@@ -4,11 +4,9 @@ A shard is read, checked and written as Arrow arrays of the host (`mapped.py`) w
 after that it is mapped. Nothing of a split is held but its index (`index.py`), and of that 32 bytes a document a host.
 """
 
-import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache, partial
-from pathlib import Path
 
 import numpy as np
 
@@ -16,20 +14,21 @@ from schemas.configs import Json
 from schemas.documents import Split
 from schemas.errors import IntegrityError
 from schemas.lake import Folder
-from schemas.manifest import Manifest
+from schemas.manifest import FileEntry, Manifest
 from schemas.parts import split_parts
-from schemas.versions import canonical_json
+from schemas.versions import fingerprint
+from training.data.batches import WINDOW
 from training.data.document_arrays import from_arrays, to_arrays
 from training.data.documents import DocumentSet, joined
 from training.data.index import SplitIndex, index_arrays, index_of
 from training.data.lake import Columns, read_split
-from training.data.mapped import cache_folder, mapped
-from training.data.ragged import Int64, Ragged
+from training.data.mapped import cache_folder, content_of, make_room, mapped
+from training.data.ragged import Int64
 from training.data.streams import stream
 from training.data.views import TextView, viewed
 
-CACHE_FORMAT = 1
-SHARDS_OPEN = 256  # a window of batches is of fewer
+CACHE_FORMAT = 2
+MOST_OPEN = 16_384  # shards; the system maps 65,530 files of a process
 SAMPLED_DOCUMENTS = 200_000
 
 
@@ -69,30 +68,6 @@ class TrainingSplit:
         )
 
 
-class HeldSplit(TrainingSplit):
-    """Documents in memory as a split of one shard.
-
-    Args:
-        held: all its documents.
-    """
-
-    def __init__(self, held: DocumentSet) -> None:
-        self.held = held
-        self.index = SplitIndex(
-            shards=Ragged.of([len(held)]),
-            sentences=held.sentences,
-            images=held.images,
-            image_sets=held.image_sets,
-            usable=np.flatnonzero((held.sentences.counts > 0) & (held.images.counts > 0)),
-        )
-
-    def documents(self, positions: Int64) -> DocumentSet:
-        return self.held.take_documents(positions)
-
-    def shard(self, number: int) -> DocumentSet:
-        return self.held
-
-
 @dataclass(kw_only=True)
 class MappedSplit(TrainingSplit):
     """A split of a data set version.
@@ -100,7 +75,6 @@ class MappedSplit(TrainingSplit):
     Attributes:
         manifest: of the version.
         folder: of the version.
-        digest: SHA-256 (hex) of the manifest.
         split: its name.
         columns: what is read of it.
         view: which sentences are read.
@@ -113,7 +87,6 @@ class MappedSplit(TrainingSplit):
 
     manifest: Manifest
     folder: Folder
-    digest: str
     split: Split
     columns: Columns
     view: TextView
@@ -124,9 +97,13 @@ class MappedSplit(TrainingSplit):
     def __post_init__(self) -> None:
         self.columns = self.columns.resolved(self.manifest)
         self._parts = split_parts(self.manifest, self.split)
-        self._open = lru_cache(SHARDS_OPEN)(self._map)
+        make_room(cache_folder())
         make = partial(index_arrays, self.manifest, self.folder, self.split, view=self.view)
-        self.index = index_of(self.manifest, self.split, mapped(self._path("index", asdict(self.view)), make))
+        name = _name((shard.documents for shard in self._parts), asdict(self.view))
+        self.index = index_of(self.manifest, self.split, mapped(name, make))
+        # Batches come from a window of shards, and while it ends from the next one's.
+        in_two_windows = 2 + 2 * WINDOW * len(self._parts) // max(1, len(self.index))
+        self._open = lru_cache(min(MOST_OPEN, in_two_windows + in_two_windows // 4))(self._map)
 
     def documents(self, positions: Int64) -> DocumentSet:
         shards = np.searchsorted(self.index.shards.offsets, positions, side="right") - 1
@@ -143,19 +120,19 @@ class MappedSplit(TrainingSplit):
 
     def _map(self, number: int) -> DocumentSet:
         """Return all documents of a shard, every sentence of them, over memory that is mapped."""
-        path = self._path(f"{number:05d}", asdict(self.columns))
-        read = partial(read_split, self.manifest, self.folder, self.split, self.columns, shards=[self._parts[number]])
-        found = from_arrays(mapped(path, lambda: to_arrays(read())))
+        shard = self._parts[number]
+        read = partial(read_split, self.manifest, self.folder, self.split, self.columns, shards=[shard])
+        found = from_arrays(mapped(_name(shard, asdict(self.columns)), lambda: to_arrays(read())))
         first = self.index.shards.rows(number).start
         offsets = self.index.images.offsets[first : first + len(found) + 1]
         if not np.array_equal(found.images.offsets, offsets - offsets[0]):
-            raise IntegrityError(f"{path.name}: its documents have other images than when they were counted")
+            raise IntegrityError(f"{shard.documents.path}: its documents have other images than when they were counted")
         return found
 
-    def _path(self, name: str, *read: Json) -> Path:
-        """Return where this host keeps something of the split, by what was read."""
-        key = hashlib.sha256(canonical_json([CACHE_FORMAT, *read]).encode()).hexdigest()
-        return cache_folder(self.digest) / f"{self.split}-{name}-{key[:16]}"
+
+def _name(parts: Iterable[FileEntry], read: Json) -> str:
+    """Return the name under which this host keeps what was read of some parts: by their bytes, and by what was read."""
+    return f"{content_of(parts)}-{fingerprint([CACHE_FORMAT, read])[:16]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,8 +45,9 @@ def named_columns(manifest: Manifest) -> tuple[str, str]:
     Raises:
         UsageError: it has none.
     """
-    pictures = sorted(name for name in manifest.extractors("images") if name.endswith(NAMES))
-    if not pictures or NAMES_ENCODER not in manifest.extractors("documents"):
+    size, images = manifest.extractors("documents").get(NAMES_ENCODER), manifest.extractors("images")
+    pictures = sorted(name for name in images if name.endswith(NAMES) and images[name] == size)
+    if not pictures:
         wanted = f"features.images=...,{NETWORK}{NAMES} and features.sentences={NAMES_ENCODER}"
         raise UsageError(f"the data set has no vectors of class names; build it with {wanted}")
     return NAMES_ENCODER, pictures[0]

@@ -8,13 +8,13 @@ becomes a row of `schemas.evaluation`; a few functions read such rows. `Evaluate
 
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 
-from schemas.configs import require
+from schemas.configs import NonNegativeInt, PositiveInt, Settings
 from schemas.errors import UsageError
 from schemas.evaluation import EVALUATION_SCHEMA, Score
 from schemas.lake import Folder
@@ -32,7 +32,7 @@ from training.metrics.links import (
     ScoreKind,
     score_documents,
 )
-from training.metrics.relations import DIFFICULT_BELOW, RefineConfig
+from training.metrics.relations import RefineConfig
 from training.metrics.retrieval import SAMPLE_PAIRS, SAMPLES, linked_pool, score_pairs
 from training.model import EmbeddedDocument
 
@@ -129,7 +129,7 @@ def interval_json(score: Score) -> dict[str, float | None]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluateConfig:
+class EvaluateConfig(Settings):
     """What the baselines read (`auto` takes the only column there is), and how retrieval is measured.
 
     Attributes:
@@ -142,9 +142,7 @@ class EvaluateConfig:
         sample_pairs: pairs of a sample of the retrieval pool (Alikhani 2022: 500).
         samples: how many samples are drawn; 0: the whole pool alone.
         distinct_images: an image of several documents is one candidate; otherwise one for each, as a table's rows.
-        refine_below: T of the similarity refinement: a text is refined where its two largest similarities differ by
-            less (Alikhani 2022: 0.1; their code: 0.05).
-        refine_weight: its lambda; 0: 0.12 for clue, 0.13 for others (Alikhani 2022).
+        refine: selective refinement of similarities, of models that predict relations.
         position: whether the ablation is made with the place of an image in the layout as a feature of the score.
         max_documents: that are evaluated, of a larger split a random sample of whole shards; 0: all, which are held.
         spread_words: whether the spread and content of sentences are of the mean vectors of their words
@@ -155,28 +153,15 @@ class EvaluateConfig:
     sentence_features: str = AUTO
     class_features: str = AUTO
     word_vectors: str = PACKAGED
-    word_dimensions: int = 50
-    seed: int = 0
-    sample_pairs: int = SAMPLE_PAIRS
-    samples: int = SAMPLES
+    word_dimensions: PositiveInt = 50
+    seed: NonNegativeInt = 0
+    sample_pairs: PositiveInt = SAMPLE_PAIRS
+    samples: NonNegativeInt = SAMPLES
     distinct_images: bool = True
-    refine_below: float = DIFFICULT_BELOW
-    refine_weight: float = 0.0
+    refine: RefineConfig = field(default_factory=RefineConfig)
     position: bool = False
-    max_documents: int = POOL_DOCUMENTS
+    max_documents: NonNegativeInt = POOL_DOCUMENTS
     spread_words: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("word_dimensions", "sample_pairs"):
-            value = getattr(self, name)
-            require(value > 0, field=name, value=value, rule="must be positive")
-        for name in ("seed", "samples", "max_documents", "refine_below", "refine_weight"):
-            value = getattr(self, name)
-            require(value >= 0, field=name, value=value, rule="must not be negative")
-
-    @property
-    def refinement(self) -> RefineConfig:
-        return RefineConfig(below=self.refine_below, weight=self.refine_weight)
 
 
 STANDARD_CONFIG = EvaluateConfig()
@@ -194,7 +179,7 @@ class Evaluation:
         pairs: scores of retrieval, of documents that have links; None where they were not computed or there are none.
     """
 
-    ids: tuple[str, ...]
+    ids: Sequence[str]
     scores: DocumentScores
     chance: DocumentScores
     where: str
@@ -223,7 +208,7 @@ class Evaluation:
 
     def by_document(self, scores: DocumentScores) -> dict[str, LinkScore | PairScore]:
         """Return document id -> its scores, of the documents that have some."""
-        return {self.ids[number]: each for number, each in zip(scores.documents, scores.scores, strict=True)}
+        return {self.ids[number]: each for number, each in zip(scores.documents.tolist(), scores, strict=True)}
 
     def rows(self) -> Iterator[Score]:
         """Yield every number: means, random's, how many documents were left out, and the scores of each document."""
@@ -266,12 +251,17 @@ def has_links(documents: DocumentSet) -> bool:
 
 
 def evaluate_embedded(
-    documents: DocumentSet, embedded: Sequence[EmbeddedDocument], *, where: str, with_pairs: bool = False
+    documents: DocumentSet,
+    embedded: Sequence[EmbeddedDocument],
+    *,
+    where: str,
+    with_pairs: bool = False,
+    needs_links: bool = True,
 ) -> MatrixEvaluation:
     """Return the evaluation of documents whose vectors are known; see `evaluate_model`.
 
     Raises:
-        UsageError: no link is known.
+        UsageError: no link is known, though links are needed.
     """
     links = documents.links or ()
     found = evaluate_matrices(
@@ -280,7 +270,7 @@ def evaluate_embedded(
         links,
         sentence_numbers=[documents.sentence_numbers[rows] for rows in documents.sentences],
         where=where,
-        may_be_unscored=has_links(documents),
+        may_be_unscored=has_links(documents) or not needs_links,
     )
     if with_pairs or not found.scores:
         return replace(found, pairs=score_pairs(linked_pool(documents, embedded, links)))

@@ -19,6 +19,7 @@ from training.data.documents import DocumentSet
 from training.data.lake import Columns, read_split
 from training.data.ragged import Floats, Int64
 from training.evaluation.baselines import class_word_vectors, mean_vectors
+from training.evaluation.decoys import ENOUGH, broken_pairs
 from training.evaluation.evaluate import (
     DOCUMENT,
     LEFT_OUT,
@@ -35,7 +36,7 @@ from training.evaluation.models import read_sampled
 from training.evaluation.position import position_scores
 from training.metrics.calibration import Calibration, calibration_scores, fit_calibration, observe
 from training.metrics.captions import caption_scores, chosen_captions
-from training.metrics.confusion import Choice, choices, confusion_scores, most_confused
+from training.metrics.confusion import ChosenImage, chosen_images, confusion_scores, most_confused
 from training.metrics.links import RELATION, SOURCE, Group, ScoreKind, link_scores
 from training.metrics.relations import RelationPredictor, relation_scores
 from training.metrics.retrieval import Adjust, Direction, Pool, linked_pool, retrieval_scores
@@ -48,6 +49,7 @@ FEWEST_ANALYSED = 3
 MODELS_OWN = "the model's own"
 RETRIEVAL, REFINED, RELATIONS, ANALYSIS = "retrieval", "refined retrieval", "relations", "analysis"
 CALIBRATION, CONFUSION, CAPTIONS, BIAS = "calibration", "confusion", "captions", "sampling bias"
+DECOYS = "decoys"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,8 +137,8 @@ class Subject:
         return tuple(groups_of(self.model, self.documents, self.evaluation, self.relations))
 
     @cached_property
-    def choices(self) -> tuple[Choice, ...]:
-        return choices(self.evaluation.matrices, self.evaluation.links, self.image_vectors)
+    def choices(self) -> tuple[ChosenImage, ...]:
+        return chosen_images(self.evaluation.matrices, self.evaluation.links, self.image_vectors)
 
     @cached_property
     def calibration(self) -> Calibration | UsageError:
@@ -157,6 +159,7 @@ def judge_model(
     *,
     config: EvaluateConfig = STANDARD_CONFIG,
     with_captions: bool = False,
+    needs_links: bool = True,
 ) -> Judged:
     """Return everything there is to measure of a model on a split of `NAME[@VERSION]`.
 
@@ -167,10 +170,12 @@ def judge_model(
         split: whose documents are scored.
         config: how retrieval is measured.
         with_captions: whether caption metrics are computed; METEOR starts a Java program of its own.
+        needs_links: whether a split of which nothing is known to be linked is an error; else what needs no link is
+            measured.
 
     Raises:
         NotFoundError: the data set, version or split is not there.
-        UsageError: the data set lacks what the model reads, or nothing of it is known to be linked.
+        UsageError: the data set lacks what the model reads, or links that are needed.
     """
     manifest, folder = read_sampled(lake, reference, config)
     documents, embedded = embed_split(model, manifest, folder, split)
@@ -182,7 +187,7 @@ def judge_model(
         split=str(split),
         documents=documents,
         embedded=tuple(embedded),
-        evaluation=evaluate_embedded(documents, embedded, where=f"{reference}, split {split}"),
+        evaluation=evaluate_embedded(documents, embedded, where=f"{reference}, split {split}", needs_links=needs_links),
         config=config,
     )
     rows = list(subject.evaluation.rows())
@@ -235,7 +240,7 @@ def _retrieval(subject: Subject) -> Iterator[Score]:
 
 
 def _refined(subject: Subject) -> Iterable[Score]:
-    refinement = subject.config.refinement.of(subject.model, subject.manifest.dataset)
+    refinement = subject.config.refine.of(subject.model, subject.manifest.dataset)
     return subject.retrieval(subject.pool(subject.evaluation.links), adjust=refinement)
 
 
@@ -277,7 +282,7 @@ def _analysis(subject: Subject) -> Iterator[Score]:
     if named_vectors is not None:
         text_name, vectors = named_vectors
         texts = [vectors[position] for position in scores.documents]
-    spreads, regressions = analyse_documents(scores.table()[:, 0], images, texts)
+    spreads, regressions = analyse_documents(scores.table[:, 0], images, texts)
     note = f"images: {image_name}; sentences: {text_name}"
     yield from (replace(score, measure=ANALYSIS, note=note) for score in regressions)
     for document, values in zip(subject.evaluation.by_document(scores), spreads.tolist(), strict=True):
@@ -324,6 +329,16 @@ def _calibration(subject: Subject) -> Iterable[Score]:
     return (replace(score, note=score.note or note) for score in calibration_scores(fitted, observed))
 
 
+def _decoys(subject: Subject) -> Iterator[Score]:
+    """Yield how many links are false at least, where no link is known."""
+    if any(known is not None for known in subject.documents.links or ()):
+        return
+    found = broken_pairs(subject.documents, subject.embedded[:ENOUGH])
+    if found.false_share is None:
+        raise UsageError(found.line())
+    yield Score("false_links", 100 * found.false_share, n=found.pairs, group="links to other documents' pairs")
+
+
 def _confusion(subject: Subject) -> Iterable[Score]:
     return confusion_scores(subject.choices)
 
@@ -368,6 +383,7 @@ MEASURES: Mapping[str, Callable[[Subject], Iterable[Score]]] = {
     ANALYSIS: _analysis,
     BIAS: _bias,
     CALIBRATION: _calibration,
+    DECOYS: _decoys,
     CONFUSION: _confusion,
     CAPTIONS: _captions,
 }

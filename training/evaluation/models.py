@@ -3,10 +3,13 @@
 from dataclasses import dataclass
 from functools import partial
 
+import pyarrow as pa
+
 from schemas.documents import Split
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest
 from schemas.parts import Shard, sampled, split_parts
+from training.data.mapped import Column
 from training.evaluation.evaluate import (
     POOL_DOCUMENTS,
     EvaluateConfig,
@@ -36,7 +39,7 @@ def evaluate_model(
     with_pairs: bool = False,
     max_documents: int = 0,
 ) -> Evaluation:
-    """Return how well a model finds the links of a split of `NAME[@VERSION]`, holding no more than a shard.
+    """Return how well a model finds the links of a split of `NAME[@VERSION]`, holding a shard and arrays of scores.
 
     Retrieval compares all with all: its pool is of at most `POOL_DOCUMENTS` documents, whose vectors are held.
 
@@ -57,6 +60,7 @@ def evaluate_model(
     pool = frozenset(split_parts(sampled(manifest, POOL_DOCUMENTS), split))
     task = partial(_score_shard, manifest=manifest, folder=folder, pool=pool, with_pairs=with_pairs)
     parts = list(run_shards(model, task, split_parts(manifest, split)))
+    ids = Column(pa.concat_arrays([part.ids for part in parts]))
     counts = [len(part.ids) for part in parts]
     scores, chance = (joined_scores(each, counts) for each in zip(*((p.scores, p.chance) for p in parts), strict=True))
     where = f"{reference}, split {split}"
@@ -66,15 +70,14 @@ def evaluate_model(
     if with_pairs or not scores:
         documents, vectors = joined_shards([part.embedded for part in parts if part.embedded is not None], model.steps)
         pairs = score_pairs(linked_pool(documents, vectors, documents.links or ()))
-    ids = tuple(name for part in parts for name in part.ids)
     return Evaluation(ids=ids, scores=scores, chance=chance, where=where, pairs=pairs)
 
 
 @dataclass(frozen=True, slots=True)
 class _ScoredShard:
-    """What is kept of a shard: scores, whether a link is known, and its vectors where retrieval may need them."""
+    """What is kept of a shard: ids, scores, whether a link is known, and its vectors where retrieval may need them."""
 
-    ids: tuple[str, ...]
+    ids: pa.StringArray
     scores: DocumentScores
     chance: DocumentScores
     has_links: bool
@@ -88,4 +91,6 @@ def _score_shard(
     matrices = [document.similarities() for document in own.vectors(model.steps)]
     scores, chance = scores_of(own.documents.ids, matrices, own.documents.links or ())
     is_kept = shard in pool and (with_pairs or not scores)
-    return _ScoredShard(own.documents.ids, scores, chance, has_links(own.documents), own if is_kept else None)
+    return _ScoredShard(
+        pa.array(own.documents.ids, pa.string()), scores, chance, has_links(own.documents), own if is_kept else None
+    )

@@ -252,10 +252,6 @@ class Sweep:
         """Return the kind of the scores."""
         return ScoreKind.PAIRS if any(ScoreKind.PAIRS.leading in cell.means for cell in self.cells) else ScoreKind.LINKS
 
-    def to_json(self) -> dict[str, Any]:
-        about = {"recipe": self.recipe, "dataset": self.dataset, "split": self.split, "run": self.run}
-        return about | {"cells": [cell.to_json() for cell in self.cells]}
-
 
 def combinations(vary: Sequence[str]) -> list[tuple[str, ...]]:
     """Return every combination of `KEY=VALUE,VALUE,...` items as `KEY=VALUE` assignments; the first varies slowest.
@@ -295,7 +291,7 @@ def supervised_curve(
     """
     if config.needs.links:
         found = f"objective.name = '{config.objective_name}'"
-        raise UsageError(f"{found}: expected an objective that reads no links; the supervised runs are added to it")
+        raise UsageError(f"{found}: choose an objective that reads no links; supervised runs are compared with it")
     settings = (["objective.name=supervised", f"objective.labelled_share={share}"] for share in shares)
     began, runs = time.monotonic(), (config, *(override(config, each) for each in settings))
     for done, each in enumerate(runs):
@@ -309,7 +305,7 @@ def supervised_curve(
                 on_report=_epoch_progress(say, what, each.training.epochs),
                 on_progress=say,
             )
-            model = LinkModel.load(train(each, data, context, run_directory=Path(folder)).model)
+            model = LinkModel.load(train(each, data, context, run_directory=Path(folder)).model, context.device)
         yield CurvePoint(
             objective=each.objective_name,
             share=share,

@@ -12,9 +12,8 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +22,7 @@ import pyarrow.parquet as pq
 from schemas.errors import IntegrityError, UsageError
 from schemas.failures import Failure, Reason, Stage
 from schemas.links import LINK_SCHEMA, PredictedLink, PredictedRelation
-from schemas.tables import row_of, to_table
+from schemas.tables import records_table
 from training.data.documents import DocumentSet, GivenDocument
 from training.data.ragged import Floats, Int64
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
@@ -36,7 +35,6 @@ DOCUMENTS_AT_ONCE = 64
 ROWS_AT_ONCE = 65_536
 COMPRESSION = "zstd"
 T = TypeVar("T")
-_VALUES: Callable[[PredictedLink], tuple[Any, ...]] = attrgetter(*LINK_SCHEMA.names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +88,7 @@ class Linker:
             documents = [each for each in batch if isinstance(each, GivenDocument)]
             found = self._link(documents, [each.id for each in documents], self.model.read)
             for each, document in zip(found, documents, strict=True):
-                yield replace(each, given=document) if isinstance(each, LinkedDocument) else each
+                yield _named(each, document) if isinstance(each, LinkedDocument) else each
 
     def link_set(self, documents: DocumentSet) -> Iterator[LinkedDocument | Failure]:
         """Yield each document of a data set, as the model reads it, with its predicted links, or why it has none."""
@@ -120,20 +118,31 @@ class Linker:
         if not np.isfinite(matrix).all():
             return _failure(document, Reason.NOT_FINITE, "its vectors are not finite")
         links = predicted_links(
-            document, matrix, sentence_numbers, model_uri=self.uri, chosen_by=self._refined(matrix, vectors)
+            document, matrix, sentence_numbers, model_uri=self.uri, pairs=self._chosen(matrix, vectors)
         )
         if self.model.relations is not None:
             links = with_relations(links, RelationPredictor.of(self.model), vectors, sentence_numbers)
-        threshold = self.options.threshold(self.uri)
-        kept = [link for link in links if link.similarity >= threshold]
-        kept = calibrated(kept, self.options.calibration, matrix, sentence_numbers)
-        return LinkedDocument(document, sentence_numbers, matrix, tuple(kept))
+        links = calibrated(links, self.options.calibration, matrix, sentence_numbers)
+        return LinkedDocument(document, sentence_numbers, matrix, tuple(links))
 
-    def _refined(self, matrix: Floats, vectors: EmbeddedDocument) -> Floats:
-        """Return the similarities by which links are chosen."""
-        if self.options.refine is None or not matrix.size:
-            return matrix
-        return self.options.refine.of(self.model)(matrix, vectors.texts, vectors.images)
+    def pairs(self, vectors: EmbeddedDocument) -> tuple[Int64, Int64]:
+        """Return the rows and columns of a document's links."""
+        return self._chosen(vectors.similarities(), vectors)
+
+    def _chosen(self, matrix: Floats, vectors: EmbeddedDocument) -> tuple[Int64, Int64]:
+        refined = matrix
+        if self.options.refine is not None and matrix.size:
+            refined = self.options.refine.of(self.model)(matrix, vectors.texts, vectors.images)
+        rows, columns = predicted_pairs(refined)
+        kept = matrix[rows, columns] >= self.options.threshold(self.uri)
+        return rows[kept], columns[kept]
+
+
+def _named(found: LinkedDocument, document: GivenDocument) -> LinkedDocument:
+    """Return a user's linked document; its links carry the texts and images that they are of."""
+    sources: Sequence[str | None] = document.sources or [None] * len(document.image_vectors)
+    named = (replace(link, text=document.texts[link.sentence], source=sources[link.image]) for link in found.links)
+    return replace(found, given=document, links=tuple(named))
 
 
 def predicted_links(
@@ -142,7 +151,7 @@ def predicted_links(
     sentence_numbers: Int64,
     *,
     model_uri: str = "",
-    chosen_by: Floats | None = None,
+    pairs: tuple[Int64, Int64] | None = None,
 ) -> list[PredictedLink]:
     """Return the links of one document, the most similar first.
 
@@ -154,9 +163,9 @@ def predicted_links(
         matrix: n x m similarities of the sentences that are read and the images.
         sentence_numbers: indices of those n sentences in the document.
         model_uri: address of the model.
-        chosen_by: n x m similarities that the matching is of, where these are others.
+        pairs: rows and columns that are linked, where they are others than the matching's.
     """
-    rows, columns = predicted_pairs(matrix if chosen_by is None else chosen_by)
+    rows, columns = predicted_pairs(matrix) if pairs is None else pairs
     weights = matrix[rows, columns]
     order = np.lexsort((columns, rows, -weights))
     return [
@@ -202,29 +211,18 @@ def write_links(links: Iterable[PredictedLink], path: Path) -> int:
     """Write links to a Parquet file, replacing what is there once all are written; return how many there are."""
     remaining, count = iter(links), 0
     path.parent.mkdir(parents=True, exist_ok=True)
+    for left in path.parent.glob(f".{path.name}.*.tmp"):  # by a program that was killed
+        left.unlink(missing_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
         with pq.ParquetWriter(temporary, LINK_SCHEMA, compression=COMPRESSION) as writer:
             while batch := list(islice(remaining, ROWS_AT_ONCE)):
-                writer.write_table(link_table(batch))
+                writer.write_table(records_table(batch, LINK_SCHEMA))
                 count += len(batch)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
     return count
-
-
-def link_table(links: Iterable[PredictedLink]) -> pa.Table:
-    """Return links as a table of `LINK_SCHEMA`."""
-    return to_table(map(_row, links), LINK_SCHEMA)
-
-
-def _row(link: PredictedLink) -> dict[str, Any]:
-    """Return a link as a row of its table: millions are written."""
-    row = dict(zip(LINK_SCHEMA.names, _VALUES(link), strict=True))
-    if link.relations is not None:
-        row["relations"] = [row_of(relation) for relation in link.relations]
-    return row
 
 
 def parquet_bytes(table: pa.Table) -> bytes:

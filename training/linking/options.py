@@ -54,6 +54,11 @@ class LinkOptions:
     def check(self, model: LinkModel, uri: str) -> None:
         """Raise a `UsageError` where a model cannot link with these options."""
         self.threshold(uri)
+        if self.precision is not None and self.refine is not None:
+            raise UsageError(
+                f"--precision {self.precision:g}: expected no --refine-below beside it; the thresholds are of "
+                "links that relations did not choose"
+            )
         if self.refine is not None:
             RelationPredictor.of(model)
 

@@ -17,14 +17,22 @@ import pyarrow.parquet as pq
 from schemas.errors import UsageError
 from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage
 from schemas.lake import Folder
-from schemas.links import LINKED_SCHEMA, RELINKED_SCHEMA, DocumentLinks, LinkCounts, PredictedLink, TrueLink
+from schemas.links import (
+    LINK_SCHEMA,
+    LINKED_SCHEMA,
+    RELINKED_SCHEMA,
+    DocumentLinks,
+    LinkCounts,
+    PredictedLink,
+    TrueLink,
+)
 from schemas.manifest import FileEntry, Manifest
 from schemas.parts import Shard, read_part
-from schemas.tables import row_of, to_table
+from schemas.tables import records_table
 from training.data.documents import DocumentSet
 from training.data.lake import Unreadable
 from training.data.loading import read_for_model
-from training.linking.links import LinkedDocument, Linker, link_table, parquet_bytes
+from training.linking.links import LinkedDocument, Linker, parquet_bytes
 from training.linking.options import LinkOptions
 from training.linking.relinked import relinked_table
 from training.metrics.links import score_documents
@@ -109,12 +117,12 @@ def link_shard(linking: Linking, model: LinkModel, shard: Shard) -> LinkedShard:
     counts = LinkCounts(documents=count, links=len(links), failures=reasons)
     about = {"model": linking.model, "dataset": linking.reference, "made_by": linking.made_by}
     note = {NOTE: json.dumps(about | asdict(counts), sort_keys=True).encode()}
-    tables = {FAILURES: to_table(map(row_of, failures), FAILURE_SCHEMA)} if failures else {}
-    tables[DOCUMENTS] = to_table(map(row_of, outcomes), LINKED_SCHEMA)
+    tables = {FAILURES: records_table(failures, FAILURE_SCHEMA)} if failures else {}
+    tables[DOCUMENTS] = records_table(outcomes, LINKED_SCHEMA)
     if linking.with_documents:
         table = read_part(linking.folder, shard.documents, RELINKED_SCHEMA.names)
         tables[RELINKED] = _noted(relinked_table(table, linked), note)
-    tables[LINKS] = _noted(link_table(links), note)  # last: its file is the sign that all are there
+    tables[LINKS] = _noted(records_table(links, LINK_SCHEMA), note)  # last: its file is the sign that all are there
     if not failures:
         linking.output.delete(shard.path(FAILURES))
     files = tuple(_write(linking.output, shard.path(kind), table) for kind, table in tables.items())
@@ -128,7 +136,7 @@ def _outcome(linked: LinkedDocument, documents: DocumentSet, number: int) -> Doc
     without it.
     """
     known = None if documents.links is None else documents.links[number]
-    scores = score_documents([linked.similarities], [known]).scores
+    scores = score_documents([linked.similarities], [known]).table
     predicted = {(link.sentence, link.image) for link in linked.links}
     numbers = linked.sentence_numbers
     truth = None if known is None else {(int(numbers[row]), image) for row, image in known.tolist()}
@@ -144,7 +152,7 @@ def _outcome(linked: LinkedDocument, documents: DocumentSet, number: int) -> Doc
         links=len(predicted),
         wrong=None if truth is None else len(predicted - truth),
         missed=None if truth is None else len(truth - predicted),
-        auc=scores[0][0] if scores else None,
+        auc=float(scores[0, 0]) if len(scores) else None,
         confidence=sum(confidences) / len(confidences) if confidences else None,
         relations=tuple(sorted(relations)),
         truth=None if truth is None else tuple(TrueLink(*link) for link in sorted(truth)),
@@ -160,7 +168,8 @@ def find_linked(linking: Linking, shard: Shard) -> LinkedShard | None:
     output, path = linking.output, shard.path(LINKS)
     if not output.exists(path):
         return None
-    note = _read_note(output.read(path))
+    data = {LINKS: output.read(path)}
+    note = _read_note(data[LINKS])
     about = (note.get("model"), note.get("dataset"))
     if about != (linking.model, linking.reference):
         found = f"links of {about[0]} on {about[1]}" if all(about) else "another file"
@@ -171,9 +180,10 @@ def find_linked(linking: Linking, shard: Shard) -> LinkedShard | None:
     kinds = [DOCUMENTS, *[FAILURES] * bool(failed), *[RELINKED] * linking.with_documents, LINKS]
     if note["made_by"] != linking.made_by or not all(output.exists(shard.path(kind)) for kind in kinds):
         return None
-    if linking.with_documents and _read_note(output.read(shard.path(RELINKED))).get("made_by") != linking.made_by:
+    data |= {kind: output.read(shard.path(kind)) for kind in kinds if kind != LINKS}
+    if linking.with_documents and _read_note(data[RELINKED]).get("made_by") != linking.made_by:
         return None
-    files = tuple(_entry(shard.path(kind), output.read(shard.path(kind)), rows[kind]) for kind in kinds)
+    files = tuple(_entry(shard.path(kind), data[kind], rows[kind]) for kind in kinds)
     return LinkedShard(shard=shard, counts=counts, files=files)
 
 

@@ -7,7 +7,8 @@ repeated: linked shards are found, and the manifest is written when all are.
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -15,18 +16,19 @@ from typing import Any
 from schemas.console import Passing, Say, left_of
 from schemas.errors import BuildError, UsageError
 from schemas.lake import MANIFEST, Folder, Lake
-from schemas.links import LINK_SCHEMA, LINKED_SCHEMA, LinkCounts, LinksManifest
+from schemas.links import LINK_SCHEMA, LINKED_SCHEMA, LinkCounts, LinksManifest, read_links
 from schemas.manifest import read_manifest
 from schemas.parts import split_parts
 from schemas.tables import schema_version
 from schemas.versions import fingerprint
 from training.data.loading import read_for_model
 from training.linking.links import Linker
-from training.linking.shards import FAILURES, LINKS, LinkedShard, Linking, find_linked, link_shard
+from training.linking.shards import FAILURES, LINKS, RELINKED, LinkedShard, Linking, find_linked, link_shard
 from training.model import LinkModel
 from training.shards import filled_splits, run_shards
 
 PROGRESS_S = 1.0
+READERS = 16  # files of earlier calls that are read at the same time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,13 +104,16 @@ def link_version(model: LinkModel, linking: Linking, *, splits: Sequence[str] = 
     """
     chosen = dict.fromkeys(splits or filled_splits(linking.manifest))
     shards = [shard for split in chosen for shard in split_parts(linking.manifest, split)]
-    earlier = _earlier(linking)
-    _check_nothing_else(linking)
-    done = [found for shard in shards if (found := find_linked(linking, shard)) is not None]
+    earlier, there = _earlier(linking), linking.output.infos()
+    _check_nothing_else(linking, there)
+    whole = _whole_splits(linking, earlier, there)
+    unknown = [shard for shard in shards if shard.split not in whole]
+    with ThreadPoolExecutor(READERS) as pool:
+        done = [found for found in pool.map(partial(find_linked, linking), unknown) if found is not None]
     linked_before = {each.shard for each in done}
-    left = [shard for shard in shards if shard not in linked_before]
-    if done:
-        say(f"reused: {len(done)} of {len(shards)} shards were linked before")
+    left = [shard for shard in unknown if shard not in linked_before]
+    if reused := len(shards) - len(left):
+        say(f"reused: {reused} of {len(shards)} shards were linked before")
     if left and (earlier is None or any(shard.split in earlier.splits for shard in left)):
         linking.output.delete(MANIFEST)  # its counts are about to change
     began = time.monotonic()
@@ -121,7 +126,7 @@ def link_version(model: LinkModel, linking: Linking, *, splits: Sequence[str] = 
         manifest=manifest,
         output=linking.output,
         shards=len(shards),
-        reused=len(done),
+        reused=reused,
         documents=sum(each.counts.documents for each in fresh),
         seconds=seconds,
     )
@@ -149,20 +154,33 @@ def _earlier(linking: Linking) -> LinksManifest | None:
     """
     if not linking.output.exists(MANIFEST):
         return None
-    where = f"{linking.output.uri}/{MANIFEST}"
-    found = LinksManifest.from_json(linking.output.read(MANIFEST).decode(), where=where)
+    found = read_links(linking.output)
     if (found.model, found.dataset) != (linking.model, linking.reference):
         raise linking.other_links(f"links of {found.model} on {found.dataset}")
     return found if found.made_by == linking.made_by else None
 
 
-def _check_nothing_else(linking: Linking) -> None:
+def _whole_splits(linking: Linking, earlier: LinksManifest | None, there: Mapping[str, Any]) -> set[str]:
+    """Return the splits whose files are all there, in the sizes that an earlier manifest says: none of them is read."""
+    found: set[str] = set()
+    if earlier is None:
+        return found
+    for split in earlier.splits:
+        own = {entry.path: entry.bytes for entry in earlier.files if entry.path.split("/")[1] == split}
+        is_whole = all(path in there and there[path].size == size for path, size in own.items())
+        has_documents = any(path.startswith(f"{RELINKED}/") for path in own)
+        if is_whole and (has_documents or not linking.with_documents):
+            found.add(split)
+    return found
+
+
+def _check_nothing_else(linking: Linking, there: Iterable[str]) -> None:
     """Raise a UsageError where the output has links of shards that this data set version does not have."""
     manifest = linking.manifest
     own = {shard.path(LINKS) for split in filled_splits(manifest) for shard in split_parts(manifest, split)}
-    for name in linking.output.child(LINKS).files():
-        path = f"{LINKS}/{name}"
-        if path not in own and not name.rsplit("/", 1)[-1].startswith("."):  # a file that a killed call began
+    for path in there:
+        is_begun = path.rsplit("/", 1)[-1].startswith(".")  # by a call that was killed
+        if path.startswith(f"{LINKS}/") and path not in own and not is_begun:
             raise UsageError(
                 f"--output {linking.output.uri}: {path} is not of {linking.reference}; take another folder"
             )

@@ -83,6 +83,13 @@ class Context:
         """Return the sum of a tensor over all workers, without gradient."""
         return values.detach()
 
+    def of_first(self, values: Tensor) -> Tensor:
+        """Return the first worker's tensor, without gradient; all give one of its shape.
+
+        What it worked out is every worker's, whatever their processors round to.
+        """
+        return values.detach()
+
     def summed(self, module: nn.Module) -> nn.Module:
         """Return a module whose backward pass leaves in each parameter the sum of all workers' gradients."""
         return module
@@ -152,6 +159,11 @@ class TorchDistributed(Context):
         summed = values.detach().clone()
         dist.all_reduce(summed, group=self.group)
         return summed
+
+    def of_first(self, values: Tensor) -> Tensor:
+        found = values.detach().clone()
+        dist.broadcast(found, group=self.group, group_src=0)
+        return found
 
     def summed(self, module: nn.Module) -> nn.Module:
         if not any(parameter.requires_grad for parameter in module.parameters()):

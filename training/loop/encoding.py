@@ -22,7 +22,7 @@ from training.data.streams import seed_of
 from training.loop.context import Context
 from training.model import LinkModel
 from training.objectives import batch as objectives
-from training.objectives.batch import EncodedBatch, Moment, Relations
+from training.objectives.batch import DrawKey, EncodedBatch, Relations
 from training.relations import label_matrix
 from training.similarity.assignment import Problems, assign, solved_by
 from training.towers.dropout import drawing
@@ -34,7 +34,7 @@ class PreparedBatch:
     """A batch of B documents, and the rows that its towers read on this worker.
 
     Attributes:
-        moment: of the batch.
+        draw_key: of the batch.
         documents: the sentences and images of all its documents that take part.
         own: which of the documents this worker encodes.
         sentences: their rows for the text tower.
@@ -46,7 +46,7 @@ class PreparedBatch:
         links: of all documents, where they are shown.
     """
 
-    moment: Moment
+    draw_key: DrawKey
     documents: DocumentSet
     own: range
     sentences: Rows
@@ -62,11 +62,11 @@ class PreparedBatch:
 
 
 def prepare_batch(
-    model: LinkModel, split: TrainingSplit, positions: Int64, moment: Moment, group: Context
+    model: LinkModel, split: TrainingSplit, positions: Int64, draw_key: DrawKey, group: Context
 ) -> PreparedBatch:
     """Return the documents at some positions of a split as a batch."""
     index, whole = split.index, split.documents(positions)
-    choice = _choose(model, whole, moment)
+    choice = _choose(model, whole, draw_key)
     documents = whole.take(choice, np.arange(len(whole)))
     shares = np.array_split(np.arange(len(documents)), group.world_size)
     own = shares[group.rank]
@@ -76,7 +76,7 @@ def prepare_batch(
     if model.relations is not None and documents.relations is not None:
         labels = label_matrix(documents.relations, model.card.relations)
     return PreparedBatch(
-        moment=moment,
+        draw_key=draw_key,
         documents=documents,
         own=range(int(own[0]), int(own[-1]) + 1) if len(own) else range(0),
         sentences=model.text.prepare(text_input(mine)),
@@ -91,9 +91,9 @@ def prepare_batch(
 
 def encode_batch(model: LinkModel, batch: PreparedBatch, group: Context) -> EncodedBatch:
     """Return a batch encoded, equal on every worker of a group but for whose rows carry a gradient."""
-    moment, documents, device = batch.moment, batch.documents, group.device
-    draw = seed_of("dropout", moment.seed, moment.split, moment.epoch, moment.step)
-    training_pass = TrainingPass(seed=moment.seed, epoch=moment.epoch, step=moment.step, gather=group.gather)
+    draw_key, documents, device = batch.draw_key, batch.documents, group.device
+    draw = seed_of("dropout", draw_key.seed, draw_key.split, draw_key.epoch, draw_key.step)
+    training_pass = TrainingPass(seed=draw_key.seed, epoch=draw_key.epoch, step=draw_key.step, gather=group.gather)
     with autocast(model, device):
         with drawing(draw, batch.sentence_keys, device):
             text_ND = model.text(batch.sentences, training_pass)
@@ -111,7 +111,7 @@ def encode_batch(model: LinkModel, batch: PreparedBatch, group: Context) -> Enco
         text_vectors=_whole(text_ND, documents.sentences, batch, group),
         image_vectors=_whole(image_MD, documents.images, batch, group),
         allowed=to_device(batch.allowed, device),
-        moment=moment,
+        draw_key=draw_key,
         relations=relations,
         links=batch.links,
     )
@@ -139,7 +139,7 @@ class EncodedDocuments:
     image_vectors: Tensor
     links: tuple[Int64 | None, ...] | None = None
 
-    def batch(self, rows: Int64, moment: Moment, choice: Choice | None = None) -> EncodedBatch:
+    def batch(self, rows: Int64, draw_key: DrawKey, choice: Choice | None = None) -> EncodedBatch:
         """Return the batch of some of the documents, or of what is chosen of them."""
         device, documents = self.text_vectors.device, self.documents
         chosen = choose_all(documents, rows) if choice is None else choice
@@ -151,7 +151,7 @@ class EncodedDocuments:
             text_vectors=self.text_vectors.index_select(0, to_device(chosen.sentence_rows, device)),
             image_vectors=self.image_vectors.index_select(0, to_device(chosen.image_rows, device)),
             allowed=to_device(image_sets[:, None] != image_sets[None, :], device),
-            moment=moment,
+            draw_key=draw_key,
             links=None if self.links is None else tuple(self.links[row] for row in rows),
         )
 
@@ -175,14 +175,16 @@ def autocast(model: LinkModel, device: torch.device) -> torch.autocast:
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled)
 
 
-def _choose(model: LinkModel, documents: DocumentSet, moment: Moment) -> Choice:
+def _choose(model: LinkModel, documents: DocumentSet, draw_key: DrawKey) -> Choice:
     """Return the objective's choice of rows, out of at most `max_rows` sentences and images of each document."""
     terms, max_rows = model.card.config.objective, model.card.config.training.max_rows
     everyone = np.arange(len(documents))
     if not max_rows:
-        return objectives.choose(terms, documents, everyone, moment)
-    sample = sample_rows(documents, everyone, max_rows=max_rows, seed=moment.seed, epoch=moment.epoch, step=moment.step)
-    choice = objectives.choose(terms, sample, everyone, moment)
+        return objectives.choose(terms, documents, everyone, draw_key)
+    sample = sample_rows(
+        documents, everyone, max_rows=max_rows, seed=draw_key.seed, epoch=draw_key.epoch, step=draw_key.step
+    )
+    choice = objectives.choose(terms, sample, everyone, draw_key)
     return Choice(
         ids=choice.ids,
         sentences=choice.sentences,

@@ -1,4 +1,7 @@
-"""One epoch of training: its batches, prepared ahead in another thread, and a step over every K of them."""
+"""One epoch of training: its batches, prepared ahead in another thread, and a step over every K of them.
+
+A few batches are in memory at a time, however many a step has.
+"""
 
 import logging
 import time
@@ -6,7 +9,8 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import count, islice
+from itertools import count, groupby, islice
+from operator import itemgetter
 from typing import TypeVar
 
 import torch
@@ -23,20 +27,21 @@ from training.loop.starting import set_trainable
 from training.loop.state import RunState
 from training.loop.step import StepGuard, Stepper, is_collapsed
 from training.model import LinkModel
-from training.objectives.batch import Moment, Solver
+from training.objectives.batch import DrawKey, Solver
 
 logger = logging.getLogger(__name__)
-STEPS_AHEAD = 2
+BATCHES_AHEAD = 2
 Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    """Batches of a step: how many it has, of how many documents, and those that this worker takes part in."""
+    """A step: its number in the epoch, its batches, its documents, and how many of its batches are this worker's."""
 
+    number: int
     batches: int
     documents: int
-    own: tuple[PreparedBatch, ...]
+    own: int
 
 
 def train_epoch(run: RunState, split: TrainingSplit, context: Context, division: Division) -> dict[str, float]:
@@ -56,12 +61,12 @@ def train_epoch(run: RunState, split: TrainingSplit, context: Context, division:
     total = torch.zeros((), dtype=torch.float64, device=context.device)
     own = torch.zeros((), dtype=torch.int64, device=context.device)
     documents = 0
-    for number, step in enumerate(_ahead(_steps(run.model, split, run.epoch, division))):
-        before = (run.epoch - 1) * steps + number
+    for step, batches_of in groupby(_ahead(_batches(run.model, split, run.epoch, division)), itemgetter(0)):
+        before = (run.epoch - 1) * steps + step.number
         rate = learning_rate(settings, epoch=run.epoch, steps_before=before, plateaus=run.schedule.count)
         set_rate(run.optimiser, rate)
-        total += stepper.step(step.own, count=step.batches)
-        own += len(step.own)
+        total += stepper.step((batch for _, batch in batches_of if batch is not None), count=step.batches)
+        own += step.own
         documents += step.documents
         progress.step(step.documents, total / own.clamp(min=1), rate)
     guard.check()
@@ -93,26 +98,31 @@ def solve_epoch(run: RunState, solver: Solver, context: Context, *, documents: i
     return {"epoch": float(run.epoch)} | metrics | pace
 
 
-def _steps(model: LinkModel, split: TrainingSplit, epoch: int, division: Division) -> Iterator[_Step]:
+def _batches(
+    model: LinkModel, split: TrainingSplit, epoch: int, division: Division
+) -> Iterator[tuple[_Step, PreparedBatch | None]]:
+    """Yield this worker's batches, each with its step; a step of which none is its own once, without one."""
     settings = model.card.config.training
     batches = training_batches(
         split.index, negative_documents=settings.negative_documents, seed=settings.seed, epoch=epoch
     )
     for first in count(0, settings.batches_per_step):
-        step: list[Int64] = list(islice(batches, settings.batches_per_step))
-        if not step:
+        rows: list[Int64] = list(islice(batches, settings.batches_per_step))
+        if not rows:
             return
-        own = []
-        for place in range(division.first, len(step), division.stride):
-            moment = Moment(split="training", epoch=epoch, step=first + place, seed=settings.seed)
-            own.append(prepare_batch(model, split, step[place], moment, division.group))
-        yield _Step(batches=len(step), documents=sum(map(len, step)), own=tuple(own))
+        own, number = range(division.first, len(rows), division.stride), first // settings.batches_per_step
+        step = _Step(number=number, batches=len(rows), documents=sum(map(len, rows)), own=len(own))
+        if not own:
+            yield step, None
+        for place in own:
+            draw_key = DrawKey(split="training", epoch=epoch, step=first + place, seed=settings.seed)
+            yield step, prepare_batch(model, split, rows[place], draw_key, division.group)
 
 
 def _ahead(items: Iterator[Item]) -> Iterator[Item]:
-    """Yield items that another thread has fetched, `STEPS_AHEAD` of them ahead; what it raises is raised here."""
+    """Yield items that another thread has fetched, `BATCHES_AHEAD` of them ahead; what it raises is raised here."""
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="batches") as pool:
-        coming = deque(pool.submit(next, items, None) for _ in range(STEPS_AHEAD))
+        coming = deque(pool.submit(next, items, None) for _ in range(BATCHES_AHEAD))
         while (item := coming.popleft().result()) is not None:
             coming.append(pool.submit(next, items, None))
             yield item

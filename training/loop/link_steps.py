@@ -13,20 +13,21 @@ from training.data.loading import TrainingData
 from training.data.ragged import Int64
 from training.data.split import TrainingSplit
 from training.link_steps import LinkSteps
-from training.loop.validation import RETRIEVAL_POOL, own_set_ranks, rank_similarity
+from training.loop.validation import RETRIEVAL_POOL, can_rank, own_set_ranks, rank_similarity
 from training.model import LinkModel
 from training.settings import LinkStep
 
 NAMES_WEIGHTS = (0.0, 0.1, 0.2, 0.4, 0.8, 1.6)
 UNJUDGED = 0.2  # weight of class names where no rank can judge it
 SAMPLED, POOLS = 1000, 10
+PAIRS_AT_ONCE = 1 << 25  # of the sentences and images of a pool
 Weights = tuple[float, ...]
 
 
 def settle_steps(model: LinkModel, data: TrainingData) -> None:
     """Fill the banks of a model's steps from training documents, and choose their weights on validation documents.
 
-    What is kept lies evenly over the split. Of weights that rank own images alike, the smallest are taken. Without two
+    What is kept lies evenly over the split. Of weights that rank own images alike, the smallest are taken. With few
     validation documents class names count a little, and `csls` is done beside them alone: by itself it may lose links
     where training documents are few.
     """
@@ -38,11 +39,11 @@ def settle_steps(model: LinkModel, data: TrainingData) -> None:
     names = (0.0,) if not unit else NAMES_WEIGHTS if wanted == "auto" else (wanted,)
     csls = (0.0, 1.0) if len(steps.texts) else (0.0,)
     tried = [(hubs, unit * weight) for hubs, weight in product(csls, names)]
-    if data.validation is None or len(data.validation.index.usable) < 2:
-        known = UNJUDGED if wanted == "auto" else wanted
-        chosen = (csls[-1], unit * known) if unit else (0.0, 0.0)
-    else:
+    if data.validation is not None and can_rank(data.validation):
         chosen = tried[int(np.argmin(_ranks(model, steps, data.validation, tried)))]
+    else:
+        known = unit * (UNJUDGED if wanted == "auto" else wanted)
+        chosen = (csls[-1] if known else 0.0, known)
     steps.weights.copy_(torch.tensor(chosen))
 
 
@@ -61,7 +62,7 @@ def _ranks(model: LinkModel, steps: LinkSteps, split: TrainingSplit, tried: Sequ
     pools = np.array_split(usable, -(-len(usable) // RETRIEVAL_POOL))
     ranks: list[list[float]] = []
     for pool in (pools[number] for number in _evenly(len(pools), POOLS)):
-        documents = split.documents(pool)
+        documents = split.documents(_few(split, pool))
         texts, images = (rows.cpu().numpy() for rows in model.encode(documents))
         images, sets = images[documents.image_rows], documents.image_sets
         names = steps.namer(documents)(np.arange(len(texts)), documents.image_rows)
@@ -71,6 +72,12 @@ def _ranks(model: LinkModel, steps: LinkSteps, split: TrainingSplit, tried: Sequ
             similarity_BB = kind.blocks(matrix, documents.sentences, documents.images)
             ranks.append(own_set_ranks(similarity_BB, allowed).tolist())
     return [float(np.mean(list(chain.from_iterable(ranks[number :: len(tried)])))) for number in range(len(tried))]
+
+
+def _few(split: TrainingSplit, pool: Int64) -> Int64:
+    """Return the first documents of a pool whose sentences and images make a matrix that memory holds; two at least."""
+    n, m = (np.cumsum(each.counts[pool]) for each in (split.index.sentences, split.index.images))
+    return pool[: max(2, int(np.searchsorted(n * m, PAIRS_AT_ONCE, side="right")))]
 
 
 def _evenly(count: int, wanted: int) -> Int64:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from training.config import LoopConfig, PlateauSchedule, StepsSchedule
+from training.config import LoopConfig
 
 
 @dataclass(slots=True)
@@ -65,12 +65,7 @@ def _unscaled(settings: LoopConfig, epoch: int, steps_before: int, plateaus: int
     if steps_before < settings.warmup_steps:
         share = steps_before / settings.warmup_steps
         return settings.warmup_from + share * (settings.learning_rate - settings.warmup_from)
-    schedule = settings.schedule
-    if isinstance(schedule, PlateauSchedule):
-        return float(settings.learning_rate / schedule.factor**plateaus)
-    if isinstance(schedule, StepsSchedule):
-        return float(settings.learning_rate / schedule.factor ** ((epoch - 1) // schedule.epochs))
-    return settings.learning_rate
+    return settings.schedule.rate(settings.learning_rate, epoch=epoch, plateaus=plateaus)
 
 
 def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:

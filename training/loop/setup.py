@@ -23,7 +23,6 @@ from training.loop.starting import start_from_models
 from training.model import LinkModel, ModelCard
 from training.relations import count_labels, known_rates
 from training.text.vocabulary import Vocabulary, count_words, tokenize
-from training.towers.build import text_settings
 from training.towers.inputs import gather_json
 from training.towers.words import RANDOM_WORDS
 
@@ -75,7 +74,7 @@ def _vocabulary(config: TrainConfig, documents: Sample, context: Context) -> Voc
             labels.update(part.regions.labels)
     counts = sum(map(Counter, gather_json(own, context)), Counter[str]())
     known = (label for part in gather_json(sorted(labels), context) for label in part)
-    return text_settings(config).vocabulary(counts, frozenset(token for label in known for token in tokenize(label)))
+    return config.text.vocabulary(counts, frozenset(token for label in known for token in tokenize(label)))
 
 
 def _languages(config: TrainConfig, documents: DocumentSet) -> list[str] | None:

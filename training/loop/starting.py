@@ -20,7 +20,6 @@ from training.text.vocabulary import Vocabulary
 
 EVERY_SOURCE = ""
 SOURCE_SIGN = "="
-_FUSER, _ENCODER, _STEPS = "text.fuser.", "text.encoder.", "steps."
 
 
 def start_from_models(model: LinkModel, find: FindModel = Path) -> None:
@@ -41,16 +40,15 @@ def start_from_models(model: LinkModel, find: FindModel = Path) -> None:
     sources = config.needs.sources
     if not sources:
         if set(givers) != {EVERY_SOURCE}:
-            raise _mismatch(model, "expected one MODEL; ROLE=MODEL is the multi-source tower's")
+            raise _mismatch(model, "expected one MODEL; ROLE=MODEL is for a tower of several sources")
         _take(model, givers[EVERY_SOURCE].state_dict(), givers[EVERY_SOURCE].vocabulary)
         return
     by_source = _by_source(model, sources, givers)
     leader = by_source.get(Role.CAPTION, next(iter(by_source.values())))
-    weights = {name: value for name, value in leader.state_dict().items() if not name.startswith(_ENCODER)}
+    weights = dict(leader.state_dict())
     for source, giver in by_source.items():
-        for name, value in giver.state_dict().items():
-            if name.startswith(_ENCODER):
-                weights[name.replace(_ENCODER, f"text.encoders.{source}.", 1)] = value
+        for name, value in giver.text.get_submodule(giver.text.own_encoder).state_dict().items():
+            weights[f"text.{model.text.source_encoders}.{source}.{name}"] = value
     _take(model, weights, leader.vocabulary)
 
 
@@ -59,9 +57,10 @@ def set_trainable(model: LinkModel, epoch: int) -> None:
     config = model.card.config
     settings = config.training
     is_early = bool(settings.start_from) and epoch <= settings.frozen_epochs
+    fresh = _new_modules(model)
     for name, parameter in model.named_parameters():
         is_frozen_word = name in model.word_tables and not config.text.trains_words
-        is_held = is_early and not name.startswith(_FUSER) and (settings.start_words or name not in model.word_tables)
+        is_held = is_early and not name.startswith(fresh) and (settings.start_words or name not in model.word_tables)
         parameter.requires_grad_(not is_frozen_word and not is_held)
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ConfigError(
@@ -82,6 +81,11 @@ def split_start(item: str) -> tuple[str, str]:
     return (source, model) if is_role else (EVERY_SOURCE, item)
 
 
+def _new_modules(model: LinkModel) -> tuple[str, ...]:
+    """Return what the names of parameters begin with that start from no other model."""
+    return tuple(f"text.{name}." for name in model.text.new_modules)
+
+
 def _by_source(model: LinkModel, sources: Sequence[str], givers: Mapping[str, LinkModel]) -> dict[str, LinkModel]:
     """Return the model that each source's encoder starts from."""
     found = {source: givers.get(source, givers.get(EVERY_SOURCE)) for source in sources}
@@ -89,7 +93,7 @@ def _by_source(model: LinkModel, sources: Sequence[str], givers: Mapping[str, Li
         raise _mismatch(model, f"expected a model for each source, found none for {', '.join(missing)}")
     given = {source: giver for source, giver in found.items() if giver is not None}
     for giver in given.values():
-        if not any(name.startswith(_ENCODER) for name in giver.state_dict()):
+        if not giver.text.own_encoder:
             tower = giver.card.config.text.name
             raise _mismatch(model, f"expected models with text.name = 'subword-attention', found '{tower}'")
     return given
@@ -99,7 +103,7 @@ def _take(model: LinkModel, weights: Mapping[str, Tensor], vocabulary: Vocabular
     """Copy weights by name, word tables word by word; every parameter but the fuser's and the banks must be there."""
     own = model.state_dict()
     for name, target in own.items():
-        if name.startswith((_FUSER, _STEPS)):
+        if name.startswith((*_new_modules(model), "steps.")):
             continue
         if name not in weights:
             raise _mismatch(model, f"its models have no weights for {name}")

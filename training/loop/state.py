@@ -12,7 +12,6 @@ or not at all, and the one before is removed once it has been reported.
 
 import shutil
 import uuid
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -32,6 +31,7 @@ from training.model import LinkModel, ModelCard
 
 CHECKPOINTS, STATE, MODEL, BEST = "checkpoints", "state.pt", "model", "best"
 STATE_FORMAT = 1
+ROUNDING = 1e-3  # of the largest number of a tensor
 MAY_CHANGE = ("training.epochs", "training.device")
 
 
@@ -66,7 +66,7 @@ def start(model: LinkModel) -> RunState:
     """Return the state of a run that has not begun: Adam, and no plateau yet (the rate is `schedules.py`'s)."""
     settings: LoopConfig = model.card.config.training
     optimiser = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, fused=True)
-    schedule = Plateaus(patience=getattr(settings.schedule, "epochs", 0))
+    schedule = Plateaus(patience=settings.schedule.patience)
     return RunState(model=model, optimiser=optimiser, schedule=schedule)
 
 
@@ -108,22 +108,33 @@ def resume(checkpoint: Path, card: ModelCard, context: Context) -> RunState:
 
 
 def check_alike(state: RunState, context: Context) -> None:
-    """Compare the parameters of all workers.
+    """Compare the parameters of all workers; where they differ by rounding, all take those of the first.
+
+    Processors of other kinds round otherwise, though all take steps along the same gradients.
 
     Raises:
-        BuildError: those of some workers are others than those of most.
+        BuildError: those of some workers differ by more.
     """
     if context.world_size == 1:
         return
-    digest = bytes.fromhex(state.model.digest())
-    rows = context.gather(torch.frombuffer(bytearray(digest), dtype=torch.uint8)[None].to(context.device))
-    digests = [row.cpu().numpy().tobytes() for row in rows]
-    (usual, _), *others = Counter(digests).most_common()
+    digest = torch.frombuffer(bytearray.fromhex(state.model.digest()), dtype=torch.uint8)
+    rows = context.gather(digest[None].to(context.device))
+    if all(torch.equal(row, rows[0]) for row in rows):
+        return
+    is_other = torch.zeros((1, 1), dtype=torch.uint8, device=context.device)
+    for value in state.model.state_dict().values():
+        own = value.to(context.device)
+        first = context.of_first(own)
+        apart = (own.double() - first.double()).abs()
+        is_other |= ~(apart <= ROUNDING * first.double().abs().max()).all() if value.numel() else False
+        value.copy_(first)
+    others = [rank for rank, row in enumerate(context.gather(is_other)) if row]
+    like_first = [rank for rank in range(len(rows)) if rank not in others]
     if others:
-        odd = ", ".join(str(rank) for rank, digest in enumerate(digests) if digest != usual)
+        few = min(others, like_first, key=len) if len(others) != len(like_first) else range(len(rows))
         raise BuildError(
-            f"worker {odd} of {len(digests)}: after epoch {state.epoch} its parameters are not those of the others; "
-            "check its hardware and libraries, and resume the run from its last checkpoint"
+            f"after epoch {state.epoch} the parameters of worker {' and '.join(map(str, few))} of {len(rows)} are not "
+            "those of the others; check hardware and libraries, and resume the run from its last checkpoint"
         )
 
 

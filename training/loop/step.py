@@ -23,14 +23,14 @@ from training.loop.encoding import PreparedBatch, batch_losses, encode_batch
 from training.loop.setup import seeded
 from training.model import LinkModel
 from training.objectives.batch import EncodedBatch
-from training.towers.batch_norm import remember_moments
+from training.towers.batch_norm import BatchNorm, remember_moments
 
 STEPS_BEHIND = 2
 COLLAPSED = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Taken:
+class FinishedStep:
     """A step that was taken, as far as its error message needs it: this worker's batches, the sum of their losses."""
 
     is_finite: Tensor
@@ -48,10 +48,10 @@ class StepGuard:
         last: last batch of this worker, as it was encoded before its step.
     """
 
-    taken: deque[_Taken] = field(default_factory=deque)
+    taken: deque[FinishedStep] = field(default_factory=deque)
     last: EncodedBatch | None = None
 
-    def add(self, step: _Taken) -> None:
+    def add(self, step: FinishedStep) -> None:
         self.taken.append(step)
         self.last = step.batches[-1] if step.batches else self.last
         self.check(0 if step.is_finite.device.type == "cpu" else STEPS_BEHIND)
@@ -97,9 +97,14 @@ class Stepper:
         self.context = context
         self.group = division.group
         self.guard = guard
-        self.loss_of = context.summed(_BatchLoss(model, self.group))
+        loss = _BatchLoss(model, self.group)
+        # Batch normalisation gathers in the backward pass, too: two groups of processes that communicate at once may
+        # wait for each other for ever. Where batches are shared, gradients are summed when the backward pass is over.
+        is_shared = context.world_size > division.stride  # known alike to workers that have a batch of their own
+        self.is_summed_after = is_shared and any(isinstance(each, BatchNorm) for each in model.modules())
+        self.loss_of = loss if self.is_summed_after else context.summed(loss)
 
-    def step(self, batches: Sequence[PreparedBatch], *, count: int) -> Tensor:
+    def step(self, batches: Iterable[PreparedBatch], *, count: int) -> Tensor:
         """Return the sum of the mean losses of this worker's batches (detached scalar), after a step was taken.
 
         The step goes along the gradient of the mean of the `count` batches of all workers. Dropout depends on seed,
@@ -112,18 +117,24 @@ class Stepper:
         """
         self.model.train()
         self.optimiser.zero_grad(set_to_none=True)
-        encoded, losses = [], []
-        for number, batch in enumerate(batches or (None,)):
-            is_last = number + 1 >= len(batches)
-            with nullcontext() if is_last else self._gradients_kept():
+        encoded: list[EncodedBatch] = []
+        losses: list[Tensor] = []
+        coming = iter(batches)
+        batch = next(coming, None)
+        while batch is not None or not losses:
+            following = next(coming, None)
+            with nullcontext() if following is None else self._gradients_kept():
                 loss, found = self.loss_of(batch)
                 # A loss that is not finite makes every worker's gradient so, by which all decide alike.
                 torch.autograd.backward(loss, torch.where(loss.isfinite(), 1 / count, torch.nan))
             losses.append(loss.detach())
             encoded += [] if found is None else [found]
+            batch = following
         for parameter in self.model.parameters():
             if parameter.requires_grad and parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)  # else Adam leaves a parameter alone that nobody used
+            if parameter.grad is not None and self.is_summed_after:
+                parameter.grad = self.context.total(parameter.grad)
         remember_moments(self.model, self.group.rank == 0, self.context.total)
         norm = clip(self.model.parameters(), self.model.card.config.training.clip_norm)
         is_finite = torch.isfinite(norm)
@@ -131,7 +142,7 @@ class Stepper:
         self.optimiser.step()
         total = torch.stack(losses).sum()
         watch = self.guard or StepGuard()
-        watch.add(_Taken(is_finite=is_finite, loss=total, norm=norm, batches=encoded))
+        watch.add(FinishedStep(is_finite=is_finite, loss=total, norm=norm, batches=encoded))
         return total
 
     def _gradients_kept(self) -> AbstractContextManager[None]:
@@ -152,8 +163,8 @@ class _BatchLoss(nn.Module):
         nothing = 0 * anchor.flatten()[0]
         if batch is None:
             return nothing, None
-        moment, group = batch.moment, self.group
-        with seeded(group.device, "tower", moment.seed, moment.epoch, moment.step, group.rank):
+        draw_key, group = batch.draw_key, self.group
+        with seeded(group.device, "tower", draw_key.seed, draw_key.epoch, draw_key.step, group.rank):
             encoded = encode_batch(self.model, batch, group)
         loss = batch_losses(self.model, encoded, group).mean()
         return loss if loss.requires_grad else loss + nothing, _detached(encoded)
@@ -177,17 +188,17 @@ def _detached(batch: EncodedBatch) -> EncodedBatch:
         text_vectors=batch.text_vectors.detach(),
         image_vectors=batch.image_vectors.detach(),
         allowed=batch.allowed,
-        moment=batch.moment,
+        draw_key=batch.draw_key,
     )
 
 
-def _not_finite(step: _Taken) -> str:
+def _not_finite(step: FinishedStep) -> str:
     found = [(batch, _offenders(batch)) for batch in step.batches]
     batch, offenders = next((pair for pair in found if pair[1]), found[0] if found else (None, []))
     loss, norm = float(step.loss), float(step.norm)
     if batch is None or (not offenders and math.isfinite(loss)):
-        return f"gradient norm {norm}: expected finite numbers; another worker says which documents it had"
-    where = f"epoch {batch.moment.epoch}, batch {batch.moment.step}"
+        return f"gradient norm {norm}: expected finite numbers; the cause is in another worker's log"
+    where = f"epoch {batch.draw_key.epoch}, batch {batch.draw_key.step}"
     title = "documents with such vectors" if offenders else "documents of the batch"
     return (
         f"{where}: loss {loss}, gradient norm {norm}: expected finite numbers; {title}: "

@@ -8,6 +8,7 @@ import copy
 import logging
 import math
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,13 +16,14 @@ from schemas.errors import BuildError, UsageError
 from training.config import Select, TrainConfig
 from training.data.loading import TrainingData
 from training.data.requirements import check_pairs
+from training.data.threads import one_thread
 from training.loop import state as states
 from training.loop.context import Context
 from training.loop.epoch import solve_epoch, train_epoch
 from training.loop.link_steps import settle_steps
 from training.loop.setup import new_model
 from training.loop.state import RunState, check_alike
-from training.loop.validation import Validation, validate
+from training.loop.validation import ENOUGH_TO_RANK, Validation, can_rank, validate
 from training.model import LinkModel, ModelCard
 from training.objectives import batch as objectives
 
@@ -39,7 +41,8 @@ class TrainResult:
         best_validation_loss: its validation loss, or None without a validation split.
         history: per epoch, the metrics that were reported (a metric that could not be computed is absent): epoch,
             train_loss, validation_loss, validation_auc, validation_precision_at_1, validation_precision_at_5,
-            validation_rank, validation_median_rank, learning_rate, documents_per_second.
+            validation_rank, validation_median_rank, learning_rate, documents_per_second. Validation's are of cosines:
+            steps at link time are chosen when training is over.
         model: folder of the kept model (`LinkModel.load`).
     """
 
@@ -62,12 +65,18 @@ def train(config: TrainConfig, data: TrainingData, context: Context, *, run_dire
         ConfigError: the checkpoint to resume from belongs to another configuration or data set version.
         BuildError: a loss or a gradient norm was not finite, or a worker's parameters are not those of the others.
     """
+    with one_thread() if config.is_solved else nullcontext():
+        return _trained(config, data, context, run_directory)
+
+
+def _trained(config: TrainConfig, data: TrainingData, context: Context, run_directory: Path) -> TrainResult:
     _check_selectable(config, data, context)
     for split in (data.training, data.validation):
         if split is not None:
             check_pairs(config, data.identity.reference, split)
     run = _begin(config, data, context)
-    solver = objectives.solver(config.objective, run.model.text, run.model.image, data, context)
+    towers = run.model.text, run.model.image
+    solver = objectives.solver(config.objective, *towers, data, context, epochs=config.training.epochs)
     division = context.division(config.training.batches_per_step)
     while run.epoch < config.training.epochs:
         run.epoch += 1
@@ -81,22 +90,26 @@ def train(config: TrainConfig, data: TrainingData, context: Context, *, run_dire
             judged = validate(run.model, data.validation, context, epoch=run.epoch)
             run.schedule.step(judged.loss)
         metrics |= _metrics(judged)
-        _keep(run, judged, context)
+        is_choice = not config.is_solved or (data.validation is not None and can_rank(data.validation))
+        _keep(run, judged, context, select=config.training.select if is_choice else Select.LAST)
         run.history.append(metrics)
         _checkpoint(run, metrics, context, run_directory)
     return _finish(run, data, context, run_directory)
 
 
 def _check_selectable(config: TrainConfig, data: TrainingData, context: Context) -> None:
-    select = config.training.select
-    if data.validation is None and all(term.is_solved for term in config.objective):
-        context.say(f"{data.identity.reference} has no validation document to judge an epoch by: the last is kept")
-    elif data.validation is None and select is not Select.LAST:
+    select, known = config.training.select, 0 if data.validation is None else len(data.validation.index.usable)
+    if config.is_solved:
+        if known < ENOUGH_TO_RANK and select is not Select.LAST:
+            few = f"{known or 'no'} validation document{'s' * (known > 1)}"
+            context.say(f"{data.identity.reference} has {few} to judge an epoch by: the last is kept")
+        return
+    if data.validation is None and select is not Select.LAST:
         raise UsageError(
             f"training.select = '{select}': {data.identity.reference} has no validation document to judge an epoch by; "
             "use --set training.select=last"
         )
-    if data.validation is not None and len(data.validation.index.usable) == 1:
+    if known == 1:
         logger.warning(
             "%s has a single validation document: it has no negative, so loss and rank judge nothing; "
             "use --set training.select=last",
@@ -108,7 +121,10 @@ def _begin(config: TrainConfig, data: TrainingData, context: Context) -> RunStat
     checkpoint = context.latest_checkpoint()
     if checkpoint is not None:
         return states.resume(checkpoint, ModelCard(config=config, data=data.identity), context)
-    return states.start(new_model(config, data, context))
+    model = new_model(config, data, context)
+    for value in model.state_dict().values():
+        value.copy_(context.of_first(value.to(context.device)))
+    return states.start(model)
 
 
 def _metrics(judged: Validation | None) -> dict[str, float]:
@@ -125,10 +141,10 @@ def _metrics(judged: Validation | None) -> dict[str, float]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _keep(run: RunState, judged: Validation | None, context: Context) -> None:
-    """Keep this epoch's model if it is better than the one kept so far; of equals, the earliest stays."""
-    value = _value(run.model.card.config.training.select, judged, run.epoch)
-    if run.best_value is not None and value >= run.best_value:
+def _keep(run: RunState, judged: Validation | None, context: Context, *, select: Select) -> None:
+    """Keep this epoch's model if it is better than the one kept so far, or as good: it has seen more."""
+    value = _value(select, judged, run.epoch)
+    if run.best_value is not None and value > run.best_value:
         return
     run.best_value, run.best_epoch = value, run.epoch
     run.best_validation_loss = None if judged is None else judged.loss
@@ -158,7 +174,7 @@ def _finish(run: RunState, data: TrainingData, context: Context, run_directory: 
         raise BuildError("no epoch had a validation loss or rank that is a number; lower training.learning_rate")
     target = run_directory / MODEL
     if context.rank == 0:
-        kept: LinkModel = run.best or run.model
+        kept: LinkModel = (run.best or run.model).to(context.device)
         settle_steps(kept, data)
         with states.whole_folder(target) as folder:
             kept.save(folder)

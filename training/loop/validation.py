@@ -28,13 +28,14 @@ from training.loop.step import COLLAPSED
 from training.metrics.links import score_documents
 from training.model import LinkModel
 from training.objectives import batch as objectives
-from training.objectives.batch import Moment
+from training.objectives.batch import DrawKey
 from training.similarity.kinds.ap import Ap
 from training.similarity.similarity import SetSimilarity
 
 logger = logging.getLogger(__name__)
 RETRIEVAL_POOL = 200
 PAIRS_POOL = 500  # Alikhani 2022, table 4
+ENOUGH_TO_RANK = 20  # documents: of fewer all own images are soon first, and their mean rank tells nothing apart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +47,7 @@ class Validation:
         rank: mean rank (from 1; ties count half) of a document's own image set for its sentences, among pools of
             consecutive documents, at most `RETRIEVAL_POOL` each (`PAIRS_POOL` of image-text pairs).
         median_rank: median of the same ranks.
-        auc: mean AUROC of the documents with known links, times 100; None where there is none.
+        auc: mean AUROC of the documents with known links, by cosines, times 100; None where there is none.
         precision_at_1: as `auc`.
         precision_at_5: as `auc`.
     """
@@ -118,6 +119,11 @@ def split_loss(model: LinkModel, manifest: Manifest, folder: Folder, split: Spli
     return validate(model, opened, Context(device=model.device), epoch=model.card.epoch).loss
 
 
+def can_rank(split: TrainingSplit) -> bool:
+    """Return whether a split has enough documents for the rank of own images to choose by."""
+    return len(split.index.usable) >= ENOUGH_TO_RANK
+
+
 def own_set_ranks(similarity_BB: Tensor, allowed_BB: Tensor) -> Tensor:
     """Return B ranks, from 1, of each row's diagonal entry among the allowed entries of the row; a tie counts half."""
     own_B1 = similarity_BB.diagonal()[:, None]
@@ -134,20 +140,19 @@ def batch_losses(config: TrainConfig, encoded: EncodedDocuments, batches: Iterat
         encoded: documents.
         batches: rows of the documents of each batch.
     """
-    moment = _moment(config)
+    draw_key = _draw_key(config)
     for rows in batches:
-        choice = objectives.choose(config.objective, encoded.documents, rows, moment)
-        yield objectives.losses(config.objective, encoded.batch(rows, moment, choice))
+        choice = objectives.choose(config.objective, encoded.documents, rows, draw_key)
+        yield objectives.losses(config.objective, encoded.batch(rows, draw_key, choice))
 
 
 def rank_similarity(config: TrainConfig) -> SetSimilarity:
     """Return the similarity that own sets are ranked by: that of the first term that compares sets, else AP."""
-    found = (getattr(term, "similarity", None) for term in config.objective)
-    return next((kind for kind in found if isinstance(kind, SetSimilarity)), Ap())
+    return next((term.similarity for term in config.objective if term.similarity is not None), Ap())
 
 
-def _moment(config: TrainConfig) -> Moment:
-    return Moment(split="validation", epoch=0, step=0, seed=config.training.seed)
+def _draw_key(config: TrainConfig) -> DrawKey:
+    return DrawKey(split="validation", epoch=0, step=0, seed=config.training.seed)
 
 
 def _judge(model: LinkModel, split: TrainingSplit, places: Int64, cuts: Int64) -> _Pool:
@@ -166,7 +171,7 @@ def _judge(model: LinkModel, split: TrainingSplit, places: Int64, cuts: Int64) -
     with torch.no_grad():
         batches = (np.arange(*pair) - start for pair in pairwise(bounds.tolist()))
         losses = [part.sum() for part in batch_losses(config, encoded, batches)]
-        pool = encoded.batch(np.arange(end - start), _moment(config))
+        pool = encoded.batch(np.arange(end - start), _draw_key(config))
         similarity_BB = pool.similarity(rank_similarity(config))
         ranks = own_set_ranks(similarity_BB, pool.allowed)
     return _Pool(
@@ -184,7 +189,7 @@ def _link_sums(encoded: EncodedDocuments, count: int) -> Float64:
     places = [(documents.sentences.rows(row), documents.images.rows(row)) for row in range(count)]
     scores = score_documents(
         [text_ND[rows] @ image_MD[images].T for rows, images in places], (documents.links or (None,) * count)[:count]
-    ).table()
+    ).table
     return np.append(scores.sum(axis=0), len(scores))
 
 

@@ -7,9 +7,10 @@ whether it is true.
 Below, a calibration is fitted to such observations, and judged on those of another split.
 """
 
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -23,13 +24,13 @@ from schemas.errors import UsageError
 from schemas.evaluation import Score
 from training.closed_form.plans import soft_plans
 from training.data.ragged import Bool, Float64, Floats, Int64
-from training.metrics.bootstrap import pooled_interval
+from training.metrics.bootstrap import mean_interval
 from training.metrics.links import link_mask
 from training.metrics.precision import PrecisionPoint, precision_points
 from training.similarity.assignment import predicted_pairs
 
 FILE_NAME = "calibration.json"
-CALIBRATION_FORMAT: Final = 2  # 1: precisions of thresholds were shares, not bounds
+CALIBRATION_FORMAT: Final = 3  # 1: precisions of thresholds were shares, not bounds; 2: bounds of all links together
 ENOUGH_FOR_ISOTONIC = 1_000  # below it a sigmoid is the better fit (Niculescu-Mizil and Caruana 2005)
 RELIABILITY_BINS = 10
 FEATURES, PLAN_SHARPNESS = 3, 10.0
@@ -76,7 +77,7 @@ class Calibration:
     probabilities: tuple[float, ...] = ()
     points: tuple[PrecisionPoint, ...] = ()
     features: tuple[float, ...] = ()
-    format: Literal[2] = CALIBRATION_FORMAT
+    format: Literal[2, 3] = CALIBRATION_FORMAT
 
     def of_links(self, matrix: Floats, rows: Int64, columns: Int64) -> Float64:
         """Return the probability, 0 to 1, that predicted links of a document with n x m similarities are true."""
@@ -112,21 +113,29 @@ class Calibration:
         raise UsageError(
             f"--precision {precision:g}: no threshold is known to reach it with 95% confidence, by {self.links} links "
             f"in {self.documents} documents of {self.dataset}, split {self.split}; the highest is {best:g}"
+            + "; it is of an earlier version: `multilink evaluate` finds thresholds"
+            * (self.format < CALIBRATION_FORMAT)
         )
 
     def to_json(self) -> str:
         """Return the file's text."""
         return json.dumps(asdict(self), indent=1, sort_keys=True) + "\n"
 
+    @property
+    def digest(self) -> str:
+        """Return the SHA-256 (hex) of the file's text."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
 
 def read_calibration(path: Path) -> Calibration:
-    """Return the calibration of a file.
+    """Return the calibration of a file; one of format 2 without its thresholds.
 
     Raises:
         IntegrityError: it holds none, or one of another format.
     """
     what = f"a calibration of format {CALIBRATION_FORMAT} in {path} (`multilink evaluate` makes one)"
-    return restore_json(Calibration, path.read_text(encoding="utf-8"), what=what)
+    found = restore_json(Calibration, path.read_text(encoding="utf-8"), what=what)
+    return found if found.format == CALIBRATION_FORMAT else replace(found, points=())
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +293,12 @@ def calibration_scores(calibration: Calibration, observed: Observations) -> Iter
         yield Score("expected", 100 * each.expected, n=each.links, group=f"bin {number}")
         yield Score("true_share", 100 * each.true, n=each.links, group=f"bin {number}")
     for wanted in WANTED_PRECISIONS:
-        yield from _kept(calibration, observed, wanted)
+        try:
+            yield from _kept(observed, calibration.threshold(wanted), f"precision {wanted:.0%}")
+        except UsageError:  # none above it is reached either
+            note = f"none is proven by {calibration.documents} validation documents"
+            yield Score("threshold", group=f"precision {wanted:.0%}", unit="similarity", note=note)
+            return
 
 
 class Bin(NamedTuple):
@@ -314,17 +328,12 @@ def _sigmoid(logits: Float64) -> Float64:
     return np.asarray(0.5 * (1 + np.tanh(logits / 2)), dtype=np.float64)
 
 
-def _kept(calibration: Calibration, observed: Observations, wanted: float) -> Iterator[Score]:
-    group = f"precision {wanted:.0%}"
-    try:
-        threshold = calibration.threshold(wanted)
-    except UsageError:
-        yield Score("threshold", group=group, unit="cosine", note="not reached on validation")
-        return
+def _kept(observed: Observations, threshold: float, group: str) -> Iterator[Score]:
     is_kept = observed.similarities >= threshold
     n = int(is_kept.sum())
-    yield Score("threshold", threshold, n=n, group=group, unit="cosine")
+    yield Score("threshold", threshold, n=n, group=group, unit="similarity")
     if n:
-        precision = pooled_interval(100.0 * observed.are_true[is_kept], observed.documents[is_kept])
-        yield precision.score("precision", n=n, group=group)
+        _, rows = np.unique(observed.documents[is_kept], return_inverse=True)
+        shares = np.bincount(rows, weights=observed.are_true[is_kept]) / np.bincount(rows)
+        yield mean_interval(100 * shares).score("precision", n=n, group=group)
     yield Score("kept", 100 * float(is_kept.mean()), n=n, group=group)

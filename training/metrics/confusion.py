@@ -18,7 +18,7 @@ GROUPS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class ChosenImage:
     """What a model chose for one sentence with true images.
 
     Attributes:
@@ -42,7 +42,9 @@ class Choice:
     chance: float
 
 
-def choices(matrices: Sequence[Floats], links: Sequence[Int64 | None], images: Sequence[Floats]) -> tuple[Choice, ...]:
+def chosen_images(
+    matrices: Sequence[Floats], links: Sequence[Int64 | None], images: Sequence[Floats]
+) -> tuple[ChosenImage, ...]:
     """Return the choice for every sentence with a true and a false image.
 
     Args:
@@ -50,7 +52,7 @@ def choices(matrices: Sequence[Floats], links: Sequence[Int64 | None], images: S
         links: L x 2 (sentence, image) links of each, or None where unknown.
         images: m x v vectors of each document's images.
     """
-    found: list[Choice] = []
+    found: list[ChosenImage] = []
     for document, (matrix, known, vectors) in enumerate(zip(matrices, links, images, strict=True)):
         if known is None or not len(known):
             continue
@@ -58,7 +60,7 @@ def choices(matrices: Sequence[Floats], links: Sequence[Int64 | None], images: S
         for sentence in np.unique(known[:, 0]).tolist():
             true = np.unique(known[known[:, 0] == sentence, 1])
             if len(true) < matrix.shape[1]:
-                found.append(_choice(document, sentence, matrix[sentence], true, near))
+                found.append(_chosen_image(document, sentence, matrix[sentence], true, near))
     return tuple(found)
 
 
@@ -68,7 +70,7 @@ def nearness(vectors: Floats) -> Float64:
     return np.asarray(units @ units.T, dtype=np.float64)
 
 
-def confusion_scores(found: Sequence[Choice], *, groups: int = GROUPS) -> Iterator[Score]:
+def confusion_scores(found: Sequence[ChosenImage], *, groups: int = GROUPS) -> Iterator[Score]:
     """Yield what is chosen, in percent, in groups of about equal size from the least alike images to the most alike.
 
     `right` and `confused` are the shares of sentences for which a true image and the nearest other one are chosen,
@@ -86,21 +88,21 @@ def confusion_scores(found: Sequence[Choice], *, groups: int = GROUPS) -> Iterat
             yield Score(metric, value, n=len(part), group=group)
 
 
-def most_confused(found: Iterable[Choice], *, max_count: int) -> tuple[Choice, ...]:
+def most_confused(found: Iterable[ChosenImage], *, max_count: int) -> tuple[ChosenImage, ...]:
     """Return the sentences for which the nearest image was chosen, the most alike images first, one a document."""
-    kept: dict[int, Choice] = {}
+    kept: dict[int, ChosenImage] = {}
     wrong = [choice for choice in found if choice.confused == 1.0]
     for choice in sorted(wrong, key=lambda each: (-each.nearness, each.document, each.sentence)):
         kept.setdefault(choice.document, choice)
     return tuple(kept.values())[:max_count]
 
 
-def _choice(document: int, sentence: int, row: Floats, true: Int64, near: Float64) -> Choice:
+def _chosen_image(document: int, sentence: int, row: Floats, true: Int64, near: Float64) -> ChosenImage:
     false = np.setdiff1d(np.arange(len(row)), true)
     cosines = near[np.ix_(true, false)]
     image, nearest = np.unravel_index(int(cosines.argmax()), cosines.shape)
     is_largest = row == row.max()
-    return Choice(
+    return ChosenImage(
         document=document,
         sentence=sentence,
         image=int(true[image]),

@@ -14,7 +14,7 @@ Pearson's with the number of labels that would have this variance under plain sa
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import betaincinv, expit, logit, stdtrit
@@ -78,8 +78,10 @@ class CorpusMeasures:
 
     Attributes:
         precision: share of the links that is right; None: no link is labelled.
-        recall: of the images that some sentence goes with, the share whose link is right; None: no such image.
-        auc: probability that a right link has a higher score than a wrong one; None: all are right, or none is.
+        recall: of the images that some sentence goes with, the share whose link is right; None: no such image is
+            labelled, or none of some stratum.
+        auc: probability that a right link has a higher score than a wrong one; None: all are right, or none is, or no
+            link of some stratum is labelled.
     """
 
     precision: Measured | None
@@ -121,13 +123,14 @@ def drawn(strata: Int64, count: int, draws: np.random.Generator) -> Int64:
 
 def measure(population: Population, labels: Labels, *, level: float = LEVEL) -> CorpusMeasures:
     """Return precision, recall and AUC of the corpus's links."""
-    linked = population.is_linked[labels.rows]
-    precision = recall = None
-    if linked.any():
-        precision = _share(population, labels, labels.is_right, population.is_linked.astype(np.float64), level=level)
-    if labels.has_text.any():
-        recall = _share(population, labels, labels.is_right, labels.has_text, level=level)
-    return CorpusMeasures(precision=precision, recall=recall, auc=_auc(population, labels, level=level))
+    recall = None
+    if labels.has_text.any() and not _unlabelled(population, labels):
+        recall = _share(population, labels, labels.has_text, level=level)
+    return CorpusMeasures(
+        precision=_precision(population, labels, population.is_linked, level=level),
+        recall=recall,
+        auc=_auc(*_among(population, labels, population.is_linked), level=level),
+    )
 
 
 def threshold_for(
@@ -141,13 +144,9 @@ def threshold_for(
     for kept in KEPT if len(scores) else ():
         score = float(np.quantile(scores, 1 - kept, method="lower"))
         is_kept = population.is_linked & (population.scores >= score)
-        if not is_kept[labels.rows].any():
-            continue
-        own = replace(labels, is_right=labels.is_right & is_kept[labels.rows])
-        level = 1 - 2 * error / len(KEPT)
-        found = _share(population, own, own.is_right, is_kept.astype(np.float64), level=level).interval
-        if found.low >= wanted:
-            return Threshold(score=score, kept=float(is_kept.sum() / len(scores)), precision=found)
+        found = _precision(population, labels, is_kept, level=1 - 2 * error / len(KEPT))
+        if found is not None and found.interval.low >= wanted:
+            return Threshold(score=score, kept=float(is_kept.sum() / len(scores)), precision=found.interval)
     return None
 
 
@@ -163,26 +162,55 @@ def agreement(first: Sequence[str], second: Sequence[str]) -> tuple[float, float
     return alike, 1.0 if by_chance == 1 else (alike - by_chance) / (1 - by_chance)
 
 
-def _share(population: Population, labels: Labels, parts: Bool, whole: Bool | Float64, *, level: float) -> Measured:
-    """Return the interval of sum of parts / sum of whole over all images.
+def _precision(population: Population, labels: Labels, are_of: Bool, *, level: float) -> Measured | None:
+    """Return the share of some links that is right, None where none of them is labelled.
+
+    Strata without a label have their whole range: none of their links is right, or each is.
+    """
+    among, own = _among(population, labels, are_of)
+    if not len(own.rows):
+        return None
+    found, unknown = _share(among, own, np.ones(len(own.rows), bool), level=level), _unlabelled(among, own)
+    interval = found.interval
+    bounds = interval.low * (1 - unknown), interval.high * (1 - unknown) + unknown
+    more = min(int(np.ceil(found.more * len(labels.rows) / len(own.rows))), len(population.strata) - len(labels.rows))
+    return Measured(interval=Interval(interval.mean, *bounds), more=more)
+
+
+def _among(population: Population, labels: Labels, are_of: Bool) -> tuple[Population, Labels]:
+    """Return some of the images as a population of their own, with their labels."""
+    kept, every = are_of[labels.rows], population
+    rows = (np.cumsum(are_of) - 1)[labels.rows[kept]]
+    return (
+        Population(strata=every.strata[are_of], is_linked=every.is_linked[are_of], scores=every.scores[are_of]),
+        Labels(rows=rows, is_right=labels.is_right[kept], has_text=labels.has_text[kept]),
+    )
+
+
+def _unlabelled(population: Population, labels: Labels) -> float:
+    """Return the share of the images that are in strata without a label."""
+    sizes, counts = _sizes(population, labels)
+    return float(sizes[counts == 0].sum() / sizes.sum())
+
+
+def _share(population: Population, labels: Labels, whole: Bool, *, level: float) -> Measured:
+    """Return the interval of right links / sum of whole, over all images of the strata that have labels.
 
     Args:
         population: of N images.
         labels: of n of them.
-        parts: n; whether an image counts.
-        whole: n where labels say it, N where it is known of every image.
+        whole: n; whether an image counts; each right link does.
     """
-    is_known = len(whole) == len(population.strata) and whole.dtype == np.float64
-    own = (whole[labels.rows] if is_known else whole).astype(np.float64)
-    top = _Estimate.of(population, labels, parts.astype(np.float64))
-    bottom = None if is_known else _Estimate.of(population, labels, own)
-    total = float(whole.mean()) if bottom is None else bottom.mean
+    own = whole.astype(np.float64)
+    top, bottom = (_Estimate.of(population, labels, each.astype(np.float64)) for each in (labels.is_right, whole))
+    total = bottom.mean
     share = min(max(top.mean / total, 0.0), 1.0) if total > 0 else 0.0
-    residuals = top.residuals - (0 if bottom is None else share * bottom.residuals)
-    extremes = (-share * own, own - share * own) if bottom is not None else (np.zeros_like(own), own)
-    error = _variance(population, labels, residuals, extremes) / total**2 if total > 0 else np.inf
+    residuals = top.residuals - share * bottom.residuals
+    error = _variance(population, labels, residuals, (-share * own, own - share * own)) / max(total, 1e-12) ** 2
+    if error == 0:  # every image is labelled
+        return Measured(interval=Interval(share, share, share), more=0)
     known = int(own.sum())
-    worth = known if error == 0 else max(share * (1 - share), 1 / (4 * known)) / error
+    worth = max(share * (1 - share), 1 / (4 * known)) / error
     worth *= (
         stdtrit(max(known - 1, 1), 0.975) / stdtrit(max(known - len(np.unique(population.strata)), 1), 0.975)
     ) ** 2
@@ -266,11 +294,10 @@ def _smallest(is_enough: Callable[[float], bool]) -> float:
 
 def _auc(population: Population, labels: Labels, *, level: float) -> Interval | None:
     """Return how often a right link scores above a wrong one, its interval from placements (DeLong 1988)."""
-    linked = population.is_linked[labels.rows]
-    rows, is_right = labels.rows[linked], labels.is_right[linked]
-    if is_right.all() or not is_right.any():
+    rows, is_right = labels.rows, labels.is_right
+    if is_right.all() or not is_right.any() or _unlabelled(population, labels):
         return None
-    sizes, counts = _sizes(population, replace(labels, rows=rows))
+    sizes, counts = _sizes(population, labels)
     weights = (sizes / np.maximum(counts, 1))[population.strata[rows]]
     scores = population.scores[rows]
     above = (scores[:, None] > scores[None]) + 0.5 * (scores[:, None] == scores[None])

@@ -78,36 +78,37 @@ class PairScore(NamedTuple):
     reciprocal_rank: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DocumentScores:
-    """Scores of the documents that have any.
+    """Scores of the documents that have any, as arrays: a split may have a hundred million.
 
     Attributes:
         kind: of the scores.
-        documents: positions (in what was given) of the scored documents.
-        scores: of each.
+        documents: D positions (in what was given) of the scored documents.
+        table: D x k: a row a scored document, a column a metric.
         left_out: documents that could not be scored, by reason.
         candidates: how many images a text chooses from; 0 for scores of links.
         chance: what a random order of the candidates is expected to score, on the same documents.
     """
 
     kind: ScoreKind
-    documents: tuple[int, ...]
-    scores: tuple[LinkScore | PairScore, ...]
+    documents: Int64
+    table: Float64
     left_out: Mapping[str, int] = field(default_factory=dict)
     candidates: int = 0
     chance: PairScore | None = None
 
     def __len__(self) -> int:
-        return len(self.scores)
+        return len(self.table)
 
-    def table(self) -> Float64:
-        """Return D x k: a row a scored document, a column a metric."""
-        return np.array(self.scores, np.float64).reshape(-1, len(self.kind.metrics))
+    def __iter__(self) -> Iterator[LinkScore | PairScore]:
+        """Yield the scores of each document."""
+        row_of = LinkScore if self.kind is ScoreKind.LINKS else PairScore
+        return (row_of(*row.tolist()) for row in self.table)
 
     def means(self) -> dict[str, Score]:
         """Return metric -> mean over documents; empty where no document has scores."""
-        return mean_scores(self.table(), self.kind) if len(self) else {}
+        return mean_scores(self.table, self.kind) if len(self) else {}
 
 
 def mean_scores(table: Float64 | Sequence[Sequence[float]], kind: ScoreKind) -> dict[str, Score]:
@@ -146,8 +147,9 @@ def score_documents(matrices: Iterable[Floats], links: Iterable[Links | None]) -
             left_out[FULLY_LINKED] += 1
         else:
             scored[position] = score(matrix, known)
+    table = np.array([*scored.values()], np.float64).reshape(-1, len(LinkScore._fields))
     return DocumentScores(
-        kind=ScoreKind.LINKS, documents=tuple(scored), scores=tuple(scored.values()), left_out=+left_out
+        kind=ScoreKind.LINKS, documents=np.array([*scored], np.int64), table=table, left_out=+left_out
     )
 
 
@@ -159,8 +161,8 @@ def joined_scores(parts: Sequence[DocumentScores], counts: Iterable[int]) -> Doc
         left_out.update(part.left_out)
     return DocumentScores(
         kind=ScoreKind.LINKS,
-        documents=tuple(start + number for start, part in placed for number in part.documents),
-        scores=tuple(score for part in parts for score in part.scores),
+        documents=np.concatenate([start + part.documents for start, part in placed]),
+        table=np.concatenate([part.table for part in parts]),
         left_out=left_out,
     )
 
@@ -176,7 +178,7 @@ def mean_auc(
         links: of each document, or None where unknown.
     """
     scores = {option: score_documents(matrices_of(option), links) for option in options}
-    return {option: float(each.table()[:, 0].mean()) for option, each in scores.items() if each}
+    return {option: float(each.table[:, 0].mean()) for option, each in scores.items() if each}
 
 
 def link_mask(shape: tuple[int, ...], links: Links) -> Bool:

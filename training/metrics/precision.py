@@ -1,10 +1,14 @@
 """Thresholds that keep links of a wanted precision, tested document by document: links of one document are dependent.
 
-For a wanted share of true links P, a document has X = false links - (1 - P) * links of at least the threshold. The
-threshold is proven where the upper bound of the mean of X over documents is below 0. The bound is that of the gate: a
-Bayesian bootstrap with one document more, whose links are as many as any document has, and all false (Gaffke 2005;
-Learned-Miller and Thomas 2019). No distribution is known for which it misses more often than it may, whatever the
-number of documents, where intervals by a normal distribution do.
+Each document counts once: the precision of a threshold is the mean, over documents that have a link of at least the
+threshold, of the share of such links that is true. A precision of all links together cannot be bounded by some
+documents, since one that was not seen may have any number of links, all of them false.
+
+For a wanted precision P, a document has X = (share of false links - (1 - P)) where it has a link of at least the
+threshold, else 0. The threshold is proven where the upper bound of the mean of X over documents is below 0. The bound
+is that of the gate: a Bayesian bootstrap with one document more, whose links are all false (Gaffke 2005; Learned-Miller
+and Thomas 2019). No distribution is known for which it misses more often than it may, whatever the number of documents,
+where intervals by a normal distribution do. How often it misses and what it finds: `benchmarks/precision.py`.
 
 Thresholds follow from the similarities alone. They are tested from strict to loose, from several starts that divide the
 error, and each start ends with its first failure (fixed sequence; Angelopoulos et al. 2025).
@@ -34,7 +38,7 @@ class PrecisionPoint:
 
     Attributes:
         similarity: the threshold.
-        precision: share of its links, 0 to 1, that is true at least, with 95% confidence.
+        precision: mean share of a document's links, 0 to 1, that is true at least, with 95% confidence.
         links: validation links that it keeps.
     """
 
@@ -62,10 +66,11 @@ def precision_points(similarities: Float64, are_true: Bool, documents: Int64, co
     links_DK, false_DK = np.zeros((2, count, len(thresholds)))
     np.add.at(links_DK, rows, is_kept)
     np.add.at(false_DK, rows, is_kept & ~are_true[:, None])
-    draws = [np.concatenate(parts) for parts in zip(*_resampled(links_DK, false_DK), strict=True)]
+    shares_DK = false_DK / np.maximum(links_DK, 1)
+    draws = [np.concatenate(parts) for parts in zip(*_resampled(links_DK > 0, shares_DK), strict=True)]
     points: list[PrecisionPoint] = []
     for level in LEVELS:
-        place = _loosest(*draws, most_K=links_DK.max(axis=0), level=level)
+        place = _loosest(*draws, level=level)
         if place is None:
             break
         points.append(PrecisionPoint(float(thresholds[place]), level, int(links_DK[:, place].sum())))
@@ -82,16 +87,16 @@ def _thresholds(similarities: Float64) -> Float64:
     return found
 
 
-def _resampled(links_DK: Float64, false_DK: Float64) -> Iterator[tuple[Float64, Float64, Float64]]:
+def _resampled(has_links_DK: Bool, shares_DK: Float64) -> Iterator[tuple[Float64, Float64, Float64]]:
     """Yield weighted means of both over documents, S x K, and the weight of the document more, S x 1."""
-    for weights in document_weights("precision", len(links_DK), RESAMPLES):
-        yield weights[:, 1:] @ links_DK, weights[:, 1:] @ false_DK, weights[:, :1]
+    for weights in document_weights("precision", len(shares_DK), RESAMPLES):
+        yield weights[:, 1:] @ has_links_DK, weights[:, 1:] @ shares_DK, weights[:, :1]
 
 
-def _loosest(links_SK: Float64, false_SK: Float64, more_S1: Float64, *, most_K: Float64, level: float) -> int | None:
+def _loosest(kept_SK: Float64, false_SK: Float64, more_S1: Float64, *, level: float) -> int | None:
     """Return the loosest threshold that is proven to keep a precision; None where there is none."""
-    starts = np.unique(np.linspace(0, len(most_K), STARTS, endpoint=False).astype(np.int64))
-    excess_SK = false_SK - (1 - level) * links_SK + level * most_K * more_S1
+    starts = np.unique(np.linspace(0, kept_SK.shape[1], STARTS, endpoint=False).astype(np.int64))
+    excess_SK = false_SK - (1 - level) * kept_SK + level * more_S1
     is_proven = np.quantile(excess_SK, 1 - ERROR / len(starts), axis=0) < 0
     ends = [start + int(np.argmin(np.append(is_proven[start:], False))) for start in starts]
     proven = [end - 1 for start, end in zip(starts.tolist(), ends, strict=True) if end > start]

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import nn
 
-from schemas.configs import require
+from schemas.configs import NonNegativeFloat, Settings
 from schemas.errors import UsageError
 from schemas.evaluation import LEVEL, Score
 from training.data.ragged import Bool, Float32, Float64, Floats
@@ -57,7 +58,7 @@ class RelationPredictor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RefineConfig:
+class RefineConfig(Settings):
     """Settings of selective similarity refinement (Alikhani 2022, eq. 4-6).
 
     Attributes:
@@ -65,13 +66,9 @@ class RefineConfig:
         weight: lambda; 0: 0.12 for CLUE, 0.13 for CITE++ and others (A).
     """
 
-    below: float = DIFFICULT_BELOW
-    weight: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name in ("below", "weight"):
-            value = getattr(self, name)
-            require(value >= 0, field=f"refinement's {name}", value=value, rule="must not be negative")
+    part: ClassVar[str] = "refine"
+    below: NonNegativeFloat = DIFFICULT_BELOW
+    weight: NonNegativeFloat = 0.0
 
     def of(self, model: LinkModel, dataset: str | None = None) -> Refinement:
         """Return what refines the similarities of a model, of a data set (NAME; None: the one it was trained on).

@@ -283,8 +283,8 @@ def score_pairs(pool: Pool) -> DocumentScores | None:
     chance = Ranks.of(np.stack([np.zeros_like(partners), candidates - partners, partners]))  # in a random order all tie
     return DocumentScores(
         kind=ScoreKind.PAIRS,
-        documents=tuple(numbers.tolist()),
-        scores=tuple(PairScore(*row) for row in _by_document(_columns(ranks), rows).tolist()),
+        documents=numbers,
+        table=_by_document(_columns(ranks), rows),
         candidates=candidates,
         chance=PairScore(*_by_document(_columns(chance)[kinds], rows).mean(axis=0).tolist()),
     )

@@ -21,9 +21,7 @@ from schemas.errors import IntegrityError, UsageError
 from training.mlflow.pyfunc import ADDRESS_FILE
 from training.mlflow.registering import MODEL_ARTIFACT
 from training.mlflow.registry import (
-    APPROVED_TAG,
     CHALLENGER,
-    DECISION_TAG,
     ModelVersion,
     find_version,
     logged_model,
@@ -32,6 +30,7 @@ from training.mlflow.registry import (
 )
 from training.mlflow.runs import DATASET_TAG, TrackedRun, connect, experiment_id, fetch_files, finishing
 from training.model_files import file_digests, folder_digest
+from training.promotions.record import APPROVED_TAG, DECISION_TAG
 
 COPIED_TAG, DIGEST_TAG, RUN_TAG = "copied_from", "digest", "run_id"
 METRICS_AT_ONCE = 1000

@@ -6,7 +6,7 @@ retrieve their images. A candidate is promoted if every check passes:
 - random: the whole interval of its mean lies above a random model's mean (AUC: 50);
 - champion: it is shown to be at most a margin worse on the target (non-inferiority). The whole interval of the paired
   difference (candidate minus champion, document by document) lies above minus the margin. Two models that read
-  different texts are compared on the documents both could score;
+  different texts are compared on the documents both could score; one with the champion's files is as good;
 - best champion: the same against the best champion there ever was, scored anew on the same documents. Without it a
   chain of champions, each a little worse than the one before, falls without end;
 - documents: enough documents were scored, with both models where there is a champion;
@@ -17,8 +17,8 @@ retrieve their images. A candidate is promoted if every check passes:
 - approval: where the policy asks for one, a named person has approved it (`multilink approve`).
 
 Every candidate that the best champion meets is another chance for a model that is worse. So the k-th of them is judged
-at a k-th of the error rate (`Contest.attempt`): whatever the number of retrainings, `simulate_chains` of
-`benchmarks/gate.py` shows how often the champion's true score falls by more than the margin.
+at half of a k-th of the error rate (`Contest.attempt`, `level_of`): `benchmarks/gate.py` simulates how often the
+champion's true score falls by more than the margin.
 
 Policy files are read in `policy.py`. Models are loaded, documents scored and aliases moved in `promotion.py`.
 """
@@ -37,11 +37,12 @@ from training.metrics.bootstrap import Interval
 from training.metrics.intervals import difference_interval, documents_needed, level_of, mean_interval
 from training.metrics.links import LinkScore, PairScore, ScoreKind
 from training.mlflow.policy import STANDARD_POLICY, Guard, Measure, Policy, Undecided
+from training.promotions.record import Approval
 from training.retrieval.interleaving import Preference
 
 Scores = Mapping[str, LinkScore | PairScore]
 TITLES = {metric: title for kind in ScoreKind for metric, title in kind.metrics.items()}
-APPROVAL = "approval"  # the check of it
+APPROVAL, COMPARED = "approval", ("champion", "best champion")  # checks
 RANDOM_AUC = 50.0
 
 
@@ -104,8 +105,8 @@ class Contest:
         found = [getattr(scores[name], score, None) for name in documents]
         if None in found:
             raise UsageError(
-                f"policy: expected a minimum of {self.title}, by which the documents of {self.dataset} are scored; "
-                f"found one of {TITLES[score]}"
+                f"policy: minimum.{score}: the documents of {self.dataset} have no {TITLES[score]}; they are scored "
+                f"by {self.title}"
             )
         return np.array(found, np.float64)
 
@@ -144,6 +145,7 @@ class Decision:
         measure: what was compared.
         attempt: how many candidates the best champion has met with this one.
         scores: SHA-256 (hex) of every score that it was made from; empty: of none.
+        approved_by: whose approval counted; empty: none was needed, or there was none.
     """
 
     checks: tuple[Check, ...]
@@ -154,6 +156,7 @@ class Decision:
     measure: Measure = Measure.AUTO
     attempt: int = 1
     scores: str = ""
+    approved_by: str = ""
 
     @property
     def is_promoted(self) -> bool:
@@ -164,6 +167,12 @@ class Decision:
     def is_waiting(self) -> bool:
         """Return whether all that is missing is a person's approval."""
         return [check.name for check in self.checks if not check.is_passed] == [APPROVAL]
+
+    @property
+    def beats_best(self) -> bool:
+        """Return whether the candidate is shown to be better than the best champion, not only within the margin."""
+        compared = [check.measured for check in self.checks if check.name in COMPARED]
+        return bool(compared) and compared[-1] is not None and compared[-1].low > 0
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -191,12 +200,13 @@ def contest_of(
     candidate = evaluations[0]
     if measure is Measure.AUTO and len({bool(each.scores) for each in evaluations}) > 1:
         raise UsageError(
-            f"{candidate.where}: documents have an AUC as one of the two models reads them and none as the other does; "
-            'let the policy have measure = "reciprocal_rank"'
+            f"{candidate.where}: one of the models can be scored by AUC and another cannot, since they read different "
+            'texts; set measure = "reciprocal_rank" in the policy'
         )
     if measure is Measure.AUTO:
         measure = Measure.AUC if candidate.scores else Measure.RECIPROCAL_RANK
-    scores = [_scores(each, measure) for each in evaluations]
+    read = {id(each): _scores(each, measure) for each in evaluations}  # the same files are scored once
+    scores = [read[id(each)] for each in evaluations]
     chance = None if measure is Measure.AUC or candidate.pairs is None else candidate.pairs.chance
     return Contest(
         dataset=dataset,
@@ -216,7 +226,7 @@ def decide(
     *,
     guards: Mapping[str, Contest] | None = None,
     latest: str | None = None,
-    approved_by: str = "",
+    approvals: Sequence[Approval] = (),
     preference: Preference | None = None,
 ) -> Decision:
     """Return whether the candidate may become the champion.
@@ -226,7 +236,7 @@ def decide(
         policy: settings.
         guards: scores on each of the policy's guard sets, by name, where there is a champion.
         latest: NAME@VERSION of the latest version of the target; None: not known, so not checked.
-        approved_by: who approved the candidate; empty: nobody did.
+        approvals: of the candidate.
         preference: of editors, the champion being the first; None: they compared nothing.
 
     Raises:
@@ -236,15 +246,19 @@ def decide(
     checks[1:1] = _against_champions(target, policy)
     if target.champion is not None:
         checks += [_against_guard(guard, (guards or {})[guard.dataset], policy) for guard in policy.guards]
-        checks += [_preferred(preference)] if policy.editors.preferred else []
+        is_new = target.champion is not target.candidate
+        checks += [_preferred(preference)] if policy.editors.preferred and is_new else []
     if policy.latest_only and latest is not None:
         is_latest = target.dataset == latest
         words = "the latest version" if is_latest else f"but the latest version is {latest}"
         checks.append(Check(name="latest", is_passed=is_latest, reason=f"scored on {target.dataset}, {words}"))
-    is_asked = policy.undecided is Undecided.ASK and any(check.is_undecided for check in checks)
-    if policy.approval or is_asked:
-        checks.append(_approved(approved_by, policy.approvers))
-    if is_asked:
+    needs_person = policy.undecided is Undecided.ASK and any(check.is_undecided for check in checks)
+    approved_by = ""
+    if policy.approval or needs_person:
+        accepted = (each.by for each in approvals if not policy.approvers or any(map(each.is_by, policy.approvers)))
+        approved_by = next(accepted, "")
+        checks.append(_approved(approved_by, approvals, policy.approvers))
+    if needs_person:
         checks = [replace(check, is_passed=check.is_passed or check.is_undecided) for check in checks]
     return Decision(
         checks=tuple(checks),
@@ -255,6 +269,7 @@ def decide(
         measure=target.measure,
         attempt=target.attempt,
         scores=fingerprint([each.to_json() for each in (target, *(guards or {}).values())]),
+        approved_by=approved_by,
     )
 
 
@@ -275,24 +290,27 @@ def _against_champions(target: Contest, policy: Policy) -> Iterator[Check]:
     if target.champion is None:
         yield Check(name="champion", is_passed=True, reason="there is no champion yet")
         return
-    yield _within_margin("champion", target, target.champion, policy)
-    if target.best is not None:
-        yield _within_margin("best champion", target, target.best, policy)
+    margin, level = policy.margin, level_of(policy.level, target.attempt)
+    for name, other in zip(COMPARED, (target.champion, target.best), strict=True):
+        if other is not None:
+            yield _within_margin(name, target, other, margin, level)
 
 
-def _within_margin(name: str, target: Contest, other: Scores, policy: Policy) -> Check:
-    """Check whether the candidate is shown to be at most the margin worse than another model."""
-    level, differences = level_of(policy.level, target.attempt), target.differences(other)
-    found = difference_interval(differences, level=level)
-    is_within, is_worse = found.low >= -policy.margin, found.high < -policy.margin
-    verdict = f"at most {policy.margin:g} worse than" if is_within else "not shown to be within the margin of"
+def _within_margin(name: str, contest: Contest, other: Scores, margin: float, level: float) -> Check:
+    """Check whether the candidate is shown to be at most a margin worse than another model, such as the champion."""
+    if other is contest.candidate:
+        return Check(name=name, is_passed=True, reason=f"its files are those of the {name}")
+    differences = contest.differences(other)
+    found = difference_interval(differences, margin, level=level)
+    is_within, is_worse = found.low >= -margin, found.high < -margin
+    verdict = f"at most {margin:g} worse than" if is_within else "not shown to be within the margin of"
     if found.low > 0:
         verdict = "better than"
     elif is_worse:
         verdict = "worse than"
-    needed = documents_needed(differences, policy.margin, level=level)
-    numbers = f"{target.title} differs by {_show(found, signed=True)}, paired {100 * level:.4g}% interval"
-    bound = f"{'wholly above' if is_within else 'wholly below' if is_worse else 'reaches below'} {-policy.margin:g}"
+    needed = documents_needed(differences, margin, level=level)
+    numbers = f"{contest.title} differs by {_show(found, signed=True)}, paired {100 * level:.4g}% interval"
+    bound = f"{'wholly above' if is_within else 'wholly below' if is_worse else 'reaches below'} {-margin:g}"
     enough = f"; {needed} documents would show it of four in five that are as good" if needed else ""
     return Check(
         name=name,
@@ -330,10 +348,10 @@ def _preferred(preference: Preference | None) -> Check:
     return Check(name="editors", is_passed=is_better is True, reason=f"editors {verdict}: {numbers}")
 
 
-def _approved(by: str, approvers: Sequence[str]) -> Check:
-    if by and (not approvers or by in approvers):
+def _approved(by: str, approvals: Sequence[Approval], approvers: Sequence[str]) -> Check:
+    if by:
         return Check(name=APPROVAL, is_passed=True, reason=f"approved by {by}")
-    known = f"; {by}, who approved it, is none of them" if by else ""
+    known = f"; {', '.join(each.by for each in approvals)}, who approved it, is none of them" if approvals else ""
     reason = f"waits for approval by {' or '.join(approvers) or 'a named person'} (multilink approve){known}"
     return Check(name=APPROVAL, is_passed=False, reason=reason)
 
@@ -342,14 +360,8 @@ def _against_guard(guard: Guard, contest: Contest, policy: Policy) -> Check:
     name, enough = f"guard {guard.dataset}", _enough_documents(contest, policy)
     if contest.champion is None or not enough.is_passed:
         return replace(enough, name=name, is_passed=False)
-    difference = difference_interval(contest.differences(contest.champion), level=policy.level)
-    is_kept = difference.low >= -guard.margin
-    verb = "keeps" if is_kept else "is not shown to keep"
-    text = (
-        f"{verb} what the champion can on {contest.dataset}: {contest.title} differs by "
-        f"{_show(difference, signed=True)}, paired {policy.level:.0%} interval; {guard.margin:g} may be lost"
-    )
-    return Check(name=name, is_passed=is_kept, reason=text, measured=difference)
+    found = _within_margin(f"champion on {contest.dataset}", contest, contest.champion, guard.margin, policy.level)
+    return replace(found, name=name, is_undecided=False)  # a guard is not left to a person
 
 
 def _scores(found: Evaluation, measure: Measure) -> Scores:
@@ -357,7 +369,7 @@ def _scores(found: Evaluation, measure: Measure) -> Scores:
     if measure is not Measure.AUC and found.pairs is not None:
         return found.by_document(found.pairs)
     if not found.scores:
-        raise UsageError(f'{found.where}: no document has an AUC; let the policy have measure = "reciprocal_rank"')
+        raise UsageError(f'{found.where}: no document has an AUC; set measure = "reciprocal_rank" in the policy')
     return found.by_document(found.scores)
 
 

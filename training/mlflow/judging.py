@@ -11,18 +11,21 @@ from schemas.documents import Split
 from schemas.errors import UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
-from training.config import Select, TrainConfig
+from training.config import Select
+from training.evaluation.evaluate import Evaluation
 from training.evaluation.models import evaluate_model
 from training.mlflow.gate import Contest, Decision, contest_of, decide, refuse
-from training.mlflow.loading import load_version
+from training.mlflow.loading import LoadedModel, load_version
 from training.mlflow.policy import Guard, Measure, Policy
 from training.mlflow.registry import ModelVersion
+from training.model import ModelCard
+from training.promotions.record import Approval
 from training.retrieval.interleaving import Preference
 
 GATE_SPLIT = "gate"
-_SEEN = (
-    "its epoch was chosen by the links of the validation split, so that its scores there are too good; judge it on "
-    "documents it has not seen: a split `gate` of the data set, or split in the policy"
+NOT_HELD_OUT = (
+    "its epoch was chosen by scores on the validation split, so its scores there are too high; judge it on held-out "
+    "documents: a split `gate` of the data set, or another split in the policy"
 )
 
 
@@ -44,7 +47,7 @@ class Rivals:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class JudgingData:
     """The data that candidates are judged on.
 
     Attributes:
@@ -62,14 +65,14 @@ class Ground:
     latest: str | None = None
 
 
-def find_ground(lake: Lake, target: str, *, split: str, guards: Sequence[Guard]) -> Ground:
+def find_judging_data(lake: Lake, target: str, *, split: str, guards: Sequence[Guard]) -> JudgingData:
     """Return what candidates are judged on now: NAME@VERSION and the latest versions of guard sets.
 
     Raises:
         NotFoundError: a data set is not in the lake.
     """
     found = {guard.dataset: ("@".join(lake.find(guard.dataset)), guard.split) for guard in guards}
-    return Ground(
+    return JudgingData(
         lake=lake,
         target=target,
         split=_split(lake, target, split),
@@ -79,56 +82,73 @@ def find_ground(lake: Lake, target: str, *, split: str, guards: Sequence[Guard])
 
 
 def judge(
-    candidate: ModelVersion, rivals: Rivals, ground: Ground, policy: Policy, *, approved_by: str = "", say: Say
-) -> tuple[Decision, bool]:
-    """Return the decision by the models' scores, and whether the candidate's mean reaches the best champion's.
+    candidate: LoadedModel,
+    rivals: Rivals,
+    data: JudgingData,
+    policy: Policy,
+    *,
+    approvals: Sequence[Approval] = (),
+    say: Say,
+) -> Decision:
+    """Return the decision by the models' scores.
 
-    Candidate, champion and best champion are scored on the target, the first two on the guard sets.
+    Candidate, champion and best champion are scored on the target, the first two on the guard sets; models with the
+    same files are scored once.
 
     Args:
-        candidate: to be judged.
+        candidate: to be judged; a registered version.
         rivals: what it is judged against.
-        ground: data sets and splits.
+        data: data sets and splits.
         policy: settings of the rule.
-        approved_by: who approved the candidate; empty: nobody did.
+        approvals: of the candidate.
         say: takes a line of progress.
 
     Raises:
         UsageError: a model cannot be scored on a data set.
         IntegrityError: a model's files are not those that were registered.
     """
-    compared = (candidate, rivals.champion, rivals.best)
-    models = [(each, load_version(each).model) for each in compared if each is not None]
+    models = [candidate, *(load_version(each) for each in (rivals.champion, rivals.best) if each is not None)]
 
     def contest(reference: str, split: str, measure: Measure, count: int = 2) -> Contest:
-        scored = []
-        for version, model in models[:count]:
-            say(f"scoring {version.uri} on {reference}, split {split}")
-            try:
-                scored.append(evaluate_model(model, ground.lake, reference, split, with_pairs=measure.is_of_retrieval))
-            except UsageError as problem:
-                raise UsageError(f"{version.uri}: {problem}") from problem
-        return contest_of(reference, split, scored, measure, attempt=rivals.attempt)
+        scored: dict[str, Evaluation] = {}
+        for each in models[:count]:
+            if each.digest not in scored:
+                say(f"scoring {each.uri} on {reference}, split {split}")
+                scored[each.digest] = _evaluate(each, data.lake, reference, split, measure)
+        found = [scored[each.digest] for each in models[:count]]
+        return contest_of(reference, split, found, measure, attempt=rivals.attempt)
 
-    guards = policy.guards if rivals.champion is not None else ()
-    own = contest(ground.target, ground.split, policy.measure, count=len(models))
-    decision = decide(
-        own,
-        policy,
-        guards={guard.dataset: contest(*ground.guards[guard.dataset], guard.measure) for guard in guards},
-        latest=ground.latest,
-        approved_by=approved_by,
-        preference=rivals.preference,
+    own = contest(data.target, data.split, policy.measure, count=len(models))
+    guards = {
+        guard.dataset: contest(*data.guards[guard.dataset], guard.measure)
+        for guard in (policy.guards if rivals.champion is not None else ())
+    }
+    decision = decide(own, policy, guards=guards, latest=data.latest, approvals=approvals, preference=rivals.preference)
+    if any(chose_epoch(candidate.model.card, each) for each in (own, *guards.values())):
+        decision = refuse(decision, "held out", NOT_HELD_OUT)
+    return decision
+
+
+def _evaluate(model: LoadedModel, lake: Lake, reference: str, split: str, measure: Measure) -> Evaluation:
+    try:
+        return evaluate_model(model.model, lake, reference, split, with_pairs=measure.is_of_retrieval)
+    except UsageError as problem:
+        raise UsageError(f"{model.uri}: {problem}") from problem
+
+
+def chose_epoch(model: ModelCard, contest: Contest) -> bool:
+    """Return whether a model's epoch was chosen by what it is judged by: on the validation split of its own data set.
+
+    By links, where the loss of its objective reads them; by ranks, where retrieval decides. Another version of the data
+    set has the same documents in that split.
+    """
+    is_own = contest.dataset.partition("@")[0] == model.data.reference.partition("@")[0]
+    by_links = bool(model.config.needs.links) and model.config.training.select is Select.LOSS
+    by_ranks = contest.measure.is_of_retrieval and model.config.training.select in (
+        Select.RETRIEVAL,
+        Select.MEDIAN_RANK,
     )
-    if ground.split == Split.VAL and chosen_by_links(models[0][1].card.config):
-        decision = refuse(decision, "unseen", _SEEN)
-    best = own.best or own.champion
-    return decision, best is None or bool(own.differences(best).sum() >= 0)
-
-
-def chosen_by_links(config: TrainConfig) -> bool:
-    """Return whether a model's epoch was chosen by validation links: by the loss of an objective that reads links."""
-    return bool(config.needs.links) and config.training.select is Select.LOSS
+    return is_own and contest.split == Split.VAL and (by_links or by_ranks)
 
 
 def _split(lake: Lake, reference: str, named: str) -> str:

@@ -21,21 +21,18 @@ from training.linking.links import Linker
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
 from training.loop.context import choose_device
 from training.metrics.calibration import Calibration
-from training.mlflow.moving import SQLITE
-from training.mlflow.provenance import check_use
 from training.mlflow.pyfunc import logged_calibration
-from training.mlflow.registry import CHAMPION, MODEL_DIGEST_TAG, ModelVersion, champion_of_dataset, find_version
-from training.mlflow.runs import connect, fetch_files, tracking_uri
-from training.mlflow.taints import check_taint
+from training.mlflow.registry import ModelVersion, champion_of_dataset, find_version, registered
+from training.mlflow.runs import connect, fetch_files
+from training.mlflow.stored import FORMS, is_missing, no_address, registered_name, tracking_uri
+from training.mlflow.use import check_address
 from training.model import LinkModel
 from training.model_files import check_files
+from training.promotions.proof import check_use
+from training.promotions.record import CHAMPION, MODEL_DIGEST_TAG
 
-_REGISTERED = re.compile(r"models:/(?P<name>[^/@]+)(?:/|@)(?P<version>[^/@]+)")
 _OF_RUN = re.compile(r"runs:/(?P<run>[^/]+)/.+")
 _RUN_ID = re.compile(r"[0-9a-f]{32}")
-_FORMS = (
-    f"models:/NAME/VERSION, models:/NAME@ALIAS, NAME (its champion), RUN, runs:/RUN/model, a folder or {CLASS_NAMES}"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +52,16 @@ class LoadedModel:
     version: ModelVersion | None = None
     run_id: str | None = None
     calibration: Calibration | None = None
+
+    @property
+    def digest(self) -> str:
+        """Return what is the same of two models with the same files; of one that is not registered its address."""
+        return self.uri if self.version is None else self.version.tags.get(MODEL_DIGEST_TAG, self.uri)
+
+    @property
+    def calibration_digest(self) -> str:
+        """Return the digest of its calibration; empty: it has none."""
+        return "" if self.calibration is None else self.calibration.digest
 
     @property
     def index_name(self) -> str:
@@ -81,12 +88,11 @@ def open_registry(tracking: str | None, models: Iterable[str] | None = None) -> 
         UsageError: it cannot be opened.
     """
     uri = tracking_uri(tracking)
-    is_there = not uri.startswith(SQLITE) or Path(uri.removeprefix(SQLITE)).is_file()
     needed = (model for model in models or () if model != CLASS_NAMES)
-    registered = next((model for model in needed if ":/" in model or not Path(model).is_dir()), None)
-    if not is_there and (models is None or registered is not None):
-        folder = "" if ":/" in (registered or ":/") else "no such folder, and "
-        which = "" if registered is None else f"--model {registered}: {folder}"
+    named = next((model for model in needed if ":/" in model or not Path(model).is_dir()), None)
+    if is_missing(uri) and (models is None or named is not None):
+        folder = "" if ":/" in (named or ":/") else "no such folder, and "
+        which = "" if named is None else f"--model {named}: {folder}"
         raise NotFoundError(
             f"{which}{uri}: no runs and models are there; train a model, or name another --tracking-uri"
         )
@@ -104,8 +110,8 @@ def load(uri: str, client: mlflow.MlflowClient) -> LoadedModel:
     if uri == CLASS_NAMES:
         return _untrained()
     uri = f"runs:/{uri}/model" if _RUN_ID.fullmatch(uri) else uri
-    if registered := registered_name(uri):
-        return load_version(find_version(client, *registered))
+    if named := registered_name(uri):
+        return load_version(find_version(client, *named))
     if of_run := _OF_RUN.fullmatch(uri):
         with download(uri) as folder:
             return LoadedModel(
@@ -115,7 +121,7 @@ def load(uri: str, client: mlflow.MlflowClient) -> LoadedModel:
                 calibration=logged_calibration(folder),
             )
     if ":/" in uri:
-        raise UsageError(f"--model {uri}: expected {_FORMS}")
+        raise UsageError(f"--model {uri}: expected {FORMS}")
     if Path(uri).is_dir():
         folder = Path(uri).absolute()
         return LoadedModel(
@@ -124,7 +130,7 @@ def load(uri: str, client: mlflow.MlflowClient) -> LoadedModel:
     try:
         return load_version(find_version(client, uri, CHAMPION))
     except NotFoundError as problem:
-        raise NotFoundError(f"--model {uri}: no such folder, and {problem}; expected {_FORMS}") from problem
+        raise no_address(uri, problem) from problem
 
 
 def open_model(address: str | None, tracking: str | None, *, dataset: str = "") -> LoadedModel:
@@ -133,16 +139,20 @@ def open_model(address: str | None, tracking: str | None, *, dataset: str = "") 
     Raises:
         NotFoundError: as `load` and `champion_of_dataset` say.
         UsageError: likewise.
-        IntegrityError: it must be proved champion (`provenance.py`), and is not.
+        IntegrityError: it must be proved champion (`training.promotions.proof`), and is not.
         GateError: it was trained on what was taken out of its lake too long ago (`taints.py`).
     """
     if address == CLASS_NAMES:
         return _untrained()  # no store is opened, nor made
     client = open_registry(tracking, [address] if address else None)
     loaded = load(address or champion_of_dataset(client, dataset.partition("@")[0]).uri, client)
-    if loaded.version is not None:
-        check_taint(loaded.version)
-        check_use(client, loaded.version)
+    if loaded.version is None:
+        check_address(loaded.uri)
+        return loaded
+    given = registered_name(address or "")
+    check_use(
+        registered(client, loaded.version.name), given[1] if given else CHAMPION, calibration=loaded.calibration_digest
+    )
     return loaded
 
 
@@ -168,12 +178,6 @@ def load_version(version: ModelVersion) -> LoadedModel:
         )
 
 
-def registered_name(uri: str) -> tuple[str, str] | None:
-    """Return name and version (a number or an alias) of a registered model's address, or None of another."""
-    found = _REGISTERED.fullmatch(uri)
-    return None if found is None else (found["name"], found["version"])
-
-
 def run_of(client: mlflow.MlflowClient, uri: str) -> str:
     """Return the run that trained the model of an address.
 
@@ -181,8 +185,8 @@ def run_of(client: mlflow.MlflowClient, uri: str) -> str:
         NotFoundError: there is no such model or run, or it is a folder's, which has none.
     """
     of_run = _OF_RUN.fullmatch(uri)
-    registered = registered_name(uri)
-    found = of_run["run"] if of_run else find_version(client, *registered).run_id if registered else None
+    named = registered_name(uri)
+    found = of_run["run"] if of_run else find_version(client, *named).run_id if named else None
     if found is None:
         raise NotFoundError(f"{uri}: no run of {client.tracking_uri} trained it")
     return str(found)

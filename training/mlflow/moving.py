@@ -7,11 +7,9 @@ old folder to the new one. Stores behind a server, and artefacts on an object st
 
 import re
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from urllib.parse import quote
-
-import mlflow
 
 from schemas.errors import UsageError
 
@@ -33,22 +31,26 @@ _COLUMNS = (
 
 def folder_tags(uri: str) -> dict[str, str]:
     """Return the tags that hold the folder of a store, for a new experiment of it; none of a server's."""
-    return {FOLDER_TAG: str(_folder(uri))} if uri.startswith(SQLITE) else {}
+    return {FOLDER_TAG: _folder(uri)} if uri.startswith(SQLITE) else {}
 
 
-def check_folder(client: mlflow.MlflowClient) -> None:
+def check_folder(uri: str) -> None:
     """Raise a `UsageError` where the database of a store was moved or copied since it was written to."""
-    uri = client.tracking_uri
     if not uri.startswith(SQLITE):
         return
     here = _folder(uri)
-    for experiment in client.search_experiments(filter_string=f"tags.`{FOLDER_TAG}` != '{here}'", max_results=1):
-        was = Path(experiment.tags[FOLDER_TAG])
-        if not (was.is_dir() and was.samefile(here)):
-            raise UsageError(
-                f"{uri} was moved or copied from {was}, and its paths of files lead to that folder; "
-                f"mend it with: multilink relocate --tracking-uri {uri}"
-            )
+    with suppress(sqlite3.DatabaseError), closing(opened(uri)) as database:
+        for was in _folders(database) - {here}:
+            if not (Path(was).is_dir() and Path(was).samefile(here)):
+                raise UsageError(
+                    f"{uri} was moved or copied from {was}, and its paths of files lead to that folder; "
+                    f"mend it with: multilink relocate --tracking-uri {uri}"
+                )
+
+
+def opened(uri: str) -> sqlite3.Connection:
+    """Return the database of a store, opened for reading alone."""
+    return sqlite3.connect(f"file:{quote(uri.removeprefix(SQLITE))}?mode=ro", uri=True)
 
 
 def relocate(uri: str) -> tuple[str, int]:
@@ -63,11 +65,10 @@ def relocate(uri: str) -> tuple[str, int]:
         )
     here = _folder(uri)
     with closing(sqlite3.connect(uri.removeprefix(SQLITE))) as database, database:
-        rows = database.execute("SELECT DISTINCT value FROM experiment_tags WHERE key = ?", [FOLDER_TAG]).fetchall()
-        moved = [was for (was,) in rows if was != str(here)]
+        moved = sorted(_folders(database) - {here})
         if not moved:
             raise UsageError(f"--tracking-uri {uri}: nothing to mend, it was not moved")
-        return moved[0], sum(_replace_folder(database, *column, was, str(here)) for was in moved for column in _COLUMNS)
+        return moved[0], sum(_replace_folder(database, *column, was, here) for was in moved for column in _COLUMNS)
 
 
 def _replace_folder(database: sqlite3.Connection, table: str, column: str, was: str, here: str) -> int:
@@ -84,5 +85,10 @@ def _replace_folder(database: sqlite3.Connection, table: str, column: str, was: 
     return len(changed)
 
 
-def _folder(uri: str) -> Path:
-    return Path(uri.removeprefix(SQLITE)).absolute().parent
+def _folder(uri: str) -> str:
+    return str(Path(uri.removeprefix(SQLITE)).absolute().parent)
+
+
+def _folders(database: sqlite3.Connection) -> set[str]:
+    """Return the folders that the experiments of a database were made in."""
+    return {was for (was,) in database.execute("SELECT value FROM experiment_tags WHERE key = ?", [FOLDER_TAG])}

@@ -9,7 +9,7 @@ A policy file is TOML; a key that is left out has its default, an unknown one is
     min_documents = 20            # that must have been scored
     latest_only = true            # the data set scored on must be the latest version in the lake
     approval = false              # whether a person must approve a version before it becomes the champion
-    approvers = []                # who may; empty: anyone who gives a name
+    approvers = []                # who may: NAME, or NAME:KEY with the first digits of the key; empty: anyone
     verify = false                # whether a champion must be proved to be used (multilink verify)
 
     [minimum]                     # means in percent that a candidate must reach
@@ -149,12 +149,12 @@ class Policy:
             ever.
         undecided: what happens where too few documents can show that.
         split: whose documents are scored; empty: `gate` where the data set has such a split, else `val`. Never `test`:
-            a champion chosen by the scores that are reported would make them too good. Validation links choose no
-            epoch and train nothing, so they are as good as unseen.
+            a champion chosen by the scores that are reported would make them too good. Where validation links chose
+            the epoch, they are not held out (`judging.chose_epoch`).
         min_documents: how many documents must have been scored (with both models), on the target and on each guard.
         latest_only: whether the data set scored on must be the latest version in its lake.
-        approval: whether the version's tag `approved_by` must name a person.
-        approvers: whom it may name; empty: anyone.
+        approval: whether a person must have approved the version.
+        approvers: who may, as NAME or NAME:KEY; empty: anyone.
         verify: whether a champion is used only where its statements are signed by a trusted key.
         minimum: scores that must be reached.
         editors: what people must say.

@@ -1,11 +1,10 @@
-"""The promotion gate: score candidate and champion on the same data, decide, record, move the alias; and the way back.
+"""The promotion gate: score candidate and champion on the same data, decide, state it; the way back; and approvals.
 
-The rule is in `gate.py`, its settings are in `policy.py`, models are scored in `judging.py`. A decision is a tag of the
-candidate's version and a file of its run. Where it makes a champion, it is also in the chain of statements
-(`champions.py`), with what it rests on (`evidence.py`). A dry run leaves nothing behind.
+The rule is in `gate.py`, its settings are in `policy.py`, models are scored in `judging.py`. Each decision is a
+statement of the record, one that makes a champion with what it rests on (`evidence.py`). Aliases and tags of the
+registry follow it (`champions.py`). A dry run leaves nothing behind, and is not counted.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,29 +14,24 @@ import mlflow
 from schemas.console import Say
 from schemas.errors import GateError, NotFoundError, UsageError
 from schemas.lake import Lake
-from training.mlflow.champions import (
-    BEST,
-    BEST_BEFORE,
-    ChampionEntry,
-    align_aliases,
-    append_entry,
-    best_champion,
-    last_entry,
-)
+from training.mlflow.champions import align, append, change_champion, record_of
 from training.mlflow.evidence import evidence_of
 from training.mlflow.gate import Check, Decision, refuse
-from training.mlflow.judging import Rivals, find_ground, judge
+from training.mlflow.judging import Rivals, find_judging_data, judge
+from training.mlflow.loading import LoadedModel, load_version
 from training.mlflow.policy import STANDARD_POLICY, Policy
-from training.mlflow.registry import (
-    APPROVED_TAG,
-    DECISION_TAG,
-    PREVIOUS_CHAMPION,
-    ModelVersion,
-    find_model,
-    find_version,
-    versions,
-)
+from training.mlflow.registry import ModelVersion, find_version
 from training.mlflow.runs import DATASET_TAG, LAKE_TAG, VERSION_TAG
+from training.promotions.keys import default_trust, own_signer, trusted_keys
+from training.promotions.proof import CALIBRATION
+from training.promotions.record import (
+    APPROVED,
+    BEST,
+    BEST_BEFORE,
+    JUDGED,
+    MODEL_DIGEST_TAG,
+    Record,
+)
 from training.retrieval.interleaving import Preference
 
 Preferred = Callable[[Lake, str, str], Preference | None]  # lake, address of the champion, of the candidate
@@ -54,7 +48,6 @@ class Promotion:
         decision: what was decided and why.
         is_dry_run: whether nothing was moved or recorded.
         best: number of the best champion before, if any.
-        is_best: whether the candidate's mean reaches that one's on the documents it was judged on.
     """
 
     candidate: ModelVersion
@@ -62,17 +55,20 @@ class Promotion:
     decision: Decision
     is_dry_run: bool
     best: str | None = None
-    is_best: bool = False
+
+    @property
+    def is_best(self) -> bool:
+        """Return whether the candidate is the best champion now: the first one, or shown to be better than the best."""
+        return self.decision.is_promoted and (self.best is None or self.decision.beats_best)
 
     def to_json(self) -> dict[str, Any]:
         return self.decision.to_json() | {
             "model": self.candidate.name,
             "version": self.candidate.version,
             "champion_before": self.champion,
-            "approved_by": self.candidate.tags.get(APPROVED_TAG, ""),
             "is_dry_run": self.is_dry_run,
             BEST_BEFORE: self.best,
-            BEST: self.candidate.version if self.is_best and self.decision.is_promoted else self.best,
+            BEST: self.candidate.version if self.is_best else self.best,
         }
 
 
@@ -107,33 +103,33 @@ def promote(
         IntegrityError: a model's files are not those that were registered.
     """
     candidate = find_version(client, name, version)
-    entry = (last_entry if is_dry_run else align_aliases)(client, candidate.name)
-    target, lake = _target(candidate, lake, dataset)
-    has_rival = entry.champion not in (None, candidate.version)
-    ground = find_ground(lake, target, split=policy.split, guards=policy.guards if has_rival else ())
-    if entry.champion == candidate.version:
-        decision = Decision(checks=(ALREADY,), dataset=target, split=ground.split, policy=policy)
-        if not is_dry_run and entry.decision is not None and "checks" in json.loads(entry.decision):
-            _record(client, candidate, entry.decision)  # the process that promoted it may have been killed before
-        return Promotion(candidate=candidate, champion=entry.champion, decision=decision, is_dry_run=is_dry_run)
-    rivals = _rivals(client, candidate, entry)
+    record = (record_of if is_dry_run else align)(client, candidate.name)
+    champion, (target, lake) = record.current.champion, _target(candidate, lake, dataset)
+    data = find_judging_data(lake, target, split=policy.split, guards=policy.guards if champion is not None else ())
+    loaded = load_version(candidate)
+    if champion == candidate.version and _is_stated(record, loaded):
+        decision = Decision(checks=(ALREADY,), dataset=target, split=data.split, policy=policy)
+        return Promotion(candidate=candidate, champion=champion, decision=decision, is_dry_run=is_dry_run)
+    rivals = Rivals(
+        champion=None if champion is None else find_version(client, candidate.name, champion),
+        best=None if record.best in (None, champion) else find_version(client, candidate.name, record.best),
+        attempt=record.attempt(candidate.version, target, data.split),
+    )
     if policy.editors.preferred and preferred is not None and rivals.champion is not None:
         rivals = replace(rivals, preference=preferred(lake, rivals.champion.uri, candidate.uri))
-    approved_by = candidate.tags.get(APPROVED_TAG, "")
-    decision, is_best = judge(candidate, rivals, ground, policy, approved_by=approved_by, say=say)
+    keys = trusted_keys(default_trust()) if any(":" in each for each in policy.approvers) else ()
+    approvals = record.approvals(candidate.version, candidate.tags.get(MODEL_DIGEST_TAG, ""), keys)
     promotion = Promotion(
         candidate=candidate,
-        champion=entry.champion,
-        decision=decision,
+        champion=champion,
+        decision=judge(loaded, rivals, data, policy, approvals=approvals, say=say),
         is_dry_run=is_dry_run,
-        best=rivals.best.version if rivals.best else entry.champion,
-        is_best=is_best,
+        best=record.best,
     )
     if is_dry_run:
         return promotion
-    return _carry_out(
-        client, promotion, entry, evidence_of(client, candidate, ground=ground, replaces=rivals.champion), lake
-    )
+    evidence = evidence_of(client, candidate, record=record, judged=data, calibration=loaded.calibration_digest)
+    return _carry_out(client, promotion, record, evidence, lake)
 
 
 def rollback(client: mlflow.MlflowClient, name: str, *, champion: str | None = None) -> tuple[ModelVersion, str]:
@@ -148,69 +144,74 @@ def rollback(client: mlflow.MlflowClient, name: str, *, champion: str | None = N
 
     Raises:
         NotFoundError: there is no such model, or the previous champion was deleted.
-        GateError: there is no previous champion, another version is champion, or someone else was faster.
+        GateError: there is no previous champion, it is tainted, another version is champion, or someone else was
+            faster.
     """
-    name = find_model(client, name).name
-    entry = align_aliases(client, name)
-    if champion is not None and champion != entry.champion:
-        raise GateError(f"model '{name}': expected version {champion} as champion, found {entry.champion or 'none'}")
-    if entry.champion is None or entry.previous is None:
-        raise GateError(f"model '{name}' has no champion to go back to: no {PREVIOUS_CHAMPION}")
-    restored = find_version(client, name, entry.previous)
-    best = best_champion(client, name, entry)
-    record = {
-        "is_rollback": True,
-        "version": entry.previous,
-        "champion_before": entry.champion,
-        BEST: entry.previous if best == entry.champion else best,
-    }
-    if not append_entry(
-        client,
-        name,
-        entry,
-        entry.champions[1:],
-        decision=json.dumps(record, sort_keys=True),
-        evidence=evidence_of(client, restored, replaces=find_version(client, name, entry.champion)),
-    ):
+    record = align(client, name)
+    name, change = record.model.name, record.current
+    if champion is not None and champion != change.champion:
+        raise GateError(f"model '{name}': expected version {champion} as champion, found {change.champion or 'none'}")
+    if change.champion is None or change.previous is None:
+        found = "none is champion" if change.champion is None else "the present one is the first"
+        raise GateError(f"model '{name}' has no champion to go back to: {found}")
+    if taint := record.taint(change.previous):
+        raise GateError(f"models:/{name}/{change.previous} was {taint}: it cannot be champion again; promote another")
+    restored, best = find_version(client, name, change.previous), record.best
+    if best == change.champion:  # it is no champion any more, so the best one before it is the best again
+        promoted = record.promotion(best)
+        best = (promoted.decision.get(BEST_BEFORE) if promoted else None) or change.previous
+    decision = {"is_rollback": True, "version": change.previous, "champion_before": change.champion, BEST: best}
+    evidence = evidence_of(client, restored, record=record)
+    if not change_champion(client, name, change, change.champions[1:], decision=decision, evidence=evidence):
         raise GateError(
             f"model '{name}': its champion was changed by another process meanwhile; see multilink promotions {name}, "
             "and roll back again if it is still needed"
         )
-    return restored, entry.champion
+    return restored, change.champion
 
 
-def _rivals(client: mlflow.MlflowClient, candidate: ModelVersion, entry: ChampionEntry) -> Rivals:
-    if entry.champion is None:
-        return Rivals(None, None, 1)
-    best = best_champion(client, candidate.name, entry) or entry.champion
-    judged = (
-        json.loads(version.tags.get(DECISION_TAG, "{}")).get(BEST_BEFORE)
-        for version in versions(client, f"name = '{candidate.name}'")
-        if version.version != candidate.version
-    )
-    return Rivals(
-        champion=find_version(client, candidate.name, entry.champion),
-        best=None if best == entry.champion else find_version(client, candidate.name, best),
-        attempt=1 + sum(before == best for before in judged),
-    )
+def approve(client: mlflow.MlflowClient, name: str, version: str, *, by: str) -> ModelVersion:
+    """State who approves a version with the files that it has. The alias moves when it is promoted next.
+
+    Raises:
+        NotFoundError: there is no such model or version.
+        UsageError: no name is given, or one with a colon, which separates name and key in a policy.
+    """
+    if not by.strip() or ":" in by:
+        raise UsageError(f"--by {by!r}: expected the name of a person, without a colon")
+    found = find_version(client, name, version)
+    signer, record = own_signer(), align(client, found.name)
+    keys = [] if signer is None else [signer.public_key]
+    before = record.approvals(found.version, found.tags.get(MODEL_DIGEST_TAG, ""), keys)
+    if not any(each.by == by.strip() and (each.keys or not keys) for each in before):
+        append(client, found, APPROVED, {"approved_by": by.strip()})
+    return found
+
+
+def _is_stated(record: Record, champion: LoadedModel) -> bool:
+    """Return whether a champion needs no new statement: it has one, of a trusted key if there is a key to sign with."""
+    signer, version = own_signer(), record.current.champion or ""
+    promotion = record.promotion(version)
+    statements = [each.statement for each in (promotion, record.current) if each is not None]
+    if promotion is None or promotion.statement is None:
+        return False
+    if promotion.statement.predicate.get(CALIBRATION) not in (None, champion.calibration_digest):
+        return False
+    keys = [] if signer is None else [signer.public_key, *trusted_keys(default_trust())]
+    return signer is None or all(each is not None and each.verified_by(keys) for each in statements)
 
 
 def _carry_out(
-    client: mlflow.MlflowClient, promotion: Promotion, entry: ChampionEntry, evidence: Mapping[str, Any], lake: Lake
+    client: mlflow.MlflowClient, promotion: Promotion, record: Record, evidence: Mapping[str, Any], lake: Lake
 ) -> Promotion:
-    """Record the decision, promote the candidate where it is positive, and return the result."""
-    candidate, decision = promotion.candidate, promotion.decision
-    champions = (candidate.version, *entry.champions)
-    if decision.is_promoted and not append_entry(
-        client,
-        candidate.name,
-        entry,
-        champions,
-        decision=_text(promotion),
-        evidence=evidence,
-        lake=lake,
-    ):
-        now = last_entry(client, candidate.name).champion
+    """State the decision, which promotes the candidate where it is positive, and return the result."""
+    candidate, decision, change = promotion.candidate, promotion.decision, record.current
+    if decision.is_promoted:
+        champions = (candidate.version, *change.champions[change.champion == candidate.version :])
+        name, values = candidate.name, promotion.to_json()
+        if change_champion(client, name, record.changes[-1], champions, decision=values, evidence=evidence, lake=lake):
+            return promotion
+        now = record_of(client, name).current.champion
         if now == candidate.version:
             return replace(promotion, decision=replace(decision, checks=(ALREADY,)))
         before = "none" if promotion.champion is None else f"version {promotion.champion}"
@@ -219,7 +220,7 @@ def _carry_out(
             "have it judged against the new champion"
         )
         promotion = replace(promotion, decision=refuse(decision, "unchanged", reason))
-    _record(client, candidate, _text(promotion))
+    append(client, candidate, JUDGED, {"decision": promotion.to_json()}, lake=lake)
     return promotion
 
 
@@ -240,16 +241,3 @@ def _target(candidate: ModelVersion, lake: Lake | None, dataset: str | None) -> 
         raise NotFoundError(
             f"{candidate.uri} was trained on {target}: {problem}; give its lake with --lake"
         ) from problem
-
-
-def _text(promotion: Promotion) -> str:
-    return json.dumps(promotion.to_json(), sort_keys=True)
-
-
-def _record(client: mlflow.MlflowClient, candidate: ModelVersion, text: str) -> None:
-    """Keep a decision with its version: as a file of the run first, so that the tag is there only where both are."""
-    if candidate.tags.get(DECISION_TAG) == text:
-        return
-    if candidate.run_id is not None:
-        client.log_text(candidate.run_id, text + "\n", f"promotion/{candidate.name}-{candidate.version}.json")
-    client.set_model_version_tag(candidate.name, candidate.version, DECISION_TAG, text)

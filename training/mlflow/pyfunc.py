@@ -1,7 +1,7 @@
 """A registered model as MLflow's `python_function`: data frame of documents in, data frame of their links out.
 
-MLflow imports this module by name and calls `_load_pyfunc`, wherever the package is installed; no code is pickled or
-copied. The calibration, once an evaluation has made one, lies beside the model's files, so that links have the same
+MLflow calls `_load_pyfunc` through `carried.py`, which is logged with a model; older models name this module. Nothing
+is pickled. The calibration, once an evaluation has made one, lies beside the model's files, so that links have the same
 probability here, over HTTP and by `multilink link`. Everything a document is computed from is `LinkModel`'s; here lists
 become arrays and back.
 """
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import mlflow
 import numpy as np
 import pandas as pd
 import yaml
@@ -27,7 +28,10 @@ from training.linking.links import Linker
 from training.linking.options import LinkOptions
 from training.loop.context import choose_device
 from training.metrics.calibration import FILE_NAME, Calibration, read_calibration
+from training.mlflow.stored import registered_name
+from training.mlflow.use import check_address
 from training.model import LinkModel
+from training.model_files import check_files
 
 SENTENCES, SENTENCE_VECTORS, IMAGE_VECTORS = "sentences", "sentence_vectors", "image_vectors"
 ROLES, LANGUAGE, PICTURES = "roles", "language", "pictures"
@@ -162,8 +166,13 @@ def example(model: LinkModel) -> dict[str, Any]:
 
 def _load_pyfunc(path: str) -> LinkPredictor:
     folder = Path(path)
-    options = LinkOptions(calibration=logged_calibration(folder))
-    return LinkPredictor(Linker(model=LinkModel.load(folder, choose_device()), uri=_address(folder), options=options))
+    calibration, address = logged_calibration(folder), _address(folder)
+    if registered_name(address):  # by MLflow's own loader, which checks neither files nor statements
+        digest = "" if calibration is None else calibration.digest
+        proof = check_address(address, tracking=mlflow.get_registry_uri(), calibration=digest)
+        check_files(folder, None if proof is None else proof.digest)
+    options = LinkOptions(calibration=calibration)
+    return LinkPredictor(Linker(model=LinkModel.load(folder, choose_device()), uri=address, options=options))
 
 
 def logged_calibration(folder: Path) -> Calibration | None:

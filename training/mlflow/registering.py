@@ -13,8 +13,10 @@ import os
 import platform
 import re
 import tempfile
+import zipfile
 from collections.abc import Mapping
 from importlib import metadata
+from importlib.resources import files
 from pathlib import Path
 
 import mlflow
@@ -39,25 +41,26 @@ from training.mlflow.loading import LoadedModel, load_version, run_of
 from training.mlflow.registry import (
     CHALLENGER,
     DATASET_DIGEST_TAG,
-    DECISION_TAG,
-    MODEL_DIGEST_TAG,
     ModelVersion,
     find_version,
     logged_model,
     make_name,
-    model_name,
     models_of,
     trained_by,
 )
 from training.mlflow.runs import log_scores
+from training.mlflow.stored import model_name
 from training.model import LinkModel
 from training.model_files import folder_digest
+from training.promotions.record import DECISION_TAG, MODEL_DIGEST_TAG, TAINTED
 
 CARD_FILE = "model_card.md"
 OWN = ("links", "pairs")
 SHOWN = (*OWN, NOSTRUCT, *map(str, Baseline))
 METRICS = {metric for kind in ScoreKind for metric in kind.metrics}
-PACKAGES = ("torch", "numpy", "scipy", "pyarrow", "lapjv")
+PACKAGES = ("torch", "numpy", "scipy", "pyarrow", "lapjv", "pillow", "securesystemslib")  # the last one: statements
+CODE = ("multilink", "schemas", "networks", "training")  # packages that loading a model imports
+LOADER = "multilink_model"  # `carried.py`, as it is called with a model
 WHEEL = "MULTILINK_WHEEL"  # environment: the wheel that a registered model's requirements name
 MODEL_ARTIFACT = "model"
 DESCRIPTION_CHARACTERS = 5_000  # that MLflow's tables hold
@@ -73,7 +76,10 @@ def model_card(
 
     Without its tables of settings, environment and tags it fits into MLflow's description of a version.
     """
-    card, tags = model.card, {name: value for name, value in version.tags.items() if name != DECISION_TAG}
+    card, tags = (
+        model.card,
+        {name: value for name, value in version.tags.items() if name not in (DECISION_TAG, TAINTED)},
+    )
     environment = Environment(
         loader=PackageLoader("training.mlflow", "."), undefined=StrictUndefined, trim_blocks=True, autoescape=False
     )
@@ -81,7 +87,8 @@ def model_card(
         version=version,
         data=card.data,
         config=card.config,
-        told=described(card.config),
+        distinguishing_settings=described(card.config),
+        way=model.described(),
         similarity=similarities(card.config),
         epoch=card.epoch,
         words=len(model.vocabulary or ()),
@@ -113,10 +120,14 @@ def register(
     """
     model = LinkModel.load(directory)
     digests = {DATASET_DIGEST_TAG: model.card.data.manifest_digest, MODEL_DIGEST_TAG: folder_digest(directory)}
-    with mlflow.start_run(run_id=run_id, log_system_metrics=False):
+    with (
+        tempfile.TemporaryDirectory(prefix="multilink-code-") as code,
+        mlflow.start_run(run_id=run_id, log_system_metrics=False),
+    ):
         logged = mlflow.pyfunc.log_model(
             name=MODEL_ARTIFACT,
-            loader_module=pyfunc.__name__,
+            loader_module=LOADER,
+            code_paths=write_code(Path(code)),
             data_path=str(directory),
             signature=signature_of(model),
             input_example=pd.DataFrame([pyfunc.example(model)]),
@@ -187,34 +198,49 @@ def signature_of(model: LinkModel) -> ModelSignature:
     )
 
 
+def write_code(folder: Path) -> list[str]:
+    """Write the module that loads a model and an archive of the code that it needs, and return their paths.
+
+    The same code gives the same bytes.
+    """
+    loader, archive = folder / f"{LOADER}.py", folder / "multilink.zip"
+    loader.write_bytes(Path(__file__).with_name("carried.py").read_bytes())
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as zipped:
+        for package in CODE:
+            root = Path(str(files(package)))
+            for path in sorted(root.rglob("*.py")):
+                name = zipfile.ZipInfo(f"{package}/{path.relative_to(root).as_posix()}")  # of no clock time
+                zipped.writestr(name, path.read_bytes(), zipfile.ZIP_DEFLATED)
+    return [str(loader), str(archive)]
+
+
 def requirements_of(config: TrainConfig) -> list[str]:
-    """Return what must be installed to use a model: the training core and what its parts need, as installed here."""
-    packages = dict.fromkeys([*PACKAGES, *(package for part in config.parts for package in part.packages)])
-    plugins = dict.fromkeys(part.plugin for part in config.parts if part.plugin is not None)
-    return [_own_requirement(os.environ.get(WHEEL, "")), *map(_as_installed, packages), *plugins]
+    """Return what must be installed to load a model: the training core and what its parts need, as installed here.
 
-
-def _own_requirement(wheel: str) -> str:
-    """Return the requirement of this project: by version, or by the file and digest of a wheel.
-
-    A name that an index does not have may be taken by anybody tomorrow; a digest is of these very bytes.
+    This project is none of it, since its code is logged with the model: a distribution's name that an index does not
+    have may be taken by anybody tomorrow. `MULTILINK_WHEEL` names a wheel that is installed all the same.
 
     Raises:
         NotFoundError: there is no such wheel.
     """
-    if not wheel:
-        return _as_installed(DISTRIBUTION, "[core]")
-    path = Path(wheel).absolute()
-    if not path.is_file():
-        raise NotFoundError(f"{WHEEL}={wheel}: no such wheel")
-    return f"{DISTRIBUTION}[core] @ {path.as_uri()}#sha256={hashlib.sha256(path.read_bytes()).hexdigest()}"
+    packages = dict.fromkeys([*PACKAGES, *(package for part in config.parts for package in part.packages)])
+    plugins = dict.fromkeys(part.plugin for part in config.parts if part.plugin is not None)
+    return [*_wheel(os.environ.get(WHEEL, "")), *map(_as_installed, packages), *plugins]
 
 
-def _as_installed(package: str, extra: str = "") -> str:
+def _wheel(name: str) -> list[str]:
+    """Return the requirement of a wheel of this project, by its file and digest; none without a wheel."""
+    path = Path(name).absolute()
+    if name and not path.is_file():
+        raise NotFoundError(f"{WHEEL}={name}: no such wheel")
+    return [f"{DISTRIBUTION} @ {path.as_uri()}#sha256={hashlib.sha256(path.read_bytes()).hexdigest()}"] if name else []
+
+
+def _as_installed(package: str) -> str:
     try:
-        return f"{package}{extra}=={metadata.version(package)}"
+        return f"{package}=={metadata.version(package)}"
     except metadata.PackageNotFoundError:
-        return package + extra
+        return package
 
 
 def record_evaluation(

@@ -15,18 +15,15 @@ from mlflow.entities import LoggedModel
 from mlflow.entities.model_registry import RegisteredModel
 from mlflow.exceptions import MlflowException
 
-from schemas.errors import ConfigError, NotFoundError, UsageError
-from schemas.plugins import OBJECTIVES, SUM, canonical_names
+from schemas.errors import NotFoundError, UsageError
 from training.evaluation.baselines import NOSTRUCT
 from training.mlflow.runs import DATASET_TAG, VERSION_TAG
+from training.mlflow.stored import LOG_SUFFIX, PREFIX, canonical_name, earlier_log, no_model
+from training.promotions.record import APPROVED_TAG, CHAMPION, COUNT_TAG, DECISION_TAG, Record, Registered
 
-CHAMPION, PREVIOUS_CHAMPION, CHALLENGER = "champion", "previous_champion", "challenger"
+CHALLENGER = "challenger"
 EPOCHS_TAG, BEST_EPOCH_TAG, RUN_TAG = "epochs", "best_epoch", "run_id"
-DATASET_DIGEST_TAG, MODEL_DIGEST_TAG = "dataset_digest", "model_digest"
-DECISION_TAG = "promotion"
-APPROVED_TAG = "approved_by"  # the person who approved a version, where the policy requires approval
-PREFIX = "multilink-"
-LOG_SUFFIX = ".champions"  # of the name under which the changes of a model's champion are kept
+DATASET_DIGEST_TAG = "dataset_digest"
 ALREADY_EXISTS = "RESOURCE_ALREADY_EXISTS"
 
 
@@ -54,8 +51,8 @@ class ModelVersion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """How a registered model stands.
+class ModelStatus:
+    """What is known of a registered model by its aliases and tags.
 
     Attributes:
         trained_on: data set versions it has a model of.
@@ -74,24 +71,6 @@ class Standing:
     champion: str | None = None
 
 
-def model_name(dataset: str, objective: str) -> str:
-    """Return the name a data set's models with an objective are registered under, however that is spelled.
-
-    Raises:
-        ConfigError: there is no such objective.
-    """
-    return f"{PREFIX}{dataset}-{SUM.join(canonical_names(OBJECTIVES, objective, key='objective'))}"
-
-
-def canonical_name(name: str) -> str:
-    """Return a registered name with its objective in full and in order; a name without an objective as it is."""
-    parts = name.removeprefix(PREFIX).split("-")
-    for place in range(1, len(parts) if name.startswith(PREFIX) else 0):
-        with suppress(ConfigError):
-            return model_name("-".join(parts[:place]), "-".join(parts[place:]))
-    return name
-
-
 def find_model(client: mlflow.MlflowClient, name: str) -> RegisteredModel:
     """Return a registered model by its name, or by another spelling of its objective.
 
@@ -101,9 +80,26 @@ def find_model(client: mlflow.MlflowClient, name: str) -> RegisteredModel:
     for spelling in (name, canonical_name(name)):
         with suppress(MlflowException):
             return client.get_registered_model(spelling)
-    there = ", ".join(model_names(client)) or "none"
-    hint = "" if there != "none" else "; another store is named by --tracking-uri"
-    raise NotFoundError(f"no model '{name}' in {client.tracking_uri}; models there: {there}{hint}")
+    raise no_model(name, client.tracking_uri, model_names(client))
+
+
+def registered(client: mlflow.MlflowClient, name: str) -> Registered:
+    """Return a registered model with its versions, and with the log of an earlier release where there is no other.
+
+    Raises:
+        NotFoundError: there is no such model.
+    """
+    model = find_model(client, name)
+    created, there = str(model.creation_timestamp), versions(client, f"name = '{model.name}'")
+    log = [] if COUNT_TAG in model.tags else versions(client, f"name = '{model.name}{LOG_SUFFIX}'")
+    return Registered(
+        name=model.name,
+        created=created,
+        aliases={alias: str(number) for alias, number in model.aliases.items()},
+        tags=dict(model.tags),
+        versions={each.version: each.tags for each in reversed(there)},
+        log=list(earlier_log(((each.version, each.tags, each.made_at_ms) for each in reversed(log)), created)),
+    )
 
 
 def find_version(client: mlflow.MlflowClient, name: str, version: str) -> ModelVersion:
@@ -182,28 +178,21 @@ def champion_of_dataset(client: mlflow.MlflowClient, dataset: str) -> ModelVersi
     return found[0]
 
 
-def standing(client: mlflow.MlflowClient, name: str) -> Standing:
-    """Return how a registered model stands; one that does not exist has no versions and no aliases."""
-    if name not in model_names(client):
-        return Standing()
-    challenger, champion = (alias_holder(client, name, alias) for alias in (CHALLENGER, CHAMPION))
-    approved_by = "" if challenger is None else challenger.tags.get(APPROVED_TAG, "")
-    is_judged = challenger is not None and (challenger == champion or _is_decided(challenger))
-    tags = [found.tags for found in versions(client, f"name = '{name}'")]
-    return Standing(
-        trained_on=frozenset(each[VERSION_TAG] for each in tags if VERSION_TAG in each),
-        challenger=None if challenger is None else challenger.version,
-        challenger_data=None if challenger is None else challenger.tags.get(VERSION_TAG),
-        is_judged=is_judged,
-        approved_by=approved_by,
-        champion=None if champion is None else champion.version,
+def status_of(record: Record) -> ModelStatus:
+    """Return what aliases and tags say of a registered model, which follow its record (`champions.align`)."""
+    model = record.model
+    challenger = model.aliases.get(CHALLENGER)
+    tags = model.versions.get(challenger or "", {})
+    decision = json.loads(tags.get(DECISION_TAG, "null"))
+    is_waiting = APPROVED_TAG in tags and decision is not None and decision.get("is_waiting")  # and no longer has to
+    return ModelStatus(
+        trained_on=frozenset(each[VERSION_TAG] for each in model.versions.values() if VERSION_TAG in each),
+        challenger=challenger,
+        challenger_data=tags.get(VERSION_TAG),
+        is_judged=(decision is not None and not is_waiting) or challenger in record.current.champions[:1],
+        approved_by=tags.get(APPROVED_TAG, ""),
+        champion=record.current.champion,
     )
-
-
-def _is_decided(version: ModelVersion) -> bool:
-    """Return whether the decision on a version stands: one that waited for an approval does until that is given."""
-    decision = version.tags.get(DECISION_TAG)
-    return decision is not None and not (APPROVED_TAG in version.tags and json.loads(decision).get("is_waiting"))
 
 
 def model_names(client: mlflow.MlflowClient) -> list[str]:

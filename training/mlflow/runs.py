@@ -4,6 +4,7 @@ Everything goes through an explicit `MlflowClient` and run id, in the driver alo
 names the store, by the rule of `tracking_uri`. Models and promotion are in other modules.
 """
 
+import fcntl
 import json
 import logging
 import os
@@ -28,10 +29,9 @@ from training.config import TrainConfig
 from training.data.requirements import described, similarities
 from training.formats import current_config
 from training.mlflow.moving import SQLITE, check_folder, folder_tags
+from training.mlflow.stored import tracking_uri
 
-URI_VARIABLE = "MLFLOW_TRACKING_URI"
 ARTIFACTS_VARIABLE = "MULTILINK_ARTIFACTS"
-DATABASE = "mlflow.db"
 ARTIFACTS = "mlartifacts"
 ATTEMPTS = 3  # at bringing files
 CONFIG_FILE = "config.json"
@@ -83,24 +83,6 @@ class TrackedRun:
         return restore(TrainConfig, current_config(json.loads(text)))
 
 
-def tracking_uri(
-    explicit: str | None, *, environment: Mapping[str, str] = os.environ, directory: Path | None = None
-) -> str:
-    """Return the tracking store's absolute URI: as given, else `MLFLOW_TRACKING_URI`, else a database.
-
-    A relative SQLite path is one below `directory`; None: below the working directory.
-
-    Raises:
-        UsageError: what was given is no URI.
-    """
-    uri = explicit or environment.get(URI_VARIABLE) or SQLITE + DATABASE
-    if uri.startswith(SQLITE):
-        return SQLITE + str(((directory or Path.cwd()) / uri.removeprefix(SQLITE)).absolute())
-    if "://" not in uri and uri != "databricks":
-        raise UsageError(f"tracking store {uri!r}: expected a URI such as sqlite:///mlflow.db or http://host:5000")
-    return uri
-
-
 def artifact_root(uri: str, *, environment: Mapping[str, str]) -> str | None:
     """Return the URI under which a store's new experiments keep artefacts; None: an MLflow server decides.
 
@@ -126,12 +108,27 @@ def open_tracking(explicit: str | None) -> mlflow.MlflowClient:
     return connect(tracking_uri(explicit))
 
 
+@contextmanager
+def _making(uri: str) -> Iterator[None]:
+    """Let one process at a time open a SQLite store: MLflow makes its tables, and two that do so at once both fail."""
+    if not uri.startswith(SQLITE):
+        yield
+        return
+    folder = os.open(Path(uri.removeprefix(SQLITE)).parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
+
+
 def connect(uri: str) -> mlflow.MlflowClient:
     """Return a client of the store, made ready for first use, and make it this process's default.
 
     Raises:
         UsageError: the store cannot be opened, or was moved.
     """
+    check_folder(uri)
     for name in ("mlflow", "alembic"):
         logging.getLogger(name).setLevel(logging.ERROR)
     if uri.startswith(SQLITE):
@@ -139,14 +136,14 @@ def connect(uri: str) -> mlflow.MlflowClient:
     mlflow.set_tracking_uri(uri)
     mlflow.set_registry_uri(uri)
     try:
-        client = mlflow.MlflowClient(uri, registry_uri=uri)
-        client.search_experiments(max_results=1)
+        with _making(uri):
+            client = mlflow.MlflowClient(uri, registry_uri=uri)
+            client.search_experiments(max_results=1)
     except (MlflowException, SQLAlchemyError) as problem:
         raise UsageError(f"tracking store {uri} cannot be opened: {str(problem).splitlines()[0]}") from problem
     except ModuleNotFoundError as problem:
         hint = "install multilink-pipeline[server]"
         raise UsageError(f"tracking store {uri} cannot be opened: no module {problem.name}; {hint}") from problem
-    check_folder(client)
     return client
 
 

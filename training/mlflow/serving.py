@@ -49,13 +49,15 @@ def run_serve(
     Raises:
         UsageError: there is no such model, it cannot link with these options, or the address cannot be had.
     """
-    loaded = open_model(model, tracking)
-    app, address = make_app(loaded.linker(options)), bind(host, port)
-    ask = f"curl -s {address.url}/invocations -H 'Content-Type: application/json' -d @-"
-    lines = [f"{loaded.uri} at {address.url}, until Ctrl-C", f"try: curl -s {address.url}/example | {ask}"]
-    yield lines, {"model": loaded.uri, "address": address.url}
-    config = uvicorn.Config(app, log_level="warning", http=TimedProtocol, limit_concurrency=MAX_CONNECTIONS)
-    uvicorn.Server(config).run(sockets=[address.bound])
+    address = bind(host, port)  # first: a port that is taken is found before the model is loaded
+    with address.bound:
+        loaded = open_model(model, tracking)
+        app = make_app(loaded.linker(options))
+        ask = f"curl -s {address.url}/invocations -H 'Content-Type: application/json' -d @-"
+        lines = [f"{loaded.uri} at {address.url}, until Ctrl-C", f"try: curl -s {address.url}/example | {ask}"]
+        yield lines, {"model": loaded.uri, "address": address.url}
+        config = uvicorn.Config(app, log_level="warning", http=TimedProtocol, limit_concurrency=MAX_CONNECTIONS)
+        uvicorn.Server(config).run(sockets=[address.bound])
 
 
 def make_app(linker: Linker) -> FastAPI:

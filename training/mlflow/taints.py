@@ -1,49 +1,30 @@
 """Models that were trained on what was taken out of a lake afterwards: tainted, until another is promoted.
 
-Training cannot be undone in part. So a version that was trained on such data is named in the chain of statements, and
-has a tag; the next rebuild gives a data set without it, on which a successor is trained and judged. How long a tainted
-champion may be used meanwhile is told by the policy that it was promoted by (`[forget] within_days`).
+Training cannot be undone in part. So a version that was trained on such data is named in the record, and so is every
+version that was trained from it, and every version that was trained on another version of the data set that is no
+longer in the lake, so that what it held is not known. The next rebuild gives a data set without it, on which a
+successor is trained and judged. For how long a tainted champion may be used meanwhile is a setting of the policy that
+it was promoted by (`[forget] within_days`).
 """
 
-import json
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+import re
+from collections.abc import Mapping, Sequence
 
 import mlflow
 
-from schemas.errors import GateError
 from schemas.lake import Lake
-from training.mlflow.champions import append_statement, statements
-from training.mlflow.registry import DECISION_TAG, ModelVersion, trained_on
+from training.mlflow.champions import append, record_of
+from training.mlflow.registry import ModelVersion, trained_by, trained_on, versions
+from training.mlflow.runs import DATASET_TAG, LAKE_TAG, VERSION_TAG
+from training.promotions.record import TAINTED
 
-TAINTED = "tainted"  # event, and tag
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Taint:
-    """What was taken out of the data that a version was trained on; not which: that is to be forgotten.
-
-    Attributes:
-        dataset: NAME@VERSION.
-        at: when, ISO 8601 in UTC.
-        documents: how many documents.
-        images: how many images.
-    """
-
-    dataset: str
-    at: str
-    documents: int
-    images: int
-
-    def __str__(self) -> str:
-        went = f"{self.documents} documents and {self.images} images"
-        return f"trained on {self.dataset}, out of which {went} were taken on {self.at[:10]}"
+_START = "training.start_from"  # parameter of a run
 
 
 def taint(
     client: mlflow.MlflowClient, lake: Lake, dataset: str, version: str, *, documents: int, images: int
 ) -> list[ModelVersion]:
-    """Let every version that was trained on a data set version be tainted; return those versions.
+    """Let every version that depends on a data set version be tainted; return those versions.
 
     Args:
         client: of the registry.
@@ -53,40 +34,44 @@ def taint(
         documents: how many are taken out of it.
         images: how many are taken out of it.
     """
-    found = trained_on(client, dataset, version)
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    says = Taint(dataset=f"{dataset}@{version}", at=now, documents=documents, images=images)
-    values = {name: getattr(says, name) for name in ("dataset", "at", "documents", "images")}
-    for model in found:
-        is_said = any(
-            (each.predicate["event"], each.predicate.get("dataset"), each.predicate["model"].get("version"))
-            == (TAINTED, says.dataset, model.version)
-            for each in statements(client, model.name)
-        )
-        if not is_said:
-            append_statement(client, model, TAINTED, values, lake)
-        if TAINTED not in model.tags:
-            client.set_model_version_tag(model.name, model.version, TAINTED, json.dumps(values, sort_keys=True))
-    return found
+    found = _dependent(client, lake, dataset, version)
+    went = {"dataset": f"{dataset}@{version}", "documents": documents, "images": images}
+    for model, why in found:
+        stated = {each.predicate["dataset"] for each in record_of(client, model.name).about(model.version, TAINTED)}
+        if went["dataset"] not in stated:
+            append(client, model, TAINTED, {**went, "why": why}, lake=lake)
+    return [model for model, _ in found]
 
 
-def taint_of(version: ModelVersion) -> Taint | None:
-    """Return why a version is tainted, None where it is not."""
-    return Taint(**json.loads(version.tags[TAINTED])) if TAINTED in version.tags else None
+def _dependent(
+    client: mlflow.MlflowClient, lake: Lake, dataset: str, version: str
+) -> Sequence[tuple[ModelVersion, str]]:
+    """Return each version that depends on a data set version, and in which way ("": it was trained on it)."""
+    there, starts = lake.versions(dataset), _starts(client)
+    of_lake = versions(client, f"tags.{DATASET_TAG} = '{dataset}' and tags.{LAKE_TAG} = '{lake.root.uri}'")
+    waiting = [(each, "") for each in trained_on(client, dataset, version)]
+    waiting += [
+        (each, f"trained on {dataset}@{each.tags.get(VERSION_TAG)}, which is not in the lake any more")
+        for each in of_lake
+        if each.tags.get(VERSION_TAG) not in there
+    ]
+    found: dict[str, tuple[ModelVersion, str]] = {}
+    while waiting:
+        model, why = waiting.pop(0)
+        if model.uri not in found:
+            found[model.uri] = model, why
+            children = [run_id for run_id, start in starts.items() if _starts_from(start, model)]
+            waiting += [(child, f"trained from {model.uri}") for run in children for child in trained_by(client, run)]
+    return list(found.values())
 
 
-def check_taint(version: ModelVersion) -> None:
-    """Refuse a version that has been tainted for longer than its policy lets it be used.
+def _starts(client: mlflow.MlflowClient) -> Mapping[str, str]:
+    """Return run -> the models whose weights it started from, of the runs that did, as text."""
+    experiments = [each.experiment_id for each in client.search_experiments()]
+    runs = client.search_runs(experiments, f"params.`{_START}` LIKE '%/%'", max_results=50_000)
+    return {run.info.run_id: run.data.params[_START] for run in runs}
 
-    Raises:
-        GateError: it has been.
-    """
-    found = taint_of(version)
-    policy = json.loads(version.tags.get(DECISION_TAG, "{}")).get("policy", {})
-    days = policy.get("forget", {}).get("within_days")
-    if found is None or days is None:
-        return
-    if datetime.now(UTC) > datetime.fromisoformat(found.at) + timedelta(days=days):
-        raise GateError(
-            f"{version.uri} was {found}; by its policy it could be used for {days} days after that: promote another"
-        )
+
+def _starts_from(start: str, parent: ModelVersion) -> bool:
+    run = f"|{parent.run_id}" if parent.run_id else ""
+    return re.search(f"(?:{re.escape(parent.uri)}{run})(?![0-9a-f])", start) is not None

@@ -35,7 +35,7 @@ from training.loop.run_folder import has_start, is_address, is_of_ray, runs_fold
 from training.loop.starting import SOURCE_SIGN, split_start
 from training.loop.state import MAY_CHANGE, lasting_settings
 from training.loop.trainer import TrainResult
-from training.mlflow.loading import download, registered_name
+from training.mlflow.loading import download
 from training.mlflow.registering import register
 from training.mlflow.registry import (
     BEST_EPOCH_TAG,
@@ -43,7 +43,6 @@ from training.mlflow.registry import (
     RUN_TAG,
     ModelVersion,
     find_version,
-    model_name,
     trained_by,
 )
 from training.mlflow.runs import (
@@ -59,6 +58,7 @@ from training.mlflow.runs import (
     resume_run,
     start_run,
 )
+from training.mlflow.stored import model_name, registered_name
 from training.recipes import DEFAULT_RECIPE
 from training.recipes import recipe as named_recipe
 

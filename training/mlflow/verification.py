@@ -4,9 +4,10 @@ What is compared with what, in order; the first difference is an error that name
 
 - each statement with the one before it, the champion's with trusted keys, an approval with the decision;
 - the registry's alias and tags with the statements;
-- every file of the model, and of the data sets that it was trained and judged on, with their digests;
+- every file of the model, its calibration, and every file of the data sets that it was trained and judged on, with
+  their digests;
 - in depth: the scores with those of the same models on the same documents, now. On the same kind of processor, with the
-  same libraries, they are the same to the last bit. On another, each mean that decided must be within
+  same code and libraries, they are the same to the last bit. Elsewhere, each mean that decided must be within
   `TOLERANCE` points, and each condition must come out as it did.
 """
 
@@ -19,18 +20,17 @@ from securesystemslib.signer import Key
 
 from schemas.configs import restore
 from schemas.console import Say
-from schemas.errors import IntegrityError
+from schemas.errors import IntegrityError, NotFoundError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest, verify
-from training.mlflow.evidence import GUARD, TARGET, libraries, processor
+from training.mlflow.champions import record_of
+from training.mlflow.evidence import GUARD, TARGET, surroundings
 from training.mlflow.gate import Check, Decision
-from training.mlflow.judging import Ground, Rivals, judge
-from training.mlflow.loading import download
+from training.mlflow.judging import JudgingData, Rivals, judge
+from training.mlflow.loading import LoadedModel, load_version
 from training.mlflow.policy import Editors, Policy
-from training.mlflow.provenance import Proof, chain_lake, check_manifests, prove
-from training.mlflow.registry import MODEL_DIGEST_TAG, find_version
-from training.model_files import check_files
-from training.promotions.chain import Statement
+from training.mlflow.registry import find_version
+from training.promotions.proof import CALIBRATION, Proof, check_calibration, check_manifests, prove
 
 TOLERANCE = 0.1  # percentage points
 _NOT_SCORED = ("latest", "editors")  # checks that say what was so on that day
@@ -74,53 +74,73 @@ def verify_champion(
         NotFoundError: there is no such model or version, or a data set version is not in the lake any more.
         IntegrityError: something is not as it was promoted; the message names the place.
     """
-    proof = prove(client, name, version, keys=keys, lake=lake)
-    home = lake or chain_lake(proof)
-    return Verified(proof=proof, findings=tuple(_findings(client, proof, home, is_deep=is_deep, say=say)))
+    proof = prove(record_of(client, name, lake), version, keys=keys)
+    findings = _findings(client, proof, lake or proof.lake, keys, is_deep=is_deep, say=say)
+    return Verified(proof=proof, findings=tuple(findings))
 
 
-def _findings(client: mlflow.MlflowClient, proof: Proof, lake: Lake, *, is_deep: bool, say: Say) -> Iterator[str]:
-    statement = proof.statement
-    yield f"{proof.count} statements follow one another; {statement.where} is signed by {statement.signed_by[0]}"
-    say(f"reading the files of {proof.version.uri}")
-    digest = proof.version.tags[MODEL_DIGEST_TAG]
-    with download(proof.version.uri) as folder:
-        check_files(folder, digest)
-    yield f"the model's files have the digest {digest}"
-    for reference in check_manifests(proof, lake):
+def _findings(
+    client: mlflow.MlflowClient, proof: Proof, lake: Lake, keys: Sequence[Key], *, is_deep: bool, say: Say
+) -> Iterator[str]:
+    statement, count = proof.statement, len(proof.record.statements)
+    yield f"{count} statements follow one another; {statement.where} is signed by {statement.signed_by[0]}"
+    say(f"reading the files of {proof.uri}")
+    candidate = load_version(find_version(client, proof.record.model.name, proof.version))
+    yield f"the model's files have the digest {proof.digest}"
+    check_calibration(proof, candidate.calibration_digest)
+    if proof.evidence.get(CALIBRATION):
+        yield f"its calibration has the digest {proof.evidence[CALIBRATION]}"
+    there, gone = check_manifests(proof, lake)
+    for reference in there:
         say(f"reading the files of {reference}")
         manifest, home = read_manifest(lake, reference)
         for difference in verify(manifest, home):
             raise IntegrityError(f"{reference}: {difference}")
         yield f"all {len(manifest.files)} files of {reference} are those of its manifest"
-    for reference in sorted(proof.taken_out):
-        yield f"something was taken out of {reference}, on which it was trained: its files are not compared"
+    for reference in gone:
+        if reference not in proof.taken_out:
+            raise NotFoundError(
+                f"{lake.root.uri}: {reference}, on which {proof.uri} was trained or judged, is not in the lake any "
+                "more, and no signed statement says that something was taken out of it"
+            )
+        yield f"something was taken out of {reference} after the promotion, so its files cannot be compared"
     if proof.promotion is None:
-        yield "it was promoted before there were statements: on which data, none says"
-    elif is_deep and proof.taken_out:
+        yield "it was promoted before there were statements, so its data is not known"
+    elif is_deep and gone:
         yield "its scores cannot be compared"
     elif is_deep:
-        yield _scored_again(client, proof.promotion, lake, say)
+        yield _scored_again(client, candidate, proof, lake, keys=keys, say=say)
 
 
-def _scored_again(client: mlflow.MlflowClient, statement: Statement, lake: Lake, say: Say) -> str:
+def _scored_again(
+    client: mlflow.MlflowClient, candidate: LoadedModel, proof: Proof, lake: Lake, *, keys: Sequence[Key], say: Say
+) -> str:
     """Judge again as a statement says, and return in which sense the outcome is the same."""
-    says, where = statement.predicate, statement.where
-    was, name = says["decision"], says["model"]["name"]
+    promotion, was, name = proof.promotion, proof.decision, proof.record.model.name
+    assert promotion is not None  # whoever calls this has one
+    predicate, where = promotion.predicate, promotion.where
+    before, best = was["champion_before"], was["best_before"]
+    if deleted := sorted({before, best} - {None, *proof.record.model.versions}):
+        raise NotFoundError(
+            f"{where}: {proof.uri} was compared with version {' and '.join(deleted)}, which was deleted, so it cannot "
+            "be scored again; without --deep everything else is verified"
+        )
     rivals = Rivals(
-        champion=None if was["champion_before"] is None else find_version(client, name, was["champion_before"]),
-        best=None if was["best_before"] == was["champion_before"] else find_version(client, name, was["best_before"]),
+        champion=None if before is None else find_version(client, name, before),
+        best=None if best == before else find_version(client, name, best),
         attempt=was["attempt"],
     )
-    target = next(each for each in says["judged_on"] if each["role"] == TARGET)
-    guards = {each["name"]: (each["dataset"], each["split"]) for each in says["judged_on"] if each["role"] == GUARD}
-    ground = Ground(lake=lake, target=target["dataset"], split=target["split"], guards=guards)
+    target = next(each for each in predicate["judged_on"] if each["role"] == TARGET)
+    guards = {
+        each["name"]: (each["dataset"], each["split"]) for each in predicate["judged_on"] if each["role"] == GUARD
+    }
+    data = JudgingData(lake=lake, target=target["dataset"], split=target["split"], guards=guards)
     policy = replace(restore(Policy, was["policy"]), editors=Editors())
-    candidate = find_version(client, name, was["version"])
-    decision, _ = judge(candidate, rivals, ground, policy, approved_by=was["approved_by"], say=say)
-    here = {"processor": processor(), "libraries": libraries()}
-    same = {key: says[key] == here[key] for key in ("processor", "libraries")}
-    if all(same.values()):
+    approvals = proof.record.approvals(proof.version, proof.digest, keys, before=promotion.number)
+    decision = judge(candidate, rivals, data, policy, approvals=approvals, say=say)
+    here = surroundings()
+    other = " and ".join(key for key, value in here.items() if predicate[key] != value)
+    if not other:
         if decision.scores != was["scores"]:
             raise IntegrityError(
                 f"{where}: its scores have digest {was['scores']}; on the same kind of processor they are now "
@@ -129,7 +149,6 @@ def _scored_again(client: mlflow.MlflowClient, statement: Statement, lake: Lake,
         _compare(decision, was, where, tolerance=0.0)
         return f"its {decision.documents} documents are scored as they were, to the last bit"
     _compare(decision, was, where, tolerance=TOLERANCE)
-    other = " and ".join(key for key, is_same in same.items() if not is_same)
     bits = "; the scores are the same to the last bit" if decision.scores == was["scores"] else ""
     return f"with another {other}, each condition comes out as it did, means within {TOLERANCE:g} points{bits}"
 

@@ -1,1 +1,1 @@
-"""What is minimised: pure losses of a batch of documents, and the registry that finds one by name."""
+"""What is minimised: sums of terms, a module each in `terms/`."""

@@ -11,20 +11,22 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from schemas.errors import ConfigError, UsageError
-from training.config import TermSettings
+from schemas.errors import UsageError
 from training.data.loading import TrainingData
 from training.data.ragged import Int64, Ragged
 from training.data.sampling import Choice, Documents, choose_all
+from training.data.streams import stream
+from training.parts import Term
 from training.similarity.similarity import SetSimilarity
 from training.towers.inputs import Tower, Workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
+class DrawKey:
     """When a draw is made: with a document's id it is the whole key of a random draw.
 
     Attributes:
@@ -38,6 +40,10 @@ class Moment:
     epoch: int
     step: int
     seed: int = 0
+
+    def numbers(self, name: str, document: str) -> np.random.Generator:
+        """Return the random numbers of a named draw for a document."""
+        return stream(name, self.seed, self.split, document, self.epoch, self.step)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +61,7 @@ class Relations:
     weights: Tensor
 
 
-START = Moment(split="training", epoch=0, step=0)
+START = DrawKey(split="training", epoch=0, step=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +75,7 @@ class EncodedBatch:
         text_vectors: N x d unit vectors of the sentences.
         image_vectors: M x d unit vectors of the images.
         allowed: B x B, whether document `j` may be a negative of document `i`: not itself, not of the same image set.
-        moment: when it is encoded.
+        draw_key: when it is encoded.
         relations: of the documents, where the objective reads them.
         links: per document its L x 2 (sentence, image) links, None where they are not shown; None as a whole for every
             objective but `supervised`.
@@ -81,7 +87,7 @@ class EncodedBatch:
     text_vectors: Tensor
     image_vectors: Tensor
     allowed: Tensor
-    moment: Moment = START
+    draw_key: DrawKey = START
     relations: Relations | None = None
     links: tuple[Int64 | None, ...] | None = None
     _similarities: dict[SetSimilarity, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -101,23 +107,6 @@ class EncodedBatch:
         return self._similarities[kind]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Term(TermSettings):
-    """A term that can be minimised: its settings, what it needs encoded, and its losses."""
-
-    def choose(self, documents: Documents, chosen: Int64, moment: Moment) -> Choice:
-        """Return which sentences and images of some documents take part: all of them, unless the term draws."""
-        return choose_all(documents, chosen)
-
-    def losses(self, batch: EncodedBatch) -> Tensor:
-        """Return the B losses, one a document."""
-        raise NotImplementedError
-
-    def solver(self, text: Tower, image: Tower, data: TrainingData, workers: Workers) -> Solver | None:
-        """Return what sets the maps of two towers, once an epoch; None: steps along the gradient of the losses do."""
-        return None
-
-
 class Solver(Protocol):
     """Sets the towers' maps by reading the training documents."""
 
@@ -131,23 +120,22 @@ class Solver(Protocol):
         ...
 
 
-def choose(terms: Sequence[TermSettings], documents: Documents, chosen: Int64, moment: Moment) -> Choice:
+def choose(terms: Sequence[Term], documents: Documents, chosen: Int64, draw_key: DrawKey) -> Choice:
     """Return which rows of some documents an objective needs encoded: of several terms, all."""
-    if len(terms) == 1:
-        return _term(terms[0]).choose(documents, chosen, moment)
-    return choose_all(documents, chosen)
+    found = terms[0].choose(documents, chosen, draw_key) if len(terms) == 1 else None
+    return choose_all(documents, chosen) if found is None else found
 
 
-def losses(terms: Sequence[TermSettings], batch: EncodedBatch) -> Tensor:
+def losses(terms: Sequence[Term], batch: EncodedBatch) -> Tensor:
     """Return the B losses of an objective, the sums of its terms'."""
-    return torch.stack([_term(each).losses(batch) for each in terms]).sum(dim=0)
+    return torch.stack([each.losses(batch) for each in terms]).sum(dim=0)
 
 
 def solver(
-    terms: Sequence[TermSettings], text: Tower, image: Tower, data: TrainingData, workers: Workers
+    terms: Sequence[Term], text: Tower, image: Tower, data: TrainingData, workers: Workers, *, epochs: int
 ) -> Solver | None:
     """Return what sets the maps of the towers in the place of steps, where a term is so."""
-    found = (_term(each).solver(text, image, data, workers) for each in terms)
+    found = (each.solver(text, image, data, workers, epochs=epochs) for each in terms)
     return next((each for each in found if each is not None), None)
 
 
@@ -156,9 +144,3 @@ def check_pairs(batch: EncodedBatch, name: str) -> None:
     for id_, n, m in zip(batch.ids, batch.sentences.counts.tolist(), batch.images.counts.tolist(), strict=True):
         if (n, m) != (1, 1):
             raise UsageError(f"objective '{name}': document {id_} has {n} texts and {m} images, expected one of each")
-
-
-def _term(settings: TermSettings) -> Term:
-    if not isinstance(settings, Term):
-        raise ConfigError(f"objective.name = '{settings.name}': expected settings on top of training.objectives.Term")
-    return settings

@@ -8,7 +8,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from schemas.configs import NonNegativeInt, PositiveFloat
-from training.objectives.batch import EncodedBatch, Moment, Term
+from training.objectives.batch import DrawKey, EncodedBatch
+from training.parts import Term
 
 
 class Loss(StrEnum):
@@ -102,12 +103,12 @@ class RankingTerm(Term):
             similarity_BB,
             batch.allowed,
             margin=self.margin if margin is None else margin,
-            negatives=self.negatives_at(batch.moment),
+            negatives=self.negatives_at(batch.draw_key),
             loss=self.loss,
             own_B=own_B,
         )
 
-    def negatives_at(self, moment: Moment) -> Negatives:
-        """Return how negatives count at a moment: by their mean in the first `mean_epochs` epochs of training."""
-        is_early = moment.split == "training" and 1 <= moment.epoch <= self.mean_epochs
+    def negatives_at(self, draw_key: DrawKey) -> Negatives:
+        """Return how negatives count at a step: by their mean in the first `mean_epochs` epochs of training."""
+        is_early = draw_key.split == "training" and 1 <= draw_key.epoch <= self.mean_epochs
         return Negatives.MEAN if is_early else self.negatives

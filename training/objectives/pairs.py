@@ -3,13 +3,14 @@
 `cosines_BB[i, j]` is text `i` with image `j`; `allowed_BB[i, j]` whether pair `j` is a negative of pair `i`.
 """
 
+from abc import abstractmethod
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from training.config import Needs
-from training.objectives.batch import EncodedBatch, Term, check_pairs
+from training.objectives.batch import EncodedBatch, check_pairs
+from training.parts import Needs, Term
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,9 +25,9 @@ class PairTerm(Term):
         check_pairs(batch, self.name)
         return self.pair_losses(batch)
 
+    @abstractmethod
     def pair_losses(self, batch: EncodedBatch) -> Tensor:
         """Return the B losses of the pairs."""
-        raise NotImplementedError
 
 
 def triplet_sum_losses(cosines_BB: Tensor, allowed_BB: Tensor, *, margin: float) -> Tensor:

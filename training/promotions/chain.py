@@ -6,12 +6,15 @@ Each file is an envelope (DSSE: https://github.com/secure-systems-lab/dsse) arou
 https://github.com/in-toto/attestation). The statement's predicate names its number and the SHA-256 of the file before.
 A file is written where there is none of its number, by one conditional request: of two processes that follow the same
 statement one succeeds, and the other looks again. So whoever has the last file has all of them, in order, and a change
-anywhere shows. That the last ones are missing does not show in the files: who reads says how many there must be.
+anywhere shows. That the last ones are missing does not show in the files: the reader must know how many there are
+(`record.py`).
 """
 
 import binascii
 import json
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -29,6 +32,7 @@ PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "urn:multilink:promotion:v1"
 DIGITS = 6
+READ_AT_ONCE = 16  # a statement is a small file, and on an object store a request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +43,7 @@ class Statement:
         where: the file it was read from.
         digest: SHA-256 (hex) of that file.
         subject: what it is about: names and digests.
-        predicate: what it says.
+        predicate: its content.
         envelope: with its signatures.
     """
 
@@ -54,17 +58,39 @@ class Statement:
         return int(self.predicate["number"])
 
     @property
+    def event(self) -> str:
+        """What kind of statement it is."""
+        return str(self.predicate["event"])
+
+    @property
+    def model(self) -> Mapping[str, Any]:
+        """The registered model that it is about, and when that was made; the version and the digest of its files."""
+        about: Mapping[str, Any] = self.predicate["model"]
+        return about
+
+    @property
+    def version(self) -> str | None:
+        return self.model.get("version")
+
+    @property
     def signed_by(self) -> tuple[str, ...]:
         """The ids of the keys that claim to have signed it."""
         return tuple(self.envelope.signatures)
 
+    def verified_by(self, keys: Sequence[Key]) -> list[str]:
+        """Return the ids of those of these keys that have signed it."""
+        found = []
+        for key in keys:
+            with suppress(VerificationError, ValueError):
+                self.envelope.verify([key], 1)
+                found.append(key.keyid)
+        return found
+
     def check_signed(self, keys: Sequence[Key]) -> None:
         """Raise an `IntegrityError` unless one of these keys has signed it."""
-        try:
-            self.envelope.verify(list(keys), 1)
-        except (VerificationError, ValueError) as problem:
-            who = ", ".join(key[:12] for key in self.signed_by) or "nobody"
-            raise IntegrityError(f"{self.where}: expected a trusted key's signature, found one by {who}") from problem
+        if not self.verified_by(keys):
+            found = f"one by the key {', '.join(key[:12] for key in self.signed_by)}" if self.signed_by else "none"
+            raise IntegrityError(f"{self.where}: expected a trusted key's signature, found {found}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +106,13 @@ class Chain:
             IntegrityError: a file is missing, damaged, out of order, or does not follow the one before it.
         """
         names = [name for name in self.folder.names() if name.endswith(".json")]
+        with ThreadPoolExecutor(READ_AT_ONCE) as readers:
+            files = list(readers.map(self.folder.read, names))
         found: list[Statement] = []
-        for number, name in enumerate(names, start=1):
+        for number, (name, data) in enumerate(zip(names, files, strict=True), start=1):
             if name != _name(number):
                 raise IntegrityError(f"{self.folder.uri}: expected {_name(number)} next, found {name}")
-            statement = _parsed(self.folder.read(name), f"{self.folder.uri}/{name}")
+            statement = _parsed(data, self.folder.child(name).uri)
             before = found[-1].digest if found else ""
             for key, wanted in (("number", number), ("previous", before)):
                 if statement.predicate.get(key) != wanted:
@@ -105,7 +133,7 @@ class Chain:
         Args:
             last: statement that it follows; None: it is the first.
             subject: what it is about.
-            predicate: what it says, beside its number, the digest of `last`, and when it is written.
+            predicate: its content, but for its number, the digest of `last`, and when it is written.
             signer: signs it; None: it is not signed.
         """
         number = 1 if last is None else last.number + 1
@@ -120,8 +148,11 @@ class Chain:
         if signer is not None:
             envelope.sign(signer)
         data = _written(envelope)
-        # Where the answer to a first request was lost, the second finds what the first has written.
-        return self.folder.add(_name(number), data) or self.folder.read(_name(number)) == data
+        # Where the answer to a first request was lost, the second finds what the first has written. Where S3 refused
+        # one since another was under way, that may have failed, too, and nothing is there.
+        with suppress(FileNotFoundError):
+            return self.folder.add(_name(number), data) or self.folder.read(_name(number)) == data
+        return False
 
 
 def _name(number: int) -> str:
@@ -138,12 +169,15 @@ def _parsed(data: bytes, where: str) -> Statement:
             PREDICATE_TYPE,
         )
         if not is_known:
-            raise ValueError("its types are others")
+            raise ValueError("it is of another type")
         if canonical_json(statement).encode() != envelope.payload or data != _written(envelope):
-            raise ValueError("it is not written as statements are")
+            raise ValueError("its JSON is not in the canonical form")
         subject, predicate = statement["subject"], dict(statement["predicate"])
+        if not (isinstance(predicate["event"], str) and isinstance(dict(predicate["model"])["created"], str)):
+            raise ValueError("expected an event and when the model was made, as text")
     except (ValueError, KeyError, TypeError, AttributeError, binascii.Error) as problem:
-        raise IntegrityError(f"{where}: expected a statement of promotions: {problem}") from problem
+        reason = f"it has no {problem}" if isinstance(problem, KeyError) else problem
+        raise IntegrityError(f"{where}: expected a statement of promotions: {reason}") from problem
     return Statement(
         where=where, digest=sha256(data).hexdigest(), subject=subject, predicate=predicate, envelope=envelope
     )

@@ -2,7 +2,7 @@
 
 The private key lies in a file that its owner alone can read: `$MULTILINK_KEY`, else `multilink/key.pem` in the user's
 configuration folder. The public key lies beside it, `key.pub.pem`, and is what others are given. A key is known by the
-SHA-256 of its public part (`keyid`). Nothing is asked of a server.
+SHA-256 of its public part (`keyid`). No server is needed.
 """
 
 import os
@@ -51,8 +51,8 @@ def make_key(path: Path) -> SSlibKey:
         path.parent.mkdir(parents=True, exist_ok=True)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(text)
-        shown = private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-        public_path(path).write_bytes(shown)
+        public = private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        public_path(path).write_bytes(public)
     except FileExistsError as problem:
         raise UsageError(f"{path}: a key is there already; it is kept") from problem
     except OSError as problem:

@@ -1,41 +1,47 @@
 """Ray wiring: a task for each shard of a data set version, on a Ray cluster or on a Ray started on this machine.
 
-Nothing is decided here about what a task does. A worker process loads the model with its first task and keeps it, on
-its GPU where it has one. The model comes through Ray and MLflow is not asked, so that a worker needs the lake and the
-output alone. A task whose process died is given to another by Ray.
+Nothing is decided here about what a task does. A worker process loads the model with its first task and keeps it. All
+tasks compute on a GPU of their own, or all on processors, whatever their machines have, so that bytes do not depend on
+where a task ran. The model comes through Ray and MLflow is not asked, so that a worker needs the lake and the output
+alone. A task whose process died is given to another by Ray.
 """
 
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import ray
+import torch
 
 from schemas.errors import BuildError, MultilinkError
 from schemas.parts import Shard
-from training.loop.context import choose_device
+from training.data.threads import one_thread
 from training.model import LinkModel
 from training.ray.train import WORKER_CRASHES_SURVIVED, cluster
-from training.shards import Result, one_thread
+from training.shards import Result, run_here
 
 GIVEN_AHEAD = 4  # shards a worker whose results may wait for an earlier one
 
 
 @dataclass(frozen=True, slots=True)
 class _Shared:
-    """What every worker is sent once: the model's files by name, and the task."""
+    """What every worker is sent once: the model's files by name, the task, and the device it computes on."""
 
     files: Mapping[str, bytes]
     task: Callable[[LinkModel, Shard], Any]
+    device: str
 
 
-@dataclass(frozen=True, slots=True)
-class RayWorkers:
-    """Runs tasks by Ray, `workers` at a time.
+@dataclass(slots=True)
+class RayWorkers(AbstractContextManager["RayWorkers"]):
+    """Runs tasks by Ray, `workers` at a time; Ray is there from the first task until the context is left.
+
+    A single shard is worked on in this process, unless there is a cluster.
 
     Attributes:
         workers: shards that are worked on at once, each by a process with one CPU, and a GPU where each can have one.
@@ -44,6 +50,12 @@ class RayWorkers:
 
     workers: int
     address: str | None = None
+    _connection: ExitStack | None = field(default=None, init=False)
+
+    def __exit__(self, *_: object) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     def __call__(
         self, model: LinkModel, task: Callable[[LinkModel, Shard], Result], shards: Sequence[Shard]
@@ -54,21 +66,26 @@ class RayWorkers:
             MultilinkError: what a task raised.
             BuildError: a worker crashed more often than is survived, or the cluster did.
         """
-        with cluster(self.address, self.workers):
-            shared = ray.put(_Shared(_files(model), task))
-            gpus = int(ray.cluster_resources().get("GPU", 0) >= self.workers)
-            run = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=WORKER_CRASHES_SURVIVED)(_run)
-            remaining, given = deque(shards), deque[tuple[Shard, ray.ObjectRef]]()
-            running: list[ray.ObjectRef] = []
-            while remaining or given:
-                while remaining and len(running) < self.workers and len(given) < GIVEN_AHEAD * self.workers:
-                    shard = remaining.popleft()
-                    running.append(run.remote([shared], shard))  # in a list: or Ray would hand over the value
-                    given.append((shard, running[-1]))
-                if given[0][1] in running:
-                    _, running = ray.wait(running, num_returns=1)
-                else:
-                    yield _result(*given.popleft())
+        if self._connection is None:
+            if self.address is None and len(shards) < 2:
+                yield from run_here(model, task, shards)
+                return
+            self._connection = ExitStack()
+            self._connection.enter_context(cluster(self.address, self.workers))
+        gpus = int(ray.cluster_resources().get("GPU", 0) >= self.workers)
+        shared = ray.put(_Shared(_files(model), task, "cuda" if gpus else "cpu"))
+        run = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=WORKER_CRASHES_SURVIVED)(_run)
+        remaining, given = deque(shards), deque[tuple[Shard, ray.ObjectRef]]()
+        running: list[ray.ObjectRef] = []
+        while remaining or given:
+            while remaining and len(running) < self.workers and len(given) < GIVEN_AHEAD * self.workers:
+                shard = remaining.popleft()
+                running.append(run.remote([shared], shard))  # in a list: or Ray would hand over the value
+                given.append((shard, running[-1]))
+            if given[0][1] in running:
+                _, running = ray.wait(running, num_returns=1)
+            else:
+                yield _result(*given.popleft())
 
 
 def _run(shared: Sequence[ray.ObjectRef], shard: Shard) -> Any:
@@ -85,7 +102,7 @@ def _received(shared: ray.ObjectRef) -> tuple[LinkModel, Callable[[LinkModel, Sh
     with tempfile.TemporaryDirectory(prefix="multilink-model-") as folder:
         for name, data in sent.files.items():
             (Path(folder) / name).write_bytes(data)
-        return LinkModel.load(Path(folder), choose_device()), sent.task
+        return LinkModel.load(Path(folder), torch.device(sent.device)), sent.task
 
 
 def _files(model: LinkModel) -> dict[str, bytes]:

@@ -32,6 +32,7 @@ from ray.util.queue import Queue
 from schemas.configs import resolve, restore
 from schemas.errors import BuildError, ConfigError, MultilinkError, UsageError
 from schemas.lake import Folder, Lake
+from schemas.leases import LEASE
 from training.config import Device, TrainConfig
 from training.loop.context import Context, TorchDistributed
 from training.loop.run import train_run
@@ -110,7 +111,7 @@ def _trainer(
 ) -> TorchTrainer:
     use_gpu = _use_gpu(config.training.device, workers)
     filesystem, path = runs_folder(lake).opened()
-    cpus = max(1, (os.cpu_count() or 1) // workers) if is_local else 1
+    cpus = max(1, torch.get_num_threads() // workers) if is_local else 1
     settings = {
         "config": resolve(config),
         "lake": lake.root.uri,
@@ -308,12 +309,12 @@ def _last_line(error: BaseException) -> str:
 def _drop_torn_snapshot(folder: Folder) -> None:
     """Remove a run's checkpoints where a kill cut off Ray's list of them: training starts over, with the same weights.
 
-    The models that the run starts from stay.
+    The models that the run starts from stay, and so does the lease that this process holds.
     """
     if not folder.exists(RAYS_LIST):
         return
     try:
         json.loads(folder.read(RAYS_LIST))
     except json.JSONDecodeError:
-        for name in [name for name in folder.files() if not name.startswith(f"{START}/")]:
+        for name in [name for name in folder.files() if name != LEASE and not name.startswith(f"{START}/")]:
             folder.delete(name)

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from markupsafe import Markup
 
 from schemas.configs import resolve
+from schemas.documents import Split
 from schemas.evaluation import Score
 from schemas.manifest import SplitStatistics
 from schemas.overrides import flatten
@@ -24,6 +25,7 @@ from training.evaluation.evaluate import (
     means_of,
 )
 from training.evaluation.judge import CALIBRATION, CONFUSION, ConfusedImages
+from training.loop.validation import ENOUGH_TO_RANK
 from training.metrics.calibration import Calibration
 from training.metrics.links import ScoreKind
 from training.metrics.spread import spearman
@@ -46,8 +48,8 @@ SELECT_RULES: Mapping[Select, str] = {
 }
 _PANELS: Mapping[str, Mapping[str, str]] = {
     "Loss": {"validation_loss": "validation", "train_loss": "training"},
-    "Validation AUC": {"validation_auc": "AUC"},
-    "Validation p@1": {"validation_precision_at_1": "p@1"},
+    "Validation AUC, by cosines": {"validation_auc": "AUC"},
+    "Validation p@1, by cosines": {"validation_precision_at_1": "p@1"},
     "Validation rank of the own image set, 1 being best": {
         "validation_rank": "mean",
         "validation_median_rank": "median",
@@ -69,6 +71,7 @@ def report_page(
     calibration: Calibration | None = None,
     confused: Sequence[ConfusedImages] = (),
     pictures: Mapping[str, bytes | None] = MappingProxyType({}),
+    way: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """Return the page of an evaluation. It has no date: equal evaluations give equal pages.
 
@@ -77,15 +80,19 @@ def report_page(
         config: resolved configuration the model was trained with.
         kept_epoch: the epoch whose weights are the model, counted as in the history.
         history: one mapping an epoch, with `epoch` and any of `train_loss`, `validation_loss`, `validation_auc`,
-            `validation_precision_at_1` (both percentages), `validation_rank` and `validation_median_rank`; absent and
-            NaN are gaps.
+            `validation_precision_at_1` (both percentages, by cosines), `validation_rank` and `validation_median_rank`;
+            absent and NaN are gaps.
         examples: documents to draw, in groups.
         statistics: split -> statistics, from the data set's manifest.
         calibration: the one that was judged.
         confused: the most alike images that were confused.
         pictures: JPEGs by content hash, of those images.
+        way: how the model was trained and what its similarities are, by name (`LinkModel.described`).
     """
     rows, kind, drawings = table.rows, kind_of(table.rows), draw_groups(examples)
+    judges = statistics[Split.VAL].documents if Split.VAL in statistics else 0
+    is_last = config.is_solved and bool(statistics) and judges < ENOUGH_TO_RANK
+    select = Select.LAST if is_last else config.training.select
     return render(
         "report",
         table=table,
@@ -108,10 +115,12 @@ def report_page(
         confusion=_confusion_chart(rows),
         confused=confused,
         pictures=pictures,
+        way=way,
         reliability=_reliability_chart(rows),
         calibration={row.metric: row for row in rows if row.measure == CALIBRATION and not row.group},
         fitted=calibration,
-        select_rule=SELECT_RULES[config.training.select],
+        select=select,
+        select_rule=SELECT_RULES[select],
         panels=training_panels(history, kept_epoch=kept_epoch),
         groups=drawings,
         legend=edge_legend(graph for _, graphs in drawings for graph in graphs),

@@ -30,7 +30,7 @@ from schemas.console import aligned
 from schemas.evaluation import Score
 from training.evaluation.baselines import TITLES
 from training.evaluation.evaluate import ABSENT, POSITION, RANDOM, kind_of, means_of
-from training.evaluation.judge import ANALYSIS, BIAS, CALIBRATION, CAPTIONS, REFINED, RELATIONS, RETRIEVAL
+from training.evaluation.judge import ANALYSIS, BIAS, CALIBRATION, CAPTIONS, DECOYS, REFINED, RELATIONS, RETRIEVAL
 from training.evaluation.position import VALIDATION_LOSS
 from training.metrics.links import LANGUAGE, ScoreKind
 from training.metrics.retrieval import MEDIAN_RANK, RANK_UNIT, RECALL, Direction
@@ -45,7 +45,7 @@ _FORMATS = {
     "rank, from 1": "g",
     "probability": ".3f",
     "loss": ".4f",
-    "cosine": ".3f",
+    "similarity": ".3f",
     "distance": ".3f",
     "correlation": ".2f",
     "squared probability": ".3f",
@@ -299,6 +299,11 @@ def sections(rows: Sequence[Score], *, dataset: str = "") -> dict[str, Table]:
             THRESHOLD_COLUMNS,
             "Wanted precision",
             name=lambda row: row.group.removeprefix("precision "),
+        ),
+        "decoys": pivot(
+            _of(rows, DECOYS),
+            {"false_links": "False, percent at least", COUNT: "Pairs"},
+            "No link is known: estimated by",
         ),
         "captions": pivot(
             (replace(row, metric="score", group=row.metric) for row in _of(rows, CAPTIONS) if row.metric != ABSENT),

@@ -1,16 +1,18 @@
 """An index of the pictures of a data set version by one model: made part by part, written whole, its manifest last.
 
-Pictures are read as training and linking read them, so a picture has one vector wherever it is embedded. Rows are in
-order of content hash: how many parts a version has changes nothing. What was made of the same model, version and
-libraries before is taken over.
+    shard by shard      what is known of pictures (`pictures.py`), their vectors by the tasks that linking runs, too
+    PART_ROWS of them   a part: vectors.npy, fields.arrow, words/ (`parts.py`)
+    over all parts      places.arrow, cells.faiss, confidence.json, manifest.json
+
+An index of another version of the data set by the same model saves most of the work. Pictures of which the same is
+known keep their rows, and the new ones are one part more; pictures that are gone keep a row that is not searched.
+Where many are gone, or parts are many, all parts are written anew, with the vectors that are known.
 """
 
 import hashlib
 import shutil
-import sqlite3
 import tempfile
-from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,36 +20,41 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
 
 from schemas.console import Say
-from schemas.documents import Role, image_schema
-from schemas.duplicates import DUPLICATE_SCHEMA
 from schemas.errors import IntegrityError, UsageError
-from schemas.indexes import CellsNote, IndexManifest
+from schemas.indexes import (
+    CELLS,
+    CONFIDENCE,
+    MODEL,
+    PARTS,
+    PLACES,
+    PLACES_SCHEMA,
+    VECTORS,
+    CellsNote,
+    IndexManifest,
+)  # fmt: skip
 from schemas.lake import MANIFEST, Folder, Lake
-from schemas.manifest import FileEntry, Manifest, read_manifest, table_parts
-from schemas.metadata import Metadata
-from schemas.parts import Shard, read_part, split_parts
-from schemas.tables import check_schema
+from schemas.manifest import FileEntry, Manifest, read_manifest
+from schemas.parts import Shard, split_parts
 from schemas.versions import fingerprint
-from training.data.documents import DocumentSet
-from training.data.lake import Columns, read_split
+from training.data.lake import read_bank
 from training.data.loading import columns_of, read_for_model
-from training.data.ragged import Float32
+from training.data.ragged import Float32, Int32, Int64
+from training.data.threads import one_thread
 from training.model import LinkModel
-from training.retrieval.confidence import CONFIDENCE, Confidence, fit_confidence
-from training.retrieval.records import Picture, write_records
-from training.retrieval.vectors import EXACT_BELOW, QUERIES, Vectors, faiss, make_cells
-from training.retrieval.words import Words, bm25s
-from training.shards import filled_splits, one_thread, run_shards
-from training.towers.inputs import image_input, text_input
+from training.retrieval.confidence import Confidence, fit_confidence, read_confidence
+from training.retrieval.parts import PART_ROWS, Earlier, find_earlier, index_manifest, write_part
+from training.retrieval.pictures import Pictures
+from training.retrieval.records import Records, write_table
+from training.retrieval.vectors import EXACT_BELOW, QUERIES, Stacked, Vectors, add_to_cells, all_rows, faiss, make_cells
+from training.retrieval.words import tantivy
+from training.shards import filled_splits, run_shards
+from training.towers.inputs import ImageInput, text_input
 
-VECTORS, CELLS, RECORDS, WORDS = "vectors.npy", "cells.faiss", "images.sqlite", "words"
-MODEL, SCRATCH = "model", "scratch.f32"
-MAX_SHOWN_WITH = 4_000  # characters of the captions of all articles that showed a picture
-ROWS_AT_ONCE = 65_536
-_COPIED = ("source", "format", "width", "height", "licence")
-_COLUMNS = ("hash", *_COPIED, "metadata")
+MOST_MORE = 0.2  # images put into lists that were made without them, of those they were made for
+KEPT_CONFIDENCE = 0.02  # change of the number of images up to which probabilities hold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +78,12 @@ class BuiltIndex:
             f"{'reused' if self.is_reused else 'made'}: {self.folder.uri}",
             f"{manifest.images} images of {manifest.dataset} by {manifest.model}, {how}",
             f"known of them: {described}",
+            f"ranked by: {manifest.rank_by}, unless a search says otherwise",
         ]
 
     def to_json(self) -> dict[str, Any]:
         """Return the same for a machine."""
-        names = ("model", "dataset", "images", "described")
+        names = ("model", "dataset", "images", "described", "rank_by")
         about = {"path": self.folder.uri, "reused": self.is_reused}
         size = sum(entry.bytes for entry in self.manifest.files)
         return about | {name: getattr(self.manifest, name) for name in names} | {"bytes": size}
@@ -108,204 +116,212 @@ def build_index(
     """
     manifest, source = read_manifest(lake, reference)
     target = lake.index(manifest.dataset, manifest.version, name)
-    made_by = _made_by(model, source, exact_below)
-    if (earlier := _earlier(target)) is not None and earlier.made_by == made_by:
-        return BuiltIndex(manifest=earlier, folder=target, is_reused=True)
-    target.delete(MANIFEST)  # the files are about to change
+    rows_by = _rows_by(model, manifest)
+    data = hashlib.sha256(source.read(MANIFEST)).hexdigest()
+    made_by = fingerprint({"rows": rows_by, "data": data, "exact_below": exact_below})
+    if (there := index_manifest(target)) is not None and there.made_by == made_by:
+        return BuiltIndex(manifest=there, folder=target, is_reused=True)
+    target.remove()
     with tempfile.TemporaryDirectory(prefix="multilink-index-") as scratch, one_thread():
-        folder = Path(scratch)
-        archive = _read(model, manifest, source, folder, say)
-        count = len(archive.pictures)
-        say(f"{count} images embedded; writing their index")
-        vectors = _write_vectors(archive, folder)
-        index = IndexManifest(
-            model=uri,
-            dataset=manifest.reference,
-            made_by=made_by,
-            images=count,
-            dimensions=vectors.shape[1],
-            cells=_write_cells(model, manifest, source, vectors, folder) if count >= exact_below else None,
-            described=write_records(folder / RECORDS, archive.in_order()),
-            files=(),
-        )
-        Words.of(picture.text for picture in archive.in_order()).save(folder / WORDS)
-        model.save(folder / MODEL)
-        cells = None if index.cells is None else folder / CELLS
-        opened = Vectors.open(folder / VECTORS, cells, index.cells.probes if index.cells else 0)
-        rows = {key: row for row, key in enumerate(sorted(archive.rows))}
-        if (confidence := _confidence(model, manifest, source, opened, rows)) is not None:
-            (folder / CONFIDENCE).write_text(confidence.to_json(), encoding="utf-8")
-            say(confidence.lines()[0])
-        names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-        index = replace(index, files=tuple(_copy(folder / name, target, name) for name in names if name != SCRATCH))
+        shards = [shard for split in filled_splits(manifest) for shard in split_parts(manifest, split)]
+        pictures = Pictures.of(manifest, source, shards)
+        if not len(pictures.keys):
+            raise UsageError(f"{manifest.reference}: expected images to index, found none")
+        earlier = find_earlier(lake, manifest, name, rows_by, pictures.keys)
+        making = _Making(model, pictures, earlier, Path(scratch))
+        making.write_parts(say)
+        known = making.write_rest(exact_below, say)
+        files = tuple(making.put(target))
+    index = IndexManifest(model=uri, dataset=manifest.reference, made_by=made_by, rows_by=rows_by, files=files, **known)
     target.write(MANIFEST, index.to_json().encode())
     return BuiltIndex(manifest=index, folder=target, is_reused=False)
 
 
-def _confidence(
-    model: LinkModel, manifest: Manifest, source: Folder, vectors: Vectors, row_of: dict[str, int]
-) -> Confidence | None:
-    """Return the probabilities of results; None where the model cannot read the version's texts, or none is linked."""
-    try:
-        return fit_confidence(model, manifest, source, vectors, row_of)
-    except UsageError:  # no vectors of sentences, no roles, no language: an archive has no texts
-        return None
-
-
-def _earlier(target: Folder) -> IndexManifest | None:
-    """Return the manifest of an index that is there, in the format of today."""
-    with suppress(IntegrityError, FileNotFoundError):
-        return IndexManifest.from_json(target.read(MANIFEST).decode(), where=target.uri)
-    return None
-
-
-def _made_by(model: LinkModel, source: Folder, exact_below: int) -> str:
-    libraries = {"sqlite": sqlite3.sqlite_version, "numpy": np.__version__, "bm25s": bm25s().__version__}
-    return fingerprint(
-        {
-            "model": model.digest(),
-            "data": hashlib.sha256(source.read(MANIFEST)).hexdigest(),
-            "exact_below": exact_below,
-            "libraries": libraries,
-            "format": 2,
-        }
-    )
+def _rows_by(model: LinkModel, manifest: Manifest) -> str:
+    """Return the fingerprint of what else than a picture decides its row in an index."""
+    features = [column.fingerprint for column in manifest.columns("images")]
+    libraries = {"numpy": np.__version__, "pyarrow": pa.__version__, "tantivy": tantivy().__version__}
+    return fingerprint({"model": model.digest(), "features": features, "libraries": libraries, "format": 3})
 
 
 @dataclass(slots=True)
-class _Archive:
-    """The pictures of a version, by content hash.
+class _Making:
+    """An index that is being made.
 
     Attributes:
-        scratch: file of N x d numbers, in the order in which pictures came.
-        dimensions: d.
-        pictures: each different one.
-        rows: of its vector in that file.
-        captions: those that articles have for it.
+        model: whose vectors are compared.
+        pictures: of the version.
+        earlier: the index of another version.
+        scratch: folder that gets the files that are new.
+        rows: of each picture, its row in the index; -1: it has none yet.
+        parts: names of all parts, those that are kept first.
+        count: rows of all parts.
     """
 
+    model: LinkModel
+    pictures: Pictures
+    earlier: Earlier | None
     scratch: Path
-    dimensions: int
-    pictures: dict[str, Picture] = field(default_factory=dict)
-    rows: dict[str, int] = field(default_factory=dict)
-    captions: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    rows: Int64 = field(init=False)
+    parts: list[str] = field(default_factory=list)
+    count: int = 0
 
-    def in_order(self) -> Iterator[Picture]:
-        """Yield the pictures in order of content hash."""
-        for key in sorted(self.pictures):
-            shown_with = " ".join(sorted(self.captions.get(key, ())))[:MAX_SHOWN_WITH]
-            yield replace(self.pictures[key], shown_with=shown_with or None)
+    def __post_init__(self) -> None:
+        self.rows = np.full(len(self.pictures.keys), -1, np.int64)
+        if self.kept is not None:
+            self.parts, self.count = list(self.kept.manifest.parts), self.kept.manifest.rows
+
+    @property
+    def kept(self) -> Earlier | None:
+        """Return the index whose parts are kept, if any."""
+        return self.earlier if self.earlier is not None and self.earlier.is_kept else None
+
+    def write_parts(self, say: Say) -> None:
+        """Write the pictures that are in no kept part as parts."""
+        tables, vectors = list[pa.Table](), list[Float32]()
+        for table, embedded in self._new(say):
+            tables.append(table)
+            vectors.append(embedded)
+            if sum(map(len, tables)) >= PART_ROWS:
+                self._write_part(tables, vectors)
+                tables, vectors = [], []
+        if tables:
+            self._write_part(tables, vectors)
+
+    def _write_part(self, tables: list[pa.Table], vectors: list[Float32]) -> None:
+        name, keys = write_part(tables, vectors, self.scratch / PARTS)
+        self.rows[np.searchsorted(self.pictures.keys, keys)] = self.count + np.arange(len(keys))
+        self.parts.append(name)
+        self.count += len(keys)
+
+    def _new(self, say: Say) -> Iterator[tuple[pa.Table, Float32]]:
+        """Yield shard by shard what is known of the pictures that get a new row, and their vectors."""
+        pictures, earlier = self.pictures, self.earlier
+        known = np.full(len(pictures.keys), -1, np.int64)
+        if earlier is not None:
+            known = earlier.records.rows_with(pictures.keys)
+        own = [pictures.of_shard(number) for number in range(len(pictures.shards))]
+        wanted = {s: pictures.row[rows[known[rows] < 0]] for s, rows in zip(pictures.shards, own, strict=True)}
+        card = self.model.card
+        task = partial(_embed, (pictures.manifest, pictures.source), wanted)
+        embedded = run_shards(self.model, task, [shard for shard in pictures.shards if len(wanted[shard])])
+        for number, (shard, rows) in enumerate(zip(pictures.shards, own, strict=True)):
+            table, before = pictures.fields(number), known[rows]
+            if self.kept is not None:
+                there = np.flatnonzero(before >= 0)
+                same = there[self.kept.have(table.take(there), before[there])]
+                self.rows[rows[same]] = before[same]
+            is_new = self.rows[rows] < 0
+            vectors = np.empty((len(rows), card.config.dimensions), np.float32)
+            if len(wanted[shard]):
+                vectors[before < 0] = next(embedded)
+            if earlier is not None:
+                there = np.flatnonzero(is_new & (before >= 0))
+                vectors[there] = earlier.vectors[before[there]]
+            say(f"{shard.split}, {shard.name}: {len(rows)} images, {int(is_new.sum())} of them new")
+            if is_new.any():
+                yield table.filter(pa.array(is_new)), vectors[is_new]
+
+    def write_rest(self, exact_below: int, say: Say) -> dict[str, Any]:
+        """Write what is over all parts; return what the manifest says of it."""
+        kept, home = self.kept, self.scratch
+        folders = [(kept.here if kept and part in kept.manifest.parts else home) / PARTS / part for part in self.parts]
+        write_table(self._places(), home / PLACES)
+        records = Records.open(folders, home / PLACES)
+        say(f"{records.count} images; writing how they are searched")
+        paths = [folder / VECTORS for folder in folders]
+        cells = None
+        if records.count >= exact_below:
+            cells = self._write_cells(records, Vectors.open(paths, None, None, 0).rows)
+        cells_path, probes = (home / CELLS, cells.probes) if cells else (None, 0)
+        vectors = Vectors.open(paths, records.live, cells_path, probes)
+        confidence = self._confidence(records, vectors)
+        if confidence is not None:
+            (home / CONFIDENCE).write_text(confidence.to_json(), encoding="utf-8")
+            for line in confidence.lines():
+                say(line)
+        self.model.save(home / MODEL)
+        return {
+            "images": records.count,
+            "rows": self.count,
+            "dimensions": vectors.rows.dimensions,
+            "parts": tuple(self.parts),
+            "cells": cells,
+            "rank_by": confidence.rank_by if confidence else "visual",
+            "described": records.described(),
+        }
+
+    def _places(self) -> pa.Table:
+        """Return of every row where its picture is in the version."""
+        shard, row = np.full(self.count, -1, np.int32), np.zeros(self.count, np.int32)
+        shard[self.rows], row[self.rows] = self.pictures.shard, self.pictures.row
+        paths = pa.array([each.images.path for each in self.pictures.shards], pa.string())
+        parts = pa.DictionaryArray.from_arrays(pa.array(shard, mask=shard < 0), paths)
+        return pa.table([parts, pa.array(row, mask=shard < 0)], PLACES_SCHEMA)
+
+    def _write_cells(self, records: Records, rows: Stacked) -> CellsNote:
+        """Write lists of all pictures, or put the new ones into the lists that there are."""
+        kept, path = self.kept, str(self.scratch / CELLS)
+        note = kept.manifest.cells if kept else None
+        if kept is not None and note is not None and records.count <= (1 + MOST_MORE) * note.images:
+            made = faiss().read_index(str(kept.here / CELLS))
+            before = kept.manifest.rows
+            made.remove_ids(np.flatnonzero(kept.records.is_live & ~records.is_live[:before]))
+            add_to_cells(made, rows, np.arange(before, len(rows)))
+        else:
+            queries, measured_with = _queries(self.model, self.pictures, rows, records.live)
+            made, note = make_cells(rows, records.live, queries, measured_with)
+        faiss().write_index(made, path)
+        return note
+
+    def _confidence(self, records: Records, vectors: Vectors) -> Confidence | None:
+        """Return the probabilities of results, those that are known while they hold; None where there are none."""
+        if self.kept is not None and (path := self.kept.here / CONFIDENCE).is_file():
+            known = read_confidence(path)
+            if abs(records.count - known.images) <= KEPT_CONFIDENCE * known.images:
+                return known
+        with suppress(UsageError):  # no vectors of sentences, no roles, no language: an archive has no texts
+            return fit_confidence(self.model, self.pictures.manifest, self.pictures.source, records, vectors)
+        return None
+
+    def put(self, target: Folder) -> Iterator[FileEntry]:
+        """Put all files into the lake; yield their entries, in order of their paths."""
+        new = {path.relative_to(self.scratch).as_posix() for path in self.scratch.rglob("*") if path.is_file()}
+        old = self.kept.manifest.files if self.kept else ()
+        lent = {entry.path: entry for entry in old if entry.path.startswith(f"{PARTS}/")}
+        for name in sorted(new | lent.keys()):
+            if name in new:
+                yield _copy(self.scratch / name, target, name)
+            elif self.kept is not None:
+                target.link(name, self.kept.folder)
+                yield lent[name]
 
 
-def _read(model: LinkModel, manifest: Manifest, source: Folder, folder: Path, say: Say) -> _Archive:
-    """Read all pictures, part by part; their vectors go to a scratch file in the order they come in."""
-    clusters = _clusters(manifest, source)
-    found = _Archive(folder / SCRATCH, model.card.config.dimensions)
-    read = columns_of(model.card.config, model.card.data)
-    columns = Columns(images=read.images, sentences=None, regions=read.regions, jpegs=read.jpegs)
-    shards = [shard for split in filled_splits(manifest) for shard in split_parts(manifest, split)]
-    task = partial(_embed_images, manifest, source, columns)
-    with found.scratch.open("wb") as stream:
-        for shard, embedded in zip(shards, run_shards(model, task, shards), strict=True):
-            entry, vectors = shard.images, embedded.vectors
-            for key, caption in embedded.captions:
-                found.captions[key].add(caption)
-            table = read_part(source, entry, _COLUMNS, image_schema(manifest.columns("images"))).to_pylist()
-            known = {row["hash"]: (position, row) for position, row in enumerate(table)}
-            for row, key in enumerate(embedded.images):
-                if key not in found.rows:
-                    found.rows[key] = len(found.rows)
-                    position, stored = known[key]
-                    found.pictures[key] = Picture(
-                        image=key,
-                        part=entry.path,
-                        part_row=position,
-                        cluster=clusters.get(key),
-                        metadata=Metadata.of(stored.get("metadata")) or Metadata(),
-                        **{name: stored[name] for name in _COPIED},
-                    )
-                    stream.write(vectors[row].tobytes())
-            say(f"{shard.split}, {shard.name}: {len(found.rows)} images so far")
-    if not found.rows:
-        raise UsageError(f"{manifest.reference}: expected images to index, found none")
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class _EmbeddedImages:
-    """Content hashes and vectors of a shard's different images, and captions that its articles have for some."""
-
-    images: tuple[str, ...]
-    vectors: Float32
-    captions: list[tuple[str, str]]
-
-
-def _embed_images(
-    manifest: Manifest, source: Folder, columns: Columns, model: LinkModel, shard: Shard
-) -> _EmbeddedImages:
-    documents = read_split(manifest, source, shard.split, columns, shards=[shard])
-    vectors = model.encode_images(image_input(documents))
+def _embed(version: tuple[Manifest, Folder], wanted: Mapping[Shard, Int32], model: LinkModel, shard: Shard) -> Float32:
+    """Return the vectors of some rows of a shard's images part."""
+    bank = read_bank(*version, [shard.images], replace(columns_of(model.card.config, model.card.data), sentences=None))
+    given = ImageInput(vectors=bank.vectors, regions=bank.regions, jpegs=bank.jpegs, keys=bank.hashes)
+    vectors = model.encode_images(given, wanted[shard].astype(np.int64))
     if not np.isfinite(vectors).all():
         raise IntegrityError(f"{shard.images.path}: an image has a vector that is not finite")
-    return _EmbeddedImages(tuple(documents.image_hashes), vectors, list(_captions(documents)))
-
-
-def _captions(documents: DocumentSet) -> Iterator[tuple[str, str]]:
-    """Yield the caption that an article of one picture has for it."""
-    for number in range(len(documents)):
-        rows, places = documents.sentences.rows(number), documents.images.rows(number)
-        images = documents.image_rows[places]
-        pairs = zip(documents.texts[rows], (documents.roles or ())[rows], strict=True)
-        captions = [text for text, role in pairs if role == Role.CAPTION]
-        if len(images) == 1 and captions:
-            yield documents.image_hashes[int(images[0])], " ".join(captions)
-
-
-def _clusters(manifest: Manifest, source: Folder) -> dict[str, str]:
-    """Return the cluster of near-duplicates of each image that is in one."""
-    found: dict[str, str] = {}
-    for part in table_parts(manifest, source, "duplicates"):
-        check_schema(part.schema, DUPLICATE_SCHEMA, where=source.uri)
-        found |= dict(zip(part.column("image").to_pylist(), part.column("cluster").to_pylist(), strict=True))
-    return found
-
-
-def _write_vectors(found: _Archive, folder: Path) -> Float32:
-    """Write the vectors in order of content hash; return them, mapped from the file."""
-    shape = len(found.rows), found.dimensions
-    unordered = np.memmap(found.scratch, np.float32, "r", shape=shape)
-    order = np.array([found.rows[key] for key in sorted(found.rows)], np.int64)
-    ordered = np.lib.format.open_memmap(folder / VECTORS, mode="w+", dtype=np.float32, shape=shape)
-    for start in range(0, len(order), ROWS_AT_ONCE):
-        ordered[start : start + ROWS_AT_ONCE] = unordered[order[start : start + ROWS_AT_ONCE]]
-    ordered.flush()
-    return ordered
-
-
-def _write_cells(model: LinkModel, manifest: Manifest, source: Folder, vectors: Float32, folder: Path) -> CellsNote:
-    queries, measured_with = _queries(model, manifest, source, vectors)
-    made, note = make_cells(vectors, queries, measured_with)
-    faiss().write_index(made, str(folder / CELLS))
-    return note
+    return vectors
 
 
 def _queries(
-    model: LinkModel, manifest: Manifest, source: Folder, vectors: Float32
+    model: LinkModel, pictures: Pictures, rows: Stacked, live: Int64 | None
 ) -> tuple[Float32, Literal["texts", "pictures"]]:
     """Return vectors to measure recall with: of texts of the version, or where the model can read none, of pictures."""
     found: list[Float32] = []
-    try:
-        for split in filled_splits(manifest):
-            for shard in split_parts(manifest, split):
-                if sum(map(len, found)) < QUERIES:
-                    read = read_for_model(model.card.config, model.card.data, manifest, source, split, shards=[shard])
-                    found.append(model.encode_sentences(text_input(read))[:QUERIES])
-    except UsageError:  # no vectors of sentences, no roles, no language: an archive has no texts
-        found = []
-    texts = np.concatenate([np.zeros((0, vectors.shape[1]), np.float32), *found])[:QUERIES]
-    if len(texts):
-        return texts, "texts"
-    return np.array(vectors[:: max(1, len(vectors) // QUERIES)][:QUERIES]), "pictures"
+    with suppress(UsageError):  # no vectors of sentences, no roles, no language: an archive has no texts
+        for shard in pictures.shards:
+            if sum(map(len, found)) < QUERIES:
+                card, of = model.card, (pictures.manifest, pictures.source, shard.split)
+                read = read_for_model(card.config, card.data, *of, shards=[shard])
+                found.append(model.encode_sentences(text_input(read))[:QUERIES])
+    if sum(map(len, found)):
+        return np.concatenate(found)[:QUERIES], "texts"
+    searched = all_rows(len(rows), live)
+    return rows[searched[:: max(1, len(searched) // QUERIES)][:QUERIES]], "pictures"
 
 
 def _copy(path: Path, target: Folder, name: str) -> FileEntry:

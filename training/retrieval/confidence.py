@@ -7,8 +7,8 @@ size and for texts like those: sentences of the data set, searched by similarity
 """
 
 import json
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -19,15 +19,17 @@ from schemas.documents import Split
 from schemas.lake import Folder
 from schemas.manifest import Manifest
 from schemas.parts import sampled
-from training.data.ragged import Bool, Float64, Floats
+from training.data.ragged import Bool, Floats, Int64
 from training.evaluation.evaluate import POOL_DOCUMENTS, has_links
 from training.metrics.calibration import Calibration, Observations, fit_calibration
 from training.model import LinkModel
-from training.retrieval.vectors import Vectors
+from training.retrieval.filters import WORDS
+from training.retrieval.records import Records
+from training.retrieval.vectors import RERANKED, Ranked, Vectors, fused
 from training.shards import embed_split
 
-CONFIDENCE = "confidence.json"
 FIRST = 10  # pictures of a result
+ORDERS = ("visual", "lexical", "fused")
 MOST_QUERIES = 2_000  # that are searched for
 FEWEST_DOCUMENTS = 20  # whose texts are needed
 
@@ -42,6 +44,8 @@ class Confidence:
         found: of these, those with a right picture among the first ten.
         any_of_first: probability that one of the first ten pictures is right, by the highest cosine.
         pictures: probability that one of the first ten is right, by its own cosine.
+        reciprocal_ranks: mean of the texts by each order of pictures, 0 to 1. Words are those of titles and captions
+            by file or archive, never the captions that articles have for a picture: those are among the texts.
     """
 
     images: int
@@ -49,7 +53,13 @@ class Confidence:
     found: int
     any_of_first: Calibration
     pictures: Calibration
-    format: Literal[1] = 1
+    reciprocal_ranks: Mapping[str, float] = field(default_factory=dict)
+    format: Literal[2] = 2
+
+    @property
+    def rank_by(self) -> str:
+        """Return the order that finds the texts' pictures best; of equal ones the first of ORDERS."""
+        return max(ORDERS, key=lambda order: self.reciprocal_ranks.get(order, 0.0))
 
     def to_json(self) -> str:
         """Return the file's text."""
@@ -60,7 +70,9 @@ class Confidence:
         source = f"{self.any_of_first.dataset}, split {self.any_of_first.split}"
         return [
             f"of {self.queries} texts of {source}, {self.found} have a right picture among the first {FIRST} of "
-            f"{self.images}: results have a probability"
+            f"{self.images}: results have a probability",
+            "mean reciprocal rank of these texts: "
+            + ", ".join(f"{order} {100 * self.reciprocal_ranks[order]:.1f}" for order in ORDERS),
         ]
 
 
@@ -73,8 +85,25 @@ def read_confidence(path: Path) -> Confidence:
     return restore_json(Confidence, path.read_text(encoding="utf-8"), what=f"probabilities of a search in {path}")
 
 
+@dataclass(frozen=True, slots=True)
+class _Searched:
+    """A validation text that was searched for.
+
+    Attributes:
+        document: number of its document.
+        cosines: of the first pictures.
+        are_right: which of them it is linked to.
+        reciprocal: reciprocal rank of the first picture that it is linked to, by each order; 0 beyond RERANKED.
+    """
+
+    document: int
+    cosines: Floats
+    are_right: Bool
+    reciprocal: Mapping[str, float]
+
+
 def fit_confidence(
-    model: LinkModel, manifest: Manifest, source: Folder, vectors: Vectors, row_of: dict[str, int]
+    model: LinkModel, manifest: Manifest, source: Folder, records: Records, vectors: Vectors
 ) -> Confidence | None:
     """Return the probabilities of results of an index; None without validation texts whose pictures are known.
 
@@ -82,32 +111,35 @@ def fit_confidence(
         model: of the index.
         manifest: of the data set version.
         source: its folder.
-        vectors: of the index.
-        row_of: content hash -> row of the index.
+        records: pictures of the index.
+        vectors: theirs.
     """
     if not manifest.parts("documents", Split.VAL):
         return None
-    searches = list(_searches(model, sampled(manifest, POOL_DOCUMENTS), source, vectors, row_of))
-    documents = np.array([number for number, _, _ in searches])
+    searches = list(_searches(model, sampled(manifest, POOL_DOCUMENTS), source, records, vectors))
+    documents = np.array([each.document for each in searches])
     if len(np.unique(documents)) < FEWEST_DOCUMENTS:
         return None
-    cosines, are_right = (list(column) for column in list(zip(*searches, strict=True))[1:])
-    are_found = np.array([own.any() for own in are_right])
-    best = np.array([own[0] for own in cosines])
-    owners = np.repeat(documents, [len(own) for own in cosines])
+    are_found = np.array([each.are_right.any() for each in searches])
+    best = np.array([each.cosines[0] for each in searches])
+    owners = np.repeat(documents, [len(each.cosines) for each in searches])
+    cosines, are_right = (
+        np.concatenate([getattr(each, name) for each in searches]) for name in ("cosines", "are_right")
+    )
     return Confidence(
-        images=len(vectors.rows),
+        images=records.count,
         queries=len(searches),
         found=int(are_found.sum()),
-        any_of_first=_fitted(best, are_found, documents, manifest),
-        pictures=_fitted(np.concatenate(cosines), np.concatenate(are_right), owners, manifest),
+        any_of_first=fit_probability(best, are_found, documents, manifest.reference),
+        pictures=fit_probability(cosines, are_right, owners, manifest.reference),
+        reciprocal_ranks={by: round(float(np.mean([each.reciprocal[by] for each in searches])), 4) for by in ORDERS},
     )
 
 
 def _searches(
-    model: LinkModel, manifest: Manifest, source: Folder, vectors: Vectors, row_of: dict[str, int]
-) -> Iterator[tuple[int, Floats, Bool]]:
-    """Yield of validation texts the document, and the cosines of the first pictures and which of these are right."""
+    model: LinkModel, manifest: Manifest, source: Folder, records: Records, vectors: Vectors
+) -> Iterator[_Searched]:
+    """Yield what was found for validation texts whose pictures are known."""
     documents, embedded = embed_split(model, manifest, source, Split.VAL)
     if not has_links(documents):
         return
@@ -115,12 +147,23 @@ def _searches(
     linked = [(number, row, links) for number, links in known for row in np.unique(links[:, 0]).tolist()]
     for number, row, links in linked[:: max(1, len(linked) // MOST_QUERIES)]:
         images = documents.image_rows[documents.images.rows(number)][links[links[:, 0] == row, 1]]
-        right = [row_of[documents.image_hashes[image]] for image in images]
-        ranked = vectors.nearest(embedded[number].texts[row], FIRST)
-        yield number, ranked.scores, np.isin(ranked.rows, right)
+        right = records.rows_named([documents.image_hashes[image] for image in images])
+        visual = vectors.nearest(embedded[number].texts[row], RERANKED)
+        place = int(np.arange(len(documents.texts))[documents.sentences.rows(number)][row])
+        text = documents.texts[place] if documents.sources is None else " ".join(documents.sources[place])
+        lexical = records.words.rank(text, RERANKED, fields=WORDS)
+        orders = zip(ORDERS, (visual, lexical, fused(visual, lexical)), strict=True)
+        reciprocal = {by: _reciprocal(ranking, right) for by, ranking in orders}
+        yield _Searched(number, visual.scores[:FIRST], np.isin(visual.rows[:FIRST], right), reciprocal)
 
 
-def _fitted(cosines: Float64, are_right: Bool, documents: Float64, manifest: Manifest) -> Calibration:
-    owners = documents.astype(np.int64)
-    observed = Observations(cosines.astype(np.float64)[:, None], are_right, owners, len(np.unique(owners)))
-    return fit_calibration(observed, dataset=manifest.reference, split=str(Split.VAL))
+def _reciprocal(ranking: Ranked, right: Int64) -> float:
+    """Return the reciprocal of the rank of the first right picture; 0: there is none."""
+    places = np.flatnonzero(np.isin(ranking.rows, right))
+    return 1 / (1 + int(places[0])) if len(places) else 0.0
+
+
+def fit_probability(cosines: Floats, are_right: Bool, documents: Int64, reference: str) -> Calibration:
+    """Return the probability of being right by the cosine, of n results of texts of these documents."""
+    observed = Observations(cosines.astype(np.float64)[:, None], are_right, documents, len(np.unique(documents)))
+    return fit_calibration(observed, dataset=reference, split=str(Split.VAL))

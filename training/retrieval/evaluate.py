@@ -8,9 +8,10 @@ pictures of the split's documents; relevant are those that the text is linked to
     nearest sentence   cosine of a text and of the description of a picture, by the pipeline's sentence encoder
     fusion             reciprocal ranks of search and bm25, as `search --rank-by fused`
 
-The description of a picture is its title and caption by its file or its archive, never the captions that articles have
-for it: those are the queries. Where no picture has one, the last three have no numbers. Ranks among equal scores are
-expected ones; intervals are over documents.
+The description of a picture is what its file or its archive says of it, never the captions that articles have for it:
+those are the queries. Where no picture has one, the last three have no numbers. Of a
+large split the first shards are read, a random sample. Ranks among equal scores are expected ones; intervals are over
+documents.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,16 +26,17 @@ from schemas.errors import UsageError
 from schemas.evaluation import Score
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
+from schemas.parts import sampled
 from training.data.documents import DocumentSet
 from training.data.lake import Columns, read_split
 from training.data.ragged import Bool, Float64, Floats, Int64
-from training.evaluation.evaluate import EvaluationReport, absent
+from training.evaluation.evaluate import POOL_DOCUMENTS, EvaluationReport, absent
 from training.metrics.bootstrap import pooled_interval
 from training.metrics.retrieval import NUMBERS_AT_ONCE, Ranks, count_ranked
+from training.retrieval.filters import WORDS
 from training.retrieval.index import Index
 from training.retrieval.queries import Query, QueryReader, Reader
-from training.retrieval.search import RRF
-from training.retrieval.vectors import RERANKED
+from training.retrieval.vectors import RERANKED, RRF
 from training.retrieval.words import Words
 
 CUTOFFS = (5, 10, 50, 100)  # MediaEval NewsImages
@@ -112,7 +114,7 @@ def evaluate_search(
     """
     manifest, folder = read_manifest(lake, index.manifest.dataset)
     none = Columns(images=None, sentences=None, links=True)
-    documents = read_split(manifest, folder, split, none)
+    documents = read_split(sampled(manifest, POOL_DOCUMENTS), folder, split, none)
     queries = tuple(_queries(documents))
     if not queries:
         raise UsageError(f"{index.manifest.dataset}, split {split}: expected documents with known links, found none")
@@ -185,14 +187,15 @@ def _scorer(
 ) -> Callable[[Sequence[Query]], dict[str, Float64]]:
     """Return what gives Q x C scores of each system for Q queries, the higher the better; candidates are C rows."""
     queries, images = QueryReader(index.model, reader), index.vectors.rows[rows]
-    pictures = index.records.pictures(rows.tolist())
-    words = Words.of(picture.description for picture in pictures)
-    descriptions = [" ".join(filter(None, (each.metadata.title, each.metadata.caption))) for each in pictures]
+    table = index.records.take(rows)
+    words = Words.of(table)
+    titles, captions = (table.column(name).to_pylist() for name in ("title", "caption"))
+    descriptions = [" ".join(filter(None, each)) for each in zip(titles, captions, strict=True)]
     has_description = np.array([bool(text) for text in descriptions])
     sentences = encode(descriptions) if encode is not None and has_description.any() else None
 
     def lexical(text: str) -> Float64:
-        found, ranked = np.zeros(len(rows)), words.rank(text, len(rows))
+        found, ranked = np.zeros(len(rows)), words.rank(text, len(rows), fields=WORDS)
         found[ranked.rows] = ranked.scores
         return found
 

@@ -9,7 +9,7 @@ articles so far holds however often it was looked at (`Preference`).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -46,6 +46,15 @@ class Preference:
     second: int
     ties: int = 0
     none_fits: int = 0
+
+    def __add__(self, other: "Preference") -> "Preference":
+        """Return what the articles of both say; an article in both counts twice."""
+        return Preference(**{name: value + getattr(other, name) for name, value in asdict(self).items()})
+
+    @property
+    def swapped(self) -> "Preference":
+        """Return the same with first and second exchanged."""
+        return replace(self, first=self.second, second=self.first)
 
     @property
     def articles(self) -> int:

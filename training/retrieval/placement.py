@@ -1,7 +1,8 @@
 """Which picture goes with which sentence of a long article: the links that a model predicts in it (Hessel 2019, 3.2).
 
-Every sentence is compared with every picture, and the maximum-weight matching is taken, as in linking: each picture has
-at most one sentence, and each sentence one picture. A picture without one is for a person to place.
+Every sentence is compared with every picture by their cosine (an index has no inputs of steps at link time), and the
+maximum-weight matching is taken, as in linking: each picture has at most one sentence, and each sentence one picture. A
+picture without one is for a person to place.
 """
 
 from collections.abc import Mapping, Sequence

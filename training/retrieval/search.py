@@ -25,10 +25,9 @@ from training.retrieval.filters import NO_FILTERS, Filters
 from training.retrieval.index import Index
 from training.retrieval.queries import Query, QueryReader, Reader, SourceText, read_words
 from training.retrieval.records import Picture
-from training.retrieval.vectors import RERANKED, Ranked
+from training.retrieval.vectors import RERANKED, Ranked, fused
 
 LIKED, UNLIKED = 0.75, 0.15
-RRF = 60  # Cormack et al. 2009: "k = 60 was near-optimal"
 EXPECTED_OF = 10  # first pictures, whose relations are averaged
 MAX_TOP = RERANKED
 SHOWN_TEXT = 60  # characters of a picture's title or caption in the table
@@ -75,6 +74,7 @@ class SearchResult:
         images: ranked.
         sources: the texts as the model read them.
         searched: pictures that the filters left.
+        rank_by: what they are ranked by.
         expected: relations of a picture that fits, the likeliest first, each with its mean probability over the first
             pictures; empty: the model predicts none.
         is_refined: whether relations changed the similarities that pictures are ranked by.
@@ -84,6 +84,7 @@ class SearchResult:
     images: tuple[RankedImage, ...]
     sources: tuple[SourceText, ...]
     searched: int
+    rank_by: RankBy
     expected: tuple[tuple[str, float], ...] = ()
     is_refined: bool = False
     first_ten: float | None = None
@@ -107,7 +108,7 @@ class SearchResult:
         expected = [f"{name} {probability:.2f}" for name, probability in self.expected]
         sure = [] if self.first_ten is None else [f"one of the first {FIRST} is right with {self.first_ten:.0%}"]
         return [
-            f"{len(self.images)} of {self.searched} images",
+            f"{len(self.images)} of {self.searched} images, ranked by: {self.rank_by}",
             *sure,
             *(aligned([head, *rows]) if rows else []),
             *([f"weights: {', '.join(weights)}"] if weights else []),
@@ -121,7 +122,7 @@ def search(
     *,
     filters: Filters = NO_FILTERS,
     top: int = 20,
-    rank_by: RankBy = RankBy.VISUAL,
+    rank_by: RankBy | None = None,
     options: LinkOptions = DEFAULT_OPTIONS,
     reader: Reader = read_words,
     queries: QueryReader | None = None,
@@ -133,7 +134,8 @@ def search(
         query: text, picture, pictures that are liked or not.
         filters: which pictures take part at all.
         top: 1 to MAX_TOP.
-        rank_by: similarity, words, or both.
+        rank_by: similarity, words, or both; None: what finds validation texts' pictures best in this index, and
+            similarity where there is no text.
         options: of links. Their refinement ranks pictures (Alikhani 2022), of models with relations.
         reader: gives what the model reads beside words.
         queries: reads queries in place of a new `QueryReader`: one that remembers them.
@@ -143,11 +145,13 @@ def search(
         NotFoundError: a picture that is liked or not is not in the index.
     """
     if options.precision is not None:
-        raise UsageError(f"--precision {options.precision:g}: of links; a search ranks pictures, and leaves none out")
+        raise UsageError(f"--precision {options.precision:g} applies to links; search returns all pictures ranked")
     if options.calibration is not None:
-        raise UsageError("--calibration: of links; an index has probabilities of its own, by validation texts")
+        raise UsageError("--calibration applies to links; an index has its own probabilities")
     if not 1 <= top <= MAX_TOP:
         raise UsageError(f"--top {top}: expected 1 to {MAX_TOP}")
+    if rank_by is None:
+        rank_by = RankBy(index.manifest.rank_by) if query.text else RankBy.VISUAL
     if rank_by is not RankBy.VISUAL and not query.text:
         raise UsageError(f"ranking by {rank_by}: expected a text, found none")
     queries = queries or QueryReader(index.model, reader)
@@ -157,7 +161,7 @@ def search(
     visual = index.vectors.nearest(vector, RERANKED, selected)
     refine = options.refine
     refined = visual if refine is None or not len(visual.rows) else _refined(index, refine, visual, vector)
-    lexical = index.words.rank(query.text, RERANKED, selected)
+    lexical = index.words.rank(query.text, RERANKED, filters)
     rankings = {RankBy.VISUAL: refined, RankBy.LEXICAL: lexical, RankBy.FUSED: fused(refined, lexical)}
     is_known = rank_by is RankBy.VISUAL and selected is None and refined is visual and query.is_text_alone
     confidence = index.confidence if is_known else None
@@ -168,6 +172,7 @@ def search(
         images=tuple(images),
         sources=tuple(sources),
         searched=index.records.count if selected is None else len(selected),
+        rank_by=rank_by,
         expected=_expected(images),
         is_refined=refined is not visual,
         first_ten=None if confidence is None else float(confidence.any_of_first.probability(visual.scores[:1])[0]),
@@ -210,16 +215,6 @@ def _refined(index: Index, refine: RefineConfig, visual: Ranked, vector: Float32
         return visual
     order = np.argsort(-scores, kind="stable")
     return Ranked(visual.rows[order], scores[order])
-
-
-def fused(*rankings: Ranked) -> Ranked:
-    """Return the rows of several rankings by their sums of 1 / (RRF + rank) (Cormack et al. 2009)."""
-    rows = np.unique(np.concatenate([each.rows for each in rankings]))
-    sums = np.zeros(len(rows))
-    for each in rankings:
-        sums[np.searchsorted(rows, each.rows)] += 1 / (RRF + 1.0 + np.arange(len(each.rows)))
-    order = np.argsort(-sums, kind="stable")
-    return Ranked(rows[order], sums[order])
 
 
 def _ranks(ranking: Ranked) -> dict[int, int]:

@@ -13,7 +13,7 @@ mapped into memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +34,7 @@ RECALL_OF, WANTED_RECALL = 50, 0.985
 QUERIES = 256  # that recall is measured with
 ROWS_AT_ONCE = 65_536
 FIRST_PROBES = 4
+RRF = 60  # Cormack et al. 2009: "k = 60 was near-optimal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,27 +45,77 @@ class Ranked:
     scores: Floats
 
 
+class Stacked:
+    """N x d numbers that lie in several arrays, one below the other; rows are taken as of one array.
+
+    Args:
+        parts: n x d each, perhaps mapped from files.
+    """
+
+    def __init__(self, parts: Sequence[Float32]) -> None:
+        self.parts = tuple(parts)
+        self.starts: Int64 = np.cumsum([0, *map(len, parts)])
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    @property
+    def dimensions(self) -> int:
+        return int(self.parts[0].shape[1])
+
+    def __getitem__(self, rows: Int64) -> Float32:
+        """Return the given rows, in the given order."""
+        found = np.empty((len(rows), self.dimensions), np.float32)
+        for number, places in by_part(self.starts, rows):
+            found[places] = self.parts[number][rows[places] - self.starts[number]]
+        return found
+
+    def of(self, rows: Int64, query: Float32) -> Float32:
+        """Return the products of some rows with d numbers; the rows of one part alone are copied."""
+        found = np.empty(len(rows), np.float32)
+        for number, places in by_part(self.starts, rows):
+            found[places] = self.parts[number][rows[places] - self.starts[number]] @ query
+        return found
+
+    def __matmul__(self, query: Float32) -> Float32:
+        return np.concatenate([part @ query for part in self.parts])
+
+
+def by_part(starts: Int64, rows: Int64) -> Iterator[tuple[int, Int64]]:
+    """Yield each part that some of the rows are in, and which of them are.
+
+    Args:
+        starts: first row of each part, and the number of all rows.
+        rows: in any order.
+    """
+    parts = np.searchsorted(starts[1:], rows, side="right")
+    for number in np.unique(parts).tolist():
+        yield number, np.flatnonzero(parts == number)
+
+
 @dataclass(frozen=True)
 class Vectors:
     """Unit vectors of N images and how they are searched.
 
     Attributes:
-        rows: N x d, float32, perhaps mapped from a file.
+        rows: N x d.
+        live: ascending rows that are searched; None: all.
         cells: faiss index of the same rows; None: every search is exact.
         probes: lists that a query looks at.
     """
 
-    rows: Float32
+    rows: Stacked
+    live: Int64 | None = None
     cells: Any = None
     probes: int = 0
 
     @classmethod
-    def open(cls, vectors: Path, cells: Path | None, probes: int) -> Vectors:
+    def open(cls, parts: Sequence[Path], live: Int64 | None, cells: Path | None, probes: int) -> Vectors:
         """Return the vectors of an index's files, mapped into memory: several processes share them."""
-        rows = np.load(vectors, mmap_mode="r", allow_pickle=False)
+        rows = Stacked([np.load(part, mmap_mode="r", allow_pickle=False) for part in parts])
         if cells is None:
-            return cls(rows)
-        return cls(rows, faiss().read_index(str(cells), faiss().IO_FLAG_MMAP_IFC), probes)
+            return cls(rows, live)
+        return cls(rows, live, faiss().read_index(str(cells), faiss().IO_FLAG_MMAP_IFC), probes)
 
     def nearest(self, query: Float32, count: int, selected: Int64 | None = None) -> Ranked:
         """Return the `count` images that are most similar to a query, fewer where there are no more.
@@ -72,15 +123,15 @@ class Vectors:
         Args:
             query: d numbers, of length 1.
             count: at most RERANKED where the search is not exact.
-            selected: ascending rows that are searched; None: all.
+            selected: ascending rows that are searched; None: all that are live.
         """
         if selected is not None and len(selected) <= EXACT_ROWS:
-            return first_of(selected, self.rows[selected] @ query, count)
+            return first_of(selected, self.rows.of(selected, query), count)
         if self.cells is None:
-            rows = np.arange(len(self.rows)) if selected is None else selected
+            rows = all_rows(len(self.rows), self.live) if selected is None else selected
             return first_of(rows, (self.rows @ query)[rows], count)
         candidates = self._candidates(query, max(count, RERANKED), selected)
-        return first_of(candidates, self.rows[candidates] @ query, count)
+        return first_of(candidates, self.rows.of(candidates, query), count)
 
     def _candidates(self, query: Float32, count: int, selected: Int64 | None) -> Int64:
         """Return the ascending rows that the lists give; a filter of a share p has 1 / p as many lists looked at."""
@@ -106,25 +157,42 @@ def first_of(rows: Int64, scores: Floats, count: int) -> Ranked:
     return Ranked(rows[order].astype(np.int64), scores[order])
 
 
-def make_cells(rows: Float32, queries: Float32, measured_with: Literal["texts", "pictures"]) -> tuple[Any, CellsNote]:
-    """Return the approximate index of N x d unit vectors, and how it is to be searched; the same rows, the same bytes.
+def fused(*rankings: Ranked) -> Ranked:
+    """Return the rows of several rankings by their sums of 1 / (RRF + rank) (Cormack et al. 2009)."""
+    rows = np.unique(np.concatenate([each.rows for each in rankings]))
+    sums = np.zeros(len(rows))
+    for each in rankings:
+        sums[np.searchsorted(rows, each.rows)] += 1 / (RRF + 1.0 + np.arange(len(each.rows)))
+    order = np.argsort(-sums, kind="stable")
+    return Ranked(rows[order], sums[order])
+
+
+def all_rows(count: int, live: Int64 | None) -> Int64:
+    """Return the rows that are searched where no filter says which."""
+    return np.arange(count) if live is None else live
+
+
+def make_cells(
+    rows: Stacked, live: Int64 | None, queries: Float32, measured_with: Literal["texts", "pictures"]
+) -> tuple[Any, CellsNote]:
+    """Return the approximate index of unit vectors, and how it is to be searched; the same rows, the same bytes.
 
     Args:
-        rows: perhaps mapped from a file; a block is in memory at a time.
+        rows: N x d; a block is in memory at a time.
+        live: which are searched; None: all.
         queries: Q x d that the number of lists to look at is chosen by.
         measured_with: what the queries are of.
     """
-    library = faiss()
-    count, dimensions = rows.shape
+    library, searched = faiss(), all_rows(len(rows), live)
+    count = len(searched)
     lists = 1 << round(np.log2(2 * np.sqrt(count)))
     with _one_thread(library):
-        made = library.index_factory(dimensions, f"IVF{lists},SQ8", library.METRIC_INNER_PRODUCT)
+        made = library.index_factory(rows.dimensions, f"IVF{lists},SQ8", library.METRIC_INNER_PRODUCT)
         made.cp.max_points_per_centroid = POINTS_PER_CELL
         sample = stream("cells", count).choice(count, size=min(count, lists * POINTS_PER_CELL), replace=False)
-        made.train(np.ascontiguousarray(rows[np.sort(sample)]))
-        for start in range(0, count, ROWS_AT_ONCE):
-            made.add(np.ascontiguousarray(rows[start : start + ROWS_AT_ONCE]))
-        truth = _nearest_by_all(rows, queries)
+        made.train(rows[searched[np.sort(sample)]])
+        add_to_cells(made, rows, searched)
+        truth = _nearest_by_all(rows, searched, queries)
         probes, recall = FIRST_PROBES, 0.0
         while True:
             found = made.search(queries, RERANKED, params=library.SearchParametersIVF(nprobe=probes))[1]
@@ -133,19 +201,32 @@ def make_cells(rows: Float32, queries: Float32, measured_with: Literal["texts", 
                 break
             probes = min(lists, probes + max(1, probes // 4))
     note = CellsNote(
-        cells=lists, probes=probes, recall=round(recall, 4), queries=len(queries), measured_with=measured_with
+        cells=lists,
+        probes=probes,
+        recall=round(recall, 4),
+        queries=len(queries),
+        measured_with=measured_with,
+        images=count,
     )
     return made, note
 
 
-def _nearest_by_all(rows: Float32, queries: Float32) -> Int64:
+def add_to_cells(cells: Any, rows: Stacked, numbers: Int64) -> None:
+    """Put rows, by their numbers, into the lists of an approximate index."""
+    with _one_thread(faiss()):
+        for start in range(0, len(numbers), ROWS_AT_ONCE):
+            block = numbers[start : start + ROWS_AT_ONCE]
+            cells.add_with_ids(rows[block], block)
+
+
+def _nearest_by_all(rows: Stacked, searched: Int64, queries: Float32) -> Int64:
     """Return Q x RECALL_OF: the rows that are truly most similar."""
     best = np.full((len(queries), 0), 0, np.float32)
     numbers = np.zeros((len(queries), 0), np.int64)
-    for start in range(0, len(rows), ROWS_AT_ONCE):
-        block = queries @ rows[start : start + ROWS_AT_ONCE].T
-        best = np.concatenate([best, block], axis=1)
-        numbers = np.concatenate([numbers, np.broadcast_to(np.arange(block.shape[1]) + start, block.shape)], axis=1)
+    for start in range(0, len(searched), ROWS_AT_ONCE):
+        block = searched[start : start + ROWS_AT_ONCE]
+        best = np.concatenate([best, queries @ rows[block].T], axis=1)
+        numbers = np.concatenate([numbers, np.broadcast_to(block, (len(queries), len(block)))], axis=1)
         kept = np.argpartition(-best, min(RECALL_OF, best.shape[1] - 1), axis=1)[:, :RECALL_OF]
         best, numbers = np.take_along_axis(best, kept, axis=1), np.take_along_axis(numbers, kept, axis=1)
     return numbers

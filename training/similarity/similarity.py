@@ -4,6 +4,7 @@ All start from the cosine matrix of sentences and images (Hessel 2019, 3.2; SPEC
 passes its gradient to the entry it came from (shared evenly between ties), AP to the selected entries alone.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
@@ -12,8 +13,8 @@ from torch import Tensor
 
 from schemas.configs import require
 from schemas.plugins import SIMILARITIES, Group
-from training.config import PartSettings
 from training.data.ragged import Ragged
+from training.parts import PartSettings
 
 
 class Combine(StrEnum):
@@ -29,7 +30,7 @@ class Combine(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetSimilarity(PartSettings):
+class SetSimilarity(PartSettings, ABC):
     """Settings that every similarity has, and its two methods.
 
     Shape suffixes: B sentence sets, C image sets, N sentences and M images of all sets.
@@ -38,6 +39,7 @@ class SetSimilarity(PartSettings):
     group: ClassVar[Group] = SIMILARITIES
     part: ClassVar[str] = "objective.similarity"
 
+    @abstractmethod
     def blocks(self, matrix_NM: Tensor, sentences: Ragged, images: Ragged) -> Tensor:
         """Return the B x C similarities of the blocks of a matrix: sentence set `i` (rows) by image set `j` (columns).
 
@@ -46,14 +48,13 @@ class SetSimilarity(PartSettings):
             sentences: which rows are of which of the B sentence sets; none is empty.
             images: which columns are of which of the C image sets; none is empty.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def own(self, matrix_NM: Tensor, sentences: Ragged, images: Ragged) -> Tensor:
         """Return the B similarities of the diagonal blocks alone: sentence set `i` by image set `i`.
 
         The diagonal of `blocks`, at a cost that grows with B and not with its square.
         """
-        raise NotImplementedError
 
 
 def check_k(k: str, *, field: str) -> None:
@@ -66,4 +67,4 @@ def check_k(k: str, *, field: str) -> None:
     except ValueError:
         value = 0.0
     is_k = 0 < value < 1 or (value >= 1 and value == value // 1)
-    require(is_k, field=field, value=k, rule="expected min, half, a fraction or a count")
+    require(is_k, field=field, value=k, rule="expected min, half, a fraction such as 0.25, or a count such as 5")

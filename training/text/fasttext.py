@@ -156,7 +156,9 @@ def _open(path: Path, data: mmap.mmap) -> FastText:
         offset += _QUANTISED.size
     rows, columns = _MATRIX.unpack_from(data, offset)
     if (rows, columns) != (count + buckets, dimensions) or len(words) != count:
-        raise ValueError(f"{rows} x {columns} vectors for {count} words and {buckets} buckets")
+        raise ValueError(
+            f"found {rows} x {columns} vectors, expected one for each of {count} words and {buckets} buckets"
+        )
     matrix: Float32 = np.memmap(path, dtype="<f4", mode="r", offset=offset + _MATRIX.size, shape=(rows, columns))
     return FastText(words=words, rows=matrix, subwords=Subwords(shortest=shortest, longest=longest, buckets=buckets))
 
@@ -167,7 +169,7 @@ def _dictionary(data: mmap.mmap, offset: int, entries: int) -> tuple[dict[str, i
     for row in range(entries):
         end = data.find(b"\0", offset)
         if end < 0:
-            raise ValueError(f"word {row} has no end")
+            raise ValueError(f"word {row} is cut off")
         words[data[offset:end].decode("utf-8", errors="replace")] = row
         offset = end + 1 + _ENTRY.size
     return words, offset

@@ -8,11 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
-from schemas.errors import UsageError
 from training.towers.inputs import ImageInput, TextInput, Tower
-from training.towers.packing import Weights, recording
+from training.towers.packing import Weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,30 +32,14 @@ class Attention:
         return scores
 
 
-def attention_weights(tower: Tower, given: TextInput | ImageInput) -> list[Mapping[str, Attention]]:
-    """Return what each row attends to, by name.
-
-    The names are `words`; `regions` for an image, whose regions are followed by their labels where the tower reads
-    both; or each source (its words) and `sources` (the sources themselves).
-
-    Raises:
-        UsageError: the tower attends to nothing, or the input lacks what it reads.
-    """
-    rows = tower.prepare(given)
-    was_training = tower.training
-    tower.eval()
-    with torch.inference_mode(), recording() as layers:
-        tower(rows)
-    tower.train(was_training)
-    if not (found := attended_in(tower, given, layers)):
-        raise UsageError("this tower attends to nothing: it has no attention weights")
-    return found
-
-
 def attended_in(
     tower: Tower, given: TextInput | ImageInput, layers: Sequence[Sequence[Weights]]
 ) -> list[Mapping[str, Attention]]:
-    """Return what each row attended to while `layers` were recorded, as `attention_weights`; empty: to nothing."""
+    """Return what each row attended to while `layers` were recorded, by name; empty: to nothing.
+
+    The names are `words`; `regions` for an image, whose regions are followed by their labels where the tower reads
+    both; or each source (its words) and `sources` (the sources themselves).
+    """
     tokens = tower.attended(given) if layers else {}
     names = list(tokens) if len(tokens) > 1 else list(tokens) * len(layers)
     named = list(zip(names, layers, strict=True)) if tokens else []

@@ -81,7 +81,7 @@ class RowDropout(nn.Module):
     def _kept(self, values: Tensor, hashes: Tensor, steps: Tensor | None) -> Tensor:
         """Return which values stay, of their shape."""
         if len(hashes) != len(values):
-            raise ValueError(f"{len(values)} rows to drop from, {len(hashes)} are known: say which with `rows`")
+            raise ValueError(f"expected {len(hashes)} rows, one a key, found {len(values)}; pass `rows`")
         device = values.device
         if values.ndim == 3:
             steps = torch.arange(values.shape[1], dtype=torch.int32, device=device)

@@ -1,14 +1,12 @@
 """What every tower is: built from its settings, started from the training split, then from inputs to unit vectors.
 
-A tower takes of its inputs what it reads and refuses what is missing. Its settings are a dataclass on top of
-`TextTowerSettings` or `ImageTowerSettings`, which builds it.
+A tower takes of its inputs what it reads and refuses what is missing. Its settings (`training.parts`) build it.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
@@ -18,14 +16,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from schemas.errors import ConfigError, UsageError
-from training.config import ImageSettings, TextSettings
 from training.data.documents import DocumentSet, RegionBank
 from training.data.ragged import Floats, Int64, to_device
-from training.text.vocabulary import Vocabulary
 
 Gather = Callable[[Tensor], list[Tensor]]
 Found = TypeVar("Found")
-MAX_SHARE_OF_MEMORY = 0.5
+GATHERED_AT_ONCE = 1 << 20  # numbers of each worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,33 +98,6 @@ class VectorRows:
         return to_device(np.array(self.vectors, dtype=np.float32), device)
 
 
-@dataclass(frozen=True, slots=True)
-class BankRows:
-    """Fixed vectors, N x dimensions, on a device; what `VectorRows` is on the host."""
-
-    vectors: Tensor
-
-    def __len__(self) -> int:
-        return len(self.vectors)
-
-    def take(self, rows: Int64) -> BankRows:
-        places = to_device(rows, self.vectors.device)
-        return BankRows(self.vectors.index_select(0, places))
-
-    def tensor(self, device: torch.device) -> Tensor:
-        """Return N x dimensions, float32."""
-        return self.vectors.to(device).float()
-
-
-def on_device(rows: Rows, device: torch.device) -> Rows:
-    """Return prepared rows on a GPU, if they are vectors that fit into half of what is free there, else as they are."""
-    if not isinstance(rows, VectorRows) or device.type != "cuda":
-        return rows
-    free_bytes, _ = torch.cuda.mem_get_info(device)
-    does_fit = rows.vectors.nbytes < MAX_SHARE_OF_MEMORY * free_bytes
-    return BankRows(torch.from_numpy(rows.vectors).to(device)) if does_fit else rows
-
-
 def _alone(rows: Tensor) -> list[Tensor]:
     return [rows.detach()]
 
@@ -187,15 +156,36 @@ class Workers(Protocol):
 
     def gather(self, rows: Tensor) -> list[Tensor]: ...
 
+    def of_first(self, values: Tensor) -> Tensor: ...
+
+
+def add_of_workers(total: Tensor, own: Tensor, workers: Workers, *, count: int) -> None:
+    """Add the tensors of the first workers to a total, worker after worker; few numbers of each are held at a time."""
+    for sums, part in zip(*(torch.split(each.view(-1), GATHERED_AT_ONCE) for each in (total, own)), strict=True):
+        for theirs in workers.gather(part[None])[:count]:
+            sums.add_(theirs[0])
+
+
+def shared(values: Tensor, workers: Workers) -> Tensor:
+    """Return rank 0's values: what it worked out is every worker's, whatever their processors round to."""
+    parts = [workers.gather(part[None])[0][0] for part in torch.split(values.reshape(-1), GATHERED_AT_ONCE)]
+    return torch.cat(parts).view(values.shape)
+
 
 class Tower(nn.Module):
     """Rows that it prepared -> N x d unit vectors: `tower(rows, training_pass)`.
 
     Attributes:
         word_tables: names of the parameters that hold a vector a word.
+        own_encoder: module that the encoder of one of several sources can start from; empty: none can.
+        source_encoders: module that holds an encoder for each source, by its name; empty: the tower reads one text.
+        new_modules: modules that start from no other model.
     """
 
     word_tables: ClassVar[tuple[str, ...]] = ()
+    own_encoder: ClassVar[str] = ""
+    source_encoders: ClassVar[str] = ""
+    new_modules: ClassVar[tuple[str, ...]] = ()
 
     def prepare(self, given: Any) -> Rows:
         """Return the rows of a `TextInput` or an `ImageInput`.
@@ -203,7 +193,7 @@ class Tower(nn.Module):
         Raises:
             UsageError: what the tower reads is not given, or has another size.
         """
-        raise NotImplementedError
+        raise UsageError(f"{type(self).__name__} prepares no input")
 
     def initialise(self, documents: Iterable[DocumentSet], workers: Workers, seed: int) -> None:
         """Set the weights that do not start at random, the same on every worker.
@@ -220,49 +210,14 @@ class Tower(nn.Module):
 
     def set_map(self, weights_DV: Tensor, bias_D: Tensor) -> None:
         """Become `unit(W x + b)` of vectors `x`, of a tower whose settings are `is_affine`; missing rows of W are 0."""
-        raise NotImplementedError
+        raise ConfigError(f"{type(self).__name__} is no affine map")
 
     def attended(self, given: Any) -> dict[str, list[tuple[str, ...]]]:
-        """Return the tokens that attention weights belong to, row by row, by name (`attention.attention_weights`).
+        """Return the tokens that attention weights belong to, row by row, by name (`attention.attended_in`).
 
         One name for all layers, or one for each in the order they attend; {} where the tower has no attention.
         """
         return {}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextTowerSettings(TextSettings):
-    """Settings of a text tower, which they build."""
-
-    def build(self, sizes: Sizes, vocabulary: Vocabulary | None) -> Tower:
-        """Return the tower with random weights.
-
-        Raises:
-            ConfigError: it reads what is not given, or its package is not installed.
-        """
-        raise NotImplementedError
-
-    def vocabulary(self, counts: Counter[str], labels: Collection[str]) -> Vocabulary:
-        """Return the words that the tower knows, of a tower that needs words.
-
-        Args:
-            counts: of the words of the training split, in a language where the tower needs languages.
-            labels: words of the labels of regions, which must be known.
-        """
-        raise NotImplementedError
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImageTowerSettings(ImageSettings):
-    """Settings of an image tower, which they build."""
-
-    def build(self, sizes: Sizes, text: Tower) -> Tower:
-        """Return the tower with random weights; it may share modules of the text tower.
-
-        Raises:
-            ConfigError: it reads what is not given, or its package is not installed.
-        """
-        raise NotImplementedError
 
 
 def unit(rows: Tensor) -> Tensor:

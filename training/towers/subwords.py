@@ -41,7 +41,7 @@ class SubwordsSettings(WordsSettings):
     def __post_init__(self) -> None:
         WordsSettings.__post_init__(self)
         is_range = len(self.ngrams) == 2 and 1 <= self.ngrams[0] <= self.ngrams[1]
-        require(is_range, field="text.ngrams", value=self.ngrams, rule="expected shortest,longest")
+        require(is_range, field="text.ngrams", value=self.ngrams, rule="expected shortest,longest such as 3,5")
 
     @property
     def shares_words(self) -> bool:

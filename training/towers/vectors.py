@@ -13,21 +13,22 @@ from torch import Tensor, nn
 
 from training.data.documents import DocumentSet
 from training.data.ragged import Float64, Floats, Int64
+from training.parts import ImageTowerSettings
 from training.towers.batch_norm import BatchNorm
 from training.towers.dropout import RowDropout
 from training.towers.inputs import (
     ImageInput,
-    ImageTowerSettings,
     Rows,
     Sizes,
     Tower,
     TrainingPass,
     VectorRows,
     Workers,
+    add_of_workers,
     required,
     unit,
 )
-from training.towers.whitening import Column, sums_of, whitening_from
+from training.towers.whitening import Column, shared_whitening, sums_of
 
 ROWS_AT_ONCE = 8192
 
@@ -197,12 +198,12 @@ class HalfWhiten(nn.Module):
         for vectors, occurrences in parts:
             for chunk, share in _chunks(vectors, occurrences):
                 own += sums_of(torch.from_numpy(chunk), torch.from_numpy(share))
-        total = torch.stack(workers.gather(own.to(workers.device))).sum(dim=0).cpu()
-        found = whitening_from(total, self.columns, what="vectors")
+        total = torch.zeros_like(own, device=workers.device)
+        add_of_workers(total, own.to(workers.device), workers, count=workers.world_size)
+        found = shared_whitening(total, self.columns, workers, what="vectors")
+        self.mean.copy_(found.mean)
         components_VK = found.components * found.covariance.trace().rsqrt() * self.outputs**0.5
-        self.mean.copy_(workers.gather(found.mean[None].to(workers.device))[0][0])
-        shared = workers.gather(components_VK.to(workers.device))[0]
-        self.components[:, : shared.shape[1]] = shared
+        self.components[:, : components_VK.shape[1]] = components_VK
 
     def forward(self, rows: Tensor) -> Tensor:
         return (rows - self.mean) @ self.components

@@ -18,10 +18,12 @@ from torch import Tensor
 
 from schemas.configs import require
 from schemas.errors import BuildError
+from training.towers.inputs import Workers, shared
 
 WEIGHT = re.compile(r"[^=]+=\d+(\.\d+)?")
 COLUMN_WEIGHTS = ("*-middle=0.5", "colour-shape=0.5")  # half of what a network says of the whole picture
 SMALLEST = 1e-10  # share of the largest eigenvalue under which a component is rounding
+ROUNDING = 1e-12  # likewise of the mean square of a column's vectors: of equal vectors float64 sums leave so much
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +112,8 @@ def whitening_from(sums: Tensor, columns: Sequence[Column], *, what: str) -> Whi
     parts, first = [], 0
     for column in columns:
         rows = slice(first, first + column.size)
-        parts.append(_half_whitened(covariance_VV[rows, rows], column))
+        level = ROUNDING * float(sums.diagonal()[1:][rows].sum() / count)
+        parts.append(_half_whitened(covariance_VV[rows, rows], column, level))
         first += column.size
     if not sum(part.shape[1] for part in parts):
         raise BuildError(f"vectors of training {what}: expected different ones, found all equal; use another extractor")
@@ -119,11 +122,28 @@ def whitening_from(sums: Tensor, columns: Sequence[Column], *, what: str) -> Whi
     return Whitening(mean=mean, components=components_VK, covariance=covariance_KK)
 
 
-def _half_whitened(covariance_VV: Tensor, column: Column) -> Tensor:
-    """Return V x K: the largest components, each divided by the square root of its deviation, of norm `weight`."""
+def shared_whitening(sums: Tensor, columns: Sequence[Column], workers: Workers, *, what: str) -> Whitening:
+    """Return rank 0's `whitening_from`: signs of components, and how many there are, differ between processors."""
+    found, most = whitening_from(sums, columns, what=what), sum(column.kept for column in columns)
+    missing = most - found.components.shape[1]
+    components_VK = shared(torch.nn.functional.pad(found.components, (0, missing)), workers)
+    covariance_KK = shared(torch.nn.functional.pad(found.covariance, (0, missing, 0, missing)), workers)
+    count = int(components_VK.any(dim=0).sum())
+    return Whitening(
+        mean=shared(found.mean, workers),
+        components=components_VK[:, :count].contiguous(),
+        covariance=covariance_KK[:count, :count].contiguous(),
+    )
+
+
+def _half_whitened(covariance_VV: Tensor, column: Column, least: float) -> Tensor:
+    """Return V x K: the largest components, each divided by the square root of its deviation, of norm `weight`.
+
+    Those whose variance is at most `least` are left out.
+    """
     values, vectors = torch.linalg.eigh(covariance_VV)
     kept = values.flip(0)[: column.kept]
-    kept = kept[kept > SMALLEST * values[-1].clamp(min=torch.finfo(kept.dtype).tiny)]
+    kept = kept[kept > max(SMALLEST * float(values[-1]), least, torch.finfo(kept.dtype).tiny)]
     components_VK = vectors.flip(1)[:, : len(kept)]
     whitened_VK: Tensor = components_VK * kept**-0.25 * (column.weight / kept.sqrt().sum().sqrt())
     return whitened_VK

@@ -13,17 +13,16 @@ from torch import Tensor, nn
 
 from schemas.configs import NonNegativeInt, PositiveInt, require
 from schemas.errors import UsageError
-from training.config import TRAINED, Needs, TowerSettings
+from training.config import TRAINED
 from training.data.documents import DocumentSet
 from training.data.ragged import Float32, Int64, Ragged, to_device
+from training.parts import Needs, TextTowerSettings
 from training.text.vocabulary import Vocabulary, tokenize
 from training.text.word_vectors import WordVector, initial_vectors, read_aligned, read_vectors, train_word2vec
 from training.towers.inputs import (
     Sizes,
     TextInput,
-    TextTowerSettings,
     Tower,
-    TrainingPass,
     Workers,
     gather_json,
     required,
@@ -59,13 +58,18 @@ class WordsSettings(TextTowerSettings):
     max_words: NonNegativeInt = 0
 
     def __post_init__(self) -> None:
-        TowerSettings.__post_init__(self)
+        TextTowerSettings.__post_init__(self)
         has_vectors = bool(self.word_vectors) or not self.only_vector_words
-        rule = "expected text.word_vectors beside it"
+        rule = "needs text.word_vectors"
         require(has_vectors, field="text.only_vector_words", value=self.only_vector_words, rule=rule)
         for item in self.aligned_vectors:
             language, _, path = item.partition("=")
-            require(bool(language and path), field="text.aligned_vectors", value=item, rule="expected LANGUAGE=FILE")
+            require(
+                bool(language and path),
+                field="text.aligned_vectors",
+                value=item,
+                rule="expected LANGUAGE=FILE, such as de=wiki.de.vec",
+            )
         rule = "aligned word vectors are frozen, else their languages drift apart; set text.train_words=false"
         is_frozen = not (self.aligned_vectors and self.train_words)
         require(is_frozen, field="text.aligned_vectors", value=self.aligned_vectors, rule=rule)
@@ -159,10 +163,6 @@ class WordTower(Tower):
         device = self.embedding.weight.device
         vectors: Tensor = self.embedding(to_device(rows.words[positions].astype(np.int64), device))
         return vectors
-
-    def forward(self, rows: WordRows, training_pass: TrainingPass | None = None) -> Tensor:
-        """Return N x d unit vectors."""
-        raise NotImplementedError
 
 
 def words_of(texts: Sequence[str], max_words: int) -> list[tuple[str, ...]]:

@@ -24,10 +24,11 @@ from training.evaluation.evaluate import (
     left_out_of,
     means_of,
 )
-from training.evaluation.judge import Judged, judge_model
+from training.evaluation.judge import CALIBRATION, Judged, judge_model
 from training.evaluation.score_files import evaluate_scores
 from training.mlflow.loading import LoadedModel, load, open_registry
 from training.mlflow.registering import load_nostruct, record_evaluation
+from training.report.outcome import next_lines, outcome_lines
 from training.report.sections import score_table, sections
 
 FEW_DOCUMENTS = 10
@@ -40,21 +41,17 @@ class EvaluateSummary:
     Attributes:
         evaluation: everything behind the numbers, for a report.
         rows: every number.
-        model: its address, where there is one.
         dataset: NAME@VERSION, where there is one.
-        split: split of it.
         loaded: the model itself, where there is one.
         judged: what else was measured, where there is a model.
         report: the rows as a table, where there is a model.
         notes: further lines for a person.
-        values: further values for a machine.
+        values: what was evaluated, for a machine.
     """
 
     evaluation: Evaluation
     rows: tuple[Score, ...]
-    model: str | None = None
     dataset: str | None = None
-    split: str | None = None
     loaded: LoadedModel | None = None
     judged: Judged | None = None
     report: EvaluationReport | None = None
@@ -72,25 +69,42 @@ class EvaluateSummary:
         left_out = ", ".join(f"{lost} {reason}" for reason, lost in left_out_of(self.rows).items())
         lines = [] if table is None else [*table.lines(), *table.footnotes]
         lines.append(f"{count} documents; left out: {left_out or 'none'}")
-        if count < FEW_DOCUMENTS:
+        if 0 < count < FEW_DOCUMENTS:
             lines.append(f"fewer than {FEW_DOCUMENTS} documents: the intervals are too narrow to rely on")
         if self.judged is not None:
             lines += [line for each in sections(self.rows, dataset=dataset).values() for line in ("", *each.lines())]
         return [*lines, *self.notes]
 
+    def write_calibration(self, path: Path) -> None:
+        """Write what makes probabilities of similarities.
+
+        Raises:
+            UsageError: there is none: too few validation links are known.
+        """
+        if self.judged is None or self.judged.calibration is None:
+            why = "; ".join(row.note for row in self.rows if CALIBRATION in (row.group, row.measure))
+            raise UsageError(f"--calibration: {self.dataset} has none{': ' if why else ''}{why}")
+        path.write_text(self.judged.calibration.to_json(), encoding="utf-8")
+
+    def outcome(self, lake: str) -> list[str]:
+        """Return what a newcomer wants to know of a model: is it good, and what comes next."""
+        dataset = self.dataset or ""
+        return [
+            *outcome_lines(self.rows, dataset=dataset),
+            *next_lines(self.loaded.uri if self.loaded else "", dataset=dataset, lake=lake),
+        ]
+
     def to_json(self) -> dict[str, Any]:
         """Return the means with their intervals, random's beside them, and the numbers of documents."""
-        about = {"model": self.model, "dataset": self.dataset, "split": self.split}
         baselines = {name: _json(self.means(name)) for name in TITLES if self.means(name)}
         return {
-            **{name: value for name, value in about.items() if value is not None},
+            **self.values,
             **_json(self.means()),
             "documents": documents_of(self.rows),
             "left_out": dict(self.evaluation.scores.left_out),
             RANDOM: _json(self.means(RANDOM)),
             "baselines": baselines,
             **({} if self.report is None else {"measures": self.report.values()}),
-            **self.values,
         }
 
 
@@ -104,6 +118,7 @@ def run_evaluate(
     config: EvaluateConfig = STANDARD_CONFIG,
     with_captions: bool = False,
     with_baselines: bool = True,
+    needs_links: bool = False,
     say: Say,
 ) -> EvaluateSummary:
     """Measure a model on a split of a data set; a registered model's run gets the table and the scores as metrics.
@@ -117,6 +132,7 @@ def run_evaluate(
         config: what the baselines read, and how retrieval is measured.
         with_captions: whether caption metrics are computed.
         with_baselines: whether baselines other than random are scored, too.
+        needs_links: whether a split of which nothing is known to be linked is an error.
         say: takes a line of progress.
 
     Raises:
@@ -125,9 +141,11 @@ def run_evaluate(
     home, client = Lake.at(lake), open_registry(tracking, [model])
     reference, loaded = "@".join(home.find(dataset)), load(model, client)
     say(f"scoring {loaded.uri} on {reference}, split {split}")
-    judged = judge_model(loaded.model, home, reference, split, config=config, with_captions=with_captions)
+    judged = judge_model(
+        loaded.model, home, reference, split, config=config, with_captions=with_captions, needs_links=needs_links
+    )
     beside: tuple[Score, ...] = ()
-    if with_baselines:
+    if with_baselines and (judged.evaluation.scores or judged.evaluation.pairs):
         say("scoring the baselines on the same documents")
         beside = score_beside(
             loaded.model,
@@ -143,12 +161,11 @@ def run_evaluate(
     return EvaluateSummary(
         evaluation=judged.evaluation,
         rows=report.rows,
-        model=loaded.uri,
         dataset=reference,
-        split=str(split),
         loaded=loaded,
         judged=judged,
         report=report,
+        values={"model": loaded.uri, "dataset": reference, "split": str(split)},
     )
 
 
@@ -194,9 +211,8 @@ def run_baseline(
         evaluation=found.evaluation,
         rows=tuple(found.evaluation.rows()),
         dataset=reference,
-        split=str(split),
         notes=(found.note,) if found.note else (),
-        values={"baseline": str(baseline), **found.values},
+        values={"baseline": str(baseline), "dataset": reference, "split": str(split), **found.values},
     )
 
 

@@ -1,7 +1,6 @@
 """What a model links in documents whose links need not be known."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from schemas.console import Say
 from schemas.documents import Split
@@ -41,10 +40,6 @@ class ExamplesSummary:
         """Return the documents as an HTML page."""
         about = {"model": self.model, "dataset": self.dataset, "split": self.split}
         return examples_page([each.example for each in self.documents], loss=self.loss, **about)
-
-    def to_json(self) -> dict[str, Any]:
-        about = {"model": self.model, "dataset": self.dataset, "split": self.split, "loss": self.loss}
-        return about | {"documents": [each.to_json() for each in self.documents]}
 
 
 def run_examples(

@@ -6,34 +6,27 @@ How documents of a user's own get their vectors is known in `orchestration/infer
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import pyarrow.parquet as pq
 
-from schemas.console import Passing, Say
+from schemas.console import Passing, Say, counted
 from schemas.failures import FAILURE_SCHEMA, Failure
 from schemas.lake import Folder, Lake
 from schemas.links import PredictedLink
-from schemas.manifest import read_manifest
-from schemas.tables import row_of, to_table
+from schemas.tables import records_table
 from training.data.documents import GivenDocument
-from training.linking.decoys import Decoys, count_decoys
 from training.linking.links import LinkedDocument, write_links
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
-from training.linking.relinked import Agreement, compare
-from training.linking.shards import RELINKED
 from training.linking.versions import LinkedVersion, link_version, prepare_linking
-from training.mlflow.loading import LoadedModel, open_model
-from training.model import LinkModel
+from training.mlflow.loading import LoadedModel
 from training.report.examples import ExampleDocument
 from training.report.pages import own_documents_page, write_page
-from training.report.relinking import relinked_page
-from training.workflows.workers import by_workers
 
 DRAWN = 200  # documents on a page; beyond, a browser becomes slow
-DIFFERING = 40  # documents on the page of a relinking
+EXAMPLES = 5  # links that a summary shows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +39,7 @@ class LinkSummary:
         page: where the first documents are drawn; None: nowhere.
         documents: that were linked.
         links: of them.
+        examples: the first of the links.
         failures: of documents and images, as they were read and as they were linked.
         failures_path: file of them; there is none without failures.
         seconds: from the first document read to the last link written.
@@ -56,6 +50,7 @@ class LinkSummary:
     page: str | None
     documents: int
     links: int
+    examples: tuple[PredictedLink, ...]
     failures: tuple[Failure, ...]
     failures_path: str
     seconds: float
@@ -94,7 +89,7 @@ def run_link(
         UsageError: the model cannot link with these options.
     """
     linker, began, linked = loaded.linker(options), time.monotonic(), 0
-    failures, drawn = list[Failure](), list[ExampleDocument]()
+    failures, drawn, examples = list[Failure](), list[ExampleDocument](), list[PredictedLink]()
 
     def links() -> Iterator[PredictedLink]:
         nonlocal linked
@@ -103,13 +98,15 @@ def run_link(
                 failures.append(found)
                 continue
             linked += 1
-            say(Passing(f"{linked} documents linked, {linked / (time.monotonic() - began):.1f} documents/s"))
+            pace = linked / (time.monotonic() - began)
+            say(Passing(f"{counted(linked, 'document')} linked, {pace:.1f} documents/s"))
             if page is not None and len(drawn) < DRAWN:
                 drawn.append(_drawn(found))
-            yield from _named(found)
+            yield from found.links
+            examples.extend(found.links[: EXAMPLES - len(examples)])
 
     count = write_links(links(), output)
-    say(f"{count} links in {linked} documents")
+    say(f"{counted(count, 'link')} in {counted(linked, 'document')}")
     drawn_at = None
     if page is not None and drawn:
         drawn_at = str(write_page(page, own_documents_page(drawn, model=loaded.uri, count=linked)))
@@ -119,6 +116,7 @@ def run_link(
         page=drawn_at,
         documents=linked,
         links=count,
+        examples=tuple(examples),
         failures=tuple(failures),
         failures_path=_write_failures(failures, output.with_suffix(".failures.parquet")),
         seconds=time.monotonic() - began,
@@ -129,16 +127,8 @@ def _write_failures(failures: Sequence[Failure], path: Path) -> str:
     """Write failures to a file, if there are any, and return its path."""
     path.unlink(missing_ok=True)
     if failures:
-        pq.write_table(to_table(map(row_of, failures), FAILURE_SCHEMA), path)
+        pq.write_table(records_table(failures, FAILURE_SCHEMA), path)
     return str(path)
-
-
-def _named(found: LinkedDocument) -> Iterator[PredictedLink]:
-    """Yield the links of a user's document with the texts and images that they are of."""
-    document = cast(GivenDocument, found.given)
-    for link in found.links:
-        source = None if document.sources is None else document.sources[link.image]
-        yield replace(link, text=document.texts[link.sentence], source=source)
 
 
 def _drawn(found: LinkedDocument) -> ExampleDocument:
@@ -154,67 +144,34 @@ def _drawn(found: LinkedDocument) -> ExampleDocument:
 
 
 def run_link_version(
-    *,
-    model: str | None,
+    loaded: LoadedModel,
+    lake: Lake,
     dataset: str,
-    lake: str,
     output: str,
+    *,
     splits: Sequence[str] = (),
-    workers: int = 1,
     options: LinkOptions = DEFAULT_OPTIONS,
-    tracking: str | None = None,
     with_documents: bool = False,
     say: Say,
 ) -> LinkedVersion:
     """Write the links a model predicts in a data set version to a folder, a file a shard (`schemas.links`).
 
     Args:
-        model: its address, or a registered name (its champion); None: the one champion among the data set's models.
+        loaded: the model.
+        lake: holds the data set.
         dataset: NAME or NAME@VERSION.
-        lake: path or URI of the lake.
         output: path or URI of the folder.
         splits: to be linked; none: all.
-        workers: shards linked at once. With more than one, or with RAY_ADDRESS in the environment, by Ray.
         options: how links are chosen, and what they carry.
-        tracking: URI of the MLflow store.
         with_documents: whether documents are written, too, with the links they came with beside the predicted ones.
         say: takes a line of progress.
 
     Raises:
-        UsageError: the model, the data set or a split does not exist, or they do not fit together.
+        UsageError: the data set or a split does not exist, or does not fit the model.
         BuildError: the linking could not be finished.
     """
-    home = Lake.at(lake)
-    reference = "@".join(home.find(dataset))
-    loaded = open_model(model, tracking, dataset=reference)
-    linking = prepare_linking(
-        loaded.linker(options),
-        home,
-        reference,
-        output=Folder(output if "://" in output else str(Path(output).absolute())),
-        with_documents=with_documents,
-    )
-    say(f"linking {reference} with {loaded.uri}, workers: {workers}")
-    with by_workers(workers):
-        return link_version(loaded.model, linking, splits=splits, say=say)
-
-
-def estimate_false(model: LinkModel, linked: LinkedVersion, lake: str) -> Decoys:
-    """Return how many links of a version without known links are false at least."""
-    return count_decoys(model, *read_manifest(Lake.at(lake), linked.manifest.dataset))
-
-
-def compare_links(linked: LinkedVersion, lake: str, page: Path | None) -> Agreement:
-    """Return how far the given links of a relinked version and the predicted ones agree, and draw where they differ.
-
-    Args:
-        linked: a version whose documents were written.
-        lake: path or URI of its lake.
-        page: folder of the page; None: none is drawn.
-    """
-    manifest, folder = read_manifest(Lake.at(lake), linked.manifest.dataset)
-    paths = [entry.path for entry in linked.manifest.files if entry.path.startswith(f"{RELINKED}/")]
-    relinked = compare(linked.output, paths, examples=DIFFERING if page else 0)
-    if page is not None:
-        write_page(page, relinked_page(relinked, manifest, folder, model=linked.manifest.model))
-    return relinked.agreement
+    folder = Folder(output if "://" in output else str(Path(output).absolute()))
+    linker = loaded.linker(options)
+    linking = prepare_linking(linker, lake, dataset, output=folder, with_documents=with_documents)
+    say(f"linking {linking.reference} with {loaded.uri}")
+    return link_version(loaded.model, linking, splits=splits, say=say)

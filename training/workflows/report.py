@@ -49,6 +49,7 @@ def run_report(summary: EvaluateSummary, directory: Path, *, lake: str, tracking
         statistics=manifest.splits,
         calibration=judged.calibration,
         confused=judged.confused,
+        way=loaded.model.described(),
         pictures=read_pictures(folder, split_parts(manifest, report.split) if images else (), images),
     )
     path = write_page(directory, page)
@@ -72,13 +73,13 @@ def run_training_report(
         lake: path or URI of the lake.
         tracking: MLflow's address.
         say: takes a line of progress, and why there is no report.
+
+    Where no split has a known link, what needs none is measured on the first that has documents.
     """
     reference = f"{trained.dataset}@{trained.dataset_version}"
     manifest, _ = read_manifest(Lake.at(lake), reference)
-    split = judged_split(manifest)
-    if split is None:
-        say(f"no report: no test or validation document of {reference} has known links")
-        return None
+    filled = [each for each in (*JUDGED_SPLITS, Split.TRAIN) if manifest.parts("documents", each)]
+    split = judged_split(manifest) or filled[0]
     try:
         summary = run_evaluate(
             model=trained.model_uri, dataset=reference, lake=lake, split=split, tracking=tracking, say=say

@@ -7,10 +7,13 @@ Several cells can be trained at once, each in a process of its own. Models are c
 default: what is best of many on the test split is too good there.
 """
 
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from multiprocessing import get_context
+
+import torch
 
 from schemas.configs import resolve
 from schemas.console import Console, Say
@@ -81,13 +84,26 @@ def run_sweep(
     if at_once == 1:
         cells = [cell(settings, say=say) for settings in configs]
     else:
-        say(f"{len(configs)} combinations, {at_once} at once")
-        with ProcessPoolExecutor(at_once, mp_context=get_context("spawn")) as processes:
-            cells = list(processes.map(cell, configs))
+        threads = max(1, torch.get_num_threads() // at_once)
+        say(f"{len(configs)} combinations, {at_once} at once, each in {threads} threads")
+        with ThreadPoolExecutor(at_once) as pool:
+            cells = list(pool.map(partial(_apart, cell, threads=threads), configs))
     sweep = Sweep(recipe=name, dataset=reference, split=str(split), run=parent, cells=tuple(cells))
     client.log_text(parent, sweep_page(sweep), f"sweep-{split}.html")
     client.set_terminated(parent)
     return sweep
+
+
+def _apart(cell: Callable[[tuple[str, ...]], SweepCell], settings: tuple[str, ...], *, threads: int) -> SweepCell:
+    """Train and judge one combination in a process of its own: the others go on when it is killed."""
+    with ProcessPoolExecutor(
+        1, mp_context=get_context("spawn"), initializer=torch.set_num_threads, initargs=(threads,)
+    ) as process:
+        try:
+            found: SweepCell = process.submit(cell, settings).result()
+        except BrokenProcessPool:
+            found = SweepCell(settings=settings, problem="its process was killed; the same sweep goes on with it")
+    return found
 
 
 def _cell(
@@ -118,6 +134,6 @@ def _cell(
         return SweepCell(settings=settings, problem=str(problem))
     judged = run_evaluate(
         model=found.model_uri, dataset=reference, lake=lake, split=split, tracking=tracking, with_baselines=False,
-        say=report,
+        needs_links=True, say=report,
     )  # fmt: skip
     return SweepCell(settings=settings, model=found.model_uri, run=found.run_id, means=judged.means())

@@ -12,6 +12,8 @@ from training.shards import shards_run_by
 def by_workers(workers: int) -> Iterator[None]:
     """Let so many workers work on shards inside: this process, or with more than one, or with RAY_ADDRESS set, Ray's.
 
+    Ray is started, or connected to, once, when the first shards are worked on.
+
     Raises:
         UsageError: there are none.
     """
@@ -23,5 +25,5 @@ def by_workers(workers: int) -> Iterator[None]:
         return
     from training.ray.shards import RayWorkers
 
-    with shards_run_by(RayWorkers(workers, address)):
+    with RayWorkers(workers, address) as run, shards_run_by(run):
         yield

@@ -40,4 +40,6 @@ class ColourHistogram:
         return (np.bincount(numbers.ravel(), minlength=DIMENSIONS) / numbers.size).astype(np.float32)
 
 
-ENTRY = Entry(factory=ColourHistogram, network="colour-histogram", dimensions=DIMENSIONS, licence="-")
+ENTRIES = {
+    "colour-histogram": Entry(factory=ColourHistogram, network="colour-histogram", dimensions=DIMENSIONS, licence="-")
+}

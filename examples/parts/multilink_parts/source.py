@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import ClassVar
@@ -19,15 +18,16 @@ from pipelines.files import read_lines
 from pipelines.recipe import BuildConfig
 from pipelines.settings import DedupeConfig, DocumentsConfig, Policy
 from pipelines.sources.inputs import IMAGES, Input
-from pipelines.sources.records import CandidateDocument, rejected, sentence
+from pipelines.sources.records import CandidateDocument, rejected, sentence, utf8
+from pipelines.sources.source import Outcomes, Source
 from schemas.documents import Link, Provenance
-from schemas.failures import Failure, Reason
+from schemas.failures import Reason
 
 DATASET = "captions"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CaptionsSource:
+class CaptionsSource(Source):
     """A CSV file of albums.
 
     Attributes:
@@ -39,9 +39,9 @@ class CaptionsSource:
     documents: str = ""
     images: str = ""
 
-    def read(self) -> Iterator[CandidateDocument | Failure]:
+    def read(self) -> Outcomes:
         """Yield a document an album; its rows stand together. A row without a caption is a failure, and is left out."""
-        text = "\n".join(line.decode("utf-8", "replace") for _, line in read_lines(self.documents))
+        text = "\n".join(utf8(line) for _, line in read_lines(self.documents))
         rows = enumerate(csv.DictReader(io.StringIO(text)), start=2)
         for album, numbered in groupby(rows, key=lambda pair: pair[1]["album"]):
             kept = []
@@ -67,3 +67,6 @@ def captions() -> BuildConfig:
     return BuildConfig(
         dataset=DATASET, source=CaptionsSource(), documents=thresholds, dedupe=DedupeConfig(policy=Policy.KEEP_ALL)
     )
+
+
+RECIPES = {DATASET: captions}

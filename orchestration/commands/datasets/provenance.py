@@ -3,7 +3,7 @@ from typing import Annotated
 import typer
 
 from orchestration.commands import options
-from orchestration.commands.lake.takedown import models_of
+from orchestration.workflows.takedowns import models_of
 from schemas.lake import Lake
 
 

@@ -27,10 +27,12 @@ def command(
     """Write a version of a part of another version's documents, with their images, features and splits."""
     from pipelines.exports.coherence import read_coherence
     from pipelines.exports.subset import Selection, subset_lines, write_subset
+    from pipelines.turns import turn_of_build
 
     home, manifest, folder = version()
     coherence = read_coherence(Lake.at(links).root, manifest.reference) if links else None
     selection = Selection(share=share, where=where, min_coherence=min_coherence, coherence=coherence)
-    subset = write_subset(home, manifest, folder, selection, say=say)
+    with turn_of_build(home, manifest.dataset, say):
+        subset = write_subset(home, manifest, folder, selection, say=say)
     values = asdict(subset) | {"path": home.dataset(subset.dataset, subset.version).uri}
     yield subset_lines(subset, manifest), values

@@ -9,5 +9,5 @@ def command(lake: options.LakePath, store: options.Store = "") -> options.Summar
     with opened_log(lake, store) as log:
         found = comparisons(log)
     lines = [line for each in found for line in each.lines()]
-    values = {"comparisons": [each.to_json() for each in found]}
+    values = {"comparisons": found}
     yield lines or ["no choice was made in a blind comparison"], values

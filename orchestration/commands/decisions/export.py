@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from orchestration.commands import options
+from schemas.console import counted
 from schemas.documents import Split
 from schemas.lake import Folder, Lake
 
@@ -38,9 +39,9 @@ def command(
         made = export(log, Lake.at(lake), Folder(output), split=chosen, as_pairs=as_pairs)
     arguments = made.build_arguments(lake)
     left_out = ", ".join(f"{reason} {count}" for reason, count in made.left_out.items())
+    of_articles = f"{counted(made.articles, 'article')}, {counted(made.documents, 'corrected document')}"
     lines = [
-        f"{made.articles} articles, {made.documents} corrected documents, {made.links} links, "
-        f"{made.pictures} pictures: {made.path}",
+        f"{of_articles}, {counted(made.links, 'link')}, {counted(made.pictures, 'picture')}: {made.path}",
         *([f"left out: {left_out}"] if left_out else []),
         f"build it: {join(['multilink', *arguments])}",
     ]

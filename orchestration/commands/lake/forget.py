@@ -1,22 +1,14 @@
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from orchestration.commands import options
-from orchestration.commands.lake.takedown import (
-    ListPath,
-    Named,
-    holding_lines,
-    holding_rows,
-    taint_models,
-    takedowns,
-)
 
 
 def command(
     lake: options.LakePath,
-    named: Named = None,
-    listed: ListPath = "",
+    named: options.Named = None,
+    listed: options.TakedownList = "",
     is_sure: Annotated[
         bool, typer.Option("--yes", help="Remove it permanently; without this option, list what would be removed.")
     ] = False,
@@ -30,43 +22,13 @@ def command(
 ) -> options.Summaries:
     """Remove documents, pages or images from a lake: captures, copies, features, indexes, links, rows of versions.
 
-    A version that holds them is replaced by one without them. Models are not changed; those that were trained on them
-    are listed, and from then on tainted: multilink promotions shows it, and a policy says how long they may be used.
+    A version that holds them is replaced by one without them; what this host keeps of it for training goes, too.
+    Models are not changed; those that were trained on them are listed, and from then on tainted: multilink promotions
+    shows it, and a policy says how long they may be used.
     Put the same entries on the takedown list of later builds, or these fetch them again.
     """
-    from pipelines.forgetting.forget import forget
-    from pipelines.forgetting.models import made_by_models, remove_made_by_models
+    from orchestration.workflows.takedowns import read_entries, remove_held
 
-    home = options.known_lake(lake)
-    rows: list[dict[str, Any]] = []
-
-    def let_be_known(found: Any) -> None:
-        rows.extend(holding_rows(found.holdings, tracking))
-        taint_models(home, rows, tracking)
-
-    done = forget(home, takedowns(named, listed), dry_run=not is_sure, before=let_be_known, say=say)
-    rows = rows if is_sure else holding_rows(done.found.holdings, tracking)
-    models = {"-".join(uri.split("/")[1:]) for row in rows for uri in row["models"]} if with_models else set()
-    made = remove_made_by_models(home, models) if is_sure else list(made_by_models(home, models))
-    values = {
-        "dry_run": not is_sure,
-        "versions": rows,
-        "images": sorted(done.found.images),
-        "shared_images": sorted(done.found.shared),
-        "captures": done.captures,
-        "files": list(done.files),
-        "packs": list(done.packs),
-        "replaced": dict(done.replaced),
-        "made_by_models": made,
-    }
-    verb = "were removed" if is_sure else "would be removed"
-    lines = [
-        *holding_lines(rows, done.found.shared),
-        *(f"raw/{each.source}: {each.records} captures and {each.rows} notes {verb}" for each in done.captures),
-        *(f"captured file {url}: {verb}" for url in done.files),
-        *(f"{path}: rows {verb}" for path in done.packs),
-        *(f"{path}: what a tainted model made {verb}" for path in made),
-        *(f"{old} was replaced by {new or 'nothing: no document was left'}" for old, new in done.replaced if is_sure),
-        "all of it is removed" if is_sure else "nothing was changed; --yes removes it",
-    ]
-    yield lines, values
+    home, entries = options.known_lake(lake), read_entries(named, listed)
+    removed = remove_held(home, entries, is_dry_run=not is_sure, with_models=with_models, tracking=tracking, say=say)
+    yield removed.lines(), removed

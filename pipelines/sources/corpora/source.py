@@ -19,8 +19,9 @@ from pipelines.sources.corpora.mmc4 import read_mmc4
 from pipelines.sources.corpora.obelics import read_obelics
 from pipelines.sources.corpora.web import read_web
 from pipelines.sources.corpora.webdataset import read_webdataset
-from pipelines.sources.inputs import IMAGES, Input, image_root, require_language, shard_root
+from pipelines.sources.inputs import IMAGES, Input, Language, image_root, shard_root
 from pipelines.sources.records import CandidateDocument
+from pipelines.sources.source import Context, Outcomes, Source
 from schemas.documents import UNDETERMINED
 from schemas.failures import Failure
 
@@ -44,7 +45,7 @@ _PUBLISHED: Mapping[Format, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CorpusSource:
+class CorpusSource(Source):
     """A corpus that another project published, or a crawl.
 
     Attributes:
@@ -66,7 +67,7 @@ class CorpusSource:
     format: Format = "mmc4"
     documents: tuple[str, ...] = ()
     images: str = ""
-    language: str = UNDETERMINED
+    language: Language = UNDETERMINED
     sentence_model: str = ""
     texts: str = ""
     pictures: str = ""
@@ -74,21 +75,22 @@ class CorpusSource:
     skip_repeats: bool = False
     obey_opt_outs: bool = True
 
-    def __post_init__(self) -> None:
-        require_language(self.language)
-
     @property
     def inputs(self) -> tuple[Input, ...]:
         """Return the settings that name what is read."""
         is_one_kind = self.format in ("hf", "interleaved")  # whose rows may also name files of the other kind
         return Input("documents", "shards", _PUBLISHED[self.format], is_needed=True, is_one_kind=is_one_kind), IMAGES
 
-    def read(self) -> Iterator[CandidateDocument | Failure]:
+    def shards(self) -> tuple[str, ...]:
+        """Return the paths of the shards."""
+        return self.documents
+
+    def read(self) -> Outcomes:
         """Yield the documents of all shards in order, and a failure for each that cannot be used."""
         for shard in self.documents:
             yield from self.read_shard(shard)
 
-    def read_shard(self, shard: str) -> Iterator[CandidateDocument | Failure]:
+    def read_shard(self, shard: str, context: Context | None = None) -> Outcomes:
         """Yield the documents of a shard in order, and a failure for each that cannot be used.
 
         A document without an id of its own has that of its place: the shard's path below the folder that all shards

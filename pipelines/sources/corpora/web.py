@@ -10,6 +10,7 @@ failure; so is one that says that it may not be used, unless the settings say ot
 """
 
 import contextlib
+import logging
 import re
 import time
 from collections.abc import Iterator
@@ -92,6 +93,7 @@ def page_pieces(body: bytes, url: str) -> list[Piece]:
     """Return the main text of a page and the pictures in it, in their order; nothing where there is no main text."""
     from trafilatura import bare_extraction
 
+    logging.getLogger("trafilatura").setLevel(logging.CRITICAL)  # a page without a main text is a failure row
     found = bare_extraction(
         body, url=url, include_images=True, include_comments=False, include_tables=True, with_metadata=False
     )

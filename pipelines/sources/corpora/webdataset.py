@@ -36,6 +36,7 @@ from pipelines.sources.records import (
     required,
     sentence,
     text_or_none,
+    utf8,
 )
 from pipelines.tables import is_table, read_schema
 from schemas.corpora import EXTRAS, Parallel
@@ -119,7 +120,7 @@ def _outcomes(sample: Sample, record_id: str, *, reading: Reading, tar: str) -> 
         yield from compose(pieces, reading, record_id, url=url, extras=extras)
         return
     if "txt" in sample.texts:
-        caption = sample.texts["txt"].decode("utf-8-sig", errors="replace")
+        caption = utf8(sample.texts["txt"])
     else:
         caption = next((text for name in _CAPTIONS if isinstance(text := about.get(name), str)), "")
     names = sample.pictures

@@ -31,6 +31,7 @@ from pipelines.sources.records import (
     stated,
     text_or_none,
 )
+from pipelines.sources.source import Outcomes, Source
 from schemas.documents import Provenance
 from schemas.failures import Failure
 from schemas.metadata import Metadata
@@ -39,7 +40,7 @@ DATASET = "archive"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArchiveSource:
+class ArchiveSource(Source):
     """A picture archive.
 
     Attributes:
@@ -55,7 +56,7 @@ class ArchiveSource:
         """Return the settings that name what is read."""
         return Input("archive", published=("archive.jsonl", "*.jsonl"), is_needed=not self.images), IMAGES
 
-    def read(self) -> Iterator[CandidateDocument | Failure]:
+    def read(self) -> Outcomes:
         """Yield a document a picture, in order, and a failure for each record that cannot be used.
 
         Raises:

@@ -33,13 +33,16 @@ from pipelines.sources.records import (
     UNKNOWN,
     CandidateDocument,
     FieldError,
+    damage_of,
     file_name,
     on_web,
     outcomes_of,
     sentence,
     split_named,
+    utf8,
     web_url,
 )
+from pipelines.sources.source import Outcomes, Source
 from schemas.configs import require
 from schemas.documents import Link, Provenance, Split
 from schemas.errors import BuildError
@@ -75,7 +78,7 @@ _ROW_NUMBERS = ("", "Unnamed: 0")  # what pandas names the column it writes its 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CiteSource:
+class CiteSource(Source):
     """CITE's one file, or the two files of CITE++.
 
     Attributes:
@@ -93,7 +96,7 @@ class CiteSource:
     test: str = ""
     images: str = ""
 
-    def read(self) -> Iterator[CandidateDocument | Failure]:
+    def read(self) -> Outcomes:
         """Yield CITE's or CITE++'s pairs, test file first, and a failure for each row that cannot be used.
 
         An id is `<file>-<row number>`, the file being `train`, `test`, or `all` where there is only one.
@@ -117,7 +120,7 @@ class CiteSource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClueSource:
+class ClueSource(Source):
     """CLUE's two files, and the images that its authors fetched, if there are any.
 
     Attributes:
@@ -140,10 +143,11 @@ class ClueSource:
     images: str = ""
 
     def __post_init__(self) -> None:
+        Source.__post_init__(self)
         has_root = bool(self.images) or not self.numbers
         require(has_root, field="source.images", value=self.images, rule="must be given with source.numbers")
 
-    def read(self) -> Iterator[CandidateDocument | Failure]:
+    def read(self) -> Outcomes:
         """Yield CLUE's pairs, test file first, and a failure for each row that cannot be used.
 
         An id is `train-<row number>` or `test-<row number>`.
@@ -254,8 +258,8 @@ def read_table(path: str) -> tuple[list[str], Iterator[tuple[str, Row | FieldErr
     csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_BYTES))  # of the process: there is no other
     lines = read_lines(path)
     try:
-        header = next(lines, (0, b""))[1].decode("utf-8-sig", errors="replace")
-    except BrokenInputError as problem:
+        header = utf8(next(lines, (0, b""))[1])
+    except (BrokenInputError, FieldError) as problem:
         raise BuildError(f"{path}: expected a header, found {problem}") from problem
     if not header:
         raise BuildError(f"{path}: expected a header, found an empty file")
@@ -272,7 +276,7 @@ def _rows(
     def texts() -> Iterator[str]:
         nonlocal line_number
         for line_number, line in lines:  # noqa: B007 - it says which line the reader has come to
-            yield line.decode("utf-8", errors="replace") + "\n"
+            yield line.decode("utf-8", errors="surrogateescape") + "\n"
 
     reader = csv.reader(texts(), delimiter=delimiter, strict=True)
     while True:
@@ -280,7 +284,9 @@ def _rows(
         try:
             cells = next(reader)
             record = FieldError(Reason.BROKEN_RECORD, f"expected {len(columns)} columns, found {len(cells)}")
-            if len(cells) == len(columns):
+            if (problem := damage_of("".join(cells))) is not None:
+                record = problem
+            elif len(cells) == len(columns):
                 record = dict(zip(columns, (cell.strip() for cell in cells), strict=True))
         except StopIteration:
             return

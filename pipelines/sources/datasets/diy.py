@@ -1,8 +1,100 @@
-"""The data set `diy`: Reddit's posts with their imgur albums; its source is the package `pipelines.sources.diy`."""
+"""The data set `diy`: Reddit's posts with their imgur albums; how these are read is in `pipelines.sources.diy`."""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
 
 from pipelines.recipe import BuildConfig
 from pipelines.settings import DocumentsConfig
-from pipelines.sources.diy.submissions import DiySource
+from pipelines.sources.diy.albums import AlbumHost, fetch_albums
+from pipelines.sources.diy.listing import Listing, read_listing
+from pipelines.sources.diy.submissions import Credentials, Submission, rank, read_dump, reject_submission
+from pipelines.sources.inputs import Input
+from pipelines.sources.records import rejected
+from pipelines.sources.source import Context, Outcomes, Source
+from pipelines.sources.takedowns import NAMELESS
+from schemas.failures import Failure, Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiySource(Source):
+    """Reddit submissions of a subreddit and their imgur albums (SPEC 2).
+
+    Attributes:
+        kind: a dump file, or the Reddit API through PRAW (credentials come from the environment:
+            REDDIT_CLIENT_ID, REDDIT_CLIENT_SECRET).
+        dump: path or URL of an `RS_*` file, .zst, .xz, .bz2, .gz or plain, or of a folder or an archive of such;
+            several are separated by commas.
+        subreddit: compared without case.
+        min_score: a submission below it is left out.
+        listing: which listing of the API.
+        limit: submissions asked of the API (Reddit stops at 1000).
+        albums: imgur's page, or its API (client id from the environment: IMGUR_CLIENT_ID).
+        imgur_url: where album pages are.
+        imgur_api_url: where imgur's API is.
+        reddit_url: issues tokens.
+        oauth_url: serves listings.
+    """
+
+    kind: Literal["dump", "api"] = "dump"
+    dump: tuple[str, ...] = ()
+    subreddit: str = "DIY"
+    min_score: int = 25
+    listing: Literal["new", "top", "hot"] = "top"
+    limit: int = 1000
+    albums: Literal["page", "api"] = "page"
+    imgur_url: str = "https://imgur.com"
+    imgur_api_url: str = "https://api.imgur.com"
+    reddit_url: str = "https://www.reddit.com"
+    oauth_url: str = "https://oauth.reddit.com"
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """Return the settings that name what is read: an API reads no file."""
+        return (Input("dump", "files", ("RS_*",), is_needed=True),) if self.kind == "dump" else ()
+
+    @property
+    def is_fixed(self) -> bool:
+        """Return whether dumps are read; an API's listing changes."""
+        return self.kind == "dump"
+
+    @property
+    def environment(self) -> tuple[str, ...]:
+        """Return the keys of the services that are asked."""
+        reddit = ("REDDIT_CLIENT_ID", "REDDIT_CLIENT_SECRET") if self.kind == "api" else ()
+        return (*reddit, *(("IMGUR_CLIENT_ID",) if self.albums == "api" else ()))
+
+    def shards(self) -> tuple[str, ...]:
+        """Return the dumps, or the name of the listing."""
+        return self.dump if self.kind == "dump" else (self.listing,)
+
+    def read_shard(self, shard: str, context: Context) -> Iterator[Submission | Failure]:
+        """Yield the submissions of a dump or of the listing, and failures."""
+        if self.kind == "dump":
+            return read_dump(shard, subreddit=self.subreddit)
+        listing = Listing(self.subreddit, self.listing, self.limit, self.reddit_url, self.oauth_url)
+        return read_listing(listing, _credentials(), http=context.http, raw=context.raw)
+
+    def select(self, key: str, submissions: Iterable[Submission], context: Context) -> Iterator[Submission | Failure]:
+        """Yield the submission of an id that counts, where it is wanted, and a failure for each other."""
+        first, *others = sorted(submissions, key=rank)
+        kept = reject_submission(first, min_score=self.min_score, takedowns=context.takedowns) or first
+        yield kept
+        name = NAMELESS if isinstance(kept, Failure) and kept.reason is Reason.TAKEN_DOWN else key
+        for _ in others:
+            yield rejected(name, Reason.DUPLICATE_RECORD, "expected one record of this id, found another")
+
+    def fetch(self, submissions: Iterable[Submission], context: Context) -> Outcomes:
+        """Yield the documents of submissions' albums, and failures."""
+        client_id = _credentials().imgur_client_id if self.albums == "api" else ""
+        host = AlbumHost(self.imgur_api_url if self.albums == "api" else self.imgur_url, client_id)
+        return fetch_albums(submissions, client=context.client, host=host, note=context.note)
+
+
+def _credentials() -> Credentials:
+    """Return the keys in this worker's environment: a job's graph, which others store, has none."""
+    return Credentials.from_environment(os.environ)
 
 
 def diy() -> BuildConfig:

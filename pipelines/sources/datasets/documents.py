@@ -41,6 +41,7 @@ from pipelines.sources.records import (
     unusable,
     web_url,
 )
+from pipelines.sources.source import Outcomes, Source
 from schemas.document_rows import is_placed
 from schemas.documents import UNDETERMINED, Provenance, Role, Sentence, Split
 from schemas.failures import Failure, Reason
@@ -50,7 +51,7 @@ DATASET = "documents"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DocumentsSource:
+class DocumentsSource(Source):
     """A user's own documents: JSON Lines beside image files or URLs.
 
     Attributes:
@@ -64,10 +65,11 @@ class DocumentsSource:
     images: str = ""
 
     def __post_init__(self) -> None:
+        Source.__post_init__(self)
         if on_web(self.documents) and not self.images:
             object.__setattr__(self, "images", self.documents.rpartition("/")[0])
 
-    def read(self) -> Iterator[CandidateDocument | Failure]:
+    def read(self) -> Outcomes:
         """Yield the documents of a user's file; see `read_documents`."""
         return read_documents(self.documents)
 

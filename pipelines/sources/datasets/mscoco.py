@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 from pipelines.recipe import BuildConfig, as_published
 from pipelines.sources.draws import CaptionPool, hashed, shuffled_order
-from pipelines.sources.inputs import Input, require_least
+from pipelines.sources.inputs import Input
 from pipelines.sources.json_stream import read_lists
 from pipelines.sources.records import (
     CandidateDocument,
@@ -36,18 +36,19 @@ from pipelines.sources.records import (
     stated,
     text_or_none,
 )
-from schemas.configs import require
+from pipelines.sources.source import Outcomes, Source
+from schemas.configs import NonNegativeInt, PositiveInt, Probability, require
 from schemas.documents import Link, Provenance, Sentence, Split
 from schemas.failures import Failure, Reason
 
 DATASET = "mscoco"
 LANGUAGE = "en"
 Captions = Mapping[int, Sequence[str]]  # of each image, in an order that its versions take them in
-Stated = tuple[int, str]  # the number of a captions file, and what it says
+NumberedText = tuple[int, str]  # the number of a captions file, and what it says
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MscocoSource:
+class MscocoSource(Source):
     """Documents made of captioned images and as many images whose captions are withheld.
 
     Attributes:
@@ -73,24 +74,23 @@ class MscocoSource:
     captions: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     images: str = ""
-    true_images: int = 5
-    fake_images: int = 5
-    distractors: int = 5
-    versions: int = 5
-    val: float = 0.2
-    test: float = 0.2
+    true_images: PositiveInt = 5
+    fake_images: NonNegativeInt = 5
+    distractors: NonNegativeInt = 5
+    versions: PositiveInt = 5
+    val: Probability = 0.2
+    test: Probability = 0.2
     seed: int = 0
 
     def __post_init__(self) -> None:
-        require_least(self, true_images=1, fake_images=0, distractors=0, versions=1)
+        Source.__post_init__(self)
         rule = f"expected none, one, or one for each of {len(self.captions)} captions files"
         is_one_each = len(self.folders) in (0, 1, len(self.captions))
         require(is_one_each, field="source.folders", value=self.folders, rule=rule)
-        shares = {"val": self.val, "test": self.test, "val + source.test": self.val + self.test}
-        for name, share in shares.items():
-            require(0 <= share < 1, field=f"source.{name}", value=share, rule="must be in [0, 1)")
+        share = self.val + self.test
+        require(share < 1, field="source.val + source.test", value=share, rule="must leave a share for training")
 
-    def read(self) -> Iterator[CandidateDocument | Failure]:
+    def read(self) -> Outcomes:
         """Yield a failure for each image and caption that cannot be used, then the documents, split by split.
 
         Image addresses are names relative to `images`. Images that fill no group are failures too (TOO_FEW_IMAGES),
@@ -114,7 +114,7 @@ class MscocoSource:
             yield rejected(f"image {image}", Reason.TOO_FEW_SENTENCES, "expected a caption of the image, found none")
         groups, left_over = group_images(captions, true=self.true_images, fake=self.fake_images, seed=self.seed)
         for image in left_over:
-            message = f"expected groups of {self.true_images} and of {self.fake_images} images, found it left over"
+            message = f"too few images are left for {self.true_images} with and {self.fake_images} without captions"
             yield rejected(f"image {image}", Reason.TOO_FEW_IMAGES, message)
         for split, members in split_groups(groups, val=self.val, test=self.test, seed=self.seed).items():
             yield from self._documents(split, members, captions, tables)
@@ -179,8 +179,8 @@ class _Tables:
         licences: by number of a file and of the licence.
     """
 
-    uris: dict[int, Stated] = field(default_factory=dict)
-    captions: dict[int, dict[int, Stated]] = field(default_factory=dict)
+    uris: dict[int, NumberedText] = field(default_factory=dict)
+    captions: dict[int, dict[int, NumberedText]] = field(default_factory=dict)
     licensed: dict[int, tuple[int, int]] = field(default_factory=dict)
     licences: dict[tuple[int, int], str] = field(default_factory=dict)
 
@@ -246,14 +246,14 @@ def _record_id(listed: tuple[str, object]) -> str:
     return f"{name.removesuffix('s').replace('annotation', 'caption')} {number(record, 'id')}"
 
 
-def _add(table: dict[int, Stated], key: int, value: Stated, what: str) -> Iterator[Failure]:
+def _add(table: dict[int, NumberedText], key: int, value: NumberedText, what: str) -> Iterator[Failure]:
     """Add what a file says of a key; the first file's stays, and of two values in one file the one that sorts first."""
     if key in table:
         yield rejected(f"{what} {key}", Reason.DUPLICATE_RECORD, f"expected one {what} of this id, found another")
     table[key] = min(value, table.get(key, value))
 
 
-def _shuffled(captions: Mapping[int, Stated], image: int, seed: int) -> list[str]:
+def _shuffled(captions: Mapping[int, NumberedText], image: int, seed: int) -> list[str]:
     order = sorted(captions, key=lambda key: (hashed(seed, "caption", image, key), key))
     return [captions[key][1] for key in order]
 

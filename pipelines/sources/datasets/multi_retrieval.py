@@ -28,6 +28,7 @@ from pipelines.sources.records import (
     rejected,
     sentence,
 )
+from pipelines.sources.source import Outcomes, Source
 from schemas.documents import Provenance, Split
 from schemas.failures import Failure, Reason
 
@@ -37,7 +38,7 @@ _NO_PARTNER = (-1, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MultiRetrievalSource:
+class MultiRetrievalSource(Source):
     """The files Hessel 2019 released: documents, and one feature row per image (STACK, data formats).
 
     Attributes:
@@ -55,7 +56,17 @@ class MultiRetrievalSource:
     id2row: str = ""
     features: str = ""
 
-    def read(self) -> Iterator[CandidateDocument | Failure]:
+    @property
+    def is_fixed(self) -> bool:
+        """Return that it is."""
+        return True
+
+    @property
+    def given_features(self) -> tuple[str, str]:
+        """Return the released array."""
+        return EXTRACTOR, self.features
+
+    def read(self) -> Outcomes:
         """Yield the released documents, split by split in file order, and a failure for each thing that cannot be used.
 
         A document is kept without the images that have no row (FEATURE_MISSING) and the links that lead nowhere

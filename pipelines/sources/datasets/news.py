@@ -24,7 +24,7 @@ it is not known where. A body stays one text, as N encodes it. Files are streame
   picture's file is `<article id>_<key>.jpg`, and so is the document's id. With the file of URLs, a picture is fetched
   from its own instead, where it has one there.
 - VisualNews: paths start from the file's own folder, which may be one in a zip: `visualnews.zip!/origin/data.json`.
-  Where the file of an article's text is not there, the document is kept without a body (NOT_FOUND). There are no
+  Where the file of an article's text is not there, or is no text, the document is kept without a body. There are no
   headlines and no leads; the topic is no part of a document.
 """
 
@@ -38,7 +38,7 @@ from typing import Any, Literal
 from pipelines.files import INSIDE, input_file
 from pipelines.named_files import FileRejected, read_named
 from pipelines.recipe import BuildConfig, as_published
-from pipelines.sources.inputs import IMAGES, Input, require_language
+from pipelines.sources.inputs import IMAGES, Input, Language
 from pipelines.sources.json_stream import read_items, read_mapping, read_members
 from pipelines.sources.records import (
     CandidateDocument,
@@ -56,7 +56,9 @@ from pipelines.sources.records import (
     split_named,
     stated,
     text_or_none,
+    utf8,
 )
+from pipelines.sources.source import Outcomes, Source
 from schemas.documents import UNDETERMINED, Link, Provenance, Role, Split
 from schemas.errors import BuildError
 from schemas.failures import Failure, Reason
@@ -71,7 +73,7 @@ Texts = Mapping[Role, str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewsSource:
+class NewsSource(Source):
     """News articles with up to four texts and one picture (SPEC 2, `news`; N section 3).
 
     Attributes:
@@ -90,10 +92,7 @@ class NewsSource:
     splits: str = ""
     urls: str = ""
     images: str = ""
-    language: str = UNDETERMINED
-
-    def __post_init__(self) -> None:
-        require_language(self.language)
+    language: Language = UNDETERMINED
 
     @property
     def inputs(self) -> tuple[Input, ...]:
@@ -101,7 +100,7 @@ class NewsSource:
         articles = Input("articles", published=(_PUBLISHED[self.format],), is_needed=True)
         return articles, *(Input(name, published=(f"img_{name}.json",)) for name in ("splits", "urls")), IMAGES
 
-    def read(self) -> Iterator[CandidateDocument | Failure]:
+    def read(self) -> Outcomes:
         """Yield the articles of a file in order, and a failure for each record or text that cannot be used.
 
         A failure is filed under the article's id, or where it is in the file if it has none. An article of GoodNews
@@ -241,7 +240,11 @@ def _visualnews_outcomes(item: object, record_id: str, root: str) -> Iterator[Ca
     record: dict[str, Any] = checked(item, dict, "a record")
     image = file_name(record.get("image_path"), "image_path")
     publisher = text_or_none(record, "source")
-    body, problem = _body(text_or_none(record, "article_path"), root)
+    problem = None
+    try:
+        body = _body(text_or_none(record, "article_path"), root)
+    except FieldError as found:
+        body, problem = None, found
     yield from _article(
         record_id,
         {Role.CAPTION: text_or_none(record, "caption"), Role.BODY: body},
@@ -249,19 +252,18 @@ def _visualnews_outcomes(item: object, record_id: str, root: str) -> Iterator[Ca
         source=f"visualnews/{publisher}" if publisher else "visualnews",
         split=split_named(record.get("split"), "split"),
     )
-    if problem:
-        yield rejected(f"{record_id}#body", Reason.NOT_FOUND, problem)
+    if problem is not None:
+        yield problem.failure(f"{record_id}#body")
 
 
-def _body(path: str | None, root: str) -> tuple[str | None, str]:
-    """Return the text of an article's file, bytes that are not UTF-8 as U+FFFD; or why there is none."""
+def _body(path: str | None, root: str) -> str:
+    """Return the text of an article's file; raise a `FieldError` where there is none."""
     if not path:
-        return None, "expected the field 'article_path', found none"
+        raise FieldError(Reason.NOT_FOUND, "expected the field 'article_path', found none")
     try:
-        content = read_named(root, path.strip(), max_bytes=MAX_ARTICLE_BYTES, extensions=())
+        return utf8(read_named(root, path.strip(), max_bytes=MAX_ARTICLE_BYTES, extensions=()))
     except FileRejected as problem:
-        return None, problem.message
-    return content.decode("utf-8-sig", errors="replace"), ""
+        raise FieldError(Reason.NOT_FOUND, problem.message) from problem
 
 
 def _published_splits(address: str) -> dict[str, Split | None]:

@@ -38,6 +38,7 @@ from pipelines.sources.records import (
     required,
     sentence,
 )
+from pipelines.sources.source import Outcomes, Source
 from schemas.documents import Link, Provenance, Sentence, Split
 from schemas.failures import Failure, Reason
 
@@ -47,7 +48,7 @@ VAL_SHARE = 0.125  # of the training recipes (H: 1K beside 7K)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecipeqaSource:
+class RecipeqaSource(Source):
     """RecipeQA's questions, of which only the recipes are read.
 
     Attributes:
@@ -65,7 +66,7 @@ class RecipeqaSource:
     val: str = ""
     images: str = ""
 
-    def read(self) -> Iterator[CandidateDocument | Failure]:
+    def read(self) -> Outcomes:
         """Yield each recipe once, test recipes first, and a failure for what cannot be used.
 
         A training recipe that is a test recipe too is left out (DUPLICATE_RECORD, once).

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 from pipelines.recipe import BuildConfig, as_published
 from pipelines.sources.draws import CaptionPool, shuffled_order
-from pipelines.sources.inputs import IMAGES, Input, require_least
+from pipelines.sources.inputs import IMAGES, Input
 from pipelines.sources.json_stream import read_lists
 from pipelines.sources.records import (
     CandidateDocument,
@@ -32,6 +32,8 @@ from pipelines.sources.records import (
     sentence,
     stated,
 )
+from pipelines.sources.source import Outcomes, Source
+from schemas.configs import NonNegativeInt
 from schemas.documents import Link, Provenance, Split
 from schemas.failures import Failure, Reason
 
@@ -54,7 +56,7 @@ FLICKR_LICENCES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VistSource:
+class VistSource(Source):
     """Stories of the Visual Storytelling data set, in their published splits.
 
     Attributes:
@@ -74,11 +76,8 @@ class VistSource:
     val: str = ""
     test: str = ""
     images: str = ""
-    distractors: int = 45
+    distractors: NonNegativeInt = 45
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        require_least(self, distractors=0)
 
     @property
     def inputs(self) -> tuple[Input, ...]:
@@ -88,7 +87,7 @@ class VistSource:
         files = (Input(split, published=(f"{split}.{annotations}.json",), is_needed=is_none_named) for split in Split)
         return (*files, IMAGES)
 
-    def read(self) -> Iterator[CandidateDocument | Failure]:
+    def read(self) -> Outcomes:
         """Yield, split by split, a failure for each annotation and story that cannot be used, then documents by id.
 
         Image addresses are `<split>/<photo id>.jpg`, relative to `images`. A story whose photo is not in the file's

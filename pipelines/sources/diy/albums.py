@@ -15,20 +15,17 @@ What is decided here: what a caption is, and which image it was written under. D
 fetched.
 """
 
-from __future__ import annotations
-
 import html
 import json
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
 from bs4 import BeautifulSoup, Tag
 
-from pipelines.sources.answers import fetch_records
-from pipelines.sources.diy.submissions import Credentials, DiySource, Submission, find_album_id
+from pipelines.sources.diy.submissions import Submission, find_album_id
 from pipelines.sources.records import (
     CandidateDocument,
     FieldError,
@@ -38,6 +35,7 @@ from pipelines.sources.records import (
     required,
     sentence,
 )
+from pipelines.sources.source import fetch_records
 from pipelines.sources.text import absolute_url, check_work
 from pipelines.web.client import Client
 from pipelines.web.requests import Kind, Request, Response
@@ -74,21 +72,38 @@ class AlbumEntry:
     is_animated: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class AlbumHost:
+    """Where albums are asked for: imgur's pages, or with the id of a client its API."""
+
+    url: str
+    client_id: str = field(default="", repr=False)
+
+    def request(self, album: str | None) -> Request:
+        """Return the request of an album."""
+        root = self.url.rstrip("/")
+        if not self.client_id:
+            return Request(f"{root}/a/{album}", IMGUR, Kind.PAGE)
+        return Request(f"{root}/3/album/{album}", IMGUR, Kind.API, {"Authorization": f"Client-ID {self.client_id}"})
+
+
 def fetch_albums(
-    submissions: Iterable[Submission], *, client: Client, source: DiySource, credentials: Credentials
+    submissions: Iterable[Submission],
+    *,
+    client: Client,
+    host: AlbumHost,
+    note: Callable[[Iterable[tuple[str, str]]], None] | None = None,
 ) -> Iterator[CandidateDocument | Failure]:
-    """Yield the document of each submission's album and a failure for each animated entry; or why there is none."""
-    if source.albums == "page":
-        root, kind, headers = f"{source.imgur_url.rstrip('/')}/a", Kind.PAGE, {}
-    else:
-        root, kind = f"{source.imgur_api_url.rstrip('/')}/3/album", Kind.API
-        headers = {"Authorization": f"Client-ID {credentials.imgur_client_id}"}
+    """Yield the document of each submission's album and a failure for each animated entry; or why there is none.
+
+    `note` is that of `fetch_records`.
+    """
 
     def request_of(submission: Submission) -> Request:
-        return Request(f"{root}/{find_album_id(submission.url)}", IMGUR, kind, headers)
+        return host.request(find_album_id(submission.url))
 
     def read(submission: Submission, answer: Response) -> Iterator[CandidateDocument | Failure]:
-        parse = parse_album_page if kind is Kind.PAGE else parse_album_api
+        parse = parse_album_api if host.client_id else parse_album_page
         entries = parse(client.body(answer), base_url=answer.final_url)
         yield _document(submission, entries, answer)
         for position, entry in enumerate(entries):
@@ -97,7 +112,7 @@ def fetch_albums(
                 yield rejected(f"{submission.id}#{position}", Reason.ANIMATED_IMAGE, found)
 
     items = ((submission.id, submission) for submission in submissions)
-    return fetch_records(items, client=client, request_of=request_of, read=read)
+    return fetch_records(items, client=client, request_of=request_of, read=read, note=note)
 
 
 def _document(submission: Submission, entries: Iterable[AlbumEntry], answer: Response) -> CandidateDocument:

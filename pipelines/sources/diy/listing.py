@@ -6,13 +6,11 @@ requests go through the same address checks as all others.
     raw/reddit/listings/<subreddit>-<listing>-<limit>-<host>.json
 """
 
-from __future__ import annotations
-
 import json
 import math
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import praw
@@ -20,7 +18,7 @@ import prawcore
 import requests
 
 from pipelines.settings import HttpConfig
-from pipelines.sources.diy.submissions import Credentials, DiySource, Submission, read_records
+from pipelines.sources.diy.submissions import Credentials, Submission, read_records
 from pipelines.web.transport import Transport
 from schemas.errors import BuildError, UsageError
 from schemas.failures import Failure
@@ -30,8 +28,18 @@ _OBJECTS = ("author", "subreddit")  # of PRAW, where the API has names
 _FIELDS = frozenset({"id", "score", "title", "url", "permalink", *_OBJECTS})
 
 
+class Listing(NamedTuple):
+    """A listing of a subreddit, how many of it are asked for, and where."""
+
+    subreddit: str
+    name: str
+    limit: int
+    reddit_url: str
+    oauth_url: str
+
+
 def read_listing(
-    source: DiySource,
+    source: Listing,
     credentials: Credentials,
     *,
     http: HttpConfig,
@@ -46,7 +54,7 @@ def read_listing(
     """
     folder = raw.child("reddit", "listings")
     host = urlsplit(source.oauth_url).netloc.replace(":", "-")
-    name = f"{source.subreddit.lower()}-{source.listing}-{source.limit}-{host}.json"
+    name = f"{source.subreddit.lower()}-{source.name}-{source.limit}-{host}.json"
     kept: dict[str, Any] = json.loads(folder.read(name)) if folder.exists(name) else {"fetched_s": -math.inf}
     if kept["fetched_s"] < clock() - http.listing_max_age_s:
         kept = {"fetched_s": clock(), "submissions": _ask(source, credentials, http)}
@@ -54,7 +62,7 @@ def read_listing(
     yield from read_records((f"{name}#{position}", record) for position, record in enumerate(kept["submissions"]))
 
 
-def _ask(source: DiySource, credentials: Credentials, http: HttpConfig) -> list[dict[str, Any]]:
+def _ask(source: Listing, credentials: Credentials, http: HttpConfig) -> list[dict[str, Any]]:
     if not (credentials.reddit_client_id and credentials.reddit_client_secret):
         raise UsageError("Reddit's API needs REDDIT_CLIENT_ID and REDDIT_CLIENT_SECRET in the environment")
     with Transport(http).session() as session:
@@ -70,10 +78,10 @@ def _ask(source: DiySource, credentials: Credentials, http: HttpConfig) -> list[
         )
         reddit.read_only = True
         try:
-            listing = getattr(reddit.subreddit(source.subreddit), source.listing)
+            listing = getattr(reddit.subreddit(source.subreddit), source.name)
             return [_record(submission) for submission in listing(limit=source.limit)]
         except prawcore.PrawcoreException as error:
-            where = f"r/{source.subreddit}, listing {source.listing}, at {source.oauth_url}"
+            where = f"r/{source.subreddit}, listing {source.name}, at {source.oauth_url}"
             raise _explained(error, where) from error
 
 

@@ -1,4 +1,4 @@
-"""The `diy` source: its settings, what is read of a submission of Reddit, the dumps, and which are wanted.
+"""What is read of a submission of Reddit, the dumps, and which are wanted.
 
 Dumps are Pushshift's and Arctic Shift's `RS_*`, one JSON object a line, .zst, .xz, .bz2 or .gz. The API gives the same
 records (`listing.py`).
@@ -10,11 +10,10 @@ import html
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urlsplit
 
 from pipelines.files import input_file, read_lines
-from pipelines.sources.inputs import Input
 from pipelines.sources.records import FieldError, identifier, json_object, optional, outcomes_of, rejected, required
 from pipelines.sources.takedowns import Takedowns, taken_down
 from pipelines.sources.text import absolute_url
@@ -27,44 +26,6 @@ _ALBUM_HOSTS = frozenset({"imgur.com", "www.imgur.com", "m.imgur.com"})
 _ALBUM_PATH = re.compile(r"/a/(?:[^/]*-)?([A-Za-z0-9]+)(?:/.*)?")  # newer links spell the title before the id
 _DELETED_AUTHOR = "[deleted]"
 _DELETED_TITLES = frozenset({"[deleted]", "[deleted by user]", "[removed]"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiySource:
-    """Reddit submissions of a subreddit and their imgur albums (SPEC 2).
-
-    Attributes:
-        kind: a dump file, or the Reddit API through PRAW (credentials come from the environment:
-            REDDIT_CLIENT_ID, REDDIT_CLIENT_SECRET).
-        dump: path or URL of an `RS_*` file, .zst, .xz, .bz2, .gz or plain, or of a folder or an archive of such;
-            several are separated by commas.
-        subreddit: compared without case.
-        min_score: a submission below it is left out.
-        listing: which listing of the API.
-        limit: submissions asked of the API (Reddit stops at 1000).
-        albums: imgur's page, or its API (client id from the environment: IMGUR_CLIENT_ID).
-        imgur_url: where album pages are.
-        imgur_api_url: where imgur's API is.
-        reddit_url: issues tokens.
-        oauth_url: serves listings.
-    """
-
-    kind: Literal["dump", "api"] = "dump"
-    dump: tuple[str, ...] = ()
-    subreddit: str = "DIY"
-    min_score: int = 25
-    listing: Literal["new", "top", "hot"] = "top"
-    limit: int = 1000
-    albums: Literal["page", "api"] = "page"
-    imgur_url: str = "https://imgur.com"
-    imgur_api_url: str = "https://api.imgur.com"
-    reddit_url: str = "https://www.reddit.com"
-    oauth_url: str = "https://oauth.reddit.com"
-
-    @property
-    def inputs(self) -> tuple[Input, ...]:
-        """Return the settings that name what is read: an API reads no file."""
-        return (Input("dump", "files", ("RS_*",), is_needed=True),) if self.kind == "dump" else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

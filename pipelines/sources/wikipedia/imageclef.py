@@ -25,10 +25,12 @@ from html.entities import html5
 from typing import ClassVar, NamedTuple
 
 from pipelines.files import BrokenInputError, read_tree
-from pipelines.sources.inputs import IMAGES, Input, require_language, require_least
-from pipelines.sources.records import CandidateDocument, FieldError, outcomes_of, rejected, sentence, stated
+from pipelines.sources.inputs import IMAGES, Input, Language
+from pipelines.sources.records import CandidateDocument, FieldError, outcomes_of, rejected, sentence, stated, utf8
+from pipelines.sources.source import Context, Outcomes, Source
 from pipelines.sources.text import split_sentences
 from pipelines.sources.wikipedia.wikitext import file_key, strip_markup
+from schemas.configs import PositiveInt
 from schemas.document_rows import is_placed
 from schemas.documents import Provenance
 from schemas.failures import Failure, Reason
@@ -42,7 +44,7 @@ _ABOUT = frozenset({"title", "name", "id"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImageclefSource:
+class ImageclefSource(Source):
     """The ImageCLEF 2010/2011 Wikipedia collection (SPEC 2, `wiki`; H suppl. 1).
 
     Attributes:
@@ -58,13 +60,17 @@ class ImageclefSource:
     texts: str = ""
     metadata: str = ""
     images: str = ""
-    language: str = "en"
-    max_sentences: int = 100
+    language: Language = "en"
+    max_sentences: PositiveInt = 100
     sentence_model: str = ""
 
-    def __post_init__(self) -> None:
-        require_language(self.language)
-        require_least(self, max_sentences=1)
+    def read_shard(self, shard: str, context: Context) -> Iterator[Article | Failure]:
+        """Yield the articles, and failures."""
+        return read_articles(self, min_images=context.min_images)
+
+    def complete(self, article: Article, context: Context) -> Outcomes:
+        """Yield the document of an article, or why there is none."""
+        return with_sentences(article, source=self)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -112,7 +118,7 @@ def read_articles(source: ImageclefSource, *, min_images: int) -> Iterator[Artic
     def read_metadata(data: bytes, _: str) -> Iterator[Failure]:
         image, articles = parse_metadata(data)
         if image.id in image_ids:
-            raise FieldError(Reason.DUPLICATE_RECORD, f"expected one image {image.id}, found another")
+            raise FieldError(Reason.DUPLICATE_RECORD, f"image {image.id} occurs twice")
         image_ids.add(image.id)
         for key in articles:
             if key.startswith(f"text/{source.language}/"):
@@ -170,10 +176,10 @@ def parse_metadata(data: bytes) -> tuple[NamedImage, frozenset[str]]:
     """Return the image of a metadata file, and the paths of the articles it names, without `.xml`, in all languages.
 
     Raises:
-        FieldError: it is no `image` (BROKEN_RECORD), or lacks its `id` or `file` (MISSING_FIELD).
+        FieldError: it is not UTF-8 or no `image` (BROKEN_RECORD), or lacks its `id` or `file` (MISSING_FIELD).
         ParseError: it is no XML.
     """
-    root = _parse_xml(_text(data))
+    root = _parse_xml(utf8(data))
     record_id, file = ((root.get(name) or "").strip() for name in ("id", "file"))
     if root.tag != "image" or not record_id or not file:
         raise FieldError(Reason.MISSING_FIELD, f"expected an 'image' with an 'id' and a 'file', found {root.tag!r}")
@@ -188,11 +194,11 @@ def article_wikitext(data: bytes) -> str:
     """Return the wiki markup in an article's file: its `text` element, or all of it where there is no XML around it.
 
     Raises:
-        FieldError: BROKEN_RECORD: it has a document type definition, which no article needs.
+        FieldError: BROKEN_RECORD: it is not UTF-8, or has a document type definition, which no article needs.
         ParseError: it says that it is XML, and is not.
         RecursionError: its elements are nested too deep.
     """
-    text = _text(data)
+    text = utf8(data)
     if not text.lstrip().startswith("<"):
         return text
     try:
@@ -214,10 +220,6 @@ def _files(root: str, pattern: re.Pattern[str]) -> Iterator[tuple[str, bytes | F
     for path, data in read_tree(root, wanted=lambda path: pattern.fullmatch(path) is not None):
         record = FieldError(Reason.BROKEN_RECORD, str(data)) if isinstance(data, BrokenInputError) else data
         yield pattern.sub(r"\1", path), record
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8-sig", errors="replace")
 
 
 class _NoDefinitions(ET.TreeBuilder):

@@ -10,10 +10,8 @@ Articles are kept once fetched; categories change, and are asked for again when 
 and images are unknown. Pictures are of Commons, at a width that Wikimedia serves.
 """
 
-from __future__ import annotations
-
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
@@ -21,8 +19,7 @@ from typing import Any, ClassVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from pipelines.files import input_file, read_lines
-from pipelines.sources.answers import fetch_records
-from pipelines.sources.inputs import Input, require_language, require_least
+from pipelines.sources.inputs import Input, Language
 from pipelines.sources.records import (
     CandidateDocument,
     FieldError,
@@ -32,28 +29,31 @@ from pipelines.sources.records import (
     required,
     sentence,
     stated,
+    utf8,
 )
+from pipelines.sources.source import Context, Outcomes, Source, fetch_records
+from pipelines.sources.takedowns import taken_down
 from pipelines.sources.text import split_sentences
 from pipelines.sources.wikipedia.pages import ArticlePage, file_name, parse_article
 from pipelines.web.client import Client
 from pipelines.web.opt_outs import refusal
 from pipelines.web.requests import Kind, Request, Response
-from schemas.configs import require
+from schemas.configs import NonNegativeInt, PositiveInt, require
 from schemas.documents import Provenance
-from schemas.failures import Failure, Reason
+from schemas.failures import Failure, Reason, Stage
 
 DATASET = "wiki"
 SOURCE = "wikipedia"
 _CATEGORY = "Category:"
 _ARTICLES, _CATEGORIES = 0, 14  # MediaWiki's numbers of their name spaces
 _MAX_TITLE_BYTES = 255  # MediaWiki's own limit
-_NOT_IN_TITLES = frozenset("#<>[]{}|\ufffd")
+_NOT_IN_TITLES = frozenset("#<>[]{}|")
 _WIDTH_PX = 500  # of pictures: one of the few widths that Wikimedia serves
 _FILES_A_REQUEST = 50  # MediaWiki's own limit for properties of files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WikipediaSource:
+class WikipediaSource(Source):
     """Articles of a live MediaWiki (SPEC 2, `wiki`): those of a list of titles, of a category, or both.
 
     Attributes:
@@ -73,20 +73,36 @@ class WikipediaSource:
     base_url: str = "https://en.wikipedia.org"
     titles: str = ""
     category: str = ""
-    category_depth: int = 0
-    limit: int = 0
-    language: str = "en"
+    category_depth: NonNegativeInt = 0
+    limit: NonNegativeInt = 0
+    language: Language = "en"
     licence: str = "CC-BY-SA-4.0"
     repositories: tuple[str, ...] = ("commons",)
-    max_sentences: int = 100
+    max_sentences: PositiveInt = 100
     sentence_model: str = ""
 
     def __post_init__(self) -> None:
-        require_language(self.language)
-        require_least(self, max_sentences=1, category_depth=0, limit=0)
+        Source.__post_init__(self)
         parts = urlsplit(self.base_url)
         is_url = parts.scheme in ("http", "https") and bool(parts.netloc) and parts.path in ("", "/")
         require(is_url, field="source.base_url", value=self.base_url, rule="expected https://HOST, without a path")
+
+    def read_shard(self, shard: str, context: Context) -> Iterator[str | Failure]:
+        """Yield the titles that may be asked for, and failures."""
+        for title in list_titles(self, context.client):
+            entry = (
+                None if isinstance(title, Failure) else context.takedowns.matches_record((title,), [self.page(title)])
+            )
+            yield title if entry is None else taken_down(Stage.SOURCES, entry)
+
+    def page(self, title: str) -> str:
+        """Return the address at which a person reads an article."""
+        return f"{self.base_url.rstrip('/')}/wiki/{quote(title.replace(' ', '_'))}"
+
+    def fetch(self, titles: Sequence[str], context: Context) -> Outcomes:
+        """Yield the documents of articles, and failures."""
+        least = context.min_images
+        return fetch_articles(titles, client=context.client, source=self, min_images=least, note=context.note)
 
 
 def list_titles(source: WikipediaSource, client: Client) -> Iterator[str | Failure]:
@@ -103,7 +119,12 @@ def list_titles(source: WikipediaSource, client: Client) -> Iterator[str | Failu
 
 
 def fetch_articles(
-    titles: Sequence[str], *, client: Client, source: WikipediaSource, min_images: int
+    titles: Sequence[str],
+    *,
+    client: Client,
+    source: WikipediaSource,
+    min_images: int,
+    note: Callable[[Iterable[tuple[str, str]]], None] | None = None,
 ) -> Iterator[CandidateDocument | Failure]:
     """Yield the document of each article, under the number the wiki gave its page; or why there is none.
 
@@ -111,6 +132,7 @@ def fetch_articles(
 
     Args:
         min_images: an article with fewer is TOO_FEW_IMAGES.
+        note: that of `fetch_records`.
     """
     found: list[tuple[str, ArticlePage]] = []
 
@@ -133,8 +155,9 @@ def fetch_articles(
         yield _document(page, _files(source, client, page), source)
 
     request_page = partial(article_request, source)
-    yield from fetch_records(zip(titles, titles, strict=True), client=client, request_of=request_page, read=read)
-    yield from fetch_records(found, client=client, request_of=request_files, read=compose)
+    named = zip(titles, titles, strict=True)
+    yield from fetch_records(named, client=client, request_of=request_page, read=read, note=note)
+    yield from fetch_records(found, client=client, request_of=request_files, read=compose, note=note)
 
 
 def article_request(source: WikipediaSource, title: str) -> Request:
@@ -194,7 +217,7 @@ def _objects(answer: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
 
 
 def _title(line: bytes, _: str) -> Iterator[str]:
-    title = " ".join(line.decode("utf-8-sig", errors="replace").replace("_", " ").split())
+    title = " ".join(utf8(line).replace("_", " ").split())
     if not 0 < len(title.encode()) <= _MAX_TITLE_BYTES or not _NOT_IN_TITLES.isdisjoint(title):
         raise FieldError(Reason.BROKEN_RECORD, f"expected a title, found {title[:80]!r}")
     yield title

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 from typer.testing import CliRunner
@@ -13,10 +14,16 @@ from typer.testing import CliRunner
 from orchestration.cli import app
 from pipelines.config import recipe
 from pipelines.run import build_dataset
+from schemas.documents import Split
 from schemas.errors import MultilinkError
 from schemas.lake import Lake
+from schemas.manifest import read_manifest
 from schemas.overrides import override
-from training.mlflow.champions import statements
+from training.data.lake import Columns
+from training.data.mapped import CACHE
+from training.data.split import MappedSplit
+from training.data.views import ALL_SENTENCES
+from training.mlflow.champions import record_of
 from training.mlflow.runs import connect
 from training.mlflow.taints import taint
 
@@ -109,6 +116,22 @@ def test_forget_says_what_would_go_and_with_yes_it_goes(lake: Lake, tmp_path: Pa
     assert run(lake, "datasets", "verify", "documents").startswith(f"documents@{version}: intact")
 
 
+def test_what_this_host_keeps_for_training_goes(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CACHE, str(tmp_path / "cache"))
+    manifest, folder = read_manifest(lake, "documents")
+    for split in (name for name in manifest.splits if manifest.parts("documents", name)):
+        opened = MappedSplit(
+            manifest=manifest, folder=folder, split=Split(split), columns=Columns(), view=ALL_SENTENCES
+        )
+        opened.documents(np.arange(len(opened.index)))
+    kept = [path for path in (tmp_path / "cache").rglob("*.arrow") if SECRET.encode() in path.read_bytes()]
+    assert kept
+    run(lake, "lake", "forget", "p3")
+    assert all(path.exists() for path in kept)
+    run(lake, "lake", "forget", "p3", "--yes")
+    assert not list((tmp_path / "cache").rglob("*.arrow"))
+
+
 def test_models_trained_on_what_goes_are_tainted(lake: Lake, store: str, tmp_path: Path) -> None:
     version, client = str(lake.latest("documents")), connect(store)
     own, other = "multilink-documents-x-1", "other-1"
@@ -130,7 +153,7 @@ def test_models_trained_on_what_goes_are_tainted(lake: Lake, store: str, tmp_pat
     assert done["made_by_models"] == made and done["versions"][0]["models"] == ["models:/multilink-documents-x/1"]
     assert not any(lake.root.child(path).exists() for path in made)
     assert lake.links("documents", stays, "other", "1").exists() and lake.index("documents", stays, other).exists()
-    (statement,) = statements(client, "multilink-documents-x")
+    (statement,) = record_of(client, "multilink-documents-x").statements
     says = statement.predicate
     assert (says["event"], says["dataset"], says["documents"], says["images"]) == (
         "tainted",
@@ -144,8 +167,70 @@ def test_models_trained_on_what_goes_are_tainted(lake: Lake, store: str, tmp_pat
     tagged = json.loads(client.get_model_version("multilink-documents-x", "1").tags["tainted"])
     assert tagged["dataset"] == f"documents@{version}"
     taint(client, lake, "documents", version, documents=1, images=1)  # as after a death on the way
-    assert len(statements(client, "multilink-documents-x")) == 1
+    assert len(record_of(client, "multilink-documents-x").statements) == 1
     assert "no version holds any of it" in run(lake, "lake", "takedown", "p3", "--tracking-uri", store)
+
+
+def test_what_a_tainted_model_made_goes_though_the_first_call_was_killed(
+    lake: Lake, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed after the documents went and before the links did: the second call holds nothing, and knows the models."""
+    config = override(recipe("documents"), [f"source.documents={tmp_path}/few.jsonl", *NO_FEATURES])
+    (tmp_path / "few.jsonl").write_text((tmp_path / "documents.jsonl").read_text(encoding="utf-8").partition("\n")[0])
+    build_dataset(config, lake=lake, say=lambda _: None)
+    made = lake.links("documents", str(lake.latest("documents")), "multilink-documents-x", "1")
+    made.write("manifest.json", b"{}")
+    command = ["lake", "forget", "p3", "--yes", "--models", "--tracking-uri", store, "--lake", lake.root.uri]
+
+    class Killed(BaseException):
+        pass
+
+    def die(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as dying, pytest.raises(Killed):
+        dying.setattr("pipelines.forgetting.models.remove_made_by_models", die)
+        CliRunner().invoke(app, command, catch_exceptions=False)
+    assert made.exists() and "no version holds any of it" in run(lake, "lake", "takedown", "p3")
+    again = CliRunner().invoke(app, command, catch_exceptions=False).output
+    assert "what a tainted model made were removed" in again and not made.exists()
+
+
+def test_models_that_depend_on_it_in_other_ways_are_tainted(lake: Lake, store: str, tmp_path: Path) -> None:
+    client, version = connect(store), str(lake.latest("documents"))
+    run_id = client.create_run(client.create_experiment("starts")).info.run_id
+    client.log_param(run_id, "training.start_from", "('caption=models:/multilink-documents-x/1',)")
+    other = client.create_run("0").info.run_id
+    client.log_param(other, "training.start_from", "('models:/multilink-documents-x/12',)")
+    of_lake = {"dataset": "documents", "lake": lake.root.uri}
+    client.create_registered_model("children")
+    for tags, run in (
+        ({**of_lake, "dataset": "else", "dataset_version": "1"}, run_id),  # started from the model
+        ({**of_lake, "dataset": "else", "dataset_version": "1"}, other),  # from a version that is not one
+        ({**of_lake, "dataset_version": "gone"}, None),  # on a version that is not in the lake any more
+    ):
+        client.create_model_version("children", str(tmp_path), run_id=run, tags=tags)
+    found = values(lake, "lake", "forget", "p3", "--yes", "--tracking-uri", store)["versions"]
+    assert found[0]["models"] == ["models:/multilink-documents-x/1", "models:/children/3", "models:/children/1"]
+    record = record_of(client, "children")
+    went = f"out of documents@{version} 1 documents and 1 images were taken on"
+    assert str(record.taint("1")).startswith(f"trained from models:/multilink-documents-x/1; {went}")
+    assert str(record.taint("3")).startswith(f"trained on documents@gone, which is not in the lake any more; {went}")
+    assert record.taint("2") is None
+    assert {"tainted"} < client.get_model_version("children", "3").tags.keys()
+
+
+def test_without_a_store_of_models_a_warning_says_that_none_is_known(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for command in (["lake", "takedown", "p3"], ["lake", "forget", "p3"]):
+        told = CliRunner().invoke(
+            app, [*command, "--lake", lake.root.uri], catch_exceptions=False, env={"MLFLOW_TRACKING_URI": ""}
+        )
+        assert (
+            "warning: sqlite:///" in told.output and "so models that were trained on this are not known" in told.output
+        )
 
 
 def test_a_build_reads_the_list_and_brings_nothing_back(lake: Lake, tmp_path: Path) -> None:
@@ -161,3 +246,19 @@ def test_what_names_nothing_is_a_mistake(lake: Lake) -> None:
     for arguments in (["lake", "forget"], ["lake", "takedown", "url:nothing"], ["lake", "takedown", "--list", "/none"]):
         with pytest.raises(MultilinkError):
             CliRunner().invoke(app, [*arguments, "--lake", lake.root.uri], catch_exceptions=False)
+
+
+@pytest.mark.parametrize("more", [(), ("--yes",)])
+def test_what_is_nowhere_is_not_said_to_be_removed(lake: Lake, more: tuple[str, ...]) -> None:
+    text = run(lake, "lake", "forget", "nosuch", *more)
+    assert "nothing of it was found in this lake" in text and "removed" not in text
+    assert "not looked at: copies in other lakes, exports, and files outside the lake" in text
+    found = values(lake, "lake", "forget", "nosuch", *more)
+    assert (found["found"], found["not_covered"]) == (False, [])
+
+
+def test_a_version_whose_build_has_no_ledger_is_named(lake: Lake) -> None:
+    version = lake.latest("documents")
+    lake.root.child("ledger").remove()
+    assert values(lake, "lake", "forget", "nosuch")["not_covered"] == [f"documents@{version}"]
+    assert f"documents@{version}: its build has no ledger" in run(lake, "lake", "takedown", "nosuch")

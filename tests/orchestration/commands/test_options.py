@@ -76,6 +76,13 @@ def test_every_command_that_links_has_all_options_of_links(name: str) -> None:
     assert own >= set(inspect.signature(options.link_options).parameters)
 
 
+def test_search_has_the_options_of_refinement() -> None:
+    tree: Any = get_command(app)
+    own = {each.name for each in tree.get_command(None, "search").params}
+    refinement = set(inspect.signature(options.refinement).parameters)
+    assert own >= refinement and refinement <= set(inspect.signature(options.link_options).parameters)
+
+
 def test_the_options_of_links(tmp_path: Path) -> None:
     calibration = Calibration(dataset="d@1", split="val", documents=1, links=2, true_links=1, method=Method.PLATT)
     (tmp_path / "calibration.json").write_text(calibration.to_json())
@@ -85,5 +92,5 @@ def test_the_options_of_links(tmp_path: Path) -> None:
     refine = RefineConfig(below=0.2, weight=0.5)
     assert found == LinkOptions(precision=0.9, calibration=calibration, refine=refine)
     assert options.link_options() == LinkOptions()
-    with pytest.raises(UsageError, match="--refine-weight: expected --refine-below beside it"):
+    with pytest.raises(UsageError, match="--refine-weight needs --refine-below"):
         options.link_options(refine_weight=0.5)

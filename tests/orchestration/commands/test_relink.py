@@ -104,7 +104,7 @@ def test_a_corpus_is_relinked_by_one_command(tmp_path: Path) -> None:
         ([], "either --input PATH with --format, or --dataset NAME"),
         (["--input", "y", "--format", "mmc4"], "expected --model and --format"),
         (["--input", "y", "--model", "m"], "expected --model and --format"),
-        (["--dataset", "x", "--format", "mmc4"], "expected --input beside them"),
+        (["--dataset", "x", "--format", "mmc4"], "work only with --input"),
     ],
 )
 def test_mistakes_are_told(arguments: list[str], told: str) -> None:

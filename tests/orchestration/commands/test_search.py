@@ -123,7 +123,7 @@ def test_filters_words_and_a_picture(archive: dict[str, str], capsys: pytest.Cap
     assert picture["images"][0]["similarity"] == pytest.approx(1, abs=1e-3)  # type: ignore[index]
     assert run(["search", *index, "--caption", "x"]) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith("4 of 4 images\nrank") and "A rocket starts" in shown
+    assert shown.startswith("4 of 4 images, ranked by: visual\nrank") and "A rocket starts" in shown
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
+from configurations import dotted_keys
 
 from orchestration.cli import run
 from orchestration.commands.settings import Setting, describe, settings_of
 from pipelines.config import RECIPES as BUILDS
-from schemas.overrides import dotted_keys, override
+from schemas.overrides import override
 from training.recipes import RECIPES as TRAININGS
 
 

@@ -50,7 +50,7 @@ def test_two_models_over_one_version_are_compared_for_a_text() -> None:
     for indexes in ([index("m"), index("m")], [index("m"), index("n", "archive@2")]):
         with pytest.raises(UsageError, match="two models over one data set version"):
             interleaved(query, indexes, results)
-    with pytest.raises(UsageError, match="expected an article's text"):
+    with pytest.raises(UsageError, match="needs the text of an article"):
         interleaved(Query(picture="x.jpg"), [index("m"), index("n")], results)
 
 
@@ -74,7 +74,7 @@ def test_a_later_comparison_on_the_same_articles_takes_nothing_from_an_earlier_o
     (second,) = comparisons(log)
     store = log._engine.url.render_as_string(hide_password=False)
     assert preferred_by_editors(store)(Lake.at(built.lake), *MODELS) == second.result
-    assert preferred_by_editors(store)(Lake.at(built.lake), *reversed(MODELS)) is None
+    assert preferred_by_editors(store)(Lake.at(built.lake), *reversed(MODELS)) == Preference(first=12, second=0)
     assert (second.result.first, second.result.second, second.outcome) == (0, 12, "challenger")
     third = {MODELS[0]: MODELS[0], MODELS[1]: "models:/m/3"}
     for article in range(12):
@@ -89,6 +89,28 @@ def test_a_later_comparison_on_the_same_articles_takes_nothing_from_an_earlier_o
     article = shown(built, 0).article
     assert [each.action for each in log.compared(article, MODELS)] == [Action.CHOOSE]
     assert len(list(log.compared(article, tuple(third.values())))) == 2
+
+
+def test_the_gate_counts_every_version_and_both_orders_of_two_models(built: Archive, log: DecisionLog) -> None:
+    def say(article: int, name: str, **changed: Any) -> None:
+        log.decide(decided(built, name), replace(shown(built, article), **changed))
+
+    for article in range(5):
+        say(article, "cat")  # the challenger's
+    for article in range(4, 8):  # on another version: the fifth article again, which counts once
+        say(article, "rocket" if article == 4 else "cat", dataset="archive@2")
+    for article in range(8, 10):  # when the challenger had become champion
+        say(article, "cat", models=tuple(reversed(MODELS)))
+    say(10, "flower", models=tuple(reversed(MODELS)))
+    store = log._engine.url.render_as_string(hide_password=False)
+    found = preferred_by_editors(store)(Lake.at(built.lake), *MODELS)
+    assert found == Preference(first=1, second=9, ties=1)
+    assert preferred_by_editors(store)(Lake.at(built.lake), *reversed(MODELS)) == found.swapped
+    assert preferred_by_editors(store)(Lake.at(built.lake), MODELS[0], "models:/m/3") is None
+    assert {(each.dataset, each.result.second) for each in comparisons(log) if each.champion == MODELS[0]} == {
+        (built.dataset, 5),
+        ("archive@2", 3),
+    }
 
 
 def test_a_log_of_before_is_counted_alike(built: Archive, log: DecisionLog, tmp_path: Path) -> None:

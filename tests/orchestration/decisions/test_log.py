@@ -274,5 +274,5 @@ def test_an_address_of_another_kind_is_one_clear_line(tmp_path: Path) -> None:
     engine = open_database(f"sqlite:///{tmp_path}/odd.sqlite")
     with engine.begin() as connection:
         connection.execute(sql.text("CREATE TABLE decisions (number INTEGER, at TEXT)"))
-    with pytest.raises(UsageError, match="it has no action, article"):
+    with pytest.raises(UsageError, match="is no log of decisions; it lacks action, article"):
         DecisionLog(engine)

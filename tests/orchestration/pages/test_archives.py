@@ -21,9 +21,13 @@ def write_index(lake: Lake, model: str, dataset: str = "news@v1", titles: int = 
         model=f"models:/{model}/1",
         dataset=dataset,
         made_by=model,
+        rows_by="x",
         images=2,
+        rows=2,
         dimensions=1,
+        parts=(),
         cells=None,
+        rank_by="visual",
         described={"title": titles},
         files=(),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import html
 import io
+import json
 import re
 import shutil
 import subprocess
@@ -54,6 +55,8 @@ from training.listening import TimedProtocol, bind
 from training.loop.context import Context
 from training.loop.trainer import train
 from training.metrics.calibration import Calibration, Method
+from training.mlflow.registering import register
+from training.mlflow.runs import connect, experiment_id
 from training.model import LinkModel, ModelCard
 from training.similarity.assignment import predicted_pairs
 from training.towers.image.linear import LinearSettings
@@ -547,6 +550,8 @@ def test_pictures_are_labelled_by_keyboard_and_say_what_the_corpus_is_worth(
     links = find_links(link_sets(site.lake, site.manifest), MODELS[0])
     frame = frame_of(links)
     rows = drawn_images(frame, 10, 0)
+    (again,) = (each for each in link_sets(site.lake, site.manifest) if each.name == links.name)
+    assert frame_of(again) is frame and drawn_images(frame_of(again), 10, 0) is rows  # read once, not at each answer
     browser.goto(f"{site.url}/labels/synthetic/v1/{MODELS[0]}?count=10&by=Anna&ui=en")
     keys = ["r", "n", "c", "1", "ArrowDown Enter", *"rrrrr"]
     for number, (row, pressed) in enumerate(zip(rows, keys, strict=True)):
@@ -584,13 +589,15 @@ def test_pictures_are_labelled_by_keyboard_and_say_what_the_corpus_is_worth(
     assert "precision 90%: no threshold is shown to have it" in told
     assert run([*common, "--seed", "9"]) == 2
     assert "no image of this sample is labelled yet" in capsys.readouterr().err
-    _read_as_a_data_set(site, made, common, tmp_path)
+    _read_as_a_data_set(site, made, common, tmp_path, capsys)
     assert run(["measure", "third", *common[2:]]) == 2
     assert "links of this version: first-1, second-2" in capsys.readouterr().err
 
 
-def _read_as_a_data_set(site: Site, made: list[Decision], command: list[str], folder: Path) -> None:
-    """What people said are the links of a data set, which an evaluation reads."""
+def _read_as_a_data_set(
+    site: Site, made: list[Decision], command: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What people said are the links of a data set, which an evaluation and the gate read."""
     shutil.copytree(site.lake.root.uri, folder / "lake")
     lake = Lake.at(str(folder / "lake"))
     command = [lake.root.uri if each == site.lake.root.uri else each for each in command]
@@ -612,9 +619,20 @@ def _read_as_a_data_set(site: Site, made: list[Decision], command: list[str], fo
     splits = {row["id"]: split for split, parts in _rows_by_split(site).items() for row in parts}
     assert manifest.splits["test"].documents == sum(splits[name] == "test" for name in {key for key, _ in said})
     scored = evaluate_model(site.models[MODELS[0]], lake, "people", "train")
-    assert scored.document_auc.keys() == {
+    with_auc = {
         row["id"] for row in rows if row["links"] and splits[row["id"]] == "train" and len(row["sentences"]) > 1
     }
+    assert scored.document_auc.keys() == with_auc
+    site.models[MODELS[0]].save(folder / "model")
+    client = connect(f"sqlite:///{folder}/mlflow.db")
+    made_by = client.create_run(experiment_id(client, "multilink-synthetic")).info.run_id
+    tags = {"dataset": "synthetic", "dataset_version": "v1", "lake": lake.root.uri}
+    register(client, folder / "model", name="linker", run_id=made_by, tags=tags)
+    (folder / "policy.toml").write_text('split = "train"\nmin_documents = 1\n')
+    command = ["promote", "--model", "linker", "--version", "1", "--dataset", "people", "--dry-run", "--json"]
+    assert run([*command, "--policy", f"{folder}/policy.toml", "--tracking-uri", client.tracking_uri]) in (0, 1)
+    decision = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (decision["dataset"], decision["documents"]) == (f"people@{version}", len(with_auc))
 
 
 def _rows_by_split(site: Site) -> dict[str, list[dict[str, Any]]]:

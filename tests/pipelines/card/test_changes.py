@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import tracemalloc
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 
 import pyarrow.parquet as pq
@@ -124,3 +126,17 @@ def test_a_damaged_part_is_said(lake: Lake) -> None:
     folder.write("documents/train/part-00000-of-00002.parquet", b"PAR1")
     with pytest.raises(IntegrityError, match="damaged"):
         changes_between(lake, "synthetic", "v1", "v2")
+
+
+def test_what_is_held_of_large_versions_is_their_difference(lakes: ModuleType, tmp_path: Path) -> None:
+    """Two tables of all documents were held. Here a document has the same shard in both versions, as in builds."""
+    made = lakes.make_documents(Split.TRAIN, 3000, lakes.World(sentences=(1, 1), images=(1, 1)))
+    for version, documents in (("v1", made.documents[:-30]), ("v2", made.documents[30:])):
+        lakes.write_lake(str(tmp_path), {Split.TRAIN: replace(made, documents=documents)}, shards=30, version=version)
+    tracemalloc.start()
+    found = changes_between(Lake.at(str(tmp_path)), "synthetic", "v1", "v2")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert {each.document for each in found.added} == {document.id for document in made.documents[-30:]}
+    assert {each.document for each in found.removed} == {document.id for document in made.documents[:30]}
+    assert peak < 2 * 3000 * 80  # manifests of 30 shards among them

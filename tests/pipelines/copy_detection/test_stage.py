@@ -17,6 +17,8 @@ from apache_beam.testing.util import assert_that, equal_to
 from pipelines.copy_detection import near_copies
 from pipelines.copy_detection.seen import SeenCount
 from pipelines.copy_detection.transforms import FindSeenIn, by_vector
+from pipelines.dedupe.columns import from_hex
+from pipelines.dedupe.duplicates import Duplicates
 from pipelines.dedupe.transforms import FindDuplicates
 from pipelines.features.extraction import FeaturedDocument, FeaturedImage, FeaturePlan
 from pipelines.features.values import IMAGES, feature_packs
@@ -26,8 +28,9 @@ from pipelines.settings import CopyDetectionConfig, FeaturesConfig, HttpConfig, 
 from pipelines.shards.writing import write_rows
 from schemas.documents import Document, Image, Provenance, Split
 from schemas.duplicates import NearCopy, SeenImage
+from schemas.errors import BuildError
 from schemas.features import FeatureColumn, vectors_to_column
-from schemas.lake import Lake
+from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, SplitStatistics, commit
 
 LEAST = 0.9
@@ -212,3 +215,31 @@ def test_what_was_seen_is_what_a_loop_finds(exact_below: int, is_same_column: bo
 
     run_pipeline(assemble, runner=Runner.LOCAL, workers=1)
     assert same == 10 and (copies is None or copies > 10)
+
+
+def clustered(count: int) -> Duplicates:
+    """Return clusters of two images each, of consecutive numbers."""
+    images = from_hex([hashed(number) for number in range(2 * count)])
+    clusters = from_hex([hashed(2 * (number // 2)) for number in range(2 * count)])
+    zeros = np.zeros(2 * count, np.int64)
+    return Duplicates(clusters, np.array([str(n) for n in range(2 * count)], object), zeros, images, images, zeros)
+
+
+def test_worst_pairs_list_the_packs_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake, listed = Lake.at(str(tmp_path / "lake")), list[str]()
+    vectors = np.random.default_rng(0).normal(size=(400, 10)).astype(np.float32)
+    made_up(lake, vectors, [])
+    names = Folder.names
+    monkeypatch.setattr(Folder, "names", lambda folder: listed.append(folder.uri) or names(folder))
+    worst = near_copies.worst_pairs(clustered(200), lake, COLUMN)
+    assert len(listed) == 1
+    for number in range(0, 400, 2):
+        _, _, least = worst[hashed(number)]
+        assert least == pytest.approx(cosine(vectors[number], vectors[number + 1]), abs=1e-3)
+
+
+def test_a_vector_that_is_not_in_the_packs_is_an_error_and_shifts_no_other(tmp_path: Path) -> None:
+    lake = Lake.at(str(tmp_path / "lake"))
+    made_up(lake, np.random.default_rng(0).normal(size=(3, 10)).astype(np.float32), [])
+    with pytest.raises(BuildError, match=f"no value of {hashed(3)}"):
+        near_copies.worst_pairs(clustered(2), lake, COLUMN)

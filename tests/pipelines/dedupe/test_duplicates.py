@@ -21,6 +21,7 @@ from pipelines.dedupe.duplicates import (
     Codes,
     Neighbours,
     Occurrences,
+    count_left,
     cut_crowded,
     duplicate_rows,
     find_duplicates,
@@ -173,7 +174,9 @@ def run(
         found = root | beam.Create(given) | FindDuplicates(search, policy, rows)
         assert_that(found.duplicates, equal_to(expected), label="duplicates")
         assert_that(found.dropped, equal_to(sorted(dropped(expected))), label="dropped")
+        assert_that(found.counts | beam.Map(list), equal_to([[len(expected), left]]), label="counts")
 
+    left = len(expected) if policy is Policy.KEEP_ALL else 0
     run_pipeline(assemble, runner=Runner.LOCAL, workers=workers)
 
 
@@ -392,3 +395,16 @@ def test_many_codes_are_searched_by_the_same_rule() -> None:
         keyed = keyed_codes(occurrences, radius=3, count=count)
         near = [find_neighbours(each, partial(near_codes, radius=3))[0] for each in keyed]
         assert set(Neighbours.concatenate(near).codes.tolist()) == set(codes[np.unique(pairs)].tolist())
+
+
+def test_what_a_faulty_policy_leaves_is_counted() -> None:
+    given = documents("d1:a", "d2:b", "d3:c", "d4:a,e", "d5:e", a=PLAIN, b=NEAR, c=FAR, e=FAR)
+    (occurrences,) = pack_images(given)
+    near = [find_neighbours(c, partial(near_codes, radius=1)) for c in keyed_codes(occurrences, radius=1, count=9)]
+    clusters = merge_clusters(found for _, found in near)
+    found = find_duplicates(occurrences, Neighbours.concatenate(own for own, _ in near), clusters)
+    everyone = found.documents.tolist()
+    assert sorted(everyone) == ["d1", "d2", "d3", "d4", "d4", "d5"]
+    for gone, left in ((["d4", "d5"], 2), (["d1", "d2", "d3"], 2), (["d1", "d2", "d5"], 2), (["d2", "d4", "d5"], 0)):
+        is_dropped = np.array([document in gone for document in everyone])
+        assert count_left(found, is_dropped).tolist() == [6, left]

@@ -203,3 +203,25 @@ def test_the_command_says_what_it_wrote(built: Any, tmp_path: Path) -> None:
     assert values["format"] == "hf"
     assert values["version"] == built.manifest.version
     assert set(NAMES) == {*FORMATS, "lance"}
+
+
+@pytest.mark.parametrize("name", ["mmc4", "hf"])
+def test_while_an_export_is_made_the_earlier_one_is_whole(
+    built: Any, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed before its last file, a new export leaves the earlier one as it was; what it left goes with the next."""
+    target = Folder(str(tmp_path / "out"))
+    export_version(built.manifest, built.folder, target, form="webdataset", say=quiet)
+    before = files(tmp_path / "out")
+
+    def killed(*_: Any, **__: Any) -> str:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pipelines.exports.export.render", killed)
+        with pytest.raises(KeyboardInterrupt):
+            export_version(built.manifest, built.folder, target, form=name, say=quiet)
+    there = files(tmp_path / "out")
+    assert {path: there[path] for path in before} == before
+    export = export_version(built.manifest, built.folder, target, form=name, say=quiet)
+    assert files(tmp_path / "out").keys() == {EXPORT, *(entry.path for entry in export.files)}

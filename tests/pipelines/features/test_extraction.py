@@ -17,11 +17,12 @@ from PIL import Image
 from pipelines.config import recipe
 from pipelines.features import extraction, pixels
 from pipelines.features.extraction import FeaturePlan, FeatureRefs, Features, extracted, extractors_of, plan_features
-from pipelines.features.values import DOCUMENTS, IMAGES, Rejected, Row, feature_array, texts_key
+from pipelines.features.values import DOCUMENTS, IMAGES, Rejected, Row, feature_array
 from pipelines.images.inspect import encode_jpeg
 from schemas.errors import BuildError, ConfigError, MultilinkError
 from schemas.features import FeatureColumn
 from schemas.lake import Folder, Lake
+from schemas.ledger import texts_key
 from schemas.overrides import override
 
 Outcome = FeatureRefs | Rejected
@@ -220,7 +221,13 @@ def test_threads_are_the_cores_of_the_worker_not_of_the_planner(
     """A plan is made on a machine of many cores, and carried out by processes that share one of a few."""
     made: list[int] = []
     monkeypatch.setattr(extraction, "extractors", lambda _, __, config, ___: made.append(config.threads) or [])
-    for cores, workers, settings, threads in ((64, 1, (), 64), (6, 2, (), 3), (1, 2, (), 1), (64, 2, ("5",), 5)):
+    for cores, workers, settings, threads in (
+        (64, 1, (), 64),
+        (6, 2, (), 3),
+        (1, 2, (), 1),
+        (64, 0, (), 1),
+        (64, 2, ("5",), 5),
+    ):
         plan = planned(tmp_path, "features.images=", *(f"features.threads={number}" for number in settings))
         monkeypatch.setattr(extraction, "cores", lambda cores=cores: cores)
         extractors_of.__wrapped__(replace(plan, sentences=(), workers=workers), IMAGES)
@@ -235,3 +242,11 @@ def test_cores_are_those_that_a_container_may_use(tmp_path: Path, monkeypatch: p
         assert pixels.cores() == cores
     (tmp_path / "cpu.max").unlink()
     assert pixels.cores() == 8
+
+
+def test_a_value_that_was_not_kept_is_an_error_and_shifts_no_other(
+    tmp_path: Path, counts: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Features, "_keep", lambda *_: None)
+    with pytest.raises(BuildError, match="no value of"):
+        fill(planned(tmp_path), "red")

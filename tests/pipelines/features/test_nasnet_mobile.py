@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from multilink.nasnet_mobile import NasnetMobile
+from networks.nasnet_mobile import NasnetMobile
 
 # `pretrainedmodels` 0.7.4, nasnetamobile(num_classes=1000, pretrained=None), its state filled by `made_up`, looking at
 # `picture`: length of the mean over places after the last ReLU, its values at 0, 211, ..., 1055, and five logits.

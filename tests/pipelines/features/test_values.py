@@ -22,7 +22,6 @@ from pipelines.features.values import (
     feature_array,
     feature_packs,
     kept_regions,
-    texts_key,
     value_array,
     value_rows,
 )
@@ -40,6 +39,7 @@ from schemas.features import (
     sentence_fields,
 )
 from schemas.lake import Lake
+from schemas.ledger import texts_key
 
 REGIONS = Regions(
     np.array([[0, 0, 0.5, 1], [0.25, 0, 1, 1]], np.float32),

@@ -4,30 +4,15 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from orchestration.demo.recorded_web import web_settings
-from pipelines.config import recipe
-from pipelines.run import BuildSummary, build_dataset
 from schemas.lake import Lake
-from schemas.overrides import override
 
-REPLAY = Path(__file__).resolve().parents[2] / "replay"
-RECORDING = REPLAY / "recording"
-sys.path.insert(0, str(REPLAY))
-from server import RecordedWeb  # noqa: E402
-
-Build = Callable[..., BuildSummary]
-
-
-def built(lake: Path, port: int, *settings: str) -> BuildSummary:
-    """Build `diy` of the first 40 posts of the recorded web."""
-    given = web_settings([RECORDING / "RS_first40.bz2"], port)
-    config = override(recipe("diy"), [*given, "features.sentences=", *settings])
-    return build_dataset(config, lake=Lake.at(str(lake)), say=lambda _: None)
+sys.path.insert(0, str(Path(__file__).parent))
+from recorded_lakes import RECORDING, RecordedWeb, built
 
 
 @pytest.fixture(scope="session")

@@ -16,14 +16,18 @@ from pipelines.forgetting.forget import Forgotten, forget
 from pipelines.forgetting.holdings import find_holdings
 from pipelines.packs import PackFolder
 from pipelines.raw import RawStore, index_of, request_key
+from pipelines.sources.diy.albums import parse_album_page
 from pipelines.sources.takedowns import Takedowns, parse_takedowns
 from schemas.documents import COPY_SCHEMA
+from schemas.errors import BuildError
 from schemas.lake import LATEST, Lake
+from schemas.ledger import VERSIONS
 from schemas.manifest import read_manifest, verify
 from schemas.raw import RawEntry
 
 sys.path.insert(0, str(Path(__file__).parent))
 from lake_bytes import bytes_of, rows_of
+from recorded_lakes import RECORDING, RecordedWeb, built
 
 
 def listed(*lines: str) -> Takedowns:
@@ -175,16 +179,15 @@ def test_an_older_answer_of_the_same_page_goes_too(lake: Lake) -> None:
     """It is in the segment, and no row of the index points at it any more."""
     row, store = victim(lake), RawStore(lake.raw)
     body = f"<html>{' '.join(each['text'] for each in row['sentences'])}</html>".encode()
-    url = "http://imgur.com/a/elsewhere"
+    (url,) = {each["captured"] for each in ledger_of(lake) if each["key"] == row["id"]}
     entry = RawEntry(key=request_key("page", url), kind="page", url=url, fetched_at="2024-01-01T00:00:00Z", status=200)
     store.add("imgur", entry, {"content-type": "text/html"}, body)
     store.add("imgur", entry, {"content-type": "text/html"}, b"<html>Nothing.</html>")
     store.close()
     run(lake, f"id:{row['id']}")
     assert traces(lake, [row["sentences"][0]["text"].encode()]) == set()
-    (found,) = RawStore(lake.raw).find_many("imgur", [entry.key])
-    assert found is not None
-    assert RawStore(lake.raw).body("imgur", found) == b"<html>Nothing.</html>"
+    assert RawStore(lake.raw).find_many("imgur", [entry.key]) == [None]
+    assert traces(lake, [b"<html>Nothing.</html>"]) == set()
 
 
 def test_an_answer_found_unchanged_points_at_its_new_place(lake: Lake) -> None:
@@ -263,7 +266,8 @@ def test_no_manifest_of_what_is_left_names_what_went(lake: Lake) -> None:
 
 
 def ledger_of(lake: Lake) -> list[dict[str, Any]]:
-    folder = lake.ledger("diy", str(lake.latest("diy")))
+    build = lake.ledger("diy", VERSIONS).read(str(lake.latest("diy"))).decode().strip()
+    folder = lake.ledger("diy", build)
     return [row for name in folder.files() for row in pq.read_table(folder.open(name)).to_pylist()]
 
 
@@ -271,7 +275,7 @@ def test_a_document_that_was_rejected_is_nowhere_in_the_lake(strict: Lake) -> No
     """Neither its id, nor its page, nor its pictures and their copies."""
     failures = rows_of(strict, str(strict.latest("diy")), "failures")
     key = min(row["record_id"] for row in failures if row["reason"] == "too-many-images")
-    (row,) = (row for row in ledger_of(strict) if row["key"] == key)
+    (row,) = (row for row in ledger_of(strict) if row["key"] == key and row["text"])
     ways = {each["url"]: each["key"] for each in ledger_of(strict) if each["kind"] == "image"}
     gone = {ways[url]: url for url in row["addresses"] if url in ways}
     needles = [key.encode(), *(text.encode() for pair in gone.items() for text in pair)]
@@ -305,3 +309,75 @@ def test_a_version_that_names_it_in_its_failures_alone_is_replaced(strict: Lake)
     assert {path.split("/")[0] for path in traces(strict, [key.encode()])} == {"datasets"}
     run(strict, f"id:{key}")
     assert traces(strict, [key.encode()]) == set()
+
+
+def pages_of(lake: Lake) -> dict[str, bytes]:
+    """Return the answers that pages of albums had, by their addresses."""
+    index, store, found = index_of(lake.raw.child("imgur")).folder, RawStore(lake.raw), dict[str, bytes]()
+    for name in index.names():
+        for row in pq.read_table(index.open(name)).to_pylist():
+            if row["kind"] == "page" and row["reason"] is None:
+                found[row["url"]] = store.body("imgur", RawEntry(**row))
+    return found
+
+
+def test_a_page_that_was_no_album_goes_by_the_id_of_its_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was fetched, and its parse failed: no document has its address."""
+    lake = Lake.at(str(tmp_path / "lake"))
+
+    def broken(page: bytes, *, base_url: str) -> Any:
+        if base_url == odd[0]:
+            raise ValueError("no album")
+        return parse_album_page(page, base_url=base_url)
+
+    with RecordedWeb(RECORDING) as web:
+        built(tmp_path / "first", web.port)
+        odd = sorted(pages_of(Lake.at(str(tmp_path / "first"))))[:1]
+        monkeypatch.setattr("pipelines.sources.diy.albums.parse_album_page", broken)
+        built(tmp_path / "lake", web.port)
+    (row,) = (row for row in ledger_of(lake) if row["captured"] == odd[0])
+    assert row["text"] is None and odd[0] in pages_of(lake)
+    assert row["key"] in {each["record_id"] for each in rows_of(lake, str(lake.latest("diy")), "failures")}
+    run(lake, f"id:{row['key']}")
+    assert odd[0] not in pages_of(lake)
+    assert traces(lake, [row["key"].encode(), odd[0].encode()]) == set()
+
+
+def test_what_a_build_captured_that_ended_early_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its pages and pictures are there, and no version of it: once it ends before pictures, once after them."""
+    lake = Lake.at(str(tmp_path / "lake"))
+
+    def ending(item: Any, access: Any = None) -> Any:
+        raise BuildError("the power is out")
+
+    with RecordedWeb(RECORDING) as web:
+        for place in ("pipelines.images.transforms.locate_stored", "pipelines.build.content_digest"):
+            with monkeypatch.context() as patch, pytest.raises(BuildError, match="the power is out"):
+                patch.setattr(place.replace("pipelines.build.content", "pipelines.shards.transforms.content"), ending)
+                built(tmp_path / "lake", web.port)
+    rows = [row for build in lake.root.child("ledger", "diy").names() for row in rows_of_build(lake, build)]
+    row = max((row for row in rows if row["text"]), key=lambda row: (len(row["addresses"]), row["key"]))
+    needles = [row["key"].encode(), row["captured"].encode(), *(address.encode() for address in row["addresses"])]
+    copies = {each["key"] for each in rows if each["kind"] == "image" and each["url"] in row["addresses"]}
+    assert lake.versions("diy") == [] and len(copies) > 1
+    assert all(traces(lake, [needle]) for needle in needles)
+    run(lake, f"id:{row['key']}")
+    assert traces(lake, [*needles, *map(str.encode, copies)]) == set()
+
+
+def rows_of_build(lake: Lake, build: str) -> list[dict[str, Any]]:
+    folder = lake.ledger("diy", build)
+    return [row for name in folder.files() for row in pq.read_table(folder.open(name)).to_pylist()]
+
+
+def test_a_build_of_a_version_that_is_there_keeps_no_second_ledger(lake: Lake) -> None:
+    builds = set(lake.root.child("ledger", "diy").names())
+    assert len(builds) == 3 and VERSIONS in builds
+    with RecordedWeb(RECORDING) as web:
+        built(Path(str(lake.root.local)), web.port, "http.obey_robots=true")
+    for name in lake.builds.child("requests").names():
+        lake.builds.child("requests").delete(name)
+    with RecordedWeb(RECORDING) as web:
+        again = built(Path(str(lake.root.local)), web.port)
+    assert again.is_reused
+    assert set(lake.root.child("ledger", "diy").names()) == builds

@@ -137,3 +137,9 @@ def test_the_libraries_that_make_bytes_are_named() -> None:
     names = {name for name in identity()["inputs"] if name.startswith("libraries.")}
     assert names >= {f"libraries.{name}" for name in ("numpy", "pyarrow", "pillow", "pillow.libjpeg_turbo")}
     assert len(code_digest("schemas", "pipelines")) == 64
+
+
+def test_copy_detection_names_no_library_that_it_does_not_use() -> None:
+    """Neither faiss nor torch is in the extra `pipelines`: their versions cannot be asked for there."""
+    searched = identity("copy_detection.extractor=efficientnet-lite0")["inputs"]
+    assert searched.keys() - identity()["inputs"].keys() == {"libraries.blas"}

@@ -106,7 +106,7 @@ def test_blank_labels_are_unknown_and_spelled_tabs_and_entities_are_read() -> No
     draft = drafts(cite())["all-1"]
     assert labels(draft) == [True, None, False, None, False, True, None]
     assert draft.sentences == (Sentence("'Quick' soup, won\u2019t be hot \u2013 or cold."),)
-    assert drafts(cite())["all-8"].sentences == (Sentence("Add the cr\ufffdme."),)
+    assert drafts(cite())["all-8"].sentences == (Sentence("Add the crème."),)
 
 
 def test_quotes_are_those_of_csv(tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ def test_a_row_of_clue_is_a_pair_with_its_relations() -> None:
         split=Split.TRAIN,
     )
     assert labels(found["train-1"]) == [True, False, False, False, True, None]
-    assert found["train-7"].sentences == (Sentence("caf\ufffd at night"),)
+    assert found["train-7"].sentences == (Sentence("cafè at night"),)
     assert found["test-2"].image_uris == ("https://images.example.org/54776,3/c.jpg",)
 
 

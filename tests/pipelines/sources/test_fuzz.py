@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 import pytest
 import webdataset
 from PIL import Image
+from published import read_source
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
@@ -46,7 +47,6 @@ from pipelines.sources.datasets.rqa import RecipeqaSource
 from pipelines.sources.datasets.vist import VistSource
 from pipelines.sources.diy.albums import parse_album_api, parse_album_page
 from pipelines.sources.diy.submissions import find_album_id, read_dump, reject_submission
-from pipelines.sources.inputs import read_source
 from pipelines.sources.records import CandidateDocument, outcomes_of
 from pipelines.sources.takedowns import Takedowns
 from pipelines.sources.wikipedia.imageclef import article_wikitext, parse_metadata

@@ -11,19 +11,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from published import read_source
 
 from pipelines.config import RECIPES
 from pipelines.sources.corpora.source import CorpusSource, Format
 from pipelines.sources.datasets.coherence import CiteSource, ClueSource
+from pipelines.sources.datasets.diy import DiySource
 from pipelines.sources.datasets.documents import DocumentsSource
 from pipelines.sources.datasets.mscoco import MscocoSource
 from pipelines.sources.datasets.multi_retrieval import MultiRetrievalSource
 from pipelines.sources.datasets.news import NewsSource
 from pipelines.sources.datasets.rqa import RecipeqaSource
 from pipelines.sources.datasets.vist import VistSource
-from pipelines.sources.diy.submissions import DiySource
 from pipelines.sources.inputs import Settings as Source
-from pipelines.sources.inputs import find_inputs, image_root, named_inputs, read_source, web_address
+from pipelines.sources.inputs import find_inputs, image_root, named_inputs, web_address
 from pipelines.sources.records import CandidateDocument
 from schemas.errors import UsageError
 from schemas.failures import Failure

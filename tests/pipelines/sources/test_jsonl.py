@@ -106,7 +106,7 @@ def test_another_encoding_is_told_and_no_word_is_damaged(tmp_path: Path) -> None
     line = json.dumps(DOCUMENT | {"sentences": ["Größe."]}, ensure_ascii=False)
     first, second = read(tmp_path, line.encode("latin-1"), line.encode())
     assert isinstance(first, Failure) and isinstance(second, CandidateDocument)
-    found = "expected UTF-8, found byte 0xf6 at position"
+    found = "expected UTF-8, found byte 0xf6 at character"
     assert first.reason is Reason.BROKEN_RECORD and found in first.message and "such as Latin-1?" in first.message
     assert second.sentences[0].text == "Größe."
 

@@ -21,7 +21,7 @@ CAPTIONS = {  # what the file says, read by eye
     2: ("A man & a party hat.", "A man talks on a phone."),
     3: ("A skateboard jump.", "A boy on a skateboard."),
     4: ("A keyboard on a desk.", "A large mouse pad."),
-    5: ("A tennis player.", "A caf\ufffd wall behind a racket."),
+    5: ("A tennis player.", "A café wall behind a racket."),
     6: ("Two people fix skis.", "Skis in the snow."),
     7: ("Scissors and thread.", "A tape measure."),
     8: ("A blue bus.", "A bus on a street."),
@@ -231,7 +231,7 @@ def test_files_of_another_form_end_the_build(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"true_images": 0}, r"source\.true_images = 0: must be at least 1"),
+        ({"true_images": 0}, r"source\.true_images = 0: must be positive"),
         ({"captions": ("a", "b", "c"), "folders": ("x", "y")}, r"source\.folders .* one for each of 3"),
         ({"val": 1.0}, r"source\.val = 1\.0"),
         ({"val": 0.5, "test": 0.5}, r"source\.val \+ source\.test = 1\.0"),

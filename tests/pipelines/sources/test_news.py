@@ -91,7 +91,7 @@ def test_goodnews() -> None:
         draft("4fd1c_3", {**shared, **body}, "4fd1c_3.jpg", **bridge),
         draft(
             "4fd1d_0",
-            {CAPTION: "Owners.", BODY: "Caf\ufffd owners protest."},
+            {CAPTION: "Owners.", BODY: "Café owners protest."},
             "4fd1d_0.jpg",
             source="goodnews",
             language="en",
@@ -169,7 +169,7 @@ def test_visualnews() -> None:
         ),
         draft(
             "6",
-            {CAPTION: "Fish & chips", BODY: "Fish costs \ufffd10 more."},
+            {CAPTION: "Fish & chips", BODY: "Fish costs £10 more."},
             "guardian/images/0001/006.jpg",
             source="visualnews/guardian",
             language="en",

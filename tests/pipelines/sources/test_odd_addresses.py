@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
+from published import read_source
 
 from pipelines.config import recipe
 from pipelines.documents.settle import SettledDocument
@@ -23,7 +24,7 @@ from pipelines.images.packed import copy_packs
 from pipelines.shards.manifest import content_digest
 from pipelines.sources.corpora.source import CorpusSource
 from pipelines.sources.datasets.documents import DocumentsSource
-from pipelines.sources.inputs import find_inputs, image_root, read_source
+from pipelines.sources.inputs import find_inputs, image_root
 from schemas.corpora import INTERLEAVED_SCHEMA
 from schemas.failures import Failure
 from schemas.lake import Lake

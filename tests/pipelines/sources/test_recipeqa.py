@@ -85,12 +85,12 @@ def test_steps_are_sentences_linked_to_their_images() -> None:
     )
 
 
-def test_bytes_that_are_no_text_are_replaced() -> None:
+def test_half_a_pair_is_replaced() -> None:
     assert drafts(read())["bean-stew"] == CandidateDocument(
         id="bean-stew",
         dataset="rqa",
         sentences=(
-            Sentence("Soak Soak the beans \ufffd\ufffd overnight."),
+            Sentence("Soak Soak the beans èÿ overnight."),
             Sentence("Cook \U0001f600 them \ufffd."),
             Sentence("No picture"),
         ),

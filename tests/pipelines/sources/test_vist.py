@@ -25,7 +25,7 @@ FARM = tuple(f"train/100{number}.jpg" for number in (1, 2, 3, 4, 5))
 CAFE = ("train/1006.jpg", "train/1007.jpg", "train/1008.jpg", "train/1009.jpg", "train/1010.jpg")
 FIRST = ("Two ponies in a field.", "A red barn.", "A wire fence.", "A tractor by a tree.", "Hay in the sun.")
 SECOND = ("Small horses graze.", "A barn with a white door.", "a wire fence.", "An old tractor.", "Bales of hay.")
-THIRD = ("Salt & pepper on a table.", "a man pours coffee .", "A caf\ufffd at night.", "Two cups.", "The bill.")
+THIRD = ("Salt & pepper on a table.", "a man pours coffee .", "A café at night.", "Two cups.", "The bill.")
 
 
 def read(source: VistSource) -> tuple[list[CandidateDocument], list[Failure]]:

@@ -60,3 +60,4 @@ def test_a_shard_is_in_range_and_stable(document_id: str, count: int) -> None:
 def test_shards_follow_the_number_of_documents() -> None:
     config = ShardsConfig(documents=128)
     assert [shard_count(n, config) for n in (0, 1, 128, 129, 1280)] == [1, 1, 1, 2, 10]
+    assert shard_count(100_000_000, config) == shard_count(128 * 16_384, config) == 16_384

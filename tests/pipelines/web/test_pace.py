@@ -2,6 +2,7 @@
 
 import pytest
 
+from pipelines.settings import HttpConfig
 from pipelines.web import hosts
 from pipelines.web.hosts import Pace
 
@@ -122,3 +123,30 @@ def test_hosts_that_nothing_holds_back_are_forgotten(monkeypatch: pytest.MonkeyP
         clock.sleep(0.1)
     assert len(pace._hosts) < 30
     assert pace.next_start("slow.example") == 1100.0
+
+
+def test_a_host_that_is_met_while_others_are_forgotten_keeps_its_reservation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hosts, "_MOST_HOSTS", 3)
+    clock = Clock()
+    pace = pace_of(clock)
+    for number in range(3):
+        pace.reserve(f"old{number}.example")
+    clock.sleep(60.0)
+    assert starts(pace, clock, "new.example", 3) == [60.0, 60.5, 61.0]
+
+
+def test_looking_at_a_host_keeps_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look from one thread, while another one forgets hosts, must not change what that one goes through."""
+    pace = pace_of(Clock())
+    known = dict(pace._hosts)
+    assert [pace.next_start(f"host{number}.example") for number in range(9)] == [0.0] * 9
+    assert dict(pace._hosts) == known
+
+
+def test_several_workers_of_a_host_are_no_more_than_its_connections() -> None:
+    """8 workers cannot share 4 connections: 4 of them do, and the pace is theirs."""
+    config = HttpConfig(requests_per_second=5.0, workers_per_host=8, connections_per_host=4)
+    assert (config.sharing_workers, config.connections_of_worker) == (4, 1)
+    config = HttpConfig(requests_per_second=5.0, workers_per_host=2, connections_per_host=5)
+    assert (config.sharing_workers, config.connections_of_worker) == (2, 2)
+    assert HttpConfig().sharing_workers == 1

@@ -183,7 +183,7 @@ def test_a_queue_is_first_in_first_out_and_mostly_in_its_file(tmp_path, client_o
 def test_where_nearly_all_fail_for_want_of_a_connection_it_ends_in_a_line(client) -> None:
     hosts = tuple(names(400))
     urls = [f"http://{host}/{n}" for n in range(4) for host in hosts]
-    with pytest.raises(BuildError, match=r"950 of the first 1000 requests failed, as this one: .*refuses") as caught:
+    with pytest.raises(BuildError, match=r"950 of the first 1000 requests failed alike, such as: .*refuses") as caught:
         list(ask(client([], closed=hosts, attempts=1), urls))
     assert "\n" not in str(caught.value)
 
@@ -240,3 +240,34 @@ def test_a_slow_host_does_not_hold_up_the_next_list(web, reply, client) -> None:
         crew.close()
     assert [sorted(some) for some in found] == [sorted(lists[0][1:]), sorted(lists[1])]
     assert last == [("http://slow.test/slow", b"late")]
+
+
+def test_a_host_whose_only_task_waits_for_its_next_attempt_is_not_forgotten(
+    web, reply, replies, client, monkeypatch
+) -> None:
+    monkeypatch.setattr(pool, "_MOST_HOSTS", 2)
+    web.scripts |= {"/busy": replies(reply(503, retry_after="2"), reply(200, b"later")), "/a": reply(200, b"now")}
+    hosts = names(5)
+    crew = Crew(client(["busy.test", *hosts]), connections=4, connections_per_host=2)
+    urls = [["http://busy.test/busy", *(f"http://{host}/a" for host in hosts)], [f"http://{hosts[0]}/a"]]
+    try:
+        known = list[object]()
+        for some in urls:
+            list(crew.results((Request(url, "s", Kind.IMAGE) for url in some), carried=1))
+            known.append(crew._hosts.get("busy.test"))
+        last = [request.url for request, _ in crew.results(())]
+    finally:
+        crew.close()
+    assert known[0] is not None and known[1] is known[0]
+    assert last == ["http://busy.test/busy"]
+
+
+def test_an_odd_answer_says_nothing_on_standard_error(web, client, caplog) -> None:
+    """urllib3 warns of headers that it cannot read, without an address that a person could look at."""
+
+    def script(handler: Any) -> None:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nno header\r\nA: b\r\n\r\nok")
+
+    web.scripts["/odd"] = script
+    list(ask(client(["a.test"]), ["http://a.test/odd"]))
+    assert not [record.name for record in caplog.records if record.name.startswith("urllib3")]

@@ -1,5 +1,6 @@
 """The recipe `closed-form`: its passes against loops over documents, its paths, and what does not fit."""
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +18,7 @@ from training.closed_form import passes
 from training.config import TrainConfig
 from training.data.documents import DocumentSet
 from training.data.loading import TrainingData, load_training_data
+from training.loop import trainer
 from training.loop.context import Context
 from training.loop.trainer import train
 from training.model import LinkModel
@@ -211,11 +213,11 @@ def test_a_resumed_run_has_the_same_bits(data: TrainingData, tmp_path: Path) -> 
     [
         (
             "text.name=gru",
-            r"text.name = 'gru': objective.name = 'closed-form' solves for affine maps .*text.name=sentence",
+            r"text.name = 'gru': closed-form solves for affine maps; set text.name=sentence",
         ),
-        ("image.name=linear-bn", r"image.name = 'linear-bn': .*--set image.name=linear"),
-        ("objective.name=closed-form+cross", "closed-form.*alone"),
-        ("training.max_rows=3", "training.max_rows = 3: .*of whole documents"),
+        ("image.name=linear-bn", r"image.name = 'linear-bn': .* image.name=linear"),
+        ("objective.name=closed-form+cross", "closed-form cannot be summed with other objectives"),
+        ("training.max_rows=3", "training.max_rows = 3: .*reads whole documents"),
         ("training.start_from=other", "training.start_from = .*anew"),
         ("objective.regularisation=", "objective.regularisation = .*expected at least one"),
         ("objective.column_weights=a=b", r"objective.column_weights = 'a=b': expected COLUMN=WEIGHT"),
@@ -233,6 +235,37 @@ def test_without_validation_documents_the_last_pass_is_kept(data: TrainingData, 
     result = train(config, replace(data, validation=None), context, run_directory=tmp_path)
     assert result.best_epoch == config.training.epochs
     assert any("has no validation document" in line and "the last is kept" in line for line in lines)
+
+
+@pytest.mark.parametrize(("documents", "kept"), [(1, 6), (4, 6), (19, 6), (20, 3)])
+def test_few_validation_documents_choose_no_pass(
+    lakes: ModuleType, tmp_path: Path, documents: int, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All own images are first after one pass: below 20 documents the last pass is kept; with more, the latest best."""
+    made = {Split.TRAIN: lakes.make_documents(Split.TRAIN, 60, lakes.World())}
+    made[Split.VAL] = lakes.make_documents(Split.VAL, documents, lakes.World())
+    lake: Lake = lakes.write_lake(str(tmp_path / "lake"), made)
+    config = override(CONFIG, ["training.select=retrieval"])
+    ranks = iter([2.0, 1.0, 1.0, 1.5, 1.5, 1.5])
+    judged = trainer.validate
+    monkeypatch.setattr(trainer, "validate", lambda *given, **named: replace(judged(*given, **named), rank=next(ranks)))
+    lines: list[str] = []
+    context = Context(on_progress=lambda line: lines.append(str(line)))
+    result = train(config, load_training_data(lake, "synthetic", config), context, run_directory=tmp_path / "run")
+    assert result.best_epoch == kept
+    assert any(f"has {documents} validation document" in line for line in lines) == (documents < 20)
+
+
+def test_passes_that_are_cut_are_pointed_out(
+    data: TrainingData, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        trained(data, tmp_path / "whole")
+        assert not caplog.text
+        trained(data, tmp_path / "cut", "objective.regularisation=8,4,2")
+    assert (
+        "training.epochs = 6 cuts the 9 passes of objective.regularisation; use --set training.epochs=9" in caplog.text
+    )
 
 
 def test_links_are_never_read(lakes: ModuleType, tmp_path: Path) -> None:

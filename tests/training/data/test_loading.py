@@ -17,9 +17,10 @@ from schemas.lake import Lake
 from schemas.manifest import Manifest, read_manifest
 from training.config import TrainConfig
 from training.data import split
+from training.data.batches import training_batches
 from training.data.index import read_index
 from training.data.lake import Columns, read_split
-from training.data.loading import load_training_data
+from training.data.loading import DatasetIdentity, load_training_data
 from training.data.mapped import CACHE
 from training.data.ragged import Ragged
 from training.data.split import sample
@@ -254,8 +255,11 @@ def test_ragged_rows() -> None:
     assert Ragged.joined([ragged, Ragged.of([1])]).offsets.tolist() == [0, 2, 2, 5, 6]
 
 
-def test_a_part_with_one_flipped_byte_is_refused(lakes: ModuleType, made: dict, tmp_path: Path) -> None:
+def test_a_part_with_one_flipped_byte_is_refused(
+    lakes: ModuleType, made: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """D9: a changed part whose Parquet still reads was trained on in silence."""
+    monkeypatch.setenv(CACHE, str(tmp_path))  # what a host has of the part in its manifest would be taken
     lake = lakes.write_lake(str(tmp_path), {Split.TRAIN: made[Split.TRAIN]})
     manifest, folder = opened(lake)
     part = Path(folder.uri) / manifest.parts("images", Split.TRAIN)[0].path
@@ -282,9 +286,53 @@ def test_several_columns_are_read_as_one_vector(lakes: ModuleType, tmp_path: Pat
     assert both.sentence_vectors is not None
     assert both.sentence_vectors.shape[1] == 12 + 8
     assert Columns(images="all", sentences="all").resolved(manifest).images == "image-test+noisy-names"
-    with pytest.raises(ConfigError, match=r"data.image_features = 'image-test\+other': the data set has no such"):
+    with pytest.raises(ConfigError, match=r"data.image_features = 'image-test\+other': other is not in the data set"):
         Columns(images="image-test+other").resolved(manifest)
+    with pytest.raises(
+        ConfigError, match=r"data.image_features = 'image-test\+image-test': expected different columns"
+    ):
+        Columns(images="image-test+image-test").resolved(manifest)
     both_all = DataConfig(image_features="all", sentence_features="all")
     identity = load_training_data(named, "synthetic", replace(CONFIG, data=both_all)).identity
     assert identity.image_columns == {"image-test": slice(0, 16), "noisy-names": slice(16, 24)}
     assert identity.sentence_dimensions == 12 + 8
+
+
+def test_class_names_are_columns_of_the_size_of_their_encoder_s() -> None:
+    """A column of another size is an input like others; of several that fit, all count."""
+
+    def named(images: str, sizes: tuple[int, ...]) -> object:
+        return DatasetIdentity(
+            dataset="d",
+            version="1",
+            manifest_digest="",
+            image_features=images,
+            image_dimensions=sum(sizes),
+            sentence_features="other+use-multilingual",
+            sentence_dimensions=5,
+            image_sizes=sizes,
+            sentence_sizes=(2, 3),
+        ).named_columns
+
+    sentences = slice(2, 5)
+    assert named("a-names+b+c-names", (7, 4, 3)) == (sentences, (slice(11, 14),))
+    assert named("a-names+b+c-names", (3, 4, 3)) == (sentences, (slice(0, 3), slice(7, 10)))
+    assert named("a-names+b", (7, 4)) is None
+
+
+def test_an_epoch_maps_each_of_many_small_shards_once(
+    lakes: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 256 shards that were kept open those of a window were closed before they were needed again."""
+    lake = lakes.write_lake(
+        str(tmp_path), {Split.TRAIN: lakes.make_documents(Split.TRAIN, 600, lakes.World())}, shards=300
+    )
+    training = load_training_data(lake, "synthetic", CONFIG).training
+    opened: list[int] = []
+    from_arrays = split.from_arrays
+    monkeypatch.setattr(split, "from_arrays", lambda arrays: opened.append(1) or from_arrays(arrays))
+    before = len([*Path("/proc/self/fd").iterdir()])
+    for positions in training_batches(training.index, negative_documents=10, seed=0, epoch=1):
+        training.documents(positions)
+    assert 290 < len(opened) <= 300
+    assert len([*Path("/proc/self/fd").iterdir()]) < before + 10  # a file that is mapped is not open

@@ -26,7 +26,7 @@ def test_a_documents_score_is_the_mean_of_its_texts() -> None:
     texts = np.array([[1.0, 0, 0, 0], [0.9, 1, 0.1, 0], [0.9, 0.8, 0.7, 0.5]])
     found = score_pairs(pool(texts, images, [(0, 0), (1, 0), (2, 3)], [7, 7, 9]))
     assert found is not None and found.documents == (7, 9) and found.candidates == 4
-    first, second = found.scores
+    first, second = found
     assert (first.recall_at_1, first.reciprocal_rank, first.recall_at_5) == (50.0, 75.0, 100.0)
     assert (second.recall_at_1, second.reciprocal_rank) == (0.0, 25.0)
     assert found.chance.reciprocal_rank == pytest.approx(100 * (1 + 1 / 2 + 1 / 3 + 1 / 4) / 4)
@@ -47,7 +47,7 @@ def test_chance_is_what_random_vectors_score() -> None:
 
 def test_a_model_without_an_opinion_scores_chance() -> None:
     found = score_pairs(pool(np.ones((30, 2)), np.ones((30, 2)), [(p, p) for p in range(30)], list(range(30))))
-    assert found is not None and found.scores[3] == pytest.approx(found.chance)
+    assert found is not None and found.table[3].tolist() == pytest.approx(found.chance)
 
 
 def test_the_medians_interval_is_that_of_resampled_documents() -> None:

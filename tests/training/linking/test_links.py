@@ -79,3 +79,11 @@ def test_a_failure_leaves_the_old_file(tmp_path: Path) -> None:
         write_links(broken(), path)
     assert path.read_bytes() == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["links.parquet"]
+
+
+def test_what_a_killed_program_left_goes_with_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "part-00000-of-00001.parquet"
+    (tmp_path / f".{path.name}.0123abcd.tmp").write_bytes(b"half")
+    (tmp_path / ".another.parquet.0123abcd.tmp").write_bytes(b"of another file")
+    write_links([PredictedLink("d", 0, 0, 0.5, 1, "m")], path)
+    assert sorted(each.name for each in tmp_path.iterdir()) == [".another.parquet.0123abcd.tmp", path.name]

@@ -8,6 +8,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 import torch
+from configurations import dotted_keys
 from fastapi.testclient import TestClient
 from scipy.optimize import linear_sum_assignment
 
@@ -16,7 +17,7 @@ from schemas.errors import UsageError
 from schemas.lake import Lake
 from schemas.links import PredictedLink
 from schemas.manifest import read_manifest
-from schemas.overrides import dotted_keys, override
+from schemas.overrides import override
 from training.config import TrainConfig
 from training.data.documents import GivenDocument
 from training.data.lake import Columns, read_split

@@ -28,7 +28,7 @@ from training.ray.shards import RayWorkers
 from training.shards import RunShards, run_here, shards_run_by
 from training.towers.image.linear import LinearSettings
 from training.towers.text.sentence import SentenceSettings
-from training.workflows.link import compare_links
+from training.workflows.relink import compare_links
 
 CONFIG = TrainConfig(
     recipe="tiny",
@@ -142,7 +142,7 @@ def test_documents_keep_what_they_had(
 
 def test_agreement_and_the_page(lake: Lake, folder: Path, tmp_path: Path) -> None:
     linked = relink(folder, lake, tmp_path / "out")
-    agreement = compare_links(linked, lake.root.uri, tmp_path / "page")
+    agreement = compare_links(linked, Linker(model=LinkModel.load(folder), uri="x"), lake, tmp_path / "page").agreement
     rows = pq.read_table(tmp_path / "out" / "relinked").to_pylist()
     both = [row for row in rows if row["given_links"] is not None]
     given, predicted, true = (
@@ -168,7 +168,7 @@ def test_without_given_links_there_is_nothing_to_compare(lakes: ModuleType, fold
     made = {Split.TEST: lakes.make_documents(Split.TEST, 9, lakes.World())}
     lake = lakes.write_lake(str(tmp_path / "lake"), made)
     linked = relink(folder, lake, tmp_path / "out")
-    agreement = compare_links(linked, lake.root.uri, tmp_path / "page")
+    agreement = compare_links(linked, Linker(model=LinkModel.load(folder), uri="x"), lake, tmp_path / "page").agreement
     assert (agreement.documents, agreement.to_json()["agreement"]) == (0, None)
     assert "example" not in (tmp_path / "page" / "index.html").read_text().partition("<main>")[2]
 
@@ -204,5 +204,6 @@ def test_links_alone_are_no_relinking(lake: Lake, folder: Path, tmp_path: Path) 
 @pytest.mark.trial  # Ray's start; `test_versions.py` does the same with links alone
 def test_two_workers_write_the_bytes_of_one(lake: Lake, folder: Path, tmp_path: Path) -> None:
     relink(folder, lake, tmp_path / "one")
-    relink(folder, lake, tmp_path / "two", RayWorkers(2))
+    with RayWorkers(2) as run:
+        relink(folder, lake, tmp_path / "two", run)
     assert tree(tmp_path / "two") == tree(tmp_path / "one")

@@ -19,7 +19,7 @@ from schemas.documents import Split
 from schemas.errors import BuildError, NotFoundError, UsageError
 from schemas.failures import FAILURE_SCHEMA
 from schemas.lake import MANIFEST, Folder, Lake
-from schemas.links import LINK_SCHEMA, LINKED_SCHEMA, LinksManifest
+from schemas.links import LINK_SCHEMA, LINKED_SCHEMA, LinksManifest, read_links
 from schemas.manifest import FileEntry, commit, read_manifest
 from schemas.parts import Shard
 from schemas.tables import check_schema
@@ -191,7 +191,8 @@ def test_of_documents_without_ground_truth_nothing_is_wrong(
 @pytest.mark.slow
 def test_two_workers_write_the_bytes_of_one(lake: Lake, model: LinkModel, tmp_path: Path) -> None:
     link(model, lake, tmp_path / "one", options=LinkOptions(calibration=CALIBRATION))
-    link(model, lake, tmp_path / "two", options=LinkOptions(calibration=CALIBRATION), run=RayWorkers(2))
+    with RayWorkers(2) as run:
+        link(model, lake, tmp_path / "two", options=LinkOptions(calibration=CALIBRATION), run=run)
     assert tree(tmp_path / "two") == tree(tmp_path / "one")
 
 
@@ -208,6 +209,25 @@ def test_a_killed_linking_goes_on_where_it_was(lake: Lake, folder: Path, model: 
     assert times == {name: (tmp_path / "killed" / name).stat().st_mtime_ns for name in before}
     link(model, lake, tmp_path / "undisturbed")
     assert tree(tmp_path / "killed") == tree(tmp_path / "undisturbed")
+
+
+def test_what_a_manifest_lists_is_not_read_again(
+    lake: Lake, model: LinkModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One process read and digested every file of a version that was linked, to find that nothing was left to do."""
+    first = link(model, lake, tmp_path / "links")
+    read = Folder.read
+    names: list[str] = []
+    monkeypatch.setattr(Folder, "read", lambda folder, name: names.append(name) or read(folder, name))
+    again = link(model, lake, tmp_path / "links")
+    assert (again.reused, again.manifest) == (9, first.manifest)
+    assert not [name for name in names if name.endswith(".parquet")]
+    assert read_links(Folder(str(tmp_path / "links"))) is read_links(Folder(str(tmp_path / "links")))
+    (path,) = (tmp_path / "links" / "links" / "test").glob("part-00001*")
+    path.unlink()
+    mended = link(model, lake, tmp_path / "links")
+    assert (mended.reused, mended.manifest) == (8, first.manifest)
+    assert any(name.startswith("links/test/") for name in names) and not any("/val/" in name for name in names)
 
 
 def test_done_is_done_and_splits_add_up(lake: Lake, model: LinkModel, tmp_path: Path) -> None:
@@ -271,7 +291,7 @@ def test_mistakes_are_said_before_anything_is_linked(
 ) -> None:
     with pytest.raises(NotFoundError, match="no split 'dev'; splits: test, train, val"):
         link(model, lake, tmp_path, splits=["dev"])
-    with pytest.raises(UsageError, match=r"has not the features the model reads \(resnet50 and text-test\)"):
+    with pytest.raises(UsageError, match=r"lacks features that the model reads \(resnet50 and text-test\)"):
         link(with_other_features(folder), lake, tmp_path)
     with pytest.raises(UsageError, match=r"--precision 0.9: models:/linker/1 has no calibration"):
         link(model, lake, tmp_path, options=LinkOptions(precision=0.9))

@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -7,18 +9,20 @@ from types import ModuleType
 import numpy as np
 import pytest
 import torch
-from forked import clean_environment, start
+from forked import ROOT, clean_environment, start
 
 from schemas.configs import resolve
 from schemas.documents import Split
 from schemas.lake import Lake
 from schemas.overrides import override
+from training.closed_form.solver import Solver
 from training.config import LoopConfig, Precision, RateScaling, Select, StepsSchedule, TrainConfig, objective
 from training.data.loading import load_training_data
 from training.loop.context import CPU, Context
 from training.loop.trainer import TrainResult, train
 from training.model import LinkModel
 from training.recipes import recipe
+from training.towers import inputs
 from training.towers.image.linear import LinearSettings
 from training.towers.image.linear_bn import LinearBnSettings
 from training.towers.text.bilstm_attention import BilstmAttentionSettings
@@ -26,7 +30,7 @@ from training.towers.text.gru import GruSettings
 from training.towers.text.multi_source import MultiSourceSettings
 from training.towers.text.sentence import SentenceSettings
 
-WORKER = Path(__file__).with_name("worker.py")
+WORKER, ODD_WORKER = (Path(__file__).with_name(name) for name in ("worker.py", "alike.py"))
 FROZEN = TrainConfig(
     dimensions=16,
     text=SentenceSettings(dropout=0.3),
@@ -193,18 +197,108 @@ def test_a_run_goes_on_with_another_number_of_workers(one_lake: Lake, tmp_path: 
         assert_same_run(run, alone, workers)
 
 
+@pytest.fixture(scope="module")
+def named_lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    made = {
+        split: lakes.make_documents(split, count, lakes.World()) for split, count in zip(Split, (20, 24), strict=False)
+    }
+    written: Lake = lakes.write_lake(str(tmp_path_factory.mktemp("named") / "lake"), made, is_named=True)
+    return written
+
+
 @pytest.mark.parametrize("workers", [1, 2, 4])
 def test_the_closed_form_has_the_same_bits_for_any_number_of_workers(
-    one_lake: Lake, tmp_path: Path, workers: int
+    named_lake: Lake, tmp_path: Path, workers: int
 ) -> None:
-    alone = train_alone(one_lake, tmp_path / "alone", SOLVED)
-    run_workers(one_lake, workers, {tmp_path / "together": SOLVED})
+    alone = train_alone(named_lake, tmp_path / "alone", SOLVED)
+    run_workers(named_lake, workers, {tmp_path / "together": SOLVED})
+    assert LinkModel.load(alone.model).card.data.named_columns is not None
     for rank in range(workers):
         found = json.loads((tmp_path / "together" / f"history-{rank}.json").read_text())
         for epoch, expected in zip(found, alone.history, strict=True):
             for name in ("train_loss", "regularisation", "validation_rank"):
                 assert epoch[name] == expected[name], name
     assert LinkModel.load(tmp_path / "together" / "model").digest() == LinkModel.load(alone.model).digest()
+
+
+def test_processors_whose_components_have_other_signs_solve_as_one(named_lake: Lake, tmp_path: Path) -> None:
+    config = replace(SOLVED, recipe="mixed-processors")
+    alone = train_alone(named_lake, tmp_path / "alone", config)
+    run_workers(named_lake, 2, {tmp_path / "together": config})
+    assert_same_model(tmp_path / "together" / "model", alone, TOLERANCE)
+
+
+def test_the_closed_form_computes_in_one_thread(
+    named_lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads, before, take = [], torch.get_num_threads(), Solver.take
+    monkeypatch.setattr(Solver, "take", lambda *given: (threads.append(torch.get_num_threads()), take(*given))[1])
+    torch.set_num_threads(2)
+    try:
+        train_alone(named_lake, tmp_path, SOLVED)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert threads == [1] * 6
+
+
+def test_sums_of_workers_are_gathered_a_part_at_a_time(
+    named_lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, largest = train_alone(named_lake, tmp_path / "whole", SOLVED), []
+    monkeypatch.setattr(inputs, "GATHERED_AT_ONCE", 50)
+    gather = Context.gather
+    monkeypatch.setattr(
+        Context, "gather", lambda self, rows, *more: (largest.append(rows.numel()), gather(self, rows))[1]
+    )
+    parts = train_alone(named_lake, tmp_path / "parts", SOLVED)
+    assert LinkModel.load(parts.model).digest() == LinkModel.load(whole.model).digest()
+    assert sorted(largest)[len(largest) // 2] == 50  # what validation gathers is larger
+
+
+@pytest.mark.parametrize(
+    ("workers", "odd", "named"), [(2, 0, "0 and 1 of 2"), (2, 1, "0 and 1 of 2"), (3, 0, "0 of 3"), (3, 2, "2 of 3")]
+)
+def test_a_worker_with_other_parameters_ends_the_run(
+    one_lake: Lake, tmp_path: Path, workers: int, odd: int, named: str
+) -> None:
+    """Of two nobody knows which one is wrong."""
+    config = json.dumps(resolve(replace(FROZEN, training=replace(FROZEN.training, epochs=3))))
+    running = [
+        start(
+            *(tmp_path / "meeting", one_lake.root.uri, str(rank), str(workers), tmp_path / "run", config, str(odd)),
+            folder=tmp_path,
+            environment=clean_environment(OMP_NUM_THREADS="1"),
+            program=ODD_WORKER,
+        )
+        for rank in range(workers)
+    ]
+    for ended in [each.finish() for each in running]:
+        assert f"after epoch 2 the parameters of worker {named} are not those of the others" in ended.out, ended.err
+    assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == ["epoch-0001"]
+
+
+@pytest.mark.parametrize("config", [FROZEN, NORMALISED], ids=lambda config: config.recipe)
+def test_processors_that_round_otherwise_train_as_one_does(
+    one_lake: Lake, by_one: Mapping[str, TrainResult], tmp_path: Path, config: TrainConfig
+) -> None:
+    """The second worker's kernels are those of a processor without AVX, whose last bits are others."""
+    own, run = steps_of(config, 1), tmp_path / "together"
+    common = [tmp_path / "meeting", one_lake.root.uri]
+    jobs = json.dumps([(str(run), resolve(own))])
+    running = [
+        subprocess.Popen(
+            [sys.executable, WORKER, "gloo", *common, str(rank), "2", "SGD", jobs],
+            env=clean_environment(OMP_NUM_THREADS="1", PYTHONPATH=str(ROOT), **kernels),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank, kernels in enumerate(({}, {"ATEN_CPU_CAPABILITY": "default", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2"}))
+    ]
+    for process in running:
+        _, printed = process.communicate(timeout=300)
+        assert process.returncode == 0, printed
+    assert_same_run(run, by_one[own.recipe], 2, TOLERANCE)
 
 
 def test_batches_of_a_step_are_averaged(one_lake: Lake, tmp_path: Path) -> None:

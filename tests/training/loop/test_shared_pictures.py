@@ -8,10 +8,11 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from configurations import dotted_keys
 
 from schemas.documents import Link, Role, Split
 from schemas.lake import Lake
-from schemas.overrides import dotted_keys, override
+from schemas.overrides import override
 from training.config import TrainConfig
 from training.data.loading import load_training_data
 from training.loop.context import Context

@@ -1,5 +1,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -9,14 +10,16 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from schemas.documents import Split
-from training.config import LoopConfig, TextSettings, TrainConfig, objective
+from training.config import LoopConfig, TrainConfig, objective
 from training.data.loading import TrainingData, load_training_data
+from training.loop import epoch, step
 from training.loop.context import Context
 from training.loop.encoding import prepare_batch
 from training.loop.setup import new_model
 from training.loop.state import start
-from training.loop.step import StepGuard, Stepper, _Taken, clip
-from training.objectives.batch import Moment
+from training.loop.step import FinishedStep, StepGuard, Stepper, clip
+from training.objectives.batch import DrawKey
+from training.parts import TextTowerSettings
 from training.towers.image.linear import LinearSettings
 from training.towers.text.gru import GruSettings
 from training.towers.text.subword_attention import SubwordAttentionSettings
@@ -53,7 +56,7 @@ class NothingWaits(TorchDispatchMode):
 class LateGuard(StepGuard):
     """Looks at no step, as on a GPU, where the last ones have not been computed yet."""
 
-    def add(self, step: _Taken) -> None:
+    def add(self, step: FinishedStep) -> None:
         self.taken.append(step)
 
 
@@ -66,11 +69,36 @@ def data(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Trainin
 def step_without_waiting(config: TrainConfig, data: TrainingData, guard: StepGuard) -> torch.Tensor:
     context = Context()
     run = start(new_model(config, data, context))
-    moment = Moment(split="training", epoch=1, step=0)
-    batch = prepare_batch(run.model, data.training, np.arange(6), moment, context)
+    draw_key = DrawKey(split="training", epoch=1, step=0)
+    batch = prepare_batch(run.model, data.training, np.arange(6), draw_key, context)
     stepper = Stepper(run.model, run.optimiser, context, context.division(1), guard)
     with NothingWaits():
         return stepper.step([batch], count=1)
+
+
+def test_a_step_of_many_batches_holds_a_few_of_them(
+    lakes: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All batches of three steps were prepared before the first was taken."""
+    prepared, seen = list[int](), list[int]()
+    config = replace(CONFIG, training=replace(CONFIG.training, negative_documents=1, batches_per_step=8))
+    made = {Split.TRAIN: lakes.make_documents(Split.TRAIN, 40, lakes.World())}
+    data = load_training_data(lakes.write_lake(str(tmp_path), made), "synthetic", config)
+    run = start(new_model(config, data, Context()))
+    run.epoch = 1
+
+    def noted(call: Callable[..., Any], note: Callable[[], None]) -> Callable[..., Any]:
+        def wrapped(*arguments: Any) -> Any:
+            note()
+            return call(*arguments)
+
+        return wrapped
+
+    monkeypatch.setattr(epoch, "prepare_batch", noted(epoch.prepare_batch, lambda: prepared.append(1)))
+    monkeypatch.setattr(step, "encode_batch", noted(step.encode_batch, lambda: seen.append(len(prepared))))
+    epoch.train_epoch(run, data.training, Context(), Context().division(8))
+    assert len(prepared) == len(seen) == 20
+    assert all(ahead <= number + 2 + epoch.BATCHES_AHEAD for number, ahead in enumerate(seen))
 
 
 def test_looking_at_a_step_is_waiting(data: TrainingData) -> None:
@@ -89,7 +117,7 @@ def test_looking_at_a_step_is_waiting(data: TrainingData) -> None:
     ],
 )
 def test_nothing_in_a_step_waits_for_the_device(
-    data: TrainingData, name: str, similarity: str, text: TextSettings
+    data: TrainingData, name: str, similarity: str, text: TextTowerSettings
 ) -> None:
     settings = {} if name == "nostruct" else {"similarity": similarity}
     config = replace(CONFIG, text=text, objective=objective(name, **settings))

@@ -11,6 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
+from benchmarks.held_split import HeldSplit
 from schemas.documents import Split
 from schemas.errors import ConfigError, UsageError
 from schemas.lake import Lake
@@ -19,7 +20,7 @@ from training.config import LoopConfig, Select, TrainConfig, objective
 from training.data.documents import RegionBank
 from training.data.loading import TrainingData, load_training_data
 from training.data.ragged import Ragged
-from training.data.split import HeldSplit, TrainingSplit
+from training.data.split import TrainingSplit
 from training.loop.context import Context
 from training.loop.setup import new_model
 from training.loop.trainer import TrainResult, train
@@ -254,7 +255,7 @@ def test_only_words_with_a_vector_are_known_and_yet_trained(lake: Lake, tmp_path
     assert model.vocabulary is not None
     assert {word for word in model.vocabulary.words if "<" not in word} <= {"thing0", "thing1", "thing2"}
     assert len(model.vocabulary.words) > 2 and config.text.train_words
-    with pytest.raises(ConfigError, match=r"text\.only_vector_words = True: expected text\.word_vectors beside it"):
+    with pytest.raises(ConfigError, match=r"text\.only_vector_words = True: needs text\.word_vectors"):
         config_of(only_vector_words=True)
 
 

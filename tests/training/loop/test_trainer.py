@@ -13,13 +13,14 @@ import pytest
 import torch
 from set_similarity import set_similarity
 
+from benchmarks.held_split import HeldSplit
 from schemas.documents import Sentence, Split
 from schemas.errors import BuildError, ConfigError, UsageError
 from schemas.lake import Lake
 from schemas.overrides import override
 from training.config import LoopConfig, PlateauSchedule, Precision, Select, TrainConfig, objective
 from training.data.loading import TrainingData, load_training_data
-from training.data.split import HeldSplit, TrainingSplit
+from training.data.split import TrainingSplit
 from training.loop import progress, state, trainer
 from training.loop.context import Context
 from training.loop.encoding import prepare_batch
@@ -28,7 +29,7 @@ from training.loop.step import Stepper
 from training.loop.trainer import TrainResult, train
 from training.loop.validation import Validation, own_set_ranks, validate
 from training.model import LinkModel
-from training.objectives.batch import EncodedBatch, Moment
+from training.objectives.batch import DrawKey, EncodedBatch
 from training.objectives.terms.cross_document import CrossDocument
 from training.relations import label_matrix
 from training.towers.image.linear import LinearSettings
@@ -305,7 +306,7 @@ def test_which_epoch_is_kept(data: TrainingData, tmp_path: Path, select: Select)
         Select.LAST: "epoch",
     }[select]
     values = [row[metric] for row in result.history]
-    expected = 5 if select is Select.LAST else int(np.argmin(values)) + 1
+    expected = 5 if select is Select.LAST else 5 - int(np.argmin(values[::-1]))  # of equals the latest
     assert result.best_epoch == expected
     assert result.best_validation_loss == result.history[expected - 1]["validation_loss"]
     assert LinkModel.load(result.model).card.epoch == expected
@@ -348,11 +349,11 @@ def test_a_loss_that_is_no_number_is_never_the_best(
         train(with_loop(FROZEN, epochs=2), data, Context(), run_directory=tmp_path / "b")
 
 
-def test_of_equal_epochs_the_earliest_is_kept(data: TrainingData, tmp_path: Path) -> None:
+def test_of_equal_epochs_the_latest_is_kept(data: TrainingData, tmp_path: Path) -> None:
     config = with_loop(FROZEN, learning_rate=1e-30)
     result = train(config, data, Context(), run_directory=tmp_path)
     assert len({row["validation_loss"] for row in result.history}) == 1
-    assert result.best_epoch == 1
+    assert result.best_epoch == len(result.history)
 
 
 def test_rate_falls_after_more_than_so_many_epochs_without_improvement(data: TrainingData, tmp_path: Path) -> None:
@@ -386,14 +387,14 @@ def test_a_loss_that_is_not_finite_stops_before_anything_changes(data: TrainingD
     run = state.start(new_model(replace(FROZEN, objective=(Broken(),)), data, Context()))
     before = {name: value.clone() for name, value in run.model.state_dict().items()}
     with pytest.raises(BuildError, match=r"epoch 2, batch 7: loss nan, .*: train-\d+, .*training\.learning_rate"):
-        take_step(run, data.training, np.arange(5), Moment(split="training", epoch=2, step=7))
+        take_step(run, data.training, np.arange(5), DrawKey(split="training", epoch=2, step=7))
     assert all(torch.equal(value, before[name]) for name, value in run.model.state_dict().items())
 
 
-def take_step(run: state.RunState, split: TrainingSplit, positions: np.ndarray, moment: Moment) -> None:
+def take_step(run: state.RunState, split: TrainingSplit, positions: np.ndarray, draw_key: DrawKey) -> None:
     """Take a step along the gradient of one batch."""
     alone = Context()
-    batch = prepare_batch(run.model, split, positions, moment, alone)
+    batch = prepare_batch(run.model, split, positions, draw_key, alone)
     Stepper(run.model, run.optimiser, alone, alone.division(1)).step([batch], count=1)
 
 
@@ -404,7 +405,7 @@ def test_the_document_with_the_broken_vector_is_named(lakes: ModuleType, data: T
     documents = replace(documents, image_bank=bank)
     run = state.start(new_model(FROZEN, data, Context()))
     with pytest.raises(BuildError, match=rf"documents with such vectors: {documents.ids[3]}; check"):
-        take_step(run, HeldSplit(documents), np.arange(6), Moment(split="training", epoch=1, step=0))
+        take_step(run, HeldSplit(documents), np.arange(6), DrawKey(split="training", epoch=1, step=0))
 
 
 def test_a_collapsed_model_is_pointed_out(lakes: ModuleType, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -9,6 +9,7 @@ import json
 import sys
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -32,15 +33,24 @@ def run_job(lake: Lake, run: Path, config: TrainConfig) -> None:
     (run / f"history-{rank}.json").write_text(json.dumps(result.history))
 
 
+def _other_signs(matrix: torch.Tensor, _eigh: Any = torch.linalg.eigh) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return eigenvalues and eigenvectors, every second one with another sign, as another processor may."""
+    values, vectors = _eigh(matrix)
+    return values, vectors * (1 - 2 * (torch.arange(len(values)) % 2))
+
+
 def main(backend: str, meeting: str, lake: str, rank: int, world_size: int, optimiser: str, jobs: str) -> None:
     torch.set_num_threads(1)
     torch.optim.Adam = getattr(torch.optim, optimiser)  # type: ignore[misc]
-    method, patience = f"file://{meeting}", timedelta(seconds=60)
+    method, patience = f"file://{meeting}", timedelta(seconds=300)
     if backend == "nccl":
         torch.cuda.set_device(rank)
     dist.init_process_group(backend, init_method=method, rank=rank, world_size=world_size, timeout=patience)
-    for run, config in json.loads(jobs):
-        run_job(Lake.at(lake), Path(run), restore(TrainConfig, config))
+    for run, settings in json.loads(jobs):
+        config = restore(TrainConfig, settings)
+        if config.recipe == "mixed-processors" and rank:
+            torch.linalg.eigh = _other_signs
+        run_job(Lake.at(lake), Path(run), config)
     dist.destroy_process_group()
 
 

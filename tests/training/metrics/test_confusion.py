@@ -5,13 +5,13 @@ import itertools
 import numpy as np
 import pytest
 
-from training.metrics.confusion import choices, confusion_scores, most_confused
+from training.metrics.confusion import chosen_images, confusion_scores, most_confused
 
 ALIKE = np.array([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]])  # images 0 and 1 look alike
 
 
 def choose(row, link=0):
-    (found,) = choices([np.array([row])], [np.array([[0, link]])], [ALIKE])
+    (found,) = chosen_images([np.array([row])], [np.array([[0, link]])], [ALIKE])
     return found
 
 
@@ -33,7 +33,7 @@ def test_nearness_is_the_cosine_of_the_nearest_false_image():
 
 def test_documents_without_a_choice_are_left_out():
     links = [None, np.zeros((0, 2), np.int64), np.array([[0, 0], [0, 1], [0, 2]])]
-    found = choices([np.ones((1, 3))] * 3, links, [ALIKE] * 3)
+    found = chosen_images([np.ones((1, 3))] * 3, links, [ALIKE] * 3)
     assert found == () and list(confusion_scores(found)) == []
 
 
@@ -41,7 +41,7 @@ def test_groups_run_from_unlike_to_alike_and_add_up():
     numbers = np.random.default_rng(0)
     images = [numbers.normal(size=(4, 3)) for _ in range(50)]
     matrices = [numbers.normal(size=(2, 4)) for _ in range(50)]
-    found = choices(matrices, [np.array([[0, 1], [1, 2]])] * 50, images)
+    found = chosen_images(matrices, [np.array([[0, 1], [1, 2]])] * 50, images)
     groups = {}
     for score in confusion_scores(found):
         groups.setdefault(score.group, {})[score.metric] = score

@@ -88,3 +88,55 @@ def test_agreement_is_cohens() -> None:
     share, kappa = agreement(first, second)
     assert share == pytest.approx(0.9) and kappa == pytest.approx((0.9 - 0.5) / 0.5)
     assert agreement(["a"], ["a"]) == (1, 1)
+
+
+def _corpus(seed: int, right: float = 0.6) -> tuple[Population, np.ndarray, np.ndarray]:
+    """Return a corpus, which of its images have a right link, and with which some sentence goes."""
+    draws = np.random.default_rng(seed)
+    is_linked, scores = draws.random(2000) < 0.7, draws.beta(5, 2, 2000)
+    is_right = is_linked & (draws.random(2000) < right)
+    every = Population(strata=strata_of(is_linked, scores, 3), is_linked=is_linked, scores=scores)
+    return every, is_right, is_right | (draws.random(2000) < 0.4)
+
+
+@pytest.mark.parametrize("few", [6, 60])
+def test_the_interval_of_precision_holds_where_a_stratum_has_no_label(few: int) -> None:
+    """Either nobody can say anything of any unlinked image, or a person has only begun."""
+    holds = []
+    for seed in range(300):
+        every, is_right, has_text = _corpus(seed)
+        rows = drawn(every.strata, 60, np.random.default_rng(seed))[:few]
+        rows = rows[every.strata[rows] > 0] if few == 60 else rows
+        found = measure(every, Labels(rows=rows, is_right=is_right[rows], has_text=has_text[rows]))
+        if found.precision is not None:
+            truth = is_right.sum() / every.is_linked.sum()
+            holds.append(found.precision.interval.low <= truth <= found.precision.interval.high)
+        if len(set(every.strata[rows])) < 4:
+            assert found.recall is None  # of the images without a link nothing is known
+    assert len(holds) > 250 and np.mean(holds) >= 0.95, np.mean(holds)
+
+
+def test_a_stratum_of_links_without_a_label_has_its_whole_range() -> None:
+    every, is_right, has_text = _corpus(0)
+    rows = drawn(every.strata, 2000, np.random.default_rng(0))
+    rows = rows[every.strata[rows] != 3]  # all but the surest third of the links
+    found = measure(every, Labels(rows=rows, is_right=is_right[rows], has_text=has_text[rows]))
+    known, linked = is_right[rows].sum(), every.is_linked.sum()
+    assert found.precision is not None and found.auc is None
+    interval = found.precision.interval
+    assert (interval.low, interval.high) == pytest.approx(
+        (known / linked, (known + (every.strata == 3).sum()) / linked), abs=0.001
+    )
+
+
+def test_a_threshold_is_not_found_by_labels_of_some_strata_alone() -> None:
+    wrong = 0
+    for seed in range(200):
+        every, is_right, has_text = _corpus(seed)
+        rows = drawn(every.strata, 200, np.random.default_rng(seed))
+        rows = rows[every.strata[rows] > 0]  # of the images without a link nobody could say anything
+        labels = Labels(rows=rows, is_right=is_right[rows], has_text=has_text[rows])
+        kept = threshold_for(every, labels, 0.7)
+        if kept is not None:
+            wrong += is_right[every.is_linked & (every.scores >= kept.score)].mean() < 0.7
+    assert wrong <= 10  # 5%

@@ -58,14 +58,14 @@ def test_documents_that_cannot_be_scored_are_counted() -> None:
     matrices = [np.eye(2)] * 5
     links = [None, [], [(0, 0), (1, 1)], [(i, j) for i in range(2) for j in range(2)], np.array([[0, 1]])]
     found = score_documents(matrices, links)
-    assert found.documents == (2, 4)
+    assert found.documents.tolist() == [2, 4]
     assert found.left_out == {"links unknown": 1, "no link": 1, "every pair linked": 1}
     mean = found.means()["auc"]
-    assert mean.n == 2 and mean.value == pytest.approx((100 + found.scores[1].auc) / 2)
+    assert mean.n == 2 and mean.value == pytest.approx((100 + found.table[1, 0]) / 2)
 
 
 def test_nothing_to_score_has_no_mean() -> None:
     assert score_documents([], []).means() == {} and not score_documents([], [])
-    assert score_documents([np.zeros((0, 3))], [[]]).table().shape == (0, 3)
+    assert score_documents([np.zeros((0, 3))], [[]]).table.shape == (0, 3)
     with pytest.raises(ValueError, match="0 of 4 linked"):
         score(np.eye(2), [])

@@ -51,6 +51,48 @@ def test_links_of_a_document_that_are_all_alike_are_one_observation():
     assert missed <= 4
 
 
+RARE = {"ten": 10, "a hundred": 100, "five hundred": 500}
+
+
+def heavy_tailed(seed, documents, size):
+    """Documents of five links, 99% of them true, and one in fifty of many links, all false."""
+    numbers = np.random.default_rng(seed)
+    is_large = numbers.random(documents) < 0.02
+    sizes = np.where(is_large, size, LINKS)
+    true = ~np.repeat(is_large, sizes) & (numbers.random(sizes.sum()) < 0.99)
+    return numbers.random(sizes.sum()), true, np.repeat(np.arange(documents), sizes)
+
+
+@pytest.mark.parametrize("size", RARE.values(), ids=RARE)
+@pytest.mark.parametrize("documents", [50, 200])
+def test_rare_documents_of_many_false_links_are_reckoned_with(documents, size):
+    """By a bound that knows no more than the largest document of the sample, 30-53% of such draws are wrong.
+
+    The truth of each threshold is that of 20,000 further documents.
+    """
+    similarities, are_true, owners = heavy_tailed(99, 20_000, size)
+    order = np.argsort(-similarities)
+    missed = 0
+    for seed in range(40):
+        points = precision_points(*heavy_tailed(seed, documents, size), documents)
+        for point in points:
+            kept = order[: np.searchsorted(-similarities[order], -point.similarity, side="right")]
+            counts, true = (np.bincount(owners[kept], weights=each) for each in (None, are_true[kept]))
+            if (true[counts > 0] / counts[counts > 0]).mean() < point.precision:
+                missed += 1
+                break
+    assert missed <= 5
+
+
+def test_each_document_counts_once():
+    """One document of a thousand true links is no proof, and one of a thousand false ones hardly matters."""
+    many = np.concatenate([np.arange(40), np.full(1000, 40)])
+    similarities = np.full(1040, 0.5)
+    assert precision_points(similarities, many == 40, many, 41) == ()
+    proven = precision_points(similarities, many < 40, many, 41)
+    assert proven and proven[-1].precision < 40 / 41
+
+
 def test_thresholds_are_found_where_there_are_some():
     similarities, are_true, documents = drawn(1, 300, rising, 0.3)
     points = precision_points(similarities, are_true, documents, 300)

@@ -8,6 +8,7 @@ import torch
 from sklearn.metrics import average_precision_score
 from torch import nn
 
+from schemas.overrides import override
 from training.evaluation.evaluate import EvaluateConfig
 from training.metrics.relations import (
     RefineConfig,
@@ -97,8 +98,8 @@ def test_refinement_is_the_formula_on_difficult_rows_and_predicts_no_others():
     [
         ("cite", RefineConfig(), (0.13, 0.1)),
         ("clue", RefineConfig(), (0.12, 0.1)),
-        ("mine", EvaluateConfig().refinement, (0.13, 0.1)),
-        ("clue", EvaluateConfig(refine_below=0.05, refine_weight=0.5).refinement, (0.5, 0.05)),
+        ("mine", EvaluateConfig().refine, (0.13, 0.1)),
+        ("clue", override(EvaluateConfig(), ["refine.below=0.05", "refine.weight=0.5"]).refine, (0.5, 0.05)),
     ],
 )
 def test_threshold_and_weight_are_settings(dataset, config, expected):

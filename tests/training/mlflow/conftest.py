@@ -1,3 +1,4 @@
+import itertools
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -46,6 +47,22 @@ def trained(registry_lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Pa
     """A model that has learned to link, as a folder."""
     data = load_training_data(registry_lake, "synthetic", CONFIG)
     return train(CONFIG, data, Context(), run_directory=tmp_path_factory.mktemp("trained")).model
+
+
+@pytest.fixture(scope="session")
+def other_files(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
+    """Make a folder with the trained model whose files are others: a weight is a little larger each time."""
+    numbers = itertools.count(1)
+
+    def make() -> Path:
+        model, number = LinkModel.load(trained), next(numbers)
+        with torch.no_grad():
+            next(model.parameters()).view(-1)[0] += 1e-5 * number
+        folder = tmp_path_factory.mktemp("other") / str(number)
+        model.save(folder)
+        return folder
+
+    return make
 
 
 @pytest.fixture(scope="session")

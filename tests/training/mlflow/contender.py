@@ -6,7 +6,7 @@ step it prints what came of it.
 
 import sys
 
-from training.mlflow.champions import append_entry, last_entry
+from training.mlflow.champions import change_champion, record_of
 from training.mlflow.runs import connect
 
 
@@ -14,10 +14,10 @@ def main(uri: str, name: str, version: str) -> None:
     client = connect(uri)
     print("ready", flush=True)
     while sys.stdin.readline():
-        entry = last_entry(client, name)
+        change = record_of(client, name).current
         print("looked", flush=True)
         sys.stdin.readline()
-        is_won = append_entry(client, name, entry, (version, *entry.champions), decision=f'{{"version": "{version}"}}')
+        is_won = change_champion(client, name, change, (version, *change.champions), decision={"version": version})
         print("won" if is_won else "lost", flush=True)
 
 

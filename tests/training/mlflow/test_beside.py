@@ -165,7 +165,7 @@ def test_named_columns_are_scored_as_they_are(
     assert found.value == pytest.approx(score_documents(matrices, documents.links).means()["auc"].value, abs=1e-3)
     missing = evaluated(client, lake, str(tmp_path / "fitting"), replace(config, image_features="clip"))
     assert (
-        "'clip': the data set has no such feature column; it has image-test"
+        "'clip': clip is not in the data set; it has image-test; rebuild with features.images=clip"
         in absent(missing)["frozen joint embeddings"]
     )
 

@@ -12,19 +12,14 @@ from mlflow.exceptions import MlflowException
 
 from schemas.errors import BuildError, GateError, IntegrityError, NotFoundError, UsageError
 from schemas.lake import Folder, Lake
-from training.mlflow.champions import (
-    COUNT_TAG,
-    align_aliases,
-    append_entry,
-    champion_log,
-    last_entry,
-    statements,
-)
-from training.mlflow.promotion import rollback
-from training.mlflow.registry import canonical_name, model_names
+from training.mlflow.champions import align, append, change_champion, record_of
+from training.mlflow.promotion import approve, rollback
+from training.mlflow.registry import find_version, model_names
 from training.mlflow.runs import LAKE_TAG
+from training.mlflow.stored import canonical_name
+from training.promotions.record import COUNT_TAG, JUDGED, TAINTED, Change
 
-WRITES = ("set_registered_model_tag", "set_registered_model_alias")
+WRITES = ("set_registered_model_tag", "set_registered_model_alias", "set_model_version_tag", "log_text")
 
 
 class Killed(BaseException):
@@ -76,14 +71,18 @@ def _aliases(client: mlflow.MlflowClient) -> dict[str, str]:
     return {alias: str(version) for alias, version in client.get_registered_model("linker").aliases.items()}
 
 
+def _current(client: mlflow.MlflowClient) -> Change:
+    return record_of(client, "linker").current
+
+
 def _crown(client: mlflow.MlflowClient, version: str) -> bool:
-    entry = align_aliases(client, "linker")
-    return append_entry(client, "linker", entry, (version, *entry.champions), decision="{}")
+    last = align(client, "linker").current
+    return change_champion(client, "linker", last, (version, *last.champions), decision={})
 
 
 def _step_back(client: mlflow.MlflowClient) -> bool:
-    entry = last_entry(client, "linker")
-    return append_entry(client, "linker", entry, entry.champions[1:], decision="{}")
+    last = _current(client)
+    return change_champion(client, "linker", last, last.champions[1:], decision={})
 
 
 def test_each_champion_is_remembered_and_rolled_back_to_one_by_one(linker: mlflow.MlflowClient) -> None:
@@ -109,12 +108,12 @@ def test_a_model_is_rolled_back_by_any_spelling_of_its_objective(
     name = canonical_name(spelled)
     make_versions(client, name, 2)
     for version in ("1", "2"):
-        entry = align_aliases(client, spelled)
-        assert append_entry(client, spelled, entry, (version, *entry.champions), decision="{}")
+        last = align(client, spelled).current
+        assert change_champion(client, spelled, last, (version, *last.champions), decision={})
     restored, replaced = rollback(client, spelled)
     assert (restored.uri, replaced) == (f"models:/{name}/1", "2")
     assert client.get_registered_model(name).aliases == {"champion": 1}
-    assert last_entry(client, spelled).champion == "1"
+    assert record_of(client, spelled).current.champion == "1"
     with pytest.raises(GateError, match=re.escape(f"model '{name}' has no champion to go back to")):
         rollback(client, spelled)
     assert model_names(client) == [name]
@@ -122,29 +121,29 @@ def test_a_model_is_rolled_back_by_any_spelling_of_its_objective(
 
 def test_of_two_that_saw_the_same_champion_the_second_loses(linker: mlflow.MlflowClient) -> None:
     assert _crown(linker, "1")
-    seen = last_entry(linker, "linker")
-    assert append_entry(linker, "linker", seen, ("2", *seen.champions), decision='{"by": "first"}')
-    assert not append_entry(linker, "linker", seen, ("3", *seen.champions), decision='{"by": "second"}')
-    entry = last_entry(linker, "linker")
-    assert (entry.champion, entry.previous, entry.decision) == ("2", "1", '{"by": "first"}')
+    seen = _current(linker)
+    assert change_champion(linker, "linker", seen, ("2", *seen.champions), decision={"by": "first"})
+    assert not change_champion(linker, "linker", seen, ("3", *seen.champions), decision={"by": "second"})
+    last = _current(linker)
+    assert (last.champion, last.previous, last.decision) == ("2", "1", {"by": "first"})
     assert _aliases(linker) == {"champion": "2", "previous_champion": "1"}
     assert _crown(linker, "3")  # whoever looks again may
-    assert last_entry(linker, "linker").champions == ("3", "2", "1")
+    assert _current(linker).champions == ("3", "2", "1")
 
 
 def test_the_aliases_of_an_older_registry_are_where_the_line_begins(linker: mlflow.MlflowClient) -> None:
     linker.set_registered_model_alias("linker", "champion", "2")
     linker.set_registered_model_alias("linker", "previous_champion", "1")
-    assert align_aliases(linker, "linker").champions == ("2", "1")
+    assert align(linker, "linker").current.champions == ("2", "1")
     assert _crown(linker, "3")
-    assert last_entry(linker, "linker").champions == ("3", "2", "1")
+    assert _current(linker).champions == ("3", "2", "1")
 
 
 def test_an_alias_moved_by_hand_or_by_a_late_process_is_put_right(linker: mlflow.MlflowClient) -> None:
     assert _crown(linker, "1") and _crown(linker, "2")
     linker.set_registered_model_alias("linker", "champion", "1")
     linker.delete_registered_model_alias("linker", "previous_champion")
-    align_aliases(linker, "linker")
+    align(linker, "linker")
     assert _aliases(linker) == {"champion": "2", "previous_champion": "1"}
 
 
@@ -152,13 +151,13 @@ def test_a_deleted_version_is_passed_over(linker: mlflow.MlflowClient) -> None:
     for version in ("1", "2", "3"):
         assert _crown(linker, version)
     linker.delete_model_version("linker", "2")
-    align_aliases(linker, "linker")
+    align(linker, "linker")
     assert _aliases(linker) == {"champion": "3", "previous_champion": "1"}
 
 
 def test_no_such_model(client: mlflow.MlflowClient) -> None:
     with pytest.raises(NotFoundError, match="no model 'linker'"):
-        align_aliases(client, "linker")
+        align(client, "linker")
 
 
 @pytest.mark.parametrize("is_written", [False, True])
@@ -169,16 +168,16 @@ def test_a_death_at_any_write_leaves_one_champion_and_repeating_completes_it(
     assert _crown(linker, "1")
     with pytest.MonkeyPatch.context() as dying, pytest.raises(Killed):
         _die_at(dying, linker, write, is_written=is_written)
-        append_entry(linker, "linker", last_entry(linker, "linker"), ("2", "1"), decision="{}")
+        change_champion(linker, "linker", _current(linker), ("2", "1"), decision={})
     is_moved = (write, is_written) >= (3, True)  # statement, previous champion, champion, number of statements
     assert _aliases(linker)["champion"] == ("2" if is_moved else "1")
     is_committed = (write, is_written) >= (1, True)
-    entry = align_aliases(linker, "linker")
-    assert entry.champion == ("2" if is_committed else "1")
-    assert _aliases(linker)["champion"] == entry.champion
+    last = align(linker, "linker").current
+    assert last.champion == ("2" if is_committed else "1")
+    assert _aliases(linker)["champion"] == last.champion
     if not is_committed:
         assert _crown(linker, "2")
-    assert last_entry(linker, "linker").champions == ("2", "1")
+    assert _current(linker).champions == ("2", "1")
     assert _aliases(linker) == {"champion": "2", "previous_champion": "1"}
     assert linker.get_registered_model("linker").tags[COUNT_TAG] == "2"
 
@@ -190,10 +189,79 @@ def test_a_death_at_any_write_of_the_first_champion(linker: mlflow.MlflowClient,
         _die_at(dying, linker, write, is_written=is_written)
         assert _crown(linker, "1")
     is_committed = (write, is_written) >= (2, True)  # where the chain is, statement, champion, number of statements
-    assert align_aliases(linker, "linker").champion == ("1" if is_committed else None)
+    assert align(linker, "linker").current.champion == ("1" if is_committed else None)
     assert is_committed or _crown(linker, "1")
-    assert _crown(linker, "2") and last_entry(linker, "linker").champions == ("2", "1")
+    assert _crown(linker, "2") and _current(linker).champions == ("2", "1")
     assert _aliases(linker) == {"champion": "2", "previous_champion": "1"}
+
+
+JUDGED_BY = {"checks": [], "policy": {}, "version": "3", "best": "3", "best_before": "2"}
+TAKEN_OUT = {"dataset": "diy@v1", "documents": 1, "images": 2, "why": ""}
+
+
+def _promote(client: mlflow.MlflowClient, name: str) -> None:
+    last = align(client, name).current
+    if last.champion != "3":
+        assert change_champion(client, name, last, ("3", *last.champions), decision=JUDGED_BY)
+
+
+def _refuse(client: mlflow.MlflowClient, name: str) -> None:
+    if record_of(client, name).judgement("3") is None:
+        append(client, find_version(client, name, "3"), JUDGED, {"decision": JUDGED_BY})
+
+
+def _taint(client: mlflow.MlflowClient, name: str) -> None:
+    if record_of(client, name).taint("1") is None:
+        append(client, find_version(client, name, "1"), TAINTED, TAKEN_OUT)
+
+
+OPERATIONS: dict[str, Callable[[mlflow.MlflowClient, str], object]] = {
+    "promote": _promote,
+    "refuse": _refuse,
+    "approve": lambda client, name: approve(client, name, "3", by="Ann"),
+    "rollback": lambda client, name: rollback(client, name, champion="2"),
+    "taint": _taint,
+}
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_after_a_death_at_any_step_the_registry_follows_the_record(
+    client: mlflow.MlflowClient, make_versions: Callable[..., None], operation: str, is_written: bool
+) -> None:
+    """Whoever aligns it next, such as the schedule's sensor, completes it; who repeats the command does it once."""
+    run, ends = OPERATIONS[operation], []
+    for write in range(6):
+        name = f"m{write}"
+        make_versions(client, name, 3)
+        for version in ("1", "2"):
+            last = align(client, name).current
+            assert change_champion(client, name, last, (version, *last.champions), decision={"version": version})
+        before = _kept(client, name)
+        with pytest.MonkeyPatch.context() as dying:
+            if write:  # the first one lives
+                _die_at(dying, client, write, is_written=is_written)
+            try:
+                run(client, name)
+            except Killed:
+                assert write
+            else:
+                ends.append(write)
+        is_stated = len(align(client, name).chain) == 3
+        assert _kept(client, name) == (_kept(client, "m0") if is_stated else before)
+        if not is_stated:
+            run(client, name)
+        assert len(align(client, name).chain) == 3 and _kept(client, name) == _kept(client, "m0")
+    assert ends[0] == 0 and 0 < len(ends) < 6 - 2 * (not is_written)  # some lived, and several died
+
+
+def _kept(client: mlflow.MlflowClient, name: str) -> dict[str, Any]:
+    """Return what the registry says of a model, but for where its record is."""
+    model = client.get_registered_model(name)
+    tags = {version: client.get_model_version(name, version).tags for version in ("1", "2", "3")}
+    if TAINTED in tags["1"]:
+        tags["1"][TAINTED] = json.dumps({**json.loads(tags["1"][TAINTED]), "at": ""})  # each was at another time
+    return {"aliases": model.aliases, "count": model.tags.get(COUNT_TAG), "tags": tags}
 
 
 def test_a_registry_that_cannot_be_written_is_told(
@@ -203,10 +271,10 @@ def test_a_registry_that_cannot_be_written_is_told(
         raise MlflowException("the database is read-only")
 
     assert _crown(linker, "1")
-    entry = last_entry(linker, "linker")
+    last = _current(linker)
     monkeypatch.setattr(linker, "set_registered_model_alias", refuse)
     with pytest.raises(BuildError, match="model 'linker': the registry could not be written: the database is read-"):
-        append_entry(linker, "linker", entry, ("2", "1"), decision="{}")
+        change_champion(linker, "linker", last, ("2", "1"), decision={})
     assert _aliases(linker) == {"champion": "1"}
 
 
@@ -215,8 +283,8 @@ def test_a_version_without_a_lake_is_told(client: mlflow.MlflowClient, tmp_path:
     client.create_model_version("linker", source=str(tmp_path))
     with pytest.raises(UsageError, match="expected a tag with the lake of its data set, found none; give --lake"):
         _crown(client, "1")
-    entry = last_entry(client, "linker")
-    assert append_entry(client, "linker", entry, ("1",), decision="{}", lake=Lake.at(str(tmp_path / "lake")))
+    last = _current(client)
+    assert change_champion(client, "linker", last, ("1",), decision={}, lake=Lake.at(str(tmp_path / "lake")))
     assert [path.name for path in (tmp_path / "lake" / "promotions" / "linker").iterdir()] == ["000001.json"]
 
 
@@ -224,11 +292,11 @@ def test_of_two_processes_one_wins_each_time(linker: mlflow.MlflowClient, contes
     outcomes = contest(linker.tracking_uri, "linker", ["1", "2"], rounds=3)
     assert [sorted(outcome.values()) for outcome in outcomes] == [["lost", "won"]] * 3
     winners = [next(version for version, result in outcome.items() if result == "won") for outcome in outcomes]
-    assert last_entry(linker, "linker").champions == tuple(reversed(winners))
+    assert _current(linker).champions == tuple(reversed(winners))
     assert _aliases(linker)["champion"] == winners[-1]
 
 
-@pytest.mark.parametrize("name", WRITES)
+@pytest.mark.parametrize("name", WRITES[:2])
 def test_a_write_that_another_disturbs_is_tried_again(
     linker: mlflow.MlflowClient, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -248,16 +316,19 @@ def test_a_statement_whose_answer_was_lost_counts(linker: mlflow.MlflowClient, m
     add = Folder.add
     monkeypatch.setattr(Folder, "add", lambda folder, name, data: add(folder, name, data) and False)
     assert _crown(linker, "1") and _crown(linker, "2")
-    assert last_entry(linker, "linker").champions == ("2", "1")
-    assert len(statements(linker, "linker")) == 2
+    assert _current(linker).champions == ("2", "1")
+    assert len(record_of(linker, "linker").chain) == 2
 
 
 def test_statements_that_were_lost_are_missed(linker: mlflow.MlflowClient, tmp_path: Path) -> None:
     for version in ("1", "2"):
         assert _crown(linker, version)
     (tmp_path / "lake" / "promotions" / "linker" / "000002.json").unlink()
-    with pytest.raises(IntegrityError, match="expected at least 2 statements, found 1"):
-        align_aliases(linker, "linker")
+    with pytest.raises(
+        IntegrityError,
+        match=r"is incomplete \(1 of 2 statements\): restore .*/promotions/linker from a backup, or .* relocate",
+    ):
+        align(linker, "linker")
 
 
 def _in_the_registry(client: mlflow.MlflowClient, source: Path, line: str, follows: str) -> None:
@@ -273,13 +344,14 @@ def test_the_log_of_an_earlier_release_is_taken_over(linker: mlflow.MlflowClient
     _in_the_registry(linker, tmp_path, "1", "0")
     _in_the_registry(linker, tmp_path, "2 1", "1")
     _in_the_registry(linker, tmp_path, "4 1", "1")  # follows what another has followed: it does not count
-    assert align_aliases(linker, "linker").champions == ("2", "1")
+    assert align(linker, "linker").current.champions == ("2", "1")
     assert _aliases(linker) == {"champion": "2", "previous_champion": "1"}
-    seen = last_entry(linker, "linker")
-    assert append_entry(linker, "linker", seen, ("3", *seen.champions), decision="{}")
-    assert [each.champions for each in champion_log(linker, "linker")[1:]] == [("1",), ("2", "1"), ("3", "2", "1")]
-    assert [each.predicate["event"] for each in statements(linker, "linker")] == ["taken over", "champion"]
-    assert not append_entry(linker, "linker", seen, ("4", *seen.champions), decision="{}")
+    seen = _current(linker)
+    assert change_champion(linker, "linker", seen, ("3", *seen.champions), decision={})
+    record = record_of(linker, "linker")
+    assert [each.champions for each in record.changes[1:]] == [("1",), ("2", "1"), ("3", "2", "1")]
+    assert [each.event for each in record.statements] == ["taken over", "champion"]
+    assert not change_champion(linker, "linker", seen, ("4", *seen.champions), decision={})
     assert _step_back(linker) and _aliases(linker) == {"champion": "2", "previous_champion": "1"}
     assert model_names(linker) == ["linker"]
 
@@ -291,9 +363,9 @@ def test_a_model_that_was_deleted_and_made_anew_begins_without_a_champion(
         assert _crown(linker, version)
     linker.delete_registered_model("linker")
     make_versions(linker, "linker", 3)  # numbered from 1 again; nobody has judged any
-    assert align_aliases(linker, "linker").champions == () and _aliases(linker) == {}
+    assert align(linker, "linker").current.champions == () and _aliases(linker) == {}
     with pytest.raises(GateError, match="no champion to go back to"):
         rollback(linker, "linker")
     assert _crown(linker, "2")
-    assert last_entry(linker, "linker").champions == ("2",) and _aliases(linker) == {"champion": "2"}
-    assert _crown(linker, "3") and last_entry(linker, "linker").champions == ("3", "2")
+    assert _current(linker).champions == ("2",) and _aliases(linker) == {"champion": "2"}
+    assert _crown(linker, "3") and _current(linker).champions == ("3", "2")

@@ -80,7 +80,7 @@ def test_mistakes_of_evaluate(client: mlflow.MlflowClient, registry_lake: Lake, 
 def test_a_data_set_without_the_models_features(registry_lake: Lake, trained: Path) -> None:
     model = LinkModel.load(trained)
     model.card = replace(model.card, data=replace(model.card.data, image_features="resnet50"))
-    with pytest.raises(UsageError, match=r"has not the features the model reads \(resnet50 and text-test\).*build"):
+    with pytest.raises(UsageError, match=r"lacks features that the model reads \(resnet50 and text-test\).*build"):
         evaluate_model(model, registry_lake, "synthetic")
 
 

@@ -7,14 +7,16 @@ import pytest
 from schemas.errors import IntegrityError, NotFoundError, UsageError
 from schemas.lake import Lake
 from training.mlflow import copying
+from training.mlflow.champions import record_of
 from training.mlflow.copying import copy_version, without_password
 from training.mlflow.loading import load
 from training.mlflow.promotion import promote
 from training.mlflow.registering import attach
-from training.mlflow.registry import DECISION_TAG, find_version, logged_model, standing
+from training.mlflow.registry import find_version, logged_model, status_of
 from training.mlflow.runs import connect, log_scores
 from training.model import LinkModel
 from training.model_files import folder_digest
+from training.promotions.record import DECISION_TAG
 
 Register = Callable[[Path], str]
 
@@ -66,7 +68,9 @@ def test_a_copy_has_all_that_the_original_has(
     original = find_version(connect(client.tracking_uri), "linker", "1")
     extra = {"copied_from": done.copied_from, "digest": done.digest}
     assert arrived.tags | {DECISION_TAG: original.tags[DECISION_TAG]} == original.tags | extra
-    assert DECISION_TAG not in arrived.tags and not standing(target, "linker").is_judged  # nor by a sensor there
+    assert (
+        DECISION_TAG not in arrived.tags and not status_of(record_of(target, "linker")).is_judged
+    )  # nor by a sensor there
 
     folders = [_files(client, "1", tmp_path / "one"), _files(target, "1", tmp_path / "two")]
     assert folder_digest(folders[0]) == folder_digest(folders[1]) == done.digest

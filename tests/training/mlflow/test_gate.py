@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import ttest_1samp
 
 from schemas.errors import ConfigError, NotFoundError
 from training.metrics.intervals import difference_interval, documents_needed, mean_bounds, mean_interval
@@ -18,6 +19,7 @@ from training.mlflow.gate import (
     refuse,
 )
 from training.mlflow.policy import STANDARD_POLICY, Editors, Guard, Minimum, Policy, Undecided, read_policy
+from training.promotions.record import Approval
 from training.retrieval.interleaving import Preference
 
 
@@ -86,10 +88,24 @@ def test_documents_needed_are_enough_in_four_of_five_cases() -> None:
     sample *= spread / sample.std(ddof=1)
     needed = documents_needed(sample, margin)
     assert needed == pytest.approx(((1.96 + 0.8416) * spread / margin) ** 2, rel=0.01)
-    found = [difference_interval(row).low >= -margin for row in draws.normal(0, spread, (1500, needed))]
+    found = [difference_interval(row, margin).low >= -margin for row in draws.normal(0, spread, (1500, needed))]
     assert 0.77 < np.mean(found) < 0.83
     assert documents_needed(sample[:1], margin) == documents_needed(sample, 0.0) == 0
-    assert documents_needed(np.zeros(5), margin) == 2
+    # Of so many documents one would show a share of 1% that loses everything, in 97.5% of cases.
+    assert documents_needed(np.zeros(5), margin) == next(n for n in range(1000) if 0.99**n <= 0.025) == 368
+
+
+def test_where_most_documents_hardly_differ_the_interval_holds_for_any_differences() -> None:
+    """Whatever share of documents loses everything, a loss of more than a point passes in at most 2.5% of cases."""
+    draws = np.random.default_rng(5)
+    for count, share in ((20, 0.05), (60, 0.05), (200, 0.015), (400, 0.015)):
+        losses = np.where(draws.random((80, count)) < share, -100.0, draws.normal(0, 0.1, (80, count)))
+        assert np.mean([difference_interval(row, 1.0).low >= -1 for row in losses]) <= 0.025
+    assert difference_interval(np.zeros(1000), 1.0).low == pytest.approx(-100 * (1 - 0.025**0.001), rel=0.1)
+    spread = np.array([-30.0, 20.0] * 30)
+    expected = ttest_1samp(spread, 0).confidence_interval(0.95)
+    found = difference_interval(spread, 1.0)
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
 
 
 def test_an_undecided_candidate_asks_a_person_where_the_policy_says_so() -> None:
@@ -99,11 +115,12 @@ def test_an_undecided_candidate_asks_a_person_where_the_policy_says_so() -> None
     policy = Policy(undecided=Undecided.ASK)
     waiting = decide(contest, policy)
     assert waiting.is_waiting and not waiting.is_promoted
-    assert decide(contest, policy, approved_by="Ann").is_promoted
-    assert not decide(contest, Policy(), approved_by="Ann").is_promoted
+    approved = decide(contest, policy, approvals=[Approval("Ann")])
+    assert approved.is_promoted and approved.approved_by == "Ann"
+    assert not decide(contest, Policy(), approvals=[Approval("Ann")]).is_promoted
     worse = replace(contest, candidate=_scores(champion - 3))
-    assert not decide(worse, policy, approved_by="Ann").is_promoted  # shown to be worse: nobody is asked
-    sure = decide(replace(contest, candidate=_scores(champion + 1)), policy)
+    assert not decide(worse, policy, approvals=[Approval("Ann")]).is_promoted  # shown to be worse: nobody is asked
+    sure = decide(replace(contest, candidate=_scores(champion + 2)), policy)
     assert sure.is_promoted and APPROVAL not in _checks(sure)
 
 
@@ -117,16 +134,26 @@ def test_a_candidate_meets_the_best_champion_too_and_later_ones_a_stricter_inter
     assert "worse than the best champion" in fallen.reasons[2]
     first, fifth = (_checks(decide(replace(contest, attempt=k)))["champion"].measured for k in (1, 5))
     assert first is not None and fifth is not None
-    assert first.low > fifth.low and fifth == difference_interval(contest.differences(_scores(champion)), level=0.99)
+    assert first.low > fifth.low
+    assert fifth == difference_interval(contest.differences(_scores(champion)), 1.0, level=0.995)
 
 
-def test_the_same_scores_are_not_worse_and_better_ones_are_better() -> None:
+def test_the_same_files_are_as_good_and_better_scores_are_better() -> None:
     champion = _normal(70, seed=7)
-    assert _decide(champion, champion).is_promoted
-    better = _decide(champion + 1, champion)
+    own = _scores(champion)
+    same = decide(Contest(dataset="diy@v1", split="val", candidate=own, champion=own))
+    assert same.is_promoted and same.reasons[1] == "its files are those of the champion" and not same.beats_best
+    better = _decide(champion + 1.5, champion)
     difference = _checks(better)["champion"].measured
-    assert difference is not None and difference.mean == pytest.approx(1)
-    assert "better than the champion" in better.reasons[1]
+    assert difference is not None and difference.mean == pytest.approx(1.5)
+    assert "better than the champion" in better.reasons[1] and better.beats_best
+
+
+def test_equal_scores_of_other_files_are_shown_to_be_as_good_by_enough_documents() -> None:
+    champion = _normal(70, seed=7, count=500)
+    few = _checks(_decide(champion[:200], champion[:200]))["champion"]
+    assert few.is_undecided and few.documents_needed == next(n for n in range(1000) if 0.99**n <= 0.0125) == 437
+    assert _decide(champion, champion).is_promoted
 
 
 def test_models_that_read_different_texts_are_compared_on_what_both_could_score() -> None:
@@ -149,7 +176,7 @@ def test_few_documents_are_not_enough(count: int) -> None:
     perfect = np.full(count, 100.0)
     assert not _decide(perfect).is_promoted
     assert not _decide(perfect, perfect - 1).is_promoted
-    decision = _decide(perfect, perfect, Policy(min_documents=count))
+    decision = _decide(perfect, perfect - 3, Policy(min_documents=count))
     assert _checks(decision)["documents"].is_passed
     assert decision.is_promoted is (count > 5)  # of fewer perfect scores, the mean may still be 50
 
@@ -183,14 +210,15 @@ def test_a_model_that_knows_nothing_beats_random_in_at_most_one_draw_of_40(kind:
 
 def test_intervals_of_differences() -> None:
     values = np.random.default_rng(0).normal(2, 5, (12, 4000))
-    found = [difference_interval(column) for column in values.T]
+    found = [difference_interval(column, 1.0) for column in values.T]
     assert 0.94 < np.mean([each.low <= 2 <= each.high for each in found]) < 0.96
-    assert difference_interval(values[:1, 0]).low == -100 and difference_interval(values[:0, 0]).high == 100
+    assert difference_interval(values[:1, 0], 1.0).low == -100 and difference_interval(values[:0, 0], 1.0).high == 100
 
 
 def test_a_policy_may_listen_to_editors() -> None:
-    champion = _scores(_normal(70, seed=7))
-    contest = Contest(dataset="diy@v1", split="val", candidate=champion, champion=champion)
+    values = _normal(70, seed=7)
+    champion = _scores(values - 3)
+    contest = Contest(dataset="diy@v1", split="val", candidate=_scores(values), champion=champion)
     policy = Policy(editors=Editors(preferred=True))
     for preference, is_passed, words in (
         (None, False, "nobody compared it blind"),
@@ -201,6 +229,7 @@ def test_a_policy_may_listen_to_editors() -> None:
         decision = decide(contest, policy, preference=preference)
         assert decision.is_promoted is is_passed and words in _checks(decision)["editors"].reason
     assert decide(replace(contest, champion=None), policy).is_promoted  # nobody could compare the first model
+    assert decide(replace(contest, candidate=champion), policy).is_promoted  # nor one with itself
 
 
 def test_order_of_the_champions_documents_does_not_matter() -> None:
@@ -224,16 +253,17 @@ def test_every_minimum_that_is_named_must_be_reached() -> None:
 
 
 def test_on_a_guard_set_the_whole_interval_must_lie_above_the_margin() -> None:
-    target = _normal(70, seed=1)
-    guard = _normal(70, seed=2)
-    contest = Contest(dataset="rqa@v3", split="val", candidate=_scores(guard - 1.5), champion=_scores(guard))
-    rivals = Contest(dataset="diy@v1", split="val", candidate=_scores(target), champion=_scores(target))
-    for margin, is_kept in ((2.0, True), (1.6, True), (1.0, False)):
+    target = _scores(_normal(70, seed=1))
+    guard = _normal(70, seed=2, count=2000)
+    worse = guard + np.tile([2.5, -5.5], 1000)  # by 1.5 points, and Student's interval is 0.18 to either side
+    contest = Contest(dataset="rqa@v3", split="val", candidate=_scores(worse), champion=_scores(guard))
+    rivals = Contest(dataset="diy@v1", split="val", candidate=target, champion=target)
+    for margin, is_kept in ((2.0, True), (1.6, False), (1.0, False)):
         policy = Policy(guards=(Guard(dataset="rqa", margin=margin),))
         decision = decide(rivals, policy, guards={"rqa": contest})
         assert _checks(decision)["guard rqa"].is_passed is is_kept
         assert decision.is_promoted is is_kept
-    assert "on rqa@v3: AUC differs by -1.50 (-1.50 to -1.50)" in _checks(decision)["guard rqa"].reason
+    assert "on rqa@v3: AUC differs by -1.50 (-1.68 to -1.32)" in _checks(decision)["guard rqa"].reason
 
 
 def test_a_guard_set_is_nothing_to_a_first_champion_but_never_left_out_beside_one() -> None:

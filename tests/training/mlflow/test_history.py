@@ -11,13 +11,15 @@ import pytest
 from typer.testing import CliRunner
 
 from orchestration.cli import app
-from schemas.errors import GateError, NotFoundError, UsageError
+from schemas.errors import NotFoundError, UsageError
+from training.mlflow.champions import record_of
 from training.mlflow.copying import copy_version
-from training.mlflow.history import approve, championships
 from training.mlflow.policy import Policy
-from training.mlflow.promotion import promote, rollback
-from training.mlflow.registry import APPROVED_TAG, find_version, standing
+from training.mlflow.promotion import approve, promote, rollback
+from training.mlflow.registry import find_version, status_of
 from training.mlflow.runs import connect
+from training.promotions.history import championships
+from training.promotions.record import APPROVED_TAG
 
 Register = Callable[[Path], str]
 
@@ -26,14 +28,14 @@ def test_every_champion_is_told_with_when_why_and_on_which_data(
     client: mlflow.MlflowClient, register_model: Register, trained: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(NotFoundError, match="no model 'linker'"):
-        championships(client, "linker")
+        record_of(client, "linker")
     versions = [register_model(trained) for _ in range(2)]
-    assert championships(client, "linker") == []
+    assert championships(record_of(client, "linker")) == []
     decisions = [promote(client, "linker", version, say=print).decision for version in versions]
     rollback(client, "linker")
     client.delete_model_version("linker", "2")
 
-    found = championships(client, "linker")
+    found = championships(record_of(client, "linker"))
     assert [(each.version, each.replaced, each.by) for each in found] == [
         ("1", "", "promotion"),
         ("2", "1", "promotion"),
@@ -42,7 +44,7 @@ def test_every_champion_is_told_with_when_why_and_on_which_data(
     assert [each.until for each in found] == [found[1].since, found[2].since, ""]
     now = datetime.now(UTC)
     assert all(now - timedelta(hours=1) < datetime.fromisoformat(each.since) <= now for each in found)
-    assert [each.trained_on for each in found] == ["synthetic@v1", "", "synthetic@v1"]
+    assert [each.trained_on for each in found] == ["synthetic@v1"] * 3  # of a deleted version, too
     assert [(each.judged_on, each.split, each.documents) for each in found] == [
         ("synthetic@v1", "val", 30),
         ("synthetic@v1", "val", 30),
@@ -72,27 +74,28 @@ def test_a_promotion_waits_for_the_person_that_the_policy_asks_for(
     waiting = promote(client, "linker", version, policy=policy, say=print)
     assert waiting.decision.reasons[-1] == "waits for approval by Ann or Bo (multilink approve)"
     assert waiting.to_json()["is_waiting"] and not waiting.decision.is_promoted
-    assert standing(client, "linker").is_judged
+    assert status_of(record_of(client, "linker")).is_judged
     assert "champion" not in client.get_registered_model("linker").aliases
 
     with pytest.raises(UsageError, match="expected the name of a person"):
         approve(client, "linker", version, by=" ")
-    approve(client, "linker", "challenger", by="Eve")
-    assert not standing(client, "linker").is_judged  # to be decided again
+    with pytest.raises(UsageError, match="expected the name of a person, without a colon"):
+        approve(client, "linker", version, by="Ann:1a2b")
+    for _ in range(2):
+        approve(client, "linker", "challenger", by="Eve")
+    assert len(record_of(client, "linker").statements) == 2  # the decision that waits, and one approval
+    assert not status_of(record_of(client, "linker")).is_judged  # to be decided again
     refused = promote(client, "linker", version, policy=policy, say=print).decision
     assert refused.reasons[-1].endswith("; Eve, who approved it, is none of them") and refused.is_waiting
-    with pytest.raises(GateError, match="approved by Eve already"):
-        approve(client, "linker", version, by="Ann")
-    client.delete_model_version_tag("linker", version, APPROVED_TAG)
 
     command = ["approve", "--model", "linker", "--version", version, "--by", "Ann"]
     done = CliRunner().invoke(app, [*command, "--tracking-uri", client.tracking_uri], catch_exceptions=False)
-    unsigned = "its statement is not signed: multilink key makes a key"
+    unsigned = "the statement is not signed, so nobody can verify it; make a key with: multilink key"
     assert done.output == f"models:/linker/{version} is approved by Ann\n{unsigned}\n"
     promoted = promote(client, "linker", version, policy=policy, say=print).decision
     assert promoted.is_promoted and promoted.reasons[-1] == "approved by Ann"
-    assert [each.approved_by for each in championships(client, "linker")] == ["Ann"]
-    assert standing(client, "linker").is_judged
+    assert [each.approved_by for each in championships(record_of(client, "linker"))] == ["Ann"]
+    assert status_of(record_of(client, "linker")).is_judged
 
     elsewhere = connect(f"sqlite:///{tmp_path}/elsewhere.db")
     copied = copy_version(client.tracking_uri, "linker", version, to=elsewhere.tracking_uri, say=print).version

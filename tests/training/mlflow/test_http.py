@@ -18,13 +18,15 @@ import pytest
 
 from schemas.lake import Lake
 from training.data.documents import GivenDocument
+from training.mlflow.champions import record_of
 from training.mlflow.copying import copy_version
 from training.mlflow.loading import load
-from training.mlflow.promotion import last_entry, promote, rollback
+from training.mlflow.promotion import promote, rollback
 from training.mlflow.registering import register
-from training.mlflow.registry import DECISION_TAG, find_version, logged_model
+from training.mlflow.registry import find_version, logged_model
 from training.mlflow.runs import connect, experiment_id
 from training.model import LinkModel
+from training.promotions.record import DECISION_TAG
 from training.workflows.evaluate import run_evaluate
 from training.workflows.link import run_link
 from training.workflows.report import run_report
@@ -110,7 +112,7 @@ def test_a_server_that_dies_in_the_middle_changes_nothing(
 
     promoted = promote(client, "linker", "2", say=die_and_rise)
     assert promoted.decision.is_promoted and promoted.champion == "1"
-    assert len(lines) == 2 and last_entry(client, "linker").champions == ("2", "1")
+    assert len(lines) == 1 and record_of(client, "linker").current.champions == ("2", "1")
     assert DECISION_TAG in find_version(client, "linker", "2").tags
 
     summary = run_evaluate(

@@ -25,28 +25,23 @@ from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from training import listening
 from training.listening import bind
-from training.mlflow.loading import load
-from training.mlflow.registry import CHAMPION, champion_of_dataset
+from training.mlflow.loading import load, open_model
+from training.mlflow.registry import champion_of_dataset
 from training.mlflow.serving import MAX_BODY_BYTES
 from training.model import LinkModel
+from training.promotions.record import CHAMPION
 from training.shards import embed_split
 from training.workflows.evaluate import run_evaluate
 from training.workflows.link import run_link_version
+from training.workflows.workers import by_workers
 
 Register = Callable[[Path], str]
 COMMAND = [sys.executable, "-c", "from orchestration.__main__ import main; main()"]
 
 
 def link(client: mlflow.MlflowClient, lake: Lake, output: Path, model: str | None, **settings: Any) -> dict[str, Any]:
-    return run_link_version(
-        model=model,
-        dataset="synthetic",
-        lake=lake.root.uri,
-        output=str(output),
-        tracking=client.tracking_uri,
-        say=print,
-        **settings,
-    ).to_json()
+    loaded = open_model(model, client.tracking_uri, dataset="synthetic@v1")
+    return run_link_version(loaded, lake, "synthetic", str(output), say=print, **settings).to_json()
 
 
 def test_the_champion_links_a_version_by_its_name(
@@ -61,8 +56,8 @@ def test_the_champion_links_a_version_by_its_name(
     assert found["shards"] == 9 and found["documents_per_second"] > 0
     assert pq.read_table(tmp_path / "links" / "links").num_rows == found["links"]
     assert load("linker", client).uri == "models:/linker/1"
-    with pytest.raises(UsageError, match="--workers 0"):
-        link(client, registry_lake, tmp_path / "none", "linker", workers=0)
+    with pytest.raises(UsageError, match="--workers 0"), by_workers(0):
+        pass
 
 
 def test_a_data_sets_one_champion_is_found(
@@ -145,6 +140,8 @@ def test_a_served_model_gives_the_links_of_link(
             for name in ("similarity", "probability"):  # the server multiplies with more threads
                 assert [each[name] for each in links] == pytest.approx([each[name] for each in row["links"]], abs=1e-6)
 
+
+def test_a_server_answers_its_example_and_refuses_what_is_none(served: str) -> None:
     example = json.loads(urllib.request.urlopen(f"{served}/example", timeout=60).read())
     status, answer = post(served, example)
     assert status == 200 and len(answer["predictions"][0]["similarities"]) == 2

@@ -7,7 +7,9 @@ from typing import Any
 
 import mlflow
 import pytest
+from typer.testing import CliRunner
 
+from orchestration.cli import app
 from schemas.documents import Split
 from schemas.errors import GateError, NotFoundError, UsageError
 from schemas.lake import Lake
@@ -16,12 +18,17 @@ from training.evaluation.evaluate import Evaluation
 from training.evaluation.models import evaluate_model
 from training.metrics.links import LinkScore
 from training.mlflow import judging
-from training.mlflow.champions import best_champion, last_entry
+from training.mlflow.champions import append, record_of
 from training.mlflow.explanation import explained
-from training.mlflow.judging import chosen_by_links
-from training.mlflow.policy import Guard, Minimum, Policy
+from training.mlflow.gate import Contest
+from training.mlflow.judging import chose_epoch
+from training.mlflow.policy import Guard, Measure, Minimum, Policy
 from training.mlflow.promotion import Promotion, promote, rollback
-from training.mlflow.registry import DECISION_TAG, find_version
+from training.mlflow.registry import find_version
+from training.model import LinkModel
+from training.promotions.history import championships
+from training.promotions.keys import make_key, trusted_keys
+from training.promotions.record import DECISION_TAG, TAINTED
 from training.recipes import RECIPES
 
 Register = Callable[[Path], str]
@@ -170,26 +177,32 @@ def test_the_policy_decides_on_minima_guards_and_the_latest_version(
         "guard synthetic": True,
         "latest": True,
     }
-    assert len(lines) == 4 and _aliases(client)["champion"] == "1"
+    assert len(lines) == 2 and _aliases(client)["champion"] == "1"  # the same files are scored once
     absent = Policy(guards=(Guard(dataset="rqa"),))
     with pytest.raises(NotFoundError, match="no data set 'rqa'"):
         promote(client, "linker", "2", lake=lake, policy=absent, say=print)
 
 
 def test_models_of_two_views_are_compared_on_the_documents_both_could_score(
-    client: mlflow.MlflowClient, register_model: Register, trained: Path, monkeypatch: pytest.MonkeyPatch
+    client: mlflow.MlflowClient,
+    register_model: Register,
+    other_files: Callable[[], Path],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for _ in range(3):
-        register_model(trained)
+        register_model(other_files())
     promote(client, "linker", "1", say=print)
     kept: list[int] = []
 
     def evaluate_some(*arguments: Any, **named: Any) -> Evaluation:
-        """Of the second model's documents only some have the texts that it reads."""
+        """Of the second model's documents only some have the texts that it reads; it scores 5 points less."""
         found = evaluate_model(*arguments, **named)
-        kept.append(len(found.scores) if not kept else count)
-        some, scores = slice(kept[-1]), found.scores
-        return replace(found, scores=replace(scores, documents=scores.documents[some], scores=scores.scores[some]))
+        some, scores = slice(count if kept else None), found.scores
+        table = scores.table[some].copy()
+        table[:, 0] -= 5 * bool(kept)
+        table[:, 1:] = 50
+        kept.append(len(table))
+        return replace(found, scores=replace(scores, documents=scores.documents[some], table=table))
 
     for version, count in (("2", 21), ("3", 5)):
         kept.clear()
@@ -200,22 +213,26 @@ def test_models_of_two_views_are_compared_on_the_documents_both_could_score(
 
 
 def test_a_chain_of_champions_is_held_to_the_best_of_them(
-    client: mlflow.MlflowClient, register_model: Register, trained: Path, monkeypatch: pytest.MonkeyPatch
+    client: mlflow.MlflowClient,
+    register_model: Register,
+    other_files: Callable[[], Path],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    means = {"1": 80.0, "2": 79.4, "3": 78.8, "4": 79.6, "5": 81.0}
+    means = {"1": 80.0, "2": 79.6, "3": 78.8, "4": 79.7, "5": 81.0}
     for _ in means:
-        register_model(trained)
+        register_model(other_files())
     order: list[float] = []
 
     def evaluate_at(*arguments: Any, **named: Any) -> Evaluation:
-        """The documents' scores lie closely about the mean that is next."""
+        """Of 2,000 documents, whose scores lie closely about the mean that is next."""
         found, mean = evaluate_model(*arguments, **named), order.pop(0)
-        scores = tuple(LinkScore(mean + 0.1 * (number % 3), 50, 50) for number in range(len(found.scores)))
-        return replace(found, scores=replace(found.scores, scores=scores))
+        scores = tuple(LinkScore(mean + 0.1 * (number % 3), 50, 50) for number in range(2000))
+        own = replace(found.scores, documents=tuple(range(2000)), scores=scores)
+        return replace(found, ids=tuple(f"d{number}" for number in range(2000)), scores=own)
 
-    def judge(version: str, *rivals: str) -> Promotion:
+    def judge(version: str, *rivals: str, is_dry_run: bool = False) -> Promotion:
         order[:] = [means[version], *(means[rival] for rival in rivals)]
-        judged = promote(client, "linker", version, say=print)
+        judged = promote(client, "linker", version, is_dry_run=is_dry_run, say=print)
         assert not order  # each was scored once
         return judged
 
@@ -223,19 +240,25 @@ def test_a_chain_of_champions_is_held_to_the_best_of_them(
     assert judge("1").to_json()["best"] == "1"
     second = judge("2", "1")
     assert second.decision.is_promoted and (second.best, second.to_json()["best"]) == ("1", "1")
-    third = judge("3", "2", "1")
-    assert [check.name for check in third.decision.checks if not check.is_passed] == ["best champion"]
-    assert third.decision.attempt == 2 and _aliases(client)["champion"] == "2"
+    for _ in range(2):  # again, with the same documents: no further chance
+        third = judge("3", "2", "1")
+        assert [check.name for check in third.decision.checks if not check.is_passed] == ["champion", "best champion"]
+        assert third.decision.attempt == 2 and _aliases(client)["champion"] == "2"
+    assert judge("4", "2", "1", is_dry_run=True).decision.attempt == 3
+    client.delete_model_version("linker", "3")  # it was judged all the same
     fourth = judge("4", "2", "1")
     assert fourth.decision.is_promoted and fourth.decision.attempt == 3
     assert "candidate 3 that the best champion meets" in " ".join(explained(fourth.decision))
     fifth = judge("5", "4", "1")
-    assert fifth.decision.is_promoted and fifth.to_json()["best"] == "5"
+    assert fifth.decision.is_promoted and fifth.decision.attempt == 4 and fifth.to_json()["best"] == "5"
+    assert record_of(client, "linker").attempt("6", "synthetic@v1", "val") == 1  # of the new best champion
     rollback(client, "linker")
-    assert best_champion(client, "linker", last_entry(client, "linker")) == "4"
+    record = record_of(client, "linker")
+    assert (record.current.champion, record.best) == ("4", "1")  # as before the fifth
+    assert record.attempt("6", "synthetic@v1", "val") == 5
 
 
-def test_links_that_chose_an_epoch_judge_no_candidate(
+def test_documents_that_chose_an_epoch_judge_no_candidate(
     client: mlflow.MlflowClient,
     register_model: Register,
     trained: Path,
@@ -243,17 +266,99 @@ def test_links_that_chose_an_epoch_judge_no_candidate(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    supervised = override(RECIPES["hessel-2019"](), ["objective=supervised"])
-    assert chosen_by_links(supervised)
-    assert not chosen_by_links(RECIPES["hessel-2019"]())
-    assert not chosen_by_links(override(supervised, ["training.select=last"]))
+    card = LinkModel.load(trained).card
+    links, select = "objective=supervised", "training.select="
+    for settings, split, measure, is_chosen in (
+        ([links], "val", Measure.AUC, True),
+        ([links], "gate", Measure.AUC, False),
+        ([links, select + "last"], "val", Measure.AUC, False),
+        ([], "val", Measure.AUC, False),  # by a loss that reads no links
+        ([select + "retrieval"], "val", Measure.AUC, False),  # by ranks, and judged by links
+        ([select + "retrieval"], "val", Measure.RECIPROCAL_RANK, True),
+        ([select + "median-rank"], "val", Measure.RECALL_AT_5, True),
+        ([select + "median-rank"], "test", Measure.RECALL_AT_5, False),
+    ):
+        model = replace(card, config=override(RECIPES["hessel-2019"](), settings))
+        for dataset in ("synthetic@v1", "synthetic@v2", "other@v1"):  # the target, or a guard
+            contest = Contest(dataset=dataset, split=split, candidate={}, measure=measure)
+            assert chose_epoch(model, contest) is (is_chosen and dataset != "other@v1"), (settings, dataset)
     register_model(trained)
-    monkeypatch.setattr(judging, "chosen_by_links", lambda config: True)
+    monkeypatch.setattr(judging, "chose_epoch", lambda model, contest: contest.split == "val")
     refused = promote(client, "linker", "1", is_dry_run=True, say=print).decision
-    assert [check.name for check in refused.checks if not check.is_passed] == ["unseen"]
+    assert [check.name for check in refused.checks if not check.is_passed] == ["held out"]
+    assert "its epoch was chosen by scores on the validation split" in refused.reasons[-1]
     made = lakes.make_documents(Split.VAL, 30, lakes.World())
     lake = lakes.write_lake(str(tmp_path / "lake"), {"gate": made, "val": made})
     assert promote(client, "linker", "1", lake=lake, is_dry_run=True, say=print).decision.is_promoted
+
+
+def test_the_champion_is_judged_again_where_there_is_a_key_that_has_not_signed_it(
+    client: mlflow.MlflowClient,
+    register_model: Register,
+    trained: Path,
+    other_files: Callable[[], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A key was made later, or is another one now; and so is one that the log of an earlier release made champion."""
+    for folder in (trained, other_files()):
+        register_model(folder)
+    promote(client, "linker", "1", say=print)
+    for name in ("first", "second"):
+        make_key(tmp_path / f"{name}.pem")
+        monkeypatch.setenv("MULTILINK_KEY", str(tmp_path / f"{name}.pem"))
+        again = promote(client, "linker", "champion", say=print).decision
+        assert again.is_promoted and "its files are those of the champion" in again.reasons
+        assert promote(client, "linker", "1", say=print).decision.reasons == ("it is the champion already",)
+    record, keys = record_of(client, "linker"), trusted_keys([tmp_path / "second.pub.pem"])
+    assert len(record.statements) == 3 and record.statements[-1].verified_by(keys)
+    assert [change.champions for change in record.changes[1:]] == [("1",)] * 3 and record.best == "1"
+    assert [each.replaced for each in championships(record)] == ["", "", ""]
+    monkeypatch.setenv("MULTILINK_TRUST", str(tmp_path / "second.pub.pem"))
+    monkeypatch.setenv("MULTILINK_KEY", str(tmp_path / "first.pem"))  # another's key, which is trusted here
+    assert promote(client, "linker", "1", say=print).decision.reasons == ("it is the champion already",)
+    refused = promote(client, "linker", "1", policy=Policy(minimum=Minimum(auc=100)), say=print)
+    assert refused.decision.reasons == ("it is the champion already",)
+
+
+def test_the_command_line_explains_a_decision_in_plain_words(
+    client: mlflow.MlflowClient, register_model: Register, trained: Path, other_files: Callable[[], Path]
+) -> None:
+    for folder in (trained, other_files()):
+        register_model(folder)
+    promote(client, "linker", "1", say=print)
+    command = ["promote", "--model", "linker", "--version", "2", "--explain", "--tracking-uri", client.tracking_uri]
+    done = CliRunner().invoke(app, command)
+    assert isinstance(done.exception, GateError) and str(done.exception).endswith("was not promoted; not met: champion")
+    lines = [line for line in done.output.splitlines() if not line.startswith("scoring")]
+    assert lines[:2] == [
+        "models:/linker/2 is not the champion",
+        "Judged on 30 documents of synthetic@v1, split val, by AUC.",
+    ]
+    assert [line.split()[:3] for line in lines[2:4]] == [["met", "random:", "beats"], ["NOT", "MET", "champion:"]]
+    text = "\n".join(lines[4:])
+    for words in (
+        "A candidate may be at most 1 point worse than the champion, and than the best champion there ever was.",
+        "This is candidate 1 that the best champion meets.",
+        "so the interval is of 97.5%; the first one's is of 97.5%.",
+        "The documents cannot tell whether it keeps up with the champion: it may be ",
+        "437 documents would show in four of five cases that one is at most 1 worse.",
+        'The policy refuses it; undecided = "ask" would leave it to a person.',
+    ):
+        assert words in text
+
+
+def test_a_tainted_champion_cannot_come_back(
+    client: mlflow.MlflowClient, register_model: Register, trained: Path, registry_lake: Lake
+) -> None:
+    for version in ("1", "2"):
+        register_model(trained)
+        promote(client, "linker", version, say=print)
+    taken = {"dataset": "synthetic@v1", "documents": 1, "images": 2}
+    append(client, find_version(client, "linker", "1"), TAINTED, taken)
+    with pytest.raises(GateError, match="models:/linker/1 was trained on synthetic@v1, out of which 1 documents and 2"):
+        rollback(client, "linker")
+    assert _aliases(client)["champion"] == "2"
 
 
 def test_the_test_split_decides_nothing_and_a_split_of_its_own_is_preferred(

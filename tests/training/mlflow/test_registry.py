@@ -18,7 +18,8 @@ from training.data.documents import GivenDocument
 from training.mlflow.loading import load, open_registry
 from training.mlflow.promotion import promote, rollback
 from training.mlflow.registering import attach
-from training.mlflow.registry import alias_holder, canonical_name, find_version, logged_model, model_name, versions
+from training.mlflow.registry import alias_holder, find_version, logged_model, versions
+from training.mlflow.stored import canonical_name, model_name
 from training.mlflow.tracked_training import keep_start
 from training.model import LinkModel
 from training.model_files import folder_digest
@@ -108,9 +109,9 @@ def test_signature_and_requirements(client: mlflow.MlflowClient, register_model:
     assert [name for name, field in fields.items() if field["required"]] == ["image", "sentence", "similarity"]
     assert fields["relations"] == {"type": "map", "values": {"type": "double"}, "required": False}
     requirements = Path(mlflow.artifacts.download_artifacts(uri + "/requirements.txt")).read_text().split()
-    assert [line.partition("=")[0] for line in requirements[:2]] == ["mlflow", "multilink-pipeline[core]"]
-    core = ("torch", "numpy", "scipy", "pyarrow", "lapjv")
-    assert requirements[2:] == [f"{package}=={metadata.version(package)}" for package in core]
+    assert requirements[0].partition("=")[0] == "mlflow"
+    core = ("torch", "numpy", "scipy", "pyarrow", "lapjv", "pillow")
+    assert requirements[1:] == [f"{package}=={metadata.version(package)}" for package in core]
 
 
 def test_a_version_carries_its_card_and_what_is_attached_later(
@@ -124,7 +125,7 @@ def test_a_version_carries_its_card_and_what_is_attached_later(
     (tmp_path / "report" / "index.html").write_text("<p>87 AUC</p>")
     attach(client, version, tmp_path / "report" / "index.html", "report")
     folder = Path(mlflow.artifacts.download_artifacts(version.uri, dst_path=str(tmp_path / "found")))
-    assert {"MLmodel", "python_env.yaml", "conda.yaml", "requirements.txt", "input_example.json", "data"} <= {
+    assert {"MLmodel", "python_env.yaml", "conda.yaml", "requirements.txt", "input_example.json", "data", "code"} <= {
         path.name for path in folder.iterdir()
     }
     assert (folder / "report" / "index.html").read_text() == "<p>87 AUC</p>"
@@ -235,7 +236,8 @@ def test_an_objective_has_one_name_and_is_found_by_every_spelling(
     assert find_version(client, spelled, "1").name == find_version(client, spelled, "champion").name == name
     held = alias_holder(client, spelled, "champion")
     assert held is not None and held.uri == f"models:/{name}/1"
-    assert rollback_error(client, spelled) == f"model '{name}' has no champion to go back to: no previous_champion"
+    words = f"model '{name}' has no champion to go back to: the present one is the first"
+    assert rollback_error(client, spelled) == words
 
 
 def rollback_error(client: mlflow.MlflowClient, name: str) -> str:

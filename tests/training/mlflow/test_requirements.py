@@ -6,6 +6,7 @@ import hashlib
 import json
 import subprocess
 import venv
+import zipfile
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
@@ -24,20 +25,22 @@ from schemas.manifest import read_manifest
 from schemas.versions import DISTRIBUTION
 from training.config import TrainConfig, image_tower, objective, text_tower
 from training.data.loading import identify
-from training.mlflow.registering import register, requirements_of
+from training.mlflow.registering import register, requirements_of, write_code
 from training.model import LinkModel, ModelCard
 from training.text.vocabulary import Vocabulary
 
 ROOT = Path(__file__).resolve().parents[3]
-OWN = ("multilink", "orchestration", "pipelines", "schemas", "training")
+OWN = ("multilink", "networks", "orchestration", "pipelines", "schemas", "training")
 PROGRAM = """
 import json, sys
 import mlflow
-from training.mlflow import pyfunc
 
 model = mlflow.pyfunc.load_model(sys.argv[1])
+from training.mlflow import pyfunc
+
 answers = model.predict(pyfunc.example(model._model_impl.model))
-found = {"sentences": [len(row) for row in answers["similarities"]], "modules": sorted(sys.modules)}
+found = {"sentences": [len(row) for row in answers["similarities"]], "code": pyfunc.__file__}
+found["modules"] = sorted(sys.modules)
 print(json.dumps(found))
 """
 
@@ -64,10 +67,7 @@ def environment_of(requirements: Iterable[str], folder: Path) -> Path:
     """Make an environment that holds these packages and no other; return its Python."""
     venv.create(folder, with_pip=False, symlinks=True)
     site = next(folder.glob("lib/python*/site-packages"))
-    for name, found in closure(requirements).items():
-        if name == DISTRIBUTION:
-            for package in OWN:
-                (site / package).symlink_to(ROOT / package)
+    for found in closure(requirements).values():
         for file in found.files or ():
             top = file.parts[0]
             source = Path(str(found.locate_file(top)))
@@ -101,6 +101,7 @@ def test_a_fine_tuned_model_loads_in_the_environment_that_it_names(
     lines = [line for line in Path(stored).read_text().splitlines() if line.strip()]
     assert any(line.startswith("torchvision==") for line in lines)
     assert any(line.startswith("pillow==") for line in lines)
+    assert not any(line.startswith("multilink") for line in lines)  # nobody else's package can come in
     python = environment_of(lines, tmp_path / "environment")
     missing = subprocess.run([python, "-c", "import apache_beam"], capture_output=True, text=True, check=False)
     assert "No module named 'apache_beam'" in missing.stderr  # nothing else is there
@@ -111,6 +112,15 @@ def test_a_fine_tuned_model_loads_in_the_environment_that_it_names(
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["sentences"] and all(found["sentences"])
     assert "torchvision" in found["modules"] and "apache_beam" not in found["modules"]
+    assert "multilink.zip/training/mlflow/pyfunc.py" in found["code"]
+
+    site = next((tmp_path / "environment").glob("lib/python*/site-packages"))
+    for package in OWN:  # where this project is installed, its own code loads the model
+        (site / package).symlink_to(ROOT / package)
+    done = subprocess.run(command, env=settings, cwd=tmp_path, capture_output=True, text=True, check=True)
+    installed = json.loads(done.stdout.splitlines()[-1])
+    assert installed["code"] == str(site / "training" / "mlflow" / "pyfunc.py")
+    assert installed["sentences"] == found["sentences"]
 
 
 def test_a_wheel_is_named_by_its_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +128,7 @@ def test_a_wheel_is_named_by_its_digest(tmp_path: Path, monkeypatch: pytest.Monk
     wheel.write_bytes(b"a wheel")
     monkeypatch.setenv("MULTILINK_WHEEL", str(wheel))
     first = Requirement(requirements_of(TrainConfig())[0])
-    assert (first.name, first.extras) == (DISTRIBUTION, {"core"})
+    assert first.name == DISTRIBUTION
     assert first.url == f"{wheel.as_uri()}#sha256={hashlib.sha256(b'a wheel').hexdigest()}"
     monkeypatch.setenv("MULTILINK_WHEEL", "none.whl")
     with pytest.raises(NotFoundError, match=r"MULTILINK_WHEEL=none\.whl: no such wheel"):
@@ -128,8 +138,20 @@ def test_a_wheel_is_named_by_its_digest(tmp_path: Path, monkeypatch: pytest.Monk
 def test_each_part_names_its_packages() -> None:
     plain = requirements_of(TrainConfig())
     names = [line.partition("==")[0] for line in plain]
-    assert names == [f"{DISTRIBUTION}[core]", "torch", "numpy", "scipy", "pyarrow", "lapjv"]
+    assert names == ["torch", "numpy", "scipy", "pyarrow", "lapjv", "pillow", "securesystemslib"]
     for cnn, package in (("timm/resnet18", "timm"), ("resnet50", "torchvision"), ("nasnet-mobile", "pillow")):
         tuned = requirements_of(replace(TrainConfig(), image=image_tower("fine-tuned", cnn=cnn)))
         assert any(line.startswith(f"{package}==") for line in tuned)
     assert requirements_of(TrainConfig(text="sentence", objective=objective("hal"))) == plain  # type: ignore[arg-type]
+
+
+def test_the_code_that_is_logged_is_the_same_for_the_same_code(tmp_path: Path) -> None:
+    archives = []
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        module, archive = write_code(tmp_path / name)
+        assert Path(module).read_text() == (ROOT / "training" / "mlflow" / "carried.py").read_text()
+        archives.append(Path(archive).read_bytes())
+    assert archives[0] == archives[1]
+    with zipfile.ZipFile(tmp_path / "a" / "multilink.zip") as zipped:
+        assert zipped.read("schemas/errors.py") == (ROOT / "schemas" / "errors.py").read_bytes()

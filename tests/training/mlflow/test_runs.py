@@ -1,4 +1,6 @@
 import json
+import multiprocessing
+import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,9 +24,9 @@ from training.mlflow.runs import (
     finishing,
     resume_run,
     start_run,
-    tracking_uri,
     training_curve,
 )
+from training.mlflow.stored import tracking_uri
 from training.recipes import recipe
 
 VERSION = "0123456789abcdef"
@@ -63,6 +65,24 @@ def test_a_store_that_cannot_be_opened(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be opened") as caught:
         connect(f"sqlite:///{tmp_path}/mlflow.db")
     assert "\n" not in str(caught.value)
+
+
+def test_processes_that_make_a_store_at_once_both_have_it(tmp_path: Path) -> None:
+    """`multilink train` in two windows of a new workspace; forks meet at a barrier, so that none is late."""
+    context = multiprocessing.get_context("fork")
+    uri, ready = f"sqlite:///{tmp_path}/mlflow.db", context.Barrier(4)
+
+    def open_it() -> None:
+        ready.wait(60)
+        connect(uri).create_experiment(f"of {os.getpid()}")
+
+    processes = [context.Process(target=open_it) for _ in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(300)
+    assert [process.exitcode for process in processes] == [0, 0, 0, 0]
+    assert len(connect(uri).search_experiments()) == 5  # with MLflow's own
 
 
 def test_a_run_holds_what_is_known_and_survives_its_driver(tmp_path: Path) -> None:

@@ -14,13 +14,15 @@ import pytest
 
 from schemas.errors import UsageError
 from schemas.lake import Lake
+from training.mlflow.champions import record_of
 from training.mlflow.copying import copy_version
 from training.mlflow.loading import load
-from training.mlflow.promotion import last_entry, promote, rollback
+from training.mlflow.promotion import promote, rollback
 from training.mlflow.registering import register
-from training.mlflow.registry import DECISION_TAG, find_version
+from training.mlflow.registry import find_version
 from training.mlflow.runs import artifact_root, connect, experiment_id
 from training.model import LinkModel
+from training.promotions.record import DECISION_TAG
 
 BUCKET = "models"
 
@@ -90,7 +92,7 @@ def test_trained_registered_promoted_rolled_back_loaded_and_copied(
     outcomes = contest(served.tracking_uri, "linker", ["1", "2"], rounds=2)
     assert [sorted(outcome.values()) for outcome in outcomes] == [["lost", "won"]] * 2
     winners = [next(version for version, result in outcome.items() if result == "won") for outcome in outcomes]
-    assert last_entry(served, "linker").champions == (*reversed(winners), "1")
+    assert record_of(served, "linker").current.champions == (*reversed(winners), "1")
     assert find_version(served, "linker", "champion").version == winners[-1]
 
     elsewhere = tmp_path / "mlflow.db"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 from pathlib import Path
 from typing import Any
 
 import mlflow
 import pytest
+from forked import clean_environment, start
 
 from orchestration.cli import run
 from schemas.errors import BuildError, ConfigError, UsageError
@@ -122,6 +124,14 @@ def test_the_command_prints_the_table_and_what_came_to_nothing(
     assert "chosen on the test split" not in words  # it is judged on validation, unless told otherwise
 
 
+def test_a_cell_whose_process_is_killed_is_one_without_a_model() -> None:
+    """It was the end of all, with a line of Python's own."""
+    found = sweep._apart(signal.raise_signal, signal.SIGKILL, threads=1)  # type: ignore[arg-type]
+    assert found.problem == "its process was killed; the same sweep goes on with it" and not found.model
+    for threads in (1, 2):
+        assert sweep._apart(eval, "__import__('torch').get_num_threads()", threads=threads) == threads  # type: ignore[arg-type]
+
+
 @pytest.mark.slow
 def test_cells_at_once_are_those_of_one_after_the_other(
     client: mlflow.MlflowClient, registry_lake: Lake, tmp_path: Path
@@ -137,3 +147,21 @@ def test_cells_at_once_are_those_of_one_after_the_other(
     assert len({cell.model for cell in found.cells}) == 4
     with pytest.raises(UsageError, match="--at-once 0: expected at least 1"):
         sweep.run_sweep(**settings, at_once=0, say=print)
+
+
+@pytest.mark.slow
+def test_two_sweeps_at_once_share_the_trainings(
+    client: mlflow.MlflowClient, registry_lake: Lake, tmp_path: Path
+) -> None:
+    """Two processes do the same sweep: each combination is trained by one of them, and both report the same models."""
+    fixed = [part for setting in (*SMALL, "objective.margin=0.15") for part in ("--set", setting)]
+    where = ["--lake", registry_lake.root.uri, "--tracking-uri", client.tracking_uri]
+    varied = [part for each in VARY for part in ("--vary", each)]
+    command = ["sweep", "--dataset", "synthetic", "--recipe", "tiny", *where, *fixed, *varied, "--json"]
+    running = [start(*command, folder=tmp_path, environment=clean_environment()) for _ in range(2)]
+    done = [each.finish() for each in running]
+    assert [each.status for each in done] == [0, 0], [each.err for each in done]
+    first, second = (json.loads(each.out.splitlines()[-1])["cells"] for each in done)
+    assert first == second and len({cell["model"] for cell in first}) == 4
+    versions = client.search_model_versions("name='multilink-synthetic-cross-document'")
+    assert {f"models:/{each.name}/{each.version}" for each in versions} == {cell["model"] for cell in first}

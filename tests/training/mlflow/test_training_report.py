@@ -9,10 +9,15 @@ import mlflow
 import pytest
 
 from schemas.documents import Split
+from schemas.evaluation import Score
 from schemas.lake import Lake
 from schemas.manifest import Manifest, read_manifest
+from training.evaluation.decoys import count_decoys
 from training.mlflow.registry import find_version, logged_model
 from training.mlflow.tracked_training import TrainSummary
+from training.model import LinkModel
+from training.report.outcome import outcome_lines
+from training.report.sections import TO
 from training.workflows.report import judged_split, run_training_report
 
 Register = Callable[[Path], str]
@@ -48,7 +53,7 @@ def test_table_page_and_scores_are_with_the_version_and_its_run(
     found = run_training_report(
         summary_of(client), lake=registry_lake.root.uri, tracking=client.tracking_uri, say=print
     )
-    assert found is not None and found.split == "test"
+    assert found is not None and found.values["split"] == "test"
     folder = Path(mlflow.artifacts.download_artifacts(logged_model(client, version).artifact_location))
     text = (folder / "model_card.md").read_text(encoding="utf-8")
     auc, random = found.means()["auc"], found.means("random")["auc"]
@@ -67,16 +72,54 @@ def test_table_page_and_scores_are_with_the_version_and_its_run(
         assert Path(kept).read_bytes() == (folder / "report" / name).read_bytes()
 
 
-def test_without_a_known_link_there_is_no_report_and_no_failure(
+def test_without_a_known_link_the_report_says_how_many_are_false_at_least(
     client: mlflow.MlflowClient, register_model: Register, lakes: ModuleType, trained: Path, tmp_path: Path
 ) -> None:
     register_model(trained)
-    unknown = lakes.without_links(lakes.make_documents(Split.TEST, 4, lakes.World()))
-    lake = lakes.write_lake(str(tmp_path / "lake"), {Split.TEST: unknown})
-    lines: list[str] = []
+    unknown = lakes.without_links(lakes.make_documents(Split.TRAIN, 12, lakes.World()))
+    lake = lakes.write_lake(str(tmp_path / "lake"), {Split.TRAIN: unknown}, shards=1)  # pairs are mixed within a shard
     arguments = {"lake": lake.root.uri, "tracking": client.tracking_uri}
-    assert run_training_report(summary_of(client), **arguments, say=lines.append) is None
-    assert lines == ["no report: no test or validation document of synthetic@v1 has known links"]
+    found = run_training_report(summary_of(client), **arguments, say=print)
+    assert found is not None and found.split == "train" and not found.means()
+    (decoys,) = [row for row in found.rows if row.measure == "decoys"]
+    version = read_manifest(lake, "synthetic")
+    pairs = count_decoys(LinkModel.load(trained), *version, ["train"])
+    assert (decoys.value, decoys.n) == (pytest.approx(100 * pairs.broken / pairs.pairs), pairs.pairs)
+    first, *_ = found.outcome("lake")
+    words = f"at least {decoys.value:.0f}% of its links are false, by {decoys.n} linked pairs in other documents"
+    assert first == f"no true link of synthetic@v1 is known, so nothing can be scored; {words}"
+    page = Path(client.download_artifacts(summary_of(client).run_id, "report/index.html", str(tmp_path)))
+    assert "How many links are false at least" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "words"),
+    [
+        (91.0, 88.0, "good; random has 50"),
+        (75.0, 71.0, "fair, look at the links before you rely on them; random has 50"),
+        (62.0, 57.0, "weak; random has 50"),
+        (56.0, 51.0, "not shown to be better than random links; more documents help most"),
+    ],
+)
+def test_a_training_ends_with_whether_the_model_is_good(value: float, low: float, words: str) -> None:
+    rows = [Score("auc", value, low, value + 3, 34, measure="links"), Score("auc", 50.0, 46.0, 54.0, measure="random")]
+    first, *table = outcome_lines(rows, dataset="diy@1")
+    assert first == f"AUC {value:.1f} ({low:.1f}–{value + 3:.1f}) on 34 documents of diy@1: {words}".replace("–", TO)
+    assert len(table) == 3
+    beside = [*rows, Score("auc", 74.0, 70.0, 79.0, measure="class-names")]
+    assert (outcome_lines(beside, dataset="diy@1")[1].startswith("the model class-names")) == (value < 74)
+
+
+def test_what_comes_next_are_commands(
+    client: mlflow.MlflowClient, register_model: Register, registry_lake: Lake, trained: Path
+) -> None:
+    register_model(trained)
+    lake = registry_lake.root.uri
+    found = run_training_report(summary_of(client), lake=lake, tracking=client.tracking_uri, say=print)
+    assert found is not None
+    *_, link, evaluate = found.outcome(lake)
+    assert link.split()[:4] == ["multilink", "link", "--model", "models:/linker/1"]
+    assert evaluate.split()[4:] == ["--dataset", "synthetic@v1", "--lake", lake, "--report", "report"]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """A champion is proved on any machine: one flipped byte anywhere is refused, with its place."""
 
+import hashlib
 import json
 import re
 import shutil
@@ -7,7 +8,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,8 +22,9 @@ from securesystemslib.signer import CryptoSigner, Key
 from typer.testing import CliRunner
 
 from orchestration.cli import app
+from orchestration.inference.archive import Archive
 from schemas.documents import Split
-from schemas.errors import ConfigError, GateError, IntegrityError, MultilinkError, NotFoundError, UsageError
+from schemas.errors import ConfigError, GateError, IntegrityError, NotFoundError, UsageError
 from schemas.lake import Lake
 from schemas.manifest import version_name
 from schemas.versions import canonical_json
@@ -33,20 +35,27 @@ from training.loop.context import Context
 from training.loop.trainer import train
 from training.metrics.links import LinkScore
 from training.mlflow import evidence, judging, verification
-from training.mlflow.champions import statements
-from training.mlflow.history import approve, championships
+from training.mlflow.champions import align, append, change_champion, record_of, relocate_lake
 from training.mlflow.loading import open_model
-from training.mlflow.policy import Forget, Guard, Policy
-from training.mlflow.promotion import promote, rollback
-from training.mlflow.provenance import keys_of
+from training.mlflow.policy import Forget, Guard, Minimum, Policy
+from training.mlflow.promotion import approve, promote, rollback
 from training.mlflow.registering import register
-from training.mlflow.registry import APPROVED_TAG, DECISION_TAG, MODEL_DIGEST_TAG
+from training.mlflow.registry import find_version
 from training.mlflow.runs import connect, experiment_id
-from training.mlflow.taints import TAINTED, taint
+from training.mlflow.serving import run_serve
+from training.mlflow.taints import taint
 from training.mlflow.verification import verify_champion
+from training.model import LinkModel
+from training.model_files import SUMS, seal
+from training.promotions import proof
+from training.promotions.history import championships
 from training.promotions.keys import make_key, public_path, trusted_keys
+from training.promotions.proof import keys_of
+from training.promotions.record import APPROVED_TAG, DECISION_TAG, MODEL_DIGEST_TAG, TAINTED
+from training.retrieval.build import build_index
 from training.towers.image.linear import LinearSettings
 from training.towers.text.sentence import SentenceSettings
+from training.workflows.evaluate import run_evaluate
 
 VERSION = version_name({}, {}, {"documents": 1, "images": 1})  # of a lake that a test writes
 CONFIG = TrainConfig(
@@ -251,14 +260,18 @@ def test_a_statement_that_says_something_else_is_refused(
 def test_the_registry_must_say_the_same(promoted: Workspace) -> None:
     client, tags = promoted.client, dict(promoted.client.get_model_version("linker", "2").tags)
     client.set_registered_model_alias("linker", "champion", "1")
-    with pytest.raises(IntegrityError, match=r"alias champion of linker is version 1; .*000004\.json says version 2"):
+    with pytest.raises(IntegrityError, match=r"alias champion of linker is version 1; by .*000004\.json it is 2"):
         promoted.verify()
     client.set_registered_model_alias("linker", "champion", "2")
     decision = json.loads(tags[DECISION_TAG])
     decision["policy"]["margin"] = 9.0
     for name, value, error in (
         (MODEL_DIGEST_TAG, "0" * 64, "by the registry's tag it is 000"),
-        (DECISION_TAG, json.dumps(decision), r"tag promotion is not the decision of .*000004\.json: policy"),
+        (
+            DECISION_TAG,
+            json.dumps(decision),
+            r"tag promotion is no decision that is stated in .*/promotions/linker: policy",
+        ),
     ):
         client.set_model_version_tag("linker", "2", name, value)
         with pytest.raises(IntegrityError, match=error):
@@ -282,10 +295,16 @@ def test_scores_that_come_out_otherwise_are_refused(promoted: Workspace, monkeyp
     with pytest.raises(IntegrityError, match=r"000004\.json: its scores have digest .*same kind of processor"):
         promoted.verify(is_deep=True)
     elsewhere = evidence.processor() | {"name": "another"}
-    monkeypatch.setattr(verification, "processor", lambda: elsewhere)
-    assert promoted.verify(is_deep=True)[-1] == (
-        "with another processor, each condition comes out as it did, means within 0.1 points"
-    )
+    here = evidence.surroundings()
+    for other, changed in (
+        ("processor", {"processor": elsewhere}),
+        ("code", {"code": {**here["code"], "sha256": "0" * 64}}),  # such as of a later release
+        ("code and libraries", {"code": {}, "libraries": {}}),
+    ):
+        monkeypatch.setattr(verification, "surroundings", lambda changed=changed: here | changed)
+        assert promoted.verify(is_deep=True)[-1] == (
+            f"with another {other}, each condition comes out as it did, means within 0.1 points"
+        )
     monkeypatch.setattr(judging, "evaluate_model", shifted(0.2))
     with pytest.raises(IntegrityError, match=r"000004\.json: it says: .*; judged again: "):
         promoted.verify(is_deep=True)
@@ -296,7 +315,7 @@ def test_scores_that_come_out_otherwise_are_refused(promoted: Workspace, monkeyp
 def test_a_lake_that_was_moved_is_named(promoted: Workspace, tmp_path: Path) -> None:
     shutil.copytree(promoted.lake, tmp_path / "lake")
     assert promoted.verify(lake=Lake.at(str(tmp_path / "lake")), is_deep=True)[0].split()[5].startswith(str(tmp_path))
-    with pytest.raises(IntegrityError, match="expected at least 4 statements, found 0"):
+    with pytest.raises(IntegrityError, match=r"is incomplete \(0 of 4 statements\)"):
         promoted.verify(lake=Lake.at(str(tmp_path / "other")))
 
 
@@ -306,7 +325,7 @@ def test_which_keys_are_trusted_is_asked(promoted: Workspace, tmp_path: Path, mo
     with pytest.raises(UsageError, match="no key is trusted: name public keys with --trust"):
         keys_of()
     make_key(tmp_path / "other.pem")
-    with pytest.raises(IntegrityError, match=f"found one by {promoted.keys[0].keyid[:12]}"):
+    with pytest.raises(IntegrityError, match=f"found one by the key {promoted.keys[0].keyid[:12]}"):
         verify_champion(promoted.client, "linker", "champion", keys=keys_of([tmp_path / "other.pub.pem"]), say=print)
 
 
@@ -352,7 +371,7 @@ def test_where_champions_must_verify_others_are_refused(workspace: Workspace, mo
     _opens(workspace)
     monkeypatch.setenv("MULTILINK_VERIFY", "true")
     monkeypatch.setenv("MULTILINK_TRUST", str(public_path(workspace.key)))
-    with pytest.raises(IntegrityError, match=r"000001\.json: expected a trusted key's signature, found one by nobody"):
+    with pytest.raises(IntegrityError, match=r"000001\.json: expected a trusted key's signature, found none"):
         _opens(workspace)
     with pytest.raises(IntegrityError, match="models:/linker/2: no statement says that it was promoted"):
         _opens(workspace, "models:/linker/2")
@@ -378,18 +397,229 @@ def test_a_policy_asks_for_verified_champions(workspace: Workspace, monkeypatch:
     with pytest.raises(UsageError, match="no key is trusted"):
         _opens(workspace)
     monkeypatch.setenv("MULTILINK_KEY", str(workspace.key))
-    with pytest.raises(IntegrityError, match="found one by nobody"):
+    with pytest.raises(IntegrityError, match="signature, found none"):
         _opens(workspace)
     promote(workspace.client, "linker", "2", policy=policy, say=print)
     _opens(workspace)
 
 
-def test_an_approval_that_nobody_stated_is_none(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_policy_that_asks_for_verified_champions_is_read_from_the_record(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a deleted tag nor an unsigned statement with another policy takes the demand back."""
+    client = workspace.client
+    promote(client, "linker", "1", policy=Policy(verify=True), say=print)
+    client.delete_model_version_tag("linker", "1", DECISION_TAG)
+    monkeypatch.setenv("MULTILINK_TRUST", str(public_path(workspace.key)))
+    refused = pytest.raises(IntegrityError, match="signature, found none")
+    with refused:
+        _opens(workspace)
+    promote(client, "linker", "2", say=print)
+    with refused:
+        _opens(workspace)
     monkeypatch.setenv("MULTILINK_KEY", str(workspace.key))
-    workspace.client.set_model_version_tag("linker", "1", APPROVED_TAG, "Ann")  # by hand, in the registry
-    assert promote(workspace.client, "linker", "1", policy=Policy(approval=True), say=print).decision.is_promoted
-    with pytest.raises(IntegrityError, match=r"000001\.json: approved by Ann, of whom there is no statement before it"):
+    promote(client, "linker", "1", say=print)  # a trusted key says so
+    _opens(workspace)
+
+
+def test_an_alias_that_was_moved_by_hand_is_not_followed(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = workspace.client
+    monkeypatch.setenv("MULTILINK_KEY", str(workspace.key))
+    for version in ("1", "2"):
+        promote(client, "linker", version, say=print)
+    client.set_registered_model_alias("linker", "champion", "1")
+    _opens(workspace)
+    monkeypatch.setenv("MULTILINK_VERIFY", "true")
+    for address in ("linker", "models:/linker@champion"):
+        with pytest.raises(IntegrityError, match=r"alias champion of linker is version 1; by .*000002\.json it is 2"):
+            _opens(workspace, address)
+    _opens(workspace, "models:/linker/1")  # which was champion once
+    client.set_registered_model_alias("linker", "previous_champion", "2")
+    with pytest.raises(IntegrityError, match=r"alias previous_champion of linker is version 2; .* it is 1"):
+        _opens(workspace, "models:/linker@previous_champion")
+    align(client, "linker")
+    _opens(workspace)
+
+
+def test_no_way_into_a_model_leads_past_its_statements(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An index (search, pages, programs), MLflow's own loader, serving, and a folder."""
+    client, uri = workspace.client, workspace.client.tracking_uri
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    monkeypatch.setenv("MULTILINK_KEY", str(workspace.key))
+    promote(client, "linker", "1", say=print)
+    model, lake = LinkModel.load(workspace.model), Lake.at(str(workspace.lake))
+    index = build_index(model, lake, "synthetic", uri="models:/linker/1", name="linker-1", say=print).folder.uri
+    ways: dict[str, Callable[[], object]] = {
+        "index": lambda: Archive(index).__exit__(),
+        "search": lambda: CliRunner().invoke(
+            app, ["search", "--index", index, "--like", "0" * 64], catch_exceptions=False
+        ),
+        "pyfunc": lambda: mlflow.pyfunc.load_model("models:/linker/1"),
+        "serve": lambda: next(run_serve(model="linker", host="127.0.0.1", port=0, tracking=uri)),
+        "link": lambda: _opens(workspace),
+    }
+
+    def outcomes(error: type[Exception] | None, why: str = "") -> None:
+        for name, way in ways.items():
+            try:
+                way()
+            except (IntegrityError, GateError, UsageError) as problem:
+                is_other = name == "search" and "not in this index" in str(
+                    problem
+                )  # the one that is asked for is not there
+                assert is_other or (error is not None and isinstance(problem, error) and why in str(problem)), name
+            else:
+                assert error is None, name
+
+    outcomes(None)
+    monkeypatch.setenv("MULTILINK_VERIFY", "true")
+    outcomes(None)
+    for path in sorted(Path(index).rglob("*")):
+        if path.is_file() and path.name not in ("manifest.json", SUMS):
+            with _flipped(path), pytest.raises(IntegrityError, match=re.escape(path.name)):
+                Archive(index)
+    with pytest.raises(
+        IntegrityError, match="expected a champion that verifies, since verify = true; it is not regist"
+    ):
+        _opens(workspace, str(workspace.model))
+    monkeypatch.setenv("MULTILINK_KEY", str(workspace.folder / "none.pem"))
+    outcomes(UsageError, "no key is trusted")
+    make_key(workspace.folder / "other.pem")
+    monkeypatch.setenv("MULTILINK_TRUST", str(workspace.folder / "other.pub.pem"))
+    outcomes(IntegrityError, "expected a trusted key's signature")
+    monkeypatch.delenv("MULTILINK_VERIFY")
+    outcomes(None)
+    monkeypatch.delenv("MULTILINK_KEY")
+    promote(client, "linker", "2", policy=Policy(forget=Forget(within_days=0)), say=print)
+    monkeypatch.delenv("MULTILINK_TRUST")
+    change_champion(client, "linker", record_of(client, "linker").current, ("1", "2"), decision=_decision(client, "2"))
+    taint(client, lake, "synthetic", VERSION, documents=1, images=1)
+    client.delete_model_version_tag("linker", "1", TAINTED)
+    outcomes(GateError, "its policy allows its use for 0 days")
+
+
+def _decision(client: mlflow.MlflowClient, version: str) -> dict[str, Any]:
+    """Return the decision that promoted a version, as one on version 1."""
+    promotion = record_of(client, "linker").promotion(version)
+    assert promotion is not None
+    return {**promotion.decision, "version": "1"}
+
+
+def test_an_approval_that_nobody_stated_is_none(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    client, policy = workspace.client, Policy(approval=True)
+    client.set_model_version_tag("linker", "1", APPROVED_TAG, "Ann")  # by hand, in the registry
+    assert promote(client, "linker", "1", policy=policy, say=print).decision.is_waiting
+    approve(client, "linker", "1", by="Ann")  # and nobody signed it
+    monkeypatch.setenv("MULTILINK_KEY", str(workspace.key))
+    assert promote(client, "linker", "1", policy=policy, say=print).decision.is_promoted
+    with pytest.raises(IntegrityError, match=r"000003\.json: approved by Ann; expected a statement of that approval"):
         workspace.verify()
+
+
+def test_an_approval_is_of_the_files_that_were_approved(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    client, policy = workspace.client, Policy(approval=True, approvers=("Ann",))
+    monkeypatch.setenv("MULTILINK_KEY", str(workspace.key))
+    approve(client, "linker", "1", by="Ann")
+    home = client.get_model_version_download_uri("linker", "1").removeprefix("file://")
+    (folder,) = (each.parent for each in Path(home).rglob(SUMS))
+    with (folder / "card.json").open("a", encoding="utf-8") as card:
+        card.write("\n")
+    seal(folder)
+    digest = hashlib.sha256((folder / SUMS).read_bytes()).hexdigest()
+    client.set_model_version_tag("linker", "1", MODEL_DIGEST_TAG, digest)
+    refused = promote(client, "linker", "1", policy=policy, say=print).decision
+    assert refused.is_waiting and refused.reasons[-1] == "waits for approval by Ann (multilink approve)"
+    approve(client, "linker", "1", by="Ann")
+    assert promote(client, "linker", "1", policy=policy, say=print).decision.is_promoted
+    assert workspace.verify("1")
+
+
+def test_a_policy_may_bind_an_approver_to_a_key(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    client, own = workspace.client, workspace.keys[0].keyid
+    make_key(workspace.folder / "other.pem")
+    monkeypatch.setenv("MULTILINK_TRUST", f"{public_path(workspace.key)}:{workspace.folder}/other.pub.pem")
+    monkeypatch.setenv("MULTILINK_KEY", str(workspace.folder / "other.pem"))
+    policy = Policy(approval=True, approvers=(f"Ann:{own[:16]}",))
+    approve(client, "linker", "1", by="Ann")  # somebody who says that this is Ann
+    waiting = promote(client, "linker", "1", policy=policy, say=print).decision
+    assert waiting.is_waiting and waiting.reasons[-1].endswith("; Ann, who approved it, is none of them")
+    monkeypatch.setenv("MULTILINK_KEY", str(workspace.key))
+    approve(client, "linker", "1", by="Ann")
+    promoted = promote(client, "linker", "1", policy=policy, say=print).decision
+    assert promoted.is_promoted and promoted.approved_by == "Ann"
+    assert workspace.verify()
+
+
+def test_a_former_champion_that_is_refused_later_can_be_rolled_back_to(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = workspace.client
+    monkeypatch.setenv("MULTILINK_KEY", str(workspace.key))
+    for version in ("1", "2"):
+        promote(client, "linker", version, say=print)
+    assert not promote(client, "linker", "1", policy=Policy(minimum=Minimum(auc=100)), say=print).decision.is_promoted
+    tag = json.loads(client.get_model_version("linker", "1").tags[DECISION_TAG])
+    assert tag["is_promoted"] is False
+    rollback(client, "linker")
+    assert workspace.verify(is_deep=True)[-1].endswith("to the last bit")
+    monkeypatch.setenv("MULTILINK_VERIFY", "true")
+    _opens(workspace)
+
+
+def test_the_calibration_is_that_of_the_promotion(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    client, uri = workspace.client, workspace.client.tracking_uri
+    monkeypatch.setenv("MULTILINK_KEY", str(workspace.key))
+    run_evaluate(model="models:/linker/1", dataset="synthetic", lake=str(workspace.lake), tracking=uri, say=print)
+    promote(client, "linker", "1", say=print)
+    assert any(line.startswith("its calibration has the digest ") for line in workspace.verify())
+    monkeypatch.setenv("MULTILINK_VERIFY", "true")
+    _opens(workspace)
+    (path,) = (workspace.folder / "mlartifacts").rglob("calibration.json")
+    at = re.search(rb'"intercept": -?\d', path.read_bytes())
+    assert at is not None
+    with _flipped(path, at.end() - 1):
+        for check in (workspace.verify, lambda: _opens(workspace)):
+            with pytest.raises(
+                IntegrityError, match=r"models:/linker/1: calibration\.json has digest .*; it was promoted"
+            ):
+                check()
+        assert promote(client, "linker", "1", say=print).decision.is_promoted  # states this one
+        _opens(workspace)
+
+
+def test_a_champion_before_that_was_deleted_is_named(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MULTILINK_KEY", str(workspace.key))
+    for version in ("1", "2"):
+        promote(workspace.client, "linker", version, say=print)
+    workspace.client.delete_model_version("linker", "1")
+    assert workspace.verify()
+    with pytest.raises(NotFoundError, match=r"was compared with version 1, which was deleted.* without --deep"):
+        workspace.verify(is_deep=True)
+
+
+def test_a_lake_that_was_moved_is_named_by_its_new_address(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, uri = workspace.client, workspace.client.tracking_uri
+    monkeypatch.setenv("MULTILINK_KEY", str(workspace.key))
+    promote(client, "linker", "1", say=print)
+    new = workspace.folder / "moved"
+    workspace.lake.rename(new)
+    incomplete = rf"incomplete \(0 of 1 statements\): restore {workspace.chain} from a backup, .* multilink relocate"
+    with pytest.raises(IntegrityError, match=incomplete):
+        promote(client, "linker", "2", lake=Lake.at(str(new)), say=print)
+    (workspace.folder / "empty").mkdir()
+    with pytest.raises(IntegrityError, match=r"incomplete \(0 of 1 statements\)"):
+        relocate_lake(client, str(workspace.lake), Lake.at(str(workspace.folder / "empty")))
+    command = ["relocate", "--from", str(workspace.lake), "--lake", str(new), "--tracking-uri", uri]
+    done = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert done.output == f"3 addresses of {workspace.lake} in {uri} are {new} now\n"
+    assert promote(client, "linker", "2", say=print).decision.is_promoted and workspace.verify(is_deep=True)
+    rollback(client, "linker")
+    with pytest.raises(UsageError, match="names this lake; nothing was changed"):
+        relocate_lake(client, str(workspace.lake), Lake.at(str(new)))
+    with pytest.raises(UsageError, match="expected both --from OLD and --lake NEW"):
+        CliRunner().invoke(app, [*command[:3], *command[5:]], catch_exceptions=False, env={"MULTILINK_LAKE": ""})
 
 
 def test_a_rolled_back_champion_verifies(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -400,7 +630,9 @@ def test_a_rolled_back_champion_verifies(workspace: Workspace, monkeypatch: pyte
     findings = workspace.verify(is_deep=True)
     assert "000003.json is signed by" in findings[0] and findings[-1].endswith("to the last bit")
     shutil.rmtree(workspace.lake / "datasets" / "synthetic")
-    with pytest.raises(MultilinkError, match="synthetic"):
+    with pytest.raises(
+        NotFoundError, match=f"synthetic@{VERSION}, on which models:/linker/1 was trained or judged, is n"
+    ):
         workspace.verify()
     with pytest.raises(NotFoundError, match="no version '9'"):
         workspace.verify("9")
@@ -412,26 +644,59 @@ def test_a_tainted_champion_is_used_as_long_as_its_policy_says(
     client, lake = workspace.client, Lake.at(str(workspace.lake))
     monkeypatch.setenv("MULTILINK_KEY", str(workspace.key))
     promote(client, "linker", "1", policy=Policy(forget=Forget(within_days=30), verify=True), say=print)
-    assert [each.version for each in taint(client, lake, "synthetic", VERSION, documents=2, images=3)] == ["2", "1"]
+    assert {each.version for each in taint(client, lake, "synthetic", VERSION, documents=2, images=3)} == {"1", "2"}
     _opens(workspace)  # from now on for 30 days
     why = f"trained on synthetic@{VERSION}, out of which 2 documents and 3 images were taken on "
-    assert championships(client, "linker")[0].tainted.startswith(why)
-    findings = workspace.verify(is_deep=True)
-    assert findings[-1] == "its scores cannot be compared" and "its files are not compared" in findings[-2]
-
-    tag = json.loads(client.get_model_version("linker", "1").tags[TAINTED])
+    assert championships(record_of(client, "linker"))[0].tainted.startswith(why)
+    client.delete_model_version_tag("linker", "1", TAINTED)  # the record counts
     for days, is_refused in ((29, False), (31, True)):
-        at = datetime.now(UTC) - timedelta(days=days)
-        client.set_model_version_tag("linker", "1", TAINTED, json.dumps(tag | {"at": at.isoformat()}))
+        monkeypatch.setattr(proof, "datetime", _later(days))
         with pytest.raises(GateError, match=f"models:/linker/1 was {why}") if is_refused else nullcontext():
             _opens(workspace)
     assert "promote another" in _shown(["link", "--dataset", "synthetic", "--model", "linker"], workspace)
 
     workspace.add_version(workspace.model)  # on data without it, as a rebuild gives
     promote(client, "linker", "3", say=print)
-    statement = statements(client, "linker")[-1].predicate
+    statement = record_of(client, "linker").statements[-1].predicate
     assert statement["replaces"]["version"] == "1" and statement["replaces"]["tainted"].startswith(why)
     _opens(workspace)
+
+
+def _later(days: int) -> type[datetime]:
+    class Later(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> "Later":
+            return cls.fromtimestamp((datetime.now(tz) + timedelta(days=days)).timestamp(), tz)
+
+    return Later
+
+
+def test_a_taint_waives_no_check_of_data_that_is_there(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    client, version = workspace.client, find_version(workspace.client, "linker", "1")
+    monkeypatch.setenv("MULTILINK_KEY", str(workspace.key))
+    promote(client, "linker", "1", say=print)
+    folder = workspace.lake / "datasets" / "synthetic" / VERSION
+    taken = {"dataset": f"synthetic@{VERSION}", "documents": 1, "images": 1}
+    for is_signed in (False, True):
+        with monkeypatch.context() as unsigned:
+            if not is_signed:
+                unsigned.delenv("MULTILINK_KEY")
+            append(client, version, TAINTED, taken)
+        with _flipped(next(folder.rglob("*.parquet"))), pytest.raises(IntegrityError, match=r"\.parquet"):
+            workspace.verify(is_deep=True)
+        hidden = folder.rename(workspace.folder / "hidden")  # as a takedown leaves it, under another name
+        if is_signed:
+            findings = workspace.verify(is_deep=True)
+            assert findings[-1] == "its scores cannot be compared"
+            why = f"something was taken out of synthetic@{VERSION} after the promotion"
+            assert findings[-2] == f"{why}, so its files cannot be compared"
+        else:
+            with pytest.raises(NotFoundError, match="is not in the lake any more, and no signed statement says"):
+                workspace.verify()
+        monkeypatch.setenv("MULTILINK_VERIFY", "true")
+        _opens(workspace)  # nothing that is there is another
+        monkeypatch.delenv("MULTILINK_VERIFY")
+        hidden.rename(folder)
 
 
 def _shown(command: list[str], workspace: Workspace) -> str:

@@ -16,7 +16,8 @@ from cryptography.fernet import Fernet
 
 from orchestration.local.supervisor import MARK_VARIABLE, Supervisor
 from orchestration.local.up import mlflow_service
-from training.mlflow.promotion import align_aliases, append_entry, rollback
+from training.mlflow.champions import align, change_champion
+from training.mlflow.promotion import rollback
 from training.mlflow.runs import connect
 
 README = Path(__file__).resolve().parents[3] / "infra" / "README.md"
@@ -84,8 +85,8 @@ def test_the_receiver_is_told_of_each_new_champion_and_believes_what_is_signed(
         served.create_model_version("linker", source="s3://models/linker", tags={"lake": str(tmp_path)})
     served.set_registered_model_alias("linker", "challenger", "1")
     for version in ("1", "2"):
-        entry = align_aliases(served, "linker")
-        assert append_entry(served, "linker", entry, (version, *entry.champions), decision="{}")
+        last = align(served, "linker").current
+        assert change_champion(served, "linker", last, (version, *last.champions), decision={})
     rollback(served, "linker")
 
     received = [messages.get(timeout=WAIT_S) for _ in range(6)]  # three new champions among them, in whatever order

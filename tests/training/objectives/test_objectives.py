@@ -8,7 +8,7 @@ from set_similarity import set_similarity
 
 from training.data.documents import DocumentSet
 from training.data.ragged import Ragged
-from training.objectives.batch import EncodedBatch, Moment
+from training.objectives.batch import DrawKey, EncodedBatch
 from training.objectives.negatives import Negatives, cross_document_losses
 from training.objectives.terms.cross_document import CrossDocument
 from training.objectives.terms.nostruct import NoStruct
@@ -84,15 +84,15 @@ def documents(count: int = 30) -> DocumentSet:
     )
 
 
-def moment(step: int = 0) -> Moment:
-    return Moment(split="training", epoch=1, step=step)
+def draw_key(step: int = 0) -> DrawKey:
+    return DrawKey(split="training", epoch=1, step=step)
 
 
 def test_nostruct_draws_one_of_each_document_s_own() -> None:
     given = documents()
     term = NoStruct()
     rows = np.arange(30)
-    choice = term.choose(given, rows, moment())
+    choice = term.choose(given, rows, draw_key())
     assert (choice.sentence_rows >= given.sentences.offsets[rows]).all()
     assert (choice.sentence_rows < given.sentences.offsets[rows + 1]).all()
     assert (choice.image_rows >= given.images.offsets[rows]).all()
@@ -103,20 +103,20 @@ def test_nostruct_draws_one_of_each_document_s_own() -> None:
 def test_nostruct_draws_depend_on_the_document_and_the_moment_alone() -> None:
     term = NoStruct()
     given = documents()
-    together = term.choose(given, np.arange(30), moment())
+    together = term.choose(given, np.arange(30), draw_key())
     for row in (3, 17):
-        alone = term.choose(given, np.array([row]), moment())
+        alone = term.choose(given, np.array([row]), draw_key())
         assert alone.sentence_rows[0] == together.sentence_rows[row]
         assert alone.image_rows[0] == together.image_rows[row]
-    other = term.choose(given, np.arange(30), moment(step=1))
+    other = term.choose(given, np.arange(30), draw_key(step=1))
     assert (other.sentence_rows != together.sentence_rows).any()
-    assert term.choose(given, np.array([], np.int64), moment()).sentence_rows.shape == (0,)
+    assert term.choose(given, np.array([], np.int64), draw_key()).sentence_rows.shape == (0,)
 
 
 def test_nostruct_draws_are_uniform() -> None:
     term = NoStruct()
     drawn = Counter(
-        int(term.choose(documents(4), np.array([3]), moment(step)).sentence_rows[0] - 6) for step in range(2000)
+        int(term.choose(documents(4), np.array([3]), draw_key(step)).sentence_rows[0] - 6) for step in range(2000)
     )
     assert sorted(drawn) == [0, 1, 2, 3]
     assert all(abs(count - 500) < 100 for count in drawn.values())
@@ -140,5 +140,5 @@ def test_nostruct_compares_scaled_cosines(scale: float) -> None:
     assert torch.allclose(term.losses(batch), torch.tensor(mean))
     early = replace(term, negatives=Negatives.HARDEST, mean_epochs=1)
     for epoch, expected in ((1, mean), (2, hardest)):
-        later = replace(batch, moment=Moment(split="training", epoch=epoch, step=0))
+        later = replace(batch, draw_key=DrawKey(split="training", epoch=epoch, step=0))
         assert torch.allclose(early.losses(later), torch.tensor(expected))

@@ -16,7 +16,7 @@ from schemas.overrides import override
 from training.config import TrainConfig, objective
 from training.data.ragged import Ragged
 from training.data.sampling import choose_all
-from training.objectives.batch import EncodedBatch, Moment, Relations
+from training.objectives.batch import DrawKey, EncodedBatch, Relations
 from training.objectives.batch import losses as total_losses
 from training.objectives.negatives import Loss, Negatives, cross_document_losses
 from training.objectives.pairs import triplet_sum_losses
@@ -28,7 +28,7 @@ from training.objectives.terms.hal import hal_losses
 from training.objectives.terms.nostruct import NoStruct
 
 SENTENCES, IMAGES = [3, 5, 1, 4], [2, 4, 3, 1]
-MOMENT = Moment(split="training", epoch=2, step=5, seed=3)
+MOMENT = DrawKey(split="training", epoch=2, step=5, seed=3)
 
 
 def batch(sentences: list[int], images: list[int], **more: object) -> EncodedBatch:
@@ -44,7 +44,7 @@ def batch(sentences: list[int], images: list[int], **more: object) -> EncodedBat
         sentences=Ragged.of(np.array(sentences)),
         images=Ragged.of(np.array(images)),
         allowed=~torch.eye(len(sentences), dtype=torch.bool),
-        moment=MOMENT,
+        draw_key=MOMENT,
         **more,
     )
 
@@ -97,7 +97,7 @@ def test_sub_documents_are_the_document_s_own_different_rows_and_new_at_each_ste
         assert owners.tolist() == np.repeat([0, 1], counts).tolist()
     alone = sub_documents(given, np.array([1]), MOMENT, kept_share=0.7)
     assert alone.sentence_rows.tolist() == parts.sentence_rows[6:].tolist()
-    later = Moment(split="training", epoch=2, step=6)
+    later = DrawKey(split="training", epoch=2, step=6)
     other = sub_documents(given, np.arange(2), later, kept_share=0.7)
     assert other.sentence_rows.tolist() != parts.sentence_rows.tolist()
 
@@ -106,8 +106,8 @@ def test_a_sub_document_keeps_each_row_equally_often() -> None:
     given = batch([5], [5])
     kept = np.zeros(5)
     for step in range(1500):
-        moment = Moment(split="training", epoch=1, step=step)
-        kept[sub_documents(given, np.array([0]), moment, kept_share=0.6).sentence_rows] += 1
+        draw_key = DrawKey(split="training", epoch=1, step=step)
+        kept[sub_documents(given, np.array([0]), draw_key, kept_share=0.6).sentence_rows] += 1
     assert np.abs(kept / 1500 - 0.6).max() < 0.05
 
 
@@ -136,7 +136,7 @@ def test_nostruct_in_a_sum_draws_what_it_draws_alone() -> None:
         sentences=choice.sentences,
         images=choice.images,
         allowed=whole.allowed,
-        moment=MOMENT,
+        draw_key=MOMENT,
     )
     assert torch.allclose(term.losses(drawn), losses("nostruct", whole))
 
@@ -262,7 +262,7 @@ def test_a_pair_objective_names_the_document_that_is_no_pair(name: str) -> None:
     ("name", "message"),
     [
         ("cross+cros", r"found 'cros'"),
-        ("cross+cross-document", "sums a term twice"),
+        ("cross+cross-document", "names a term twice"),
         ("coherence", "triplet-hardest.coherence"),
         ("", "expected one of"),
     ],
@@ -317,5 +317,5 @@ def test_negatives_count_by_their_mean_in_the_first_epochs_of_training(name: str
     assert not torch.equal(mean, hardest)
     assert torch.equal(losses(name, given, mean_epochs=2), mean)
     assert torch.equal(losses(name, given, mean_epochs=1), hardest)
-    validation = replace(given, moment=Moment(split="validation", epoch=0, step=0))
+    validation = replace(given, draw_key=DrawKey(split="validation", epoch=0, step=0))
     assert torch.equal(losses(name, validation, mean_epochs=2), losses(name, validation))

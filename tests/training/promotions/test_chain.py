@@ -16,6 +16,7 @@ from training.promotions.chain import Chain
 from training.promotions.keys import default_trust, key_path, make_key, own_signer, public_path, trusted_keys
 
 SUBJECT = [{"name": "models:/linker/1", "digest": {"sha256": "0" * 64}}]
+SAYS = {"event": "champion", "model": {"name": "linker", "created": "1"}}
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def chain(tmp_path: Path, signer: CryptoSigner) -> Chain:
     chain = Chain(Folder(str(tmp_path / "chain")))
     for place, by in enumerate((signer, None, signer)):
         said = chain.statements()
-        assert chain.append(said[-1] if said else None, SUBJECT, {"event": "champion", "place": place}, by)
+        assert chain.append(said[-1] if said else None, SUBJECT, {**SAYS, "place": place}, by)
     return chain
 
 
@@ -45,10 +46,10 @@ def test_statements_are_read_in_order(chain: Chain, signer: CryptoSigner) -> Non
     assert [each.signed_by for each in said] == [(signer.public_key.keyid,), (), (signer.public_key.keyid,)]
     assert [path.name for path in _files(chain)] == ["000001.json", "000002.json", "000003.json"]
     said[0].check_signed([signer.public_key])
-    with pytest.raises(IntegrityError, match=r"000002\.json: expected a trusted key's signature, found one by nobody"):
+    with pytest.raises(IntegrityError, match=r"000002\.json: expected a trusted key's signature, found none"):
         said[1].check_signed([signer.public_key])
     other = CryptoSigner.generate_ed25519()
-    with pytest.raises(IntegrityError, match=f"found one by {signer.public_key.keyid[:12]}"):
+    with pytest.raises(IntegrityError, match=f"found one by the key {signer.public_key.keyid[:12]}"):
         said[2].check_signed([other.public_key])
     said[2].check_signed([other.public_key, signer.public_key])
 
@@ -113,7 +114,7 @@ def test_of_many_that_follow_the_same_statement_one_is_written(chain: Chain, sig
     last = chain.statements()[-1]
 
     def append(place: int) -> bool:
-        return chain.append(last, SUBJECT, {"event": "champion", "place": place}, signer)
+        return chain.append(last, SUBJECT, {**SAYS, "place": place}, signer)
 
     with ThreadPoolExecutor(8) as pool:
         assert sorted(pool.map(append, range(8))) == [False] * 7 + [True]
@@ -128,6 +129,32 @@ def test_what_is_no_statement_is_told(chain: Chain, text: str) -> None:
     (Path(chain.folder.uri) / "000004.json").write_text(text)
     with pytest.raises(IntegrityError, match=r"000004\.json: expected a statement of promotions"):
         chain.statements()
+
+
+@pytest.mark.parametrize(
+    ("predicate", "error"),
+    [
+        ({"event": "champion"}, "it has no 'model'"),
+        ({"model": SAYS["model"]}, "it has no 'event'"),
+        ({"event": "champion", "model": {"name": "linker"}}, "it has no 'created'"),
+        ({"event": 1, "model": SAYS["model"]}, "expected an event and when the model was made, as text"),
+    ],
+)
+def test_a_statement_about_no_model_is_named(chain: Chain, predicate: dict[str, Any], error: str) -> None:
+    assert chain.append(chain.statements()[-1], SUBJECT, predicate, None)
+    with pytest.raises(IntegrityError, match=rf"000004\.json: expected a statement of promotions: {error}"):
+        chain.statements()
+
+
+def test_where_a_store_refused_a_request_and_has_nothing_it_is_not_written(
+    chain: Chain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As S3 does with status 409: another request was under way, and failed as well."""
+    last = chain.statements()[-1]
+    with monkeypatch.context() as refusing:
+        refusing.setattr(Folder, "add", lambda *_: False)
+        assert not chain.append(last, SUBJECT, SAYS, None)
+    assert chain.append(last, SUBJECT, SAYS, None)
 
 
 def test_a_key_is_made_once_for_its_owner_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import base64
 import io
 import re
 from collections import Counter
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -16,6 +17,7 @@ from training.config import LoopConfig, Select, TrainConfig, objective
 from training.evaluation.evaluate import EvaluationReport, absent, of_measure
 from training.evaluation.judge import ConfusedImages
 from training.metrics.calibration import Observations, calibration_scores, fit_calibration
+from training.recipes import recipe
 from training.report.evaluation import report_page, training_panels
 from training.report.examples import (
     EdgeKind,
@@ -368,7 +370,12 @@ def test_no_history_no_scores_no_examples_still_make_a_page():
 
 
 def test_one_epoch_is_a_page():
-    assert "Validation AUC" in words(history=({"epoch": 1, "validation_auc": 60.0, "train_loss": None},))
+    solved = recipe("closed-form")
+    for count, why in ((19, "It is the last epoch."), (20, "own images rank best")):
+        splits = {"val": replace(content()["statistics"]["test"], documents=count)}
+        assert why in words(config=solved, statistics=splits)
+    assert "Similarity of a pair cosine, then csls" in words(way={"Similarity of a pair": "cosine, then csls"})
+    assert "Validation AUC, by cosines" in words(history=({"epoch": 1, "validation_auc": 60.0, "train_loss": None},))
 
 
 def test_loss_against_auc_by_epoch():

@@ -28,7 +28,13 @@ ROWS = (
     Score("auc", 70.0, 60.0, 80.0, 9, "language=de", "links"),
     Score("r_squared", 12.0, n=9, group="spread", measure="analysis"),
     Score("p", 0.0001, n=9, group="spread", measure="analysis", unit="probability"),
-    Score("threshold", group="precision 90%", measure="calibration", unit="cosine", note="not reached on validation"),
+    Score(
+        "threshold",
+        group="precision 90%",
+        measure="calibration",
+        unit="similarity",
+        note="none is proven by 9 validation documents",
+    ),
     Score("BLEU-4", 12.0, n=5, measure="captions"),
     Score("METEOR", n=5, measure="captions", note="no Java"),
     absent("analysis", "too few"),
@@ -57,7 +63,7 @@ def test_tables_say_what_was_measured():
     assert texts(found["groups"])["language=de"] == ("70.0 (60.0–\u206080.0)", "", "", "9")
     assert texts(found["captions"]) == {"BLEU-4": ("12.0",), "METEOR": ("no Java",)}
     assert texts(found["regressions"])["spread"] == ("12.0", "", "", "", "<\u00a00.001")
-    assert texts(found["thresholds"])["90%"][0] == "not reached on validation"
+    assert texts(found["thresholds"])["90%"][0] == "none is proven by 9 validation documents"
     assert absent_baselines(ROWS) == {"object detection": "no classes"}
 
 

@@ -16,13 +16,14 @@ from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from training.config import TrainConfig
 from training.data.documents import GivenDocument
-from training.data.loading import identify
+from training.data.loading import identify, read_for_model
 from training.model import LinkModel, ModelCard
 from training.retrieval.build import build_index
 from training.retrieval.evaluate import BM25, FUSION, NEAREST, SEARCH, evaluate_search, reciprocal_ranks
 from training.retrieval.index import Index, open_index
-from training.retrieval.queries import RawDocument
-from training.retrieval.search import RRF
+from training.retrieval.queries import Query, RawDocument
+from training.retrieval.search import RankBy, search
+from training.retrieval.vectors import RRF
 from training.towers.image.linear import LinearSettings
 from training.towers.text.sentence import SentenceSettings
 
@@ -187,3 +188,36 @@ def test_what_cannot_be_evaluated_is_said(
 def test_reciprocal_ranks_share_a_rank_and_leave_out_what_was_not_found() -> None:
     found = reciprocal_ranks(np.array([[3.0, 1.0, 3.0, 0.0]]), above=0.0)
     assert found == pytest.approx(np.array([[1 / (RRF + 1), 1 / (RRF + 3), 1 / (RRF + 1), 0.0]]))
+
+
+def test_what_finds_validation_texts_best_ranks_by_default(lakes: ModuleType, articles: Any, tmp_path: Path) -> None:
+    said = {
+        each.images[0].hash: {"metadata": {"title": each.sentences[0].text, "keywords": []}}
+        for each in articles.documents
+    }
+    articles = replace(articles, documents=tuple(replace(each, split=Split.VAL) for each in articles.documents))
+    world = lakes.World(sentences=(4, 4), images=(1, 1))
+    lake = lakes.write_lake(str(tmp_path / "lake"), {Split.VAL: articles}, world=world, said=said)
+    index, (manifest, source) = index_of(lake), read_manifest(lake, "synthetic")
+    assert index.confidence is not None
+    ranks = index.confidence.reciprocal_ranks
+    card, hand = index.model.card, list[float]()
+    read = read_for_model(card.config, card.data, manifest, source, Split.VAL)
+    for document, embedded in enumerate(index.model.embed(read)):
+        own = index.records.rows_named([read.image_hashes[read.image_rows[read.images.rows(document)][0]]])[0]
+        for text in embedded.texts:
+            scores = index.vectors.rows.parts[0] @ text
+            hand.append(1 / (1 + int((scores > scores[own]).sum())))
+    assert ranks["visual"] == pytest.approx(np.mean(hand), abs=1e-4) and len(hand) == index.confidence.queries
+    assert ranks["lexical"] == pytest.approx(
+        1 / 4, abs=0.01
+    )  # one text of each article shares its words with the title
+    assert ranks["fused"] > ranks["lexical"] > ranks["visual"] and index.manifest.rank_by == "fused"
+    headline = articles.documents[7].sentences[0].text
+    found = search(index, Query(texts={"headline": headline}), reader=reader)
+    assert found.rank_by == "fused" and found.images[0].picture.metadata.title == headline
+    assert found.images[0].probability is None
+    assert (
+        search(index, Query(texts={"headline": headline}), rank_by=RankBy.VISUAL, reader=reader).images[0].probability
+    )
+    assert search(index, Query(like=(found.images[0].picture.image,))).rank_by == "visual"

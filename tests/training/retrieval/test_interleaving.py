@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.preference import is_verdict, verdicts_in
+from benchmarks.preference import is_verdict, verdicts_by_place, verdicts_in
 from training.retrieval.interleaving import MIXTURE, Preference, team_draft
 
 RANKINGS = st.lists(st.integers(0, 30), unique=True, max_size=20)
@@ -79,6 +79,11 @@ def test_looking_after_every_article_gives_a_false_verdict_in_at_most_one_run_of
     verdicts = verdicts_in(0.5, runs=10_000)
     assert verdicts.is_given.mean() <= 0.05
     assert 0.4 < verdicts.is_second[verdicts.is_given].mean() < 0.6
+
+
+def test_readers_who_always_take_the_first_picture_prefer_no_model() -> None:
+    """However often it is looked at: a coin decides whose picture is first."""
+    assert verdicts_by_place(runs=500) <= 0.05
 
 
 def test_a_preference_of_two_in_three_is_found_within_300_articles() -> None:

@@ -1,14 +1,16 @@
-"""The pictures of an index in SQLite: the same bytes, filters before ranking, full text of any language."""
+"""The pictures of an index in columns: the same bytes, filters before ranking, words of any language, several parts."""
 
-import sqlite3
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from schemas.errors import UsageError
+from schemas.errors import NotFoundError, UsageError
 from schemas.metadata import Metadata
 from training.retrieval.filters import Filters, parse_filters
-from training.retrieval.records import Picture, Records, write_records
+from training.retrieval.records import Picture, Records
 
 PICTURES = (
     Picture(
@@ -39,73 +41,116 @@ PICTURES = (
 )
 
 
-@pytest.fixture(scope="module")
-def records(tmp_path_factory: pytest.TempPathFactory) -> Records:
-    path = tmp_path_factory.mktemp("records") / "images.sqlite"
-    described = write_records(path, PICTURES)
-    assert described == {
-        "title": 3, "caption": 13, "credit": 2, "place": 2, "keywords": 1, "date": 3, "licence": 2, "shown_with": 1,
-    }  # fmt: skip
-    return Records(path)
+@pytest.fixture(scope="module", params=[1, 3])
+def records(archives: ModuleType, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Records:
+    """The same pictures in one part and in several."""
+    found = archives.write_records(tmp_path_factory.mktemp("records"), PICTURES, request.param)
+    assert isinstance(found, Records)
+    return found
 
 
-def selected(records: Records, *where: str, entities: tuple[str, ...] = ()) -> list[int]:
-    found = records.select(parse_filters(where, entities))
-    assert found is not None
-    return [int(row) for row in found]
+def names(found: list[Picture]) -> list[str]:
+    return sorted(picture.image[0] for picture in found)
+
+
+def selected(records: Records, *where: str, entities: tuple[str, ...] = ()) -> str:
+    """Return the first letters of the content hashes that filters leave."""
+    filters = parse_filters(where, entities)
+    found = records.select(filters)
+    assert found is not None and len(found) == records.number(filters)
+    return "".join(names(records.pictures([int(row) for row in found])))
 
 
 def test_pictures_come_back_as_they_were_in_the_order_asked_for(records: Records) -> None:
-    found = records.pictures([2, 0, 2])
-    assert found == [PICTURES[2], PICTURES[0], PICTURES[2]]
-    assert records.pictures([1])[0].licence == "(c) AFP"
-    assert records.rows_of(["c" * 64, "0" * 63 + "x", "a" * 64]) == [2, None, 0]
-    assert records.count == len(PICTURES)
+    rows = records.rows_of(["c" * 64, "0" * 63 + "x", "a" * 64, "b" * 64, "a" * 15 + "b" * 49])
+    assert rows[1] is None and rows[4] is None
+    third, first, second = (row for row in rows if row is not None)
+    said = replace(PICTURES[1], licence="(c) AFP")
+    assert records.pictures([third, first, second, third]) == [PICTURES[2], PICTURES[0], said, PICTURES[2]]
+    assert records.pictures([]) == [] and records.count == len(PICTURES)
+    assert records.rows_named(["a" * 64]).tolist() == [first]
+    with pytest.raises(NotFoundError, match="not in this index"):
+        records.rows_named(["d" * 64])
 
 
-def test_the_same_pictures_give_the_same_bytes(tmp_path: Path) -> None:
+def test_the_same_pictures_give_the_same_bytes(archives: ModuleType, tmp_path: Path) -> None:
     for name in ("one", "two"):
-        write_records(tmp_path / name, PICTURES)
-    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+        archives.write_records(tmp_path / name, PICTURES, 2)
+    one, two = (
+        {path.relative_to(tmp_path / name): path.read_bytes() for path in (tmp_path / name).rglob("*.*")}
+        for name in ("one", "two")
+    )
+    assert one == two and len(one) > 10
+
+
+def test_what_is_counted_is_said(records: Records) -> None:
+    assert records.described() == {
+        "title": 3, "caption": 13, "credit": 2, "place": 2, "keywords": 1, "date": 3, "licence": 2, "shown_with": 1,
+    }  # fmt: skip
+    assert records.values("place") == ["Köln, Deutschland", "New York"] and records.values("credit") == ["AFP", "dpa"]
+    assert records.values("keywords") == ["Flut", "Rhein"]
 
 
 @pytest.mark.parametrize(
     ("where", "rows"),
     [
-        ("date>=2020", [0, 2]),
-        ("date < 2019-06", [1]),
-        ("date>=2019-05", [0, 1, 2]),
-        ("credit=DPA", [0]),
-        ("licence=(c) AFP", [1]),
-        ("orientation=portrait", [1]),
-        ("orientation=square", [2]),
-        ("width>200", [0, 1]),
-        ("place~new york", [1]),
-        ("title~york", [2]),
-        ("title~koln", [0]),
-        ("keywords~rhein", [0]),
-        ("credit~AFP", [1]),
-        ('title~" OR 1=1 --', []),
-        ("credit='; DROP TABLE images; --", []),
+        ("date>=2020", "ac"),
+        ("date < 2019-06", "b"),
+        ("date>=2019-05", "abc"),
+        ("date>2019", "ac"),
+        ("date<=2020", "bc"),
+        ("date=2021-07", "a"),
+        ("date>2021-07-14", "a"),
+        ("date>2021-07-15", ""),
+        ("credit=DPA", "a"),
+        ("licence=(c) AFP", "b"),
+        ("orientation=portrait", "b"),
+        ("orientation=square", "c"),
+        ("width>200", "ab"),
+        ("width!=200", "ab" + "0" * 12),
+        ("place~new york", "b"),
+        ("title~york", "c"),
+        ("title~koln", "a"),
+        ("keywords~rhein", "a"),
+        ("keywords~flut rhein", ""),
+        ("credit~AFP", "b"),
+        ('title~" OR 1=1 --', ""),
+        ("credit='; DROP TABLE images; --", ""),
     ],
 )
-def test_a_condition_leaves_what_it_says(records: Records, where: str, rows: list[int]) -> None:
-    assert selected(records, where) == rows
+def test_a_condition_leaves_what_it_says(records: Records, where: str, rows: str) -> None:
+    assert selected(records, where) == "".join(sorted(rows))
     assert records.count == len(PICTURES)
 
 
 def test_conditions_and_entities_hold_together(records: Records) -> None:
-    assert selected(records, "date>=2019", "credit!=dpa") == [1, 2]
-    assert selected(records, entities=("Feuerwehr", "köln")) == [0]
-    assert selected(records, entities=("mayor",)) == [1]
-    assert records.select(Filters()) is None
+    assert selected(records, "date>=2019", "credit!=dpa") == "bc"
+    assert selected(records, entities=("Feuerwehr", "köln")) == "a"
+    assert selected(records, entities=("mayor",)) == "b"
+    assert records.select(Filters()) is None and records.number(Filters()) == len(PICTURES)
 
 
 @pytest.mark.parametrize(
-    "where", ["", "date", "date>=", "colour=red", "width>=wide", "title=x", "credit<a", "place~...", "width>=-1"]
+    ("where", "message"),
+    [
+        ("", "expected FIELD OP VALUE"),
+        ("date", "expected FIELD OP VALUE"),
+        ("date>=", "expected FIELD OP VALUE"),
+        ("date=>2020", r"did you mean date>=2020\?"),
+        ("width=<800", r"did you mean width<=800\?"),
+        ("credit==dpa", r"did you mean credit=dpa\?"),
+        ("credits=dpa", r"no field 'credits'.*did you mean credit=dpa\?"),
+        ("colour=red", "no field 'colour'"),
+        ("width>=wide", "a number of pixels"),
+        ("width>=-1", "a number of pixels"),
+        ("date>=May", "a year, month or day"),
+        ("title=x", "expected title with one of ~"),
+        ("credit<a", "expected credit with one of"),
+        ("place~...", "expected a word at least"),
+    ],
 )
-def test_a_condition_that_cannot_be_is_refused(where: str) -> None:
-    with pytest.raises(UsageError, match="--where"):
+def test_a_condition_that_cannot_be_is_refused_with_what_was_meant(where: str, message: str) -> None:
+    with pytest.raises(UsageError, match=f"--where.*{message}"):
         parse_filters([where])
 
 
@@ -120,21 +165,28 @@ def test_facets_count_what_filters_leave(records: Records) -> None:
     }
 
 
-def test_facets_are_those_of_a_query_that_groups(tmp_path: Path) -> None:
-    names = ("dpa", "AFP", "DPA", None, "Reuters")
+@pytest.mark.parametrize("parts", [1, 4])
+def test_facets_are_what_counting_gives(archives: ModuleType, tmp_path: Path, parts: int) -> None:
+    agencies = ("dpa", "AFP", "DPA", None, "Reuters")
     pictures = [
-        Picture(image=f"{number:064x}", metadata=Metadata(credit=names[number % 5], date=f"20{number % 7:02d}-01"))
-        for number in range(200)
+        Picture(image=f"{number:064x}", metadata=Metadata(credit=agencies[number % 5], date=f"20{number % 7:02d}-01"))
+        for number in (n * 2**200 for n in range(200))
     ]
-    write_records(tmp_path / "images.sqlite", pictures)
-    facets = Records(tmp_path / "images.sqlite").facets(parse_filters(["date<2004"]))
-    with sqlite3.connect(tmp_path / "images.sqlite") as database:
-        for name, value in {"date": "substr(date, 1, 4)", "credit": "credit"}.items():
-            rows = database.execute(
-                f"SELECT {value}, count(*) FROM images WHERE {value} IS NOT NULL AND date < '2004' "
-                "GROUP BY 1 ORDER BY 2 DESC, 1"
-            ).fetchall()
-            assert [(label.lower(), number) for label, number in facets[name]] == [
-                (label.lower(), number) for label, number in rows
-            ]
-    database.close()
+    facets = archives.write_records(tmp_path, pictures, parts).facets(parse_filters(["date<2004"]))
+    kept = [each.metadata for each in pictures if (each.metadata.date or "") < "2004"]
+    years, credit = (Counter(value for value in values if value) for values in (
+        ((said.date or "")[:4] for said in kept), ((said.credit or "").lower() for said in kept)
+    ))  # fmt: skip
+    assert dict(facets["date"]) == years
+    assert {label.lower(): number for label, number in facets["credit"]} == credit
+    assert [number for _, number in facets["credit"]] == sorted(credit.values(), reverse=True)
+
+
+def test_a_picture_that_is_gone_is_nowhere(archives: ModuleType, tmp_path: Path) -> None:
+    gone = archives.write_records(tmp_path, PICTURES, 2, gone=["a" * 64])
+    assert gone.count == len(PICTURES) - 1 and gone.rows_of(["a" * 64, "b" * 64]).count(None) == 1
+    assert selected(gone, "date>=2019") == "bc" and selected(gone, entities=("Rhein",)) == ""
+    assert selected(gone, "credit!=AFP") == "0" * 12 + "c"
+    assert gone.facets()["credit"] == [("AFP", 1)] and gone.described()["title"] == 2
+    assert gone.values("credit") == ["AFP"] and gone.values("keywords") == []
+    assert gone.words.rank("Hochwasser Minster", 10).rows.tolist() == gone.rows_named(["c" * 64]).tolist()

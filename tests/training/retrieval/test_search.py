@@ -29,7 +29,8 @@ from training.retrieval.filters import parse_filters
 from training.retrieval.index import Index, open_index
 from training.retrieval.placement import Placed, place
 from training.retrieval.queries import Query, QueryReader, RawDocument
-from training.retrieval.search import RRF, RankBy, search
+from training.retrieval.search import RankBy, search
+from training.retrieval.vectors import RRF
 from training.text.vocabulary import Vocabulary
 from training.towers.image.linear import LinearSettings
 from training.towers.text.gru import GruSettings
@@ -290,7 +291,7 @@ def test_a_word_that_is_left_out_is_not_read(index: Index, reader: Extractor) ->
     np.testing.assert_array_equal(
         queries.vectors([left]), queries.vectors([Query(texts={"caption": "One , near the"})])
     )
-    images = index.vectors.rows[:5]
+    images = index.vectors.rows[np.arange(5)]
     (added,) = queries.influence(said, images).values()
     assert len(added) == 6
     whole = queries.vectors([said])[0] @ images.T
@@ -306,7 +307,7 @@ def test_a_word_that_is_left_out_is_not_read(index: Index, reader: Extractor) ->
         (Query(texts={"title": "x"}), {}, "by role"),
         (Query(texts={"caption": "x"}), {"top": 0}, "--top 0"),
         (Query(texts={"caption": "x"}), {"options": LinkOptions(refine=RefineConfig())}, "no relations"),
-        (Query(texts={"caption": "x"}), {"options": LinkOptions(precision=0.9)}, "--precision 0.9: of links"),
+        (Query(texts={"caption": "x"}), {"options": LinkOptions(precision=0.9)}, "--precision 0.9 applies to links"),
         (Query(like=("0" * 64,)), {"rank_by": RankBy.FUSED}, "expected a text"),
     ],
 )
@@ -324,7 +325,7 @@ def test_an_index_is_made_once_and_with_equal_bytes(model: LinkModel, lake: Lake
     first.delete(MANIFEST)
     assert not built(model, lake).is_reused
     assert {name: first.read(name) for name in first.files()} == before
-    first.write(MANIFEST, before[MANIFEST].replace(b'"format": 2', b'"format": 1'))  # by an earlier version
+    first.write(MANIFEST, before[MANIFEST].replace(b'"format": 3', b'"format": 2'))  # by an earlier version
     assert not built(model, lake).is_reused
     assert {name: first.read(name) for name in first.files()} == before
     first.remove()
@@ -333,9 +334,15 @@ def test_an_index_is_made_once_and_with_equal_bytes(model: LinkModel, lake: Lake
 
 def test_a_damaged_index_is_refused(model: LinkModel, lake: Lake) -> None:
     folder = build_index(model, lake, "synthetic", uri=URI, name="damaged-1", say=lambda line: None).folder
-    folder.write("images.sqlite", folder.read("images.sqlite")[:-1])
-    with pytest.raises(IntegrityError, match="cut short"):
-        open_index(folder.uri)
+    open_index(folder.uri).model.digest()
+    (fields,) = (name for name in folder.files() if name.endswith("fields.arrow"))
+    whole = folder.read(fields)
+    for damaged, message in ((whole[:-1], "cut short"), (whole[:900] + b"?" + whole[901:], "damaged, by its SHA-256")):
+        folder.write(fields, damaged)
+        with pytest.raises(IntegrityError, match=message):
+            open_index(folder.uri)
+    folder.write(fields, whole)
+    open_index(folder.uri)
     folder.remove()
     with pytest.raises(NotFoundError, match="expected the folder of an index"):
         open_index(folder.uri)
@@ -357,18 +364,18 @@ def test_many_images_are_searched_approximately_and_ranked_alike(
     assert len({each.picture.image for each in exact} & {each.picture.image for each in approximate}) >= 18
 
 
-def test_an_index_on_an_object_store_is_copied_and_searched(lake: Lake, index: Index, object_store: str) -> None:
+def test_an_index_on_an_object_store_is_fetched_whole_and_searched(lake: Lake, index: Index, object_store: str) -> None:
     source = lake.index("synthetic", "v1", "searcher-1")
-    target = Folder(f"s3://lake/indexes/here?{object_store}")
+    target, damaged = (Folder(f"s3://lake/indexes/{name}?{object_store}") for name in ("here", "damaged"))
     for name in sorted(source.files(), key=lambda name: name == MANIFEST):
         target.write(name, source.read(name))
+        damaged.write(name, source.read(name).replace(b"NUMPY", b"NUMPI"))
     copied = open_index(target.uri)
     key = index.records.pictures([3])[0].image
     one, other = (search(each, Query(like=(key,)), top=5).images for each in (index, copied))
     assert one == other
-    assert copied.copy is not None and Path(copied.copy.name).is_dir()
-    copied.close()
-    assert not Path(copied.copy.name).exists()
+    with pytest.raises(IntegrityError, match=r"vectors\.npy: damaged, by its SHA-256"):
+        open_index(damaged.uri)
 
 
 def test_sources_of_a_fuser_have_weights_and_words_attention(lakes: ModuleType, tmp_path: Path) -> None:
@@ -439,9 +446,12 @@ def test_relations_refine_and_say_what_to_expect(model: LinkModel, lake: Lake, i
     text = QueryReader(other.model, reader).vectors([query])[0]
     for row, picture in enumerate(other.records.pictures(range(other.records.count))):
         with torch.no_grad():
-            both = torch.tensor(np.concatenate([text, other.vectors.rows[row]]))
+            both = torch.tensor(np.concatenate([text, other.vectors.rows.parts[0][row]]))
             own = torch.sigmoid(related.relations.affine(both)).numpy()
-        by_hand[picture.image] = (float(text @ other.vectors.rows[row]) * np.exp(3.0 * abs(own - 0.5)).sum(), own)
+        by_hand[picture.image] = (
+            float(text @ other.vectors.rows.parts[0][row]) * np.exp(3.0 * abs(own - 0.5)).sum(),
+            own,
+        )
     assert refined.is_refined and not plain.is_refined
     assert [e.picture.image for e in refined.images] == sorted(by_hand, key=lambda key: -by_hand[key][0])[:30]
     assert [e.picture.image for e in refined.images] != [e.picture.image for e in plain.images]

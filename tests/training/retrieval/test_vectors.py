@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from training.retrieval import vectors
-from training.retrieval.vectors import RERANKED, Vectors, faiss, make_cells
+from training.retrieval.vectors import RERANKED, Stacked, Vectors, add_to_cells, faiss, make_cells
 
 COUNT, DIMENSIONS = 6_000, 24
 
@@ -31,24 +31,53 @@ def queries() -> np.ndarray:
 @pytest.fixture(scope="module")
 def approximate(rows: np.ndarray, queries: np.ndarray, tmp_path_factory: pytest.TempPathFactory) -> Vectors:
     folder = tmp_path_factory.mktemp("vectors")
-    np.save(folder / "rows.npy", rows)
-    made, note = make_cells(rows, queries, "texts")
+    for name, part in (("one", rows[:4000]), ("two", rows[4000:])):
+        np.save(folder / f"{name}.npy", part)
+    made, note = make_cells(Stacked([rows]), None, queries, "texts")
     assert note.recall >= vectors.WANTED_RECALL and note.queries == 40 and note.cells == 128
     faiss().write_index(made, str(folder / "cells"))
-    return Vectors.open(folder / "rows.npy", folder / "cells", note.probes)
+    return Vectors.open([folder / "one.npy", folder / "two.npy"], None, folder / "cells", note.probes)
 
 
 def test_an_exact_search_gives_every_row_in_order(rows: np.ndarray, queries: np.ndarray) -> None:
     for query in queries[:5]:
-        found = Vectors(rows).nearest(query, 100)
+        found = Vectors(Stacked([rows])).nearest(query, 100)
         assert found.scores == pytest.approx(np.sort(rows @ query)[::-1][:100])
         np.testing.assert_allclose(rows[found.rows] @ query, found.scores, atol=1e-6)
-        assert len(Vectors(rows[:30]).nearest(query, 100).rows) == 30
+        assert len(Vectors(Stacked([rows[:30]])).nearest(query, 100).rows) == 30
+        parts = Vectors(Stacked([rows[:7], rows[7:2000], rows[2000:]])).nearest(query, 100)
+        assert parts.rows.tolist() == found.rows.tolist()
+
+
+def test_rows_of_several_parts_are_taken_as_of_one(rows: np.ndarray) -> None:
+    stacked = Stacked([rows[:7], rows[7:2000], rows[2000:]])
+    wanted = np.array([1999, 0, 2000, 7, 6, 5999, 0])
+    np.testing.assert_array_equal(stacked[wanted], rows[wanted])
+    assert stacked[wanted[:0]].shape == (0, DIMENSIONS) and len(stacked) == COUNT
+
+
+@pytest.mark.parametrize("has_cells", [False, True])
+def test_rows_that_are_gone_are_not_found_and_new_ones_are(
+    rows: np.ndarray, queries: np.ndarray, *, has_cells: bool
+) -> None:
+    """Lists that were made of some rows: some are taken out of them, others put in."""
+    old, live = np.arange(5000), np.setdiff1d(np.arange(COUNT), np.arange(0, 5000, 100))
+    cells, note = make_cells(Stacked([rows[:5000]]), old, queries, "texts")
+    cells.remove_ids(np.setdiff1d(old, live))
+    add_to_cells(cells, Stacked([rows[:5000], rows[5000:]]), np.arange(5000, COUNT))
+    vectors = Vectors(Stacked([rows[:5000], rows[5000:]]), live, cells if has_cells else None, note.probes)
+    shares = []
+    for query in queries:
+        found = vectors.nearest(query, 50)
+        best = live[np.argsort(-(rows[live] @ query))[:50]]
+        assert np.isin(found.rows, live).all()
+        shares.append(np.isin(best, found.rows).mean())
+    assert np.mean(shares) > 0.96 if has_cells else shares == [1.0] * len(queries)
 
 
 def test_equal_rows_come_in_order_of_their_number() -> None:
     rows = unit(np.ones((9, 4)))
-    assert Vectors(rows).nearest(rows[0], 4).rows.tolist() == [0, 1, 2, 3]
+    assert Vectors(Stacked([rows])).nearest(rows[0], 4).rows.tolist() == [0, 1, 2, 3]
 
 
 def test_an_approximate_search_finds_nearly_all_and_ranks_them_exactly(approximate: Vectors, rows: np.ndarray) -> None:
@@ -87,7 +116,7 @@ def test_the_same_rows_give_the_same_bytes(rows: np.ndarray, queries: np.ndarray
     made = []
     for threads in (1, 2):
         faiss().omp_set_num_threads(threads)
-        faiss().write_index(make_cells(rows, queries, "texts")[0], str(tmp_path / str(threads)))
+        faiss().write_index(make_cells(Stacked([rows]), None, queries, "texts")[0], str(tmp_path / str(threads)))
         assert faiss().omp_get_max_threads() == threads
         made.append((tmp_path / str(threads)).read_bytes())
     assert made[0] == made[1]

@@ -57,7 +57,7 @@ def test_nothing_is_dropped_in_evaluation_or_at_probability_zero() -> None:
 
 
 def test_rows_that_nobody_named_are_an_error() -> None:
-    with drawing(1, np.arange(4), CPU), pytest.raises(ValueError, match="5 rows to drop from, 4 are known"):
+    with drawing(1, np.arange(4), CPU), pytest.raises(ValueError, match="expected 4 rows, one a key, found 5"):
         RowDropout(0.5)(torch.ones(5, 3))
 
 

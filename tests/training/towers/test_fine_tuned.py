@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from multilink.nasnet_mobile import NasnetMobile
+from networks.nasnet_mobile import NasnetMobile
 from schemas.errors import ConfigError, UsageError
 from training.towers.batch_norm import remember_moments
 from training.towers.image.fine_tuned import (
@@ -112,7 +112,7 @@ def test_no_picture_is_fine_and_missing_pictures_are_refused() -> None:
     rows = tower.prepare(pictures(1)).take(np.array([], np.int64))
     assert tower(rows).shape == (0, 8)
     assert decode(rows).shape == (0, 256, 256, 3)
-    with pytest.raises(UsageError, match="without them"):
+    with pytest.raises(UsageError, match="the images have none"):
         tower.prepare(ImageInput(vectors=np.zeros((2, 4))))
 
 
@@ -178,7 +178,7 @@ def test_features_are_batch_normalised_before_the_map_where_that_is_set() -> Non
 )
 def test_networks_of_timm_and_torchvision_are_taken_by_name(cnn: str, features: int | None) -> None:
     if features is None:
-        with pytest.raises(ConfigError, match="expected a network that classifies"):
+        with pytest.raises(ConfigError, match="expected a network that ends in a classifier"):
             build_network(cnn)
         return
     network = build_network(cnn)

@@ -1,14 +1,12 @@
 import numpy as np
 import pytest
 import torch
+from attended import attention_weights
 from torch.nn import functional as F
 
 from schemas.errors import UsageError
-from training.config import TrainConfig
 from training.text.fasttext import Subwords
 from training.text.vocabulary import Vocabulary
-from training.towers.attention import attention_weights
-from training.towers.build import build_towers
 from training.towers.inputs import Sizes, TextInput, TrainingPass
 from training.towers.self_attention import SelfAttention
 from training.towers.subwords import SubwordEmbedding
@@ -34,8 +32,7 @@ def tower(
     kind: type[SubwordAttentionSettings] = SubwordAttentionSettings, **settings: object
 ) -> SubwordAttentionTower | MultiSourceTower:
     torch.manual_seed(0)
-    config = TrainConfig(dimensions=8, text=kind(**(CONFIG | settings)))  # type: ignore[arg-type]
-    built, _ = build_towers(config, Sizes(dimensions=8, image=4), VOCABULARY)
+    built = kind(**(CONFIG | settings)).build(Sizes(dimensions=8), VOCABULARY)  # type: ignore[arg-type]
     assert isinstance(built, SubwordAttentionTower | MultiSourceTower)
     return built.eval()
 
@@ -146,7 +143,7 @@ def test_source_drops_depend_on_document_and_step_alone() -> None:
 
 
 def test_texts_without_roles_are_refused() -> None:
-    with pytest.raises(UsageError, match="the texts have no roles"):
+    with pytest.raises(UsageError, match="give each text its role"):
         tower(MultiSourceSettings).prepare(TextInput(texts=["a"]))
 
 
@@ -160,7 +157,7 @@ def test_a_body_is_read_further_than_other_sources() -> None:
 def test_a_gru_reads_words_with_their_ngrams() -> None:
     torch.manual_seed(0)
     config = SubwordGruSettings(word_dimensions=6, buckets=50, dropout=0.0, max_words=9)
-    built, _ = build_towers(TrainConfig(dimensions=8, text=config), Sizes(dimensions=8, image=4), VOCABULARY)
+    built = config.build(Sizes(dimensions=8), VOCABULARY)
     assert isinstance(built, SubwordGruTower)
     together = built.eval()(built.prepare(TextInput(texts=TEXTS)))
     for row, text in enumerate(TEXTS):

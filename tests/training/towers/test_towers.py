@@ -6,10 +6,9 @@ from schemas.errors import ConfigError, UsageError
 from training.config import TrainConfig
 from training.data.ragged import Ragged
 from training.text.vocabulary import Vocabulary
-from training.towers.build import build_towers
 from training.towers.image.linear import LinearSettings
 from training.towers.image.region_concept import RegionConceptSettings
-from training.towers.inputs import Sizes, TextInput, VectorRows
+from training.towers.inputs import Sizes, TextInput, Tower, VectorRows
 from training.towers.recurrence import time_steps
 from training.towers.text.gru import GruSettings, GruTower
 from training.towers.text.sentence import SentenceSettings, SentenceTower
@@ -113,10 +112,15 @@ def test_wrong_vectors_are_refused() -> None:
         sentence_tower().prepare(TextInput(texts=["a"]))
 
 
+def build(config: TrainConfig, sizes: Sizes, vocabulary: Vocabulary | None) -> tuple[Tower, Tower]:
+    text = config.text.build(sizes, vocabulary)
+    return text, config.image.build(sizes, text)
+
+
 def test_images_are_standardised_where_that_is_set() -> None:
     for standardise in (False, True):
         config = TrainConfig(image=LinearSettings(standardise=standardise))
-        text, image = build_towers(config, Sizes(dimensions=8, image=4), VOCABULARY)
+        text, image = build(config, Sizes(dimensions=8, image=4), VOCABULARY)
         assert isinstance(text, GruTower) and isinstance(image, ImageVectorTower)
         assert (image.standardise is not None) == standardise
 
@@ -129,4 +133,4 @@ def test_what_a_tower_reads_must_be_there() -> None:
         (TrainConfig(image=RegionConceptSettings()), VOCABULARY, Sizes(dimensions=8, image=4), "expected regions"),
     ):
         with pytest.raises(ConfigError, match=message):
-            build_towers(config, sizes, words)
+            build(config, sizes, words)

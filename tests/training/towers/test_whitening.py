@@ -47,11 +47,22 @@ def test_components_that_are_rounding_are_left_out() -> None:
     ).components.shape == (6, 3)
 
 
+def test_a_column_of_equal_vectors_is_left_out_and_one_that_hardly_varies_is_not() -> None:
+    level = np.full((1000, 2), 300.7, np.float32)
+    little = level + np.random.default_rng(0).normal(size=(1000, 2)).astype(np.float32) / 100
+    for second, kept in ((level, 3), (little, 5)):
+        both = torch.from_numpy(np.hstack([rows(count=1000, size=3), second]))
+        columns = [Column(size=3, components=3), Column(size=2, components=2)]
+        assert whitening_from(sums_of(both), columns, what="images").components.shape == (5, kept)
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         (np.full((4, 2), np.nan, np.float32), "training images: expected finite numbers"),
         (np.ones((4, 2), np.float32), "training images: expected different ones, found all equal"),
+        (np.full((999, 2), 0.3, np.float32), "training images: expected different ones, found all equal"),
+        (np.tile(rows(count=1, size=2), (1000, 1)), "training images: expected different ones, found all equal"),
     ],
 )
 def test_vectors_that_say_nothing_are_one_line(given: np.ndarray, message: str) -> None:

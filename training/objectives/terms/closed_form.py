@@ -7,8 +7,9 @@ its own, and the epoch that is kept is that of the lowest rank of own images amo
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch
 from torch import Tensor
@@ -19,12 +20,15 @@ from training.closed_form.plans import pair_weights
 from training.closed_form.solver import Pass, Solver
 from training.config import TrainConfig
 from training.data.loading import TrainingData
-from training.objectives.batch import EncodedBatch, Term
+from training.objectives.batch import EncodedBatch
+from training.parts import Term
 from training.similarity.kinds.dc import Dc
 from training.similarity.segments import own_blocks
 from training.similarity.similarity import SetSimilarity
 from training.towers.inputs import Tower, Workers
 from training.towers.whitening import COLUMN_WEIGHTS, check_column_weights, weighted_columns
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +49,8 @@ class ClosedForm(Term):
             fits, 1 where none does.
     """
 
-    is_solved: ClassVar[bool] = True
+    is_solved = True
+    place = 12
     name: str = "closed-form"
     similarity: Annotated[SetSimilarity, SIMILARITIES] = field(default_factory=Dc)
     passes: PositiveInt = 8
@@ -58,19 +63,25 @@ class ClosedForm(Term):
     column_weights: tuple[str, ...] = COLUMN_WEIGHTS
 
     def check(self, config: TrainConfig) -> None:
-        fits = "objective.name = 'closed-form' solves for affine maps of vectors"
-        require(len(config.objective) == 1, field="objective.name", value=config.objective_name, rule=f"{fits}, alone")
+        rule = "closed-form cannot be summed with other objectives"
+        require(len(config.objective) == 1, field="objective.name", value=config.objective_name, rule=rule)
         require(bool(self.regularisation), field="objective.regularisation", value=(), rule="expected at least one")
-        for tower, known in ((config.text, "sentence"), (config.image, "linear")):
-            rule = f"{fits}; use --set {tower.part}.name={known} without {tower.part}.components"
+        for tower in (config.text, config.image):
+            rule = (
+                "closed-form solves for affine maps; set text.name=sentence and image.name=linear, components=0 of both"
+            )
             require(tower.is_affine, field=f"{tower.part}.name", value=tower.name, rule=rule)
         check_column_weights(self.column_weights, field="objective.column_weights")
         for setting in ("start_from", "max_rows"):
             value = getattr(config.training, setting)
-            require(not value, field=f"training.{setting}", value=value, rule=f"{fits} of whole documents, anew")
+            rule = f"closed-form starts anew, and reads whole documents; leave training.{setting} unset"
+            require(not value, field=f"training.{setting}", value=value, rule=rule)
 
-    def solver(self, text: Tower, image: Tower, data: TrainingData, workers: Workers) -> Solver:
-        known = data.identity
+    def solver(self, text: Tower, image: Tower, data: TrainingData, workers: Workers, *, epochs: int) -> Solver:
+        known, wanted = data.identity, self.passes * len(self.regularisation)
+        if epochs < wanted and workers.rank == 0:
+            cut = "training.epochs = %d cuts the %d passes of objective.regularisation; use --set training.epochs=%d"
+            logger.warning(cut, epochs, wanted, wanted)
         return Solver(
             text=text,
             image=image,

@@ -4,15 +4,17 @@ The head that predicts them is part of the model (`training.relations`); here is
 eq. 3. Relations are the only labels that training reads, in the training split, for this objective.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from schemas.configs import PositiveFloat
-from training.config import Needs
-from training.objectives.batch import EncodedBatch, Relations, Term, check_pairs
+from training.objectives.batch import EncodedBatch, Relations, check_pairs
+from training.parts import Needs, Term
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +27,8 @@ class Coherence(Term):
     """
 
     is_addition = True
+    place = 10
+    spellings: ClassVar[Mapping[str, str]] = {"coherence-aware": "triplet-hardest+coherence"}
     name: str = "coherence"
     relations: str = "all"
     relation_weight: PositiveFloat = 0.1

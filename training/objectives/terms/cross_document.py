@@ -1,7 +1,8 @@
 """Cross-document loss (Hessel 2019, eq. 1): a document's own sets against the other documents'."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from torch import Tensor
 
@@ -20,6 +21,8 @@ class CrossDocument(RankingTerm):
         similarity: of a sentence set and an image set.
     """
 
+    place = 1
+    spellings: ClassVar[Mapping[str, str]] = {"cross": "cross-document"}
     name: str = "cross-document"
     similarity: Annotated[SetSimilarity, SIMILARITIES] = field(default_factory=Ap)
 

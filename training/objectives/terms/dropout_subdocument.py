@@ -3,7 +3,9 @@
 Which part is drawn anew at every step, from a stream keyed by seed, split, document id, epoch and step.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from torch import Tensor
@@ -11,8 +13,7 @@ from torch import Tensor
 from schemas.configs import Share
 from training.data.ragged import Int64, to_device
 from training.data.sampling import Choice, Documents
-from training.data.streams import stream
-from training.objectives.batch import EncodedBatch, Moment
+from training.objectives.batch import DrawKey, EncodedBatch
 from training.objectives.terms.cross_document import CrossDocument
 
 
@@ -25,6 +26,8 @@ class DropoutSubdocument(CrossDocument):
             0.8 for mscoco).
     """
 
+    place = 3
+    spellings: ClassVar[Mapping[str, str]] = {"dropout": "dropout-subdocument"}
     name: str = "dropout-subdocument"
     kept_share: Share = 0.6
 
@@ -34,13 +37,13 @@ class DropoutSubdocument(CrossDocument):
 
     def _parts_similarity(self, batch: EncodedBatch) -> Tensor:
         """Return the B similarities of the sub-documents' own sentences and images."""
-        parts = sub_documents(batch, np.arange(len(batch)), batch.moment, kept_share=self.kept_share)
+        parts = sub_documents(batch, np.arange(len(batch)), batch.draw_key, kept_share=self.kept_share)
         rows, columns = (to_device(each, batch.cosines.device) for each in (parts.sentence_rows, parts.image_rows))
         matrix = batch.cosines.index_select(0, rows).index_select(1, columns)
         return self.similarity.own(matrix, parts.sentences, parts.images)
 
 
-def sub_documents(documents: Documents, chosen: Int64, moment: Moment, *, kept_share: float) -> Choice:
+def sub_documents(documents: Documents, chosen: Int64, draw_key: DrawKey, *, kept_share: float) -> Choice:
     """Return `floor(kept_share * n)` sentences and as many of the images of some documents, at least one of each.
 
     They are drawn uniformly without replacement, and stay in document order.
@@ -48,7 +51,7 @@ def sub_documents(documents: Documents, chosen: Int64, moment: Moment, *, kept_s
     sentences: list[Int64] = []
     images: list[Int64] = []
     for document in chosen.tolist():
-        numbers = stream("sub-document", moment.seed, moment.split, documents.ids[document], moment.epoch, moment.step)
+        numbers = draw_key.numbers("sub-document", documents.ids[document])
         sentences.append(_part(numbers, documents.sentences.rows(document), kept_share))
         images.append(_part(numbers, documents.images.rows(document), kept_share))
     return Choice.of(documents, chosen, sentences, images)

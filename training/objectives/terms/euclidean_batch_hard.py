@@ -20,6 +20,7 @@ class EuclideanBatchHard(PairTerm):
         margin: alpha of the hinges (A: 0.3).
     """
 
+    place = 9
     name: str = "euclidean-batch-hard"
     margin: PositiveFloat = 0.2
 

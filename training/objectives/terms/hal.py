@@ -21,6 +21,7 @@ class Hal(PairTerm):
         epsilon: similarity above which a negative costs much (N: 0.2).
     """
 
+    place = 7
     name: str = "hal"
     alpha: PositiveFloat = 20.0
     beta: PositiveFloat = 30.0

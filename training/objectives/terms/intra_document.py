@@ -1,12 +1,15 @@
 """Intra-document loss (Li 2022, eq. 2): what belongs together most in a document against what does least."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from schemas.configs import PositiveFloat
-from training.objectives.batch import EncodedBatch, Term
+from training.objectives.batch import EncodedBatch
+from training.parts import Term
 from training.similarity.kinds.tk import Tk
 from training.similarity.similarity import Combine, check_k
 
@@ -21,6 +24,8 @@ class IntraDocument(Term):
         combine: of TK: whether its two means are summed (H) or averaged (L).
     """
 
+    place = 2
+    spellings: ClassVar[Mapping[str, str]] = {"intra": "intra-document"}
     name: str = "intra-document"
     margin: PositiveFloat = 0.2
     k: str = "min"

@@ -12,8 +12,7 @@ from torch import Tensor
 from schemas.configs import PositiveFloat
 from training.data.ragged import Int64, Ragged, to_device
 from training.data.sampling import Choice, Documents
-from training.data.streams import stream
-from training.objectives.batch import EncodedBatch, Moment
+from training.objectives.batch import DrawKey, EncodedBatch
 from training.objectives.negatives import Negatives, RankingTerm
 
 
@@ -27,12 +26,13 @@ class NoStruct(RankingTerm):
         cosine_scale: the document similarity is this times the cosine (paper: 1; H's code: 2).
     """
 
+    place = 4
     name: str = "nostruct"
     negatives: Negatives = Negatives.MEAN
     cosine_scale: PositiveFloat = 1.0
 
-    def choose(self, documents: Documents, chosen: Int64, moment: Moment) -> Choice:
-        draws = np.array([_draw(documents.ids[document], moment) for document in chosen]).reshape(-1, 2)
+    def choose(self, documents: Documents, chosen: Int64, draw_key: DrawKey) -> Choice:
+        draws = np.array([draw_key.numbers("nostruct", documents.ids[row]).random(2) for row in chosen]).reshape(-1, 2)
         one_each = Ragged.of(np.ones(len(chosen), np.int64))
         rows = [
             sets.offsets[chosen] + (draw * sets.counts[chosen]).astype(np.int64)
@@ -48,13 +48,7 @@ class NoStruct(RankingTerm):
 
     def losses(self, batch: EncodedBatch) -> Tensor:
         """Return the losses over the drawn rows; of a batch that holds those alone, the draw is the same again."""
-        drawn = self.choose(batch, np.arange(len(batch)), batch.moment)
+        drawn = self.choose(batch, np.arange(len(batch)), batch.draw_key)
         rows, columns = (to_device(each, batch.cosines.device) for each in (drawn.sentence_rows, drawn.image_rows))
         cosines_BB = batch.cosines.index_select(0, rows).index_select(1, columns)
         return self.ranked(self.cosine_scale * cosines_BB, batch)
-
-
-def _draw(document: str, moment: Moment) -> tuple[float, float]:
-    """Return two uniform numbers in [0, 1)."""
-    numbers = stream("nostruct", moment.seed, moment.split, document, moment.epoch, moment.step).random(2)
-    return float(numbers[0]), float(numbers[1])

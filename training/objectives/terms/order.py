@@ -19,6 +19,7 @@ class Order(PairTerm):
     """
 
     drops_signs = True
+    place = 8
     name: str = "order"
     margin: PositiveFloat = 0.2
 

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from schemas.configs import PositiveFloat, Share
-from training.config import Needs
 from training.data.ragged import Int64, to_device
-from training.objectives.batch import EncodedBatch, Term
+from training.objectives.batch import EncodedBatch
+from training.parts import Needs, Term
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +25,7 @@ class Supervised(Term):
             are among a larger one's.
     """
 
+    place = 11
     name: str = "supervised"
     margin: PositiveFloat = 0.2
     labelled_share: Share = 1.0

@@ -20,6 +20,7 @@ class TripletHardest(PairTerm):
         margin: alpha of the hinges (A: 0.3).
     """
 
+    place = 5
     name: str = "triplet-hardest"
     margin: PositiveFloat = 0.2
 

@@ -17,6 +17,7 @@ class TripletSum(PairTerm):
         margin: alpha of the hinges.
     """
 
+    place = 6
     name: str = "triplet-sum"
     margin: PositiveFloat = 0.2
 

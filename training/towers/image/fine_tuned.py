@@ -27,15 +27,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from multilink import nasnet_mobile
+from networks import nasnet_mobile
 from schemas.errors import ConfigError, UsageError
-from training.config import Needs
 from training.data.documents import DocumentSet
 from training.data.ragged import Int64, to_device
 from training.data.streams import stream
+from training.parts import ImageTowerSettings, Needs
 from training.towers.batch_norm import BatchNorm
 from training.towers.dropout import RowDropout
-from training.towers.inputs import ImageInput, ImageTowerSettings, Sizes, Tower, TrainingPass, Workers, unit
+from training.towers.inputs import ImageInput, Sizes, Tower, TrainingPass, Workers, unit
 
 SIDE_PX, CROP_PX = 256, 224
 MOST_DEGREES = 20.0
@@ -165,7 +165,7 @@ class FineTunedTower(Tower):
             UsageError: there are no pictures.
         """
         if given.jpegs is None:
-            raise UsageError("this model reads pictures; the images are given without them")
+            raise UsageError("this model reads pictures, but the images have none")
         return PictureRows(jpegs=given.jpegs, rows=np.arange(len(given.jpegs)), keys=tuple(given.keys))
 
     def forward(self, rows: PictureRows, training_pass: TrainingPass | None = None) -> Tensor:
@@ -244,7 +244,7 @@ def _decode_one(jpeg: bytes) -> npt.NDArray[np.uint8]:
         with Image.open(io.BytesIO(jpeg)) as image:
             return np.asarray(image.convert("RGB").resize((SIDE_PX, SIDE_PX), Image.Resampling.BILINEAR))
     except OSError as problem:
-        raise UsageError(f"expected a picture, found {len(jpeg)} bytes that are none: {problem}") from problem
+        raise UsageError(f"expected a JPEG picture; {len(jpeg)} bytes cannot be decoded: {problem}") from problem
 
 
 def build_network(name: str) -> Network:
@@ -288,7 +288,7 @@ def _of_torchvision(name: str) -> Network:
     features = next((each.in_features for each in layers if isinstance(each, nn.Linear)), None)
     if features is None or not hasattr(network, classifier):
         raise ConfigError(
-            f"image.cnn = '{name}': its last layers are no classifier; expected a network that classifies"
+            f"image.cnn = '{name}': expected a network that ends in a classifier (fc or classifier with a linear layer)"
         )
     setattr(network, classifier, nn.Identity())
     return Network(network, features, IMAGENET)
@@ -312,7 +312,9 @@ def start_weights(network: nn.Module, name: str, path: str) -> None:
     wanted = {key: value for key, value in state.items() if key in known}
     if wanted.keys() != known.keys():
         missing = ", ".join(sorted(known.keys() - wanted.keys())[:3])
-        raise ConfigError(f"image.weights = {path!r}: no weights of {name}: it has no {missing}")
+        raise ConfigError(
+            f"image.weights = {path!r}: the file has no {missing}, which {name} needs; name a checkpoint of {name}"
+        )
     target.load_state_dict(wanted)
 
 

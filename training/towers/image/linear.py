@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from schemas.configs import NonNegativeInt, require
-from training.towers.inputs import ImageTowerSettings, Sizes, Tower
+from training.parts import ImageTowerSettings
+from training.towers.inputs import Sizes, Tower
 from training.towers.vectors import ImageVectorTower
 from training.towers.whitening import COLUMN_WEIGHTS, check_column_weights, weighted_columns
 
@@ -27,12 +28,12 @@ class LinearSettings(ImageTowerSettings):
     def __post_init__(self) -> None:
         ImageTowerSettings.__post_init__(self)
         check_column_weights(self.column_weights, field="image.column_weights")
-        rule = "whitened vectors (image.components) are not standardised"
+        rule = "image.components whitens the vectors already; set image.standardise=false"
         require(not (self.standardise and self.components), field="image.standardise", value=True, rule=rule)
 
     @property
     def is_affine(self) -> bool:
-        return self.name == "linear" and not self.components  # a tower on top of this one may be another map
+        return type(self) is LinearSettings and not self.components  # a tower on top of it may be another map
 
     def build(self, sizes: Sizes, text: object) -> Tower:
         columns = weighted_columns(sizes.image_columns, self.components, self.column_weights)

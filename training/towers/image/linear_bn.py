@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from training.towers.inputs import ImageTowerSettings, Sizes, Tower
+from training.parts import ImageTowerSettings
+from training.towers.inputs import Sizes, Tower
 from training.towers.vectors import ImageVectorTower
 
 

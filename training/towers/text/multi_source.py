@@ -21,9 +21,10 @@ from schemas.configs import PositiveInt, Probability, require
 from schemas.documents import Role
 from schemas.errors import UsageError
 from schemas.plugins import FUSERS
-from training.config import Needs
+from training.config import TrainConfig
 from training.data.ragged import Bool, Int64
 from training.data.streams import stream
+from training.parts import Needs
 from training.settings import require_roles
 from training.text.vocabulary import Vocabulary
 from training.towers.fuser import FuserSettings
@@ -61,6 +62,10 @@ class MultiSourceSettings(SubwordAttentionSettings):
     def needs(self) -> Needs:
         return super(MultiSourceSettings, self).needs | Needs(sources=self.sources)
 
+    def check(self, config: TrainConfig) -> None:
+        rule = f"text.name = '{self.name}' reads the roles of text.sources; leave data.roles empty"
+        require(not config.data.roles, field="data.roles", value=config.data.roles, rule=rule)
+
     def build(self, sizes: Sizes, vocabulary: Vocabulary | None) -> Tower:
         return MultiSourceTower(self, sizes, vocabulary)
 
@@ -93,6 +98,8 @@ class SourceRows:
 class MultiSourceTower(SubwordTower):
     """N documents with a text for each source -> N x d unit vectors; all sources share one word table."""
 
+    source_encoders, new_modules = "encoders", ("fuser",)
+
     def __init__(self, config: MultiSourceSettings, sizes: Sizes, vocabulary: Vocabulary | None) -> None:
         super().__init__(config, sizes, vocabulary)
         self.sources = config.sources
@@ -112,7 +119,9 @@ class MultiSourceTower(SubwordTower):
             UsageError: the texts are not given by source, or not by these.
         """
         if given.sources is None:
-            raise UsageError(f"this model reads a text for each of {', '.join(self.sources)}; the texts have no roles")
+            raise UsageError(
+                f"this model reads one text for each of {', '.join(self.sources)}; give each text its role"
+            )
         if any(len(row) != len(self.sources) for row in given.sources):
             raise UsageError(f"expected {len(self.sources)} texts a document: {', '.join(self.sources)}")
         columns = [

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from schemas.configs import NonNegativeInt
 from schemas.errors import UsageError
-from training.config import Needs
 from training.data.documents import DocumentSet
 from training.data.ragged import Floats
-from training.towers.inputs import Rows, Sizes, TextInput, TextTowerSettings, Tower, VectorRows, Workers, required
+from training.parts import Needs, TextTowerSettings
+from training.towers.inputs import Rows, Sizes, TextInput, Tower, VectorRows, Workers, required
 from training.towers.vectors import VectorTower
 from training.towers.whitening import COLUMN_WEIGHTS, check_column_weights, weighted_columns
 
@@ -37,7 +37,7 @@ class SentenceSettings(TextTowerSettings):
 
     @property
     def is_affine(self) -> bool:
-        return self.name == "sentence" and not self.components  # a tower on top of this one may be another map
+        return type(self) is SentenceSettings and not self.components  # a tower on top of it may be another map
 
     def build(self, sizes: Sizes, vocabulary: object) -> Tower:
         return SentenceTower(self, sizes)

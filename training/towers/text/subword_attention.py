@@ -62,6 +62,8 @@ class SubwordEncoder(nn.Module):
 class SubwordAttentionTower(SubwordTower):
     """N sentences -> N x d unit vectors."""
 
+    own_encoder = "encoder"
+
     def __init__(self, config: SubwordAttentionSettings, sizes: Sizes, vocabulary: Vocabulary | None) -> None:
         super().__init__(config, sizes, vocabulary)
         self.encoder = SubwordEncoder(config, sizes.dimensions)

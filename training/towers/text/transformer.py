@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from schemas.configs import PositiveInt
+from training.config import TrainConfig
 from training.data.ragged import to_device
 from training.text.vocabulary import Vocabulary
 from training.towers.dropout import RowDropout
@@ -31,8 +32,8 @@ class TransformerSettings(WordsSettings):
     heads: PositiveInt = 8
     hidden_dimensions: PositiveInt = 2048
 
-    def check_dimensions(self, dimensions: int) -> None:
-        check_heads(self.heads, dimensions, part=self.part)
+    def check(self, config: TrainConfig) -> None:
+        check_heads(self.heads, config.dimensions, part=self.part)
 
     def build(self, sizes: Sizes, vocabulary: Vocabulary | None) -> Tower:
         return TransformerTower(self, sizes, vocabulary)

@@ -10,6 +10,8 @@ import pytest
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
+from pipelines.sources.corpora.web import page_pieces
+
 SAW = "Cut the boards to the right length with a sharp saw, and take your time, for this cannot be undone later."
 GLUE = "Put glue on both sides, press them together with clamps, and leave the whole thing alone for a night."
 PAGE = f"""<!DOCTYPE html><html lang="en-GB"><head><title>A shelf</title></head><body>
@@ -141,3 +143,9 @@ def test_a_page_that_opts_out_is_a_failure(
     assert not found.drafts
     assert found.failures == [f"{url} {reason}"]
     assert len(read(tmp_path, "web", obey_opt_outs=False).drafts) == 1
+
+
+def test_a_page_without_a_text_says_nothing_on_standard_error(caplog: pytest.LogCaptureFixture) -> None:
+    assert page_pieces(b"", "https://a.example/") == []
+    assert page_pieces(b"<html><body></body></html>", "https://a.example/") == []
+    assert not [record.message for record in caplog.records if record.name.startswith("trafilatura")]

@@ -9,8 +9,8 @@ from typing import Any, Literal, cast, get_args
 import pytest
 
 from pipelines.settings import HttpConfig
-from pipelines.sources.diy.albums import AlbumEntry, fetch_albums, parse_album_api, parse_album_page
-from pipelines.sources.diy.submissions import Credentials, DiySource, Submission
+from pipelines.sources.diy.albums import AlbumEntry, AlbumHost, fetch_albums, parse_album_api, parse_album_page
+from pipelines.sources.diy.submissions import Submission
 from pipelines.sources.records import CandidateDocument, FieldError
 from pipelines.web.client import Client
 from pipelines.web.requests import FetchFailed, Kind, Request, Response
@@ -178,12 +178,12 @@ class Host:
 
 @pytest.fixture(autouse=True)
 def without_a_pool(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.sources.answers.fetch_all", Host.fetch_all)
+    monkeypatch.setattr("pipelines.sources.source.fetch_all", Host.fetch_all)
 
 
 def fetch(host: Host, albums: PageOrApi = "page") -> list[CandidateDocument | Failure]:
-    source, keys = DiySource(albums=albums), Credentials(imgur_client_id="key")
-    return list(fetch_albums([SUBMISSION], client=cast(Client, host), source=source, credentials=keys))
+    album_host = AlbumHost("https://imgur.com") if albums == "page" else AlbumHost("https://api.imgur.com", "key")
+    return list(fetch_albums([SUBMISSION], client=cast(Client, host), host=album_host))
 
 
 def failure(host: Host, albums: PageOrApi = "page") -> Failure:
@@ -216,9 +216,9 @@ def test_captions_link_to_the_image_they_were_written_under() -> None:
 
 
 def test_two_submissions_of_one_album_ask_once_and_give_two_documents() -> None:
-    host, source = Host(RUN_SLOTS.encode()), DiySource()
+    host = Host(RUN_SLOTS.encode())
     twice = [SUBMISSION, replace(SUBMISSION, id="2abc")]
-    outcomes = list(fetch_albums(twice, client=cast(Client, host), source=source, credentials=Credentials()))
+    outcomes = list(fetch_albums(twice, client=cast(Client, host), host=AlbumHost("https://imgur.com")))
     assert [outcome.id for outcome in outcomes if isinstance(outcome, CandidateDocument)] == ["1abc", "2abc"]
     assert len(host.asked) == 1
 

@@ -11,8 +11,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from pipelines.settings import HttpConfig
-from pipelines.sources.diy.listing import read_listing
-from pipelines.sources.diy.submissions import Credentials, DiySource, Submission
+from pipelines.sources.diy.listing import Listing, read_listing
+from pipelines.sources.diy.submissions import Credentials, Submission
 from schemas.errors import BuildError, UsageError
 from schemas.failures import Failure
 from schemas.lake import Folder
@@ -78,9 +78,10 @@ def reddit() -> Iterator[Reddit]:
     thread.join()
 
 
-def source_of(reddit: Reddit, **changes: Any) -> DiySource:
+def source_of(reddit: Reddit, **changes: Any) -> Listing:
     base = f"http://127.0.0.1:{reddit.port}"
-    return DiySource(kind="api", reddit_url=base, oauth_url=base, **changes)
+    asked = {"subreddit": "DIY", "name": "top", "limit": 1000} | changes
+    return Listing(reddit_url=base, oauth_url=base, **asked)
 
 
 def read(reddit: Reddit, tmp_path: Path, *, now: float = 1000.0, keys: Credentials = KEYS, **changes: Any) -> list[Any]:
@@ -91,7 +92,7 @@ def read(reddit: Reddit, tmp_path: Path, *, now: float = 1000.0, keys: Credentia
 
 
 def test_a_listing_is_read_over_its_pages(reddit: Reddit, tmp_path: Path) -> None:
-    found = read(reddit, tmp_path, limit=120, listing="new")
+    found = read(reddit, tmp_path, limit=120, name="new")
     assert [o.record_id if isinstance(o, Failure) else o.id for o in found] == [str(number) for number in range(120)]
     assert isinstance(found[0], Submission) and found[0].page_url == "https://www.reddit.com/r/DIY/"
     assert found[1].author == "[deleted]"

@@ -1,0 +1,55 @@
+"""The links of one document, as a program gets them: a list, which a notebook draws as a table with the pictures."""
+
+import html
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from PIL import Image
+
+from schemas.links import PredictedLink
+from training.report.examples import thumbnail_uri
+
+Picture = str | Path | bytes | Image.Image
+
+
+class Links(list[PredictedLink]):
+    """Links of one document, the most similar first.
+
+    Args:
+        links: of the document; `source` becomes the picture as it was given, None for one in memory.
+        images: m pictures of the document.
+    """
+
+    def __init__(self, links: Iterable[PredictedLink], images: Sequence[Picture]) -> None:
+        names = [str(image) if isinstance(image, str | Path) else None for image in images]
+        super().__init__(replace(link, source=names[link.image]) for link in links)
+        self._images = images
+
+    def _repr_html_(self) -> str:
+        """Return a table of the links for a notebook; it needs neither a script nor another file, unless for URLs."""
+        rows = ""
+        for link in self:
+            picture = f'<img src="{html.escape(_address(self._images[link.image]))}" width="96">'
+            rows += f"<tr><td>{html.escape(link.text or '')}</td><td>{picture}</td><td>{_sureness(link)}</td></tr>"
+        return f"<table><tr><th>sentence</th><th>image</th><th>how sure</th></tr>{rows}</table>"
+
+
+def picture_bytes(picture: Picture) -> bytes:
+    """Return a picture in memory or of a file as the bytes of a file; raises `OSError` where it cannot be read."""
+    if isinstance(picture, Image.Image):
+        buffer = io.BytesIO()
+        picture.save(buffer, format="PNG")
+        return buffer.getvalue()
+    return picture if isinstance(picture, bytes) else Path(picture).read_bytes()
+
+
+def _address(picture: Picture) -> str:
+    """Return where a notebook finds a picture: its URL, or itself in small."""
+    is_url = isinstance(picture, str) and "://" in picture
+    return str(picture) if is_url else thumbnail_uri(picture_bytes(picture)) or ""
+
+
+def _sureness(link: PredictedLink) -> str:
+    return f"{link.similarity:.2f}" if link.probability is None else f"{link.probability:.0%}"

@@ -1,0 +1,113 @@
+"""Steps of the demo in processes that cost a fork: their server imports what commands import, beside the build.
+
+A command that trains imports for five seconds. The server does that once, while the build waits for hosts, and runs
+nothing itself. Each step is a child of it, so that two trainings take a processor each. Where a fork of what the server
+has imported is not safe (macOS), each step imports for itself.
+"""
+
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import forkserver, resource_tracker
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from orchestration.config import RayWhere
+from orchestration.interrupts import heed_interrupts
+from orchestration.steps import Step, Summary, in_process
+from schemas.console import Say
+from schemas.errors import BuildError, MultilinkError
+
+AT_ONCE = 2  # trainings side by side
+_FORKS = sys.platform == "linux"
+_IMPORTED = [
+    *("training.mlflow.tracked_training", "training.workflows.evaluate", "training.workflows.report"),
+    *("training.workflows.link", "training.retrieval.build", "orchestration.inference.documents"),
+]
+_THREADS = "OMP_NUM_THREADS"
+
+
+class Processes:
+    """Runs steps in processes of their own; several threads may run one each. `processes` gives one."""
+
+    def __init__(self) -> None:
+        self._context: Any = multiprocessing.get_context("forkserver" if _FORKS else "spawn")
+        self._running: set[BaseProcess] = set()
+
+    def run(self, step: Step, say: Say, _: RayWhere = RayWhere.SUBPROCESS) -> Summary:
+        """Do a step, as `in_process` does.
+
+        Raises:
+            MultilinkError: of the kind that the command ends with.
+            BuildError: its process was killed.
+        """
+        receiving, sending = self._context.Pipe(duplex=False)
+        process = self._context.Process(target=_do, args=(list(step), sending))
+        process.start()
+        sending.close()
+        self._running.add(process)
+        found: Any = None
+        try:
+            while isinstance(found := receiving.recv(), str):
+                say(found)
+        except EOFError:
+            process.join()
+            raise BuildError(f"{' '.join(step[:3])}: its process ended with status {process.exitcode}") from None
+        finally:
+            process.join()
+            self._running.discard(process)
+        if isinstance(found, MultilinkError):
+            raise found
+        summary: Summary = found
+        return summary
+
+    def end(self) -> None:
+        """End what runs."""
+        for process in tuple(self._running):
+            process.terminate()
+
+
+@contextmanager
+def processes() -> Iterator[Processes]:
+    """Give what runs steps in processes; what runs when the block is left is ended."""
+    if _FORKS:
+        _start_server()
+    made = Processes()
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+def _start_server() -> None:
+    """Start the server, which imports from now on; what it forks has its share of the processors as threads.
+
+    Interrupts wait meanwhile: a child that begins with them blocked is never between two handlers.
+    """
+    resource_tracker.ensure_running()  # else the server's start begins with it, and ends with interrupts let through
+    before = os.environ.get(_THREADS)
+    os.environ.setdefault(_THREADS, str(max(1, (os.cpu_count() or 1) // AT_ONCE)))
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        forkserver.set_forkserver_preload(_IMPORTED)
+        forkserver.ensure_running()
+    finally:
+        if before is None:
+            del os.environ[_THREADS]
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+def _do(step: list[str], sending: Connection) -> None:
+    """Do a step here; its lines, and then its summary or its error, go to the parent."""
+    try:
+        heed_interrupts()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        sending.send(in_process(step, sending.send))
+    except MultilinkError as problem:
+        sending.send(problem)
+    except KeyboardInterrupt:
+        sys.exit(1)

@@ -1,0 +1,58 @@
+"""The first code of the README and of the page on Python works as printed, for their readers."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import textwrap
+from pathlib import Path
+
+import pytest
+from forked import clean_environment, start
+from PIL import Image, ImageDraw
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def without_times(text: str) -> str:
+    return re.sub(r"[\d.]+ (?:s|documents/s)\b", "", text)
+
+
+def test_the_first_command_of_the_readme_prints_what_stands_below_it(tmp_path: Path) -> None:
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Use\n")[2]
+    command, printed = re.findall(r"(?:^ {4}.*\n)+", section, re.MULTILINE)[:2]
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    done = start(*shlex.split(command)[1:], folder=tmp_path, environment=clean_environment()).finish()
+    assert done.status == 0, done.err
+    assert without_times(done.out) == without_times(textwrap.dedent(printed))
+    assert "Breakfast is an espresso." in (tmp_path / "linked" / "index.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_the_first_block_of_the_page_on_python_works_for_documents_without_links(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
+    code = re.findall(r"(?:^ {4}.*\n|^\n)+", page.partition("first used.\n")[2], re.MULTILINE)[0]
+    (tmp_path / "program.py").write_text(textwrap.dedent(code))
+    colours = ("red", "green", "blue", "orange", "black")
+    (tmp_path / "own" / "shelf").mkdir(parents=True)
+    lines = []
+    for number in range(40):
+        sentences, images = [], []
+        for place, (words, shape) in enumerate(
+            (("Cut the {} boards.", "rectangle"), ("Glue the {} parts.", "ellipse"))
+        ):
+            colour = colours[(number + place) % 5]
+            name = f"shelf/{place + 1}.jpg" if number == 0 else f"{number}-{place}.jpg"
+            picture = Image.new("RGB", (96 + number, 96), "white")
+            getattr(ImageDraw.Draw(picture), shape)((10 + number, 10, 80, 50 + number), fill=colour)
+            picture.save(tmp_path / "own" / name)
+            sentences.append(words.format(colour))
+            images.append({"path": name})
+        lines.append(json.dumps({"sentences": sentences, "images": images}))
+    (tmp_path / "own" / "documents.jsonl").write_text("\n".join(lines) + "\n")
+    program = tmp_path / "program.py"
+    done = start(folder=tmp_path, environment=clean_environment(), program=program).finish()
+    assert done.status == 0, done.err
+    expected = [("Cut the boards.", "own/shelf/1.jpg"), ("Glue them.", "own/shelf/2.jpg")]
+    assert sorted(tuple(line.split("  ")[1:]) for line in done.out.splitlines()) == expected

@@ -1,0 +1,123 @@
+"""A local file that is not UTF-8 has a failure row, or is refused in a line: no word of it is damaged silently."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.files import BrokenInputError
+from pipelines.sources.corpora.source import CorpusSource
+from pipelines.sources.datasets.archive import ArchiveSource
+from pipelines.sources.datasets.coherence import CiteSource
+from pipelines.sources.datasets.documents import read_documents
+from pipelines.sources.datasets.mscoco import MscocoSource
+from pipelines.sources.datasets.news import NewsSource
+from pipelines.sources.datasets.rqa import RecipeqaSource
+from pipelines.sources.datasets.vist import VistSource
+from pipelines.sources.json_stream import read_items, read_mapping, read_members
+from pipelines.sources.records import CandidateDocument, FieldError
+from pipelines.sources.wikipedia.imageclef import ImageclefSource, read_articles, with_sentences
+from schemas.errors import BuildError
+from schemas.failures import Failure, Reason
+
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+
+
+def mscoco(captions: str) -> MscocoSource:
+    return MscocoSource(captions=(captions,), images="i", true_images=1, fake_images=0, distractors=0)
+
+
+def articles(source: ImageclefSource) -> Iterator[CandidateDocument | Failure]:
+    for outcome in read_articles(source, min_images=0):
+        yield from [outcome] if isinstance(outcome, Failure) else with_sentences(outcome, source=source)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "word", "read"),
+    [
+        ("cite", "data.csv", "crème", lambda at: CiteSource(train=at).read()),
+        ("mscoco", "captions_train2014.json", "café", lambda at: mscoco(at).read()),
+        ("news", "captioning_dataset.json", "Café", lambda at: NewsSource(format="goodnews", articles=at).read()),
+        ("recipeqa", "train.json", "è", lambda at: RecipeqaSource(train=at).read()),
+        ("vist", "train.description-in-isolation.json", "café", lambda at: VistSource(train=at).read()),
+        ("imageclef", "all_text/text/en/2/4410.xml", "café", None),
+    ],
+)
+def test_a_byte_that_is_not_utf8_is_a_failure_of_its_record(
+    name: str, file: str, word: str, read: Any, tmp_path: Path
+) -> None:
+    root = tmp_path / name
+    shutil.copytree(FIXTURES / name, root)
+    path = root / file
+    read = read or (lambda _: articles(ImageclefSource(texts=str(root))))
+    assert word.encode() in path.read_bytes()
+    before = list(read(str(path)))
+    path.write_bytes(path.read_bytes().replace(word.encode(), word.encode("latin-1"), 1))
+    after = list(read(str(path)))
+    new = [each for each in after if isinstance(each, Failure) and "expected UTF-8" in each.message]
+    assert [each.reason for each in new] == [Reason.BROKEN_RECORD]
+    of_half_pairs = ascii(before).count("\\ufffd")  # that are written as escapes
+    assert ascii(after).count("\\ufffd") <= of_half_pairs
+    assert any(word in repr(each) for each in before)
+
+
+def test_the_text_of_an_article_that_is_not_utf8_is_left_out_with_its_reason(tmp_path: Path) -> None:
+    shutil.copytree(FIXTURES / "news", tmp_path / "news")
+    path = tmp_path / "news" / "visualnews" / "guardian" / "articles" / "0001" / "006.txt"
+    path.write_bytes(path.read_bytes().decode().encode("latin-1"))
+    source = NewsSource(format="visualnews", articles=str(tmp_path / "news" / "visualnews" / "data.json"))
+    found = [each for each in source.read() if "'6" in repr(each)]
+    assert [type(each) for each in found] == [CandidateDocument, Failure]
+    assert [text.text for text in found[0].sentences] == ["Fish & chips"]
+    assert "expected UTF-8, found byte 0xa3" in found[1].message
+
+
+def test_a_caption_that_is_not_utf8_is_a_failure(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        for name, data in {"1.jpg": b"x", "1.txt": b"caf\xe9", "2.jpg": b"x", "2.txt": "café".encode()}.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            tar.addfile(entry, io.BytesIO(data))
+    first, second = CorpusSource(format="webdataset", documents=(str(tmp_path / "a.tar"),)).read()
+    assert isinstance(first, Failure) and "expected UTF-8, found byte 0xe9" in first.message
+    assert isinstance(second, CandidateDocument) and second.sentences[0].text == "café"
+
+
+def test_values_of_large_files(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(b'["a", "caf\xe9", "\\udce9", "caf\xc3\xa9"]')
+    found = [item for _, item in read_items(path)]
+    assert [found[0], found[2], found[3]] == ["a", "\udce9", "café"]  # written as an escape it is half a pair
+    assert isinstance(found[1], FieldError)
+    path.write_bytes(b'{"a": 1, "caf\xe9": 2}')
+    with pytest.raises(BrokenInputError, match="expected UTF-8, found byte 0xe9"):
+        list(read_members(path))
+    path.write_bytes(b'{"a": "caf\xe9"}')
+    with pytest.raises(BuildError, match="expected UTF-8, found byte 0xe9"):
+        read_mapping(path, str)
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_json_array_is_named(indent: int | None, tmp_path: Path) -> None:
+    path = tmp_path / "documents.jsonl"
+    path.write_text(json.dumps([{"id": str(n), "sentences": ["a"], "images": []} for n in range(9)], indent=indent))
+    (found,) = read_documents(path)
+    assert isinstance(found, Failure)
+    assert found.message == "documents.jsonl: a JSON array: expected one object a line (JSON Lines)"
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+def test_utf_16_is_named(encoding: str, tmp_path: Path) -> None:
+    path = tmp_path / "archive.jsonl"
+    mark = "\ufeff" if encoding.endswith("be") else ""
+    path.write_bytes((mark + '{"id": "1", "image": "1.jpg"}\n' * 9).encode(encoding))
+    (found,) = ArchiveSource(archive=str(path)).read()
+    assert isinstance(found, Failure)
+    assert found.message == "archive.jsonl: UTF-16: expected UTF-8"

@@ -1,0 +1,84 @@
+"""What released versions wrote stays readable: `tests/fixtures/formats/<release>/`, made once by `make.py` there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import multilink
+from schemas.lake import Folder, Lake
+from schemas.links import LinksManifest
+from schemas.manifest import read_manifest, verify
+from training.data.loading import read_for_model
+from training.linking.links import LinkedDocument, Linker
+from training.model import LinkModel
+from training.model_files import folder_digest
+from training.promotions.chain import Chain
+from training.promotions.keys import trusted_keys
+
+FORMATS = Path(__file__).parent / "fixtures" / "formats"
+RELEASES = sorted(path for path in FORMATS.iterdir() if path.is_dir() and (path / "expected.json").is_file())
+
+
+@pytest.fixture(params=RELEASES, ids=lambda path: path.name)
+def release(request: pytest.FixtureRequest) -> tuple[Path, dict[str, Any]]:
+    path: Path = request.param
+    return path, json.loads((path / "expected.json").read_text())
+
+
+def links_of(path: Path, expected: dict[str, Any]) -> Folder:
+    return Lake(Folder(str(path / "lake"))).links("documents", expected["version"], expected["model"], "1")
+
+
+def test_a_data_set_is_whole_and_read(release: tuple[Path, dict[str, Any]]) -> None:
+    path, expected = release
+    manifest, folder = read_manifest(Lake.at(str(path / "lake")), "documents")
+    assert manifest.version == expected["version"]
+    assert list(verify(manifest, folder)) == []
+    data = multilink.open_dataset("documents", lake=str(path / "lake"))
+    assert {split: data.table("documents", split=split).num_rows for split in data.splits} == expected["documents"]
+    first = next(iter(data.torch("test", features=["features.efficientnet-lite0"])))
+    assert len(first["sentences"]) == len(first["images"]) == len(first["features.efficientnet-lite0"]) == 2
+
+
+def test_a_model_links_as_it_did(release: tuple[Path, dict[str, Any]]) -> None:
+    path, expected = release
+    model = LinkModel.load(path / "model")
+    version = read_manifest(Lake.at(str(path / "lake")), "documents")
+    documents = read_for_model(model.card.config, model.card.data, *version, "val")
+    stored = {}
+    for part in (Path(links_of(path, expected).uri) / "links" / "val").iterdir():
+        for row in pq.read_table(part).to_pylist():
+            stored[row["document"], row["sentence"], row["image"]] = row["similarity"]
+    found = {}
+    for each in Linker(model=model, uri="m").link_set(documents):
+        assert isinstance(each, LinkedDocument)
+        found |= {(link.document, link.sentence, link.image): link.similarity for link in each.links}
+    assert found == pytest.approx(stored, abs=1e-5) and len(found) == 2 * expected["documents"]["val"]
+
+
+def test_links_of_a_version_are_read(release: tuple[Path, dict[str, Any]]) -> None:
+    path, expected = release
+    folder = links_of(path, expected)
+    manifest = LinksManifest.from_json(folder.read("manifest.json").decode(), where=folder.uri)
+    assert sum(counts.links for counts in manifest.splits.values()) == expected["links"]
+    for entry in manifest.files:
+        assert pq.read_table(Path(folder.uri) / entry.path).num_rows == entry.rows
+
+
+def test_a_promotion_is_proved(release: tuple[Path, dict[str, Any]]) -> None:
+    path, expected = release
+    (statement,) = Chain(Lake.at(str(path / "lake")).promotions(expected["model"])).statements()
+    statement.check_signed(trusted_keys([path / "keys"]))
+    assert statement.predicate["champions"] == ["1"]
+    assert statement.predicate["model"]["digest"] == folder_digest(path / "model")
+    assert statement.predicate["decision"]["is_promoted"] is expected["is_promoted"] is True
+
+
+def test_every_release_is_small() -> None:
+    assert RELEASES
+    assert sum(path.stat().st_size for path in FORMATS.rglob("*") if path.is_file()) < 1 << 20

@@ -1,0 +1,162 @@
+"""What is released: a wheel and a source distribution that work in an environment without the repository."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import venv
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from forked import clean_environment
+from PIL import Image, ImageDraw
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("multilink", "schemas", "pipelines", "training", "orchestration")
+BUILD = "import sys; from setuptools import build_meta; print(getattr(build_meta, 'build_' + sys.argv[1])(sys.argv[2]))"
+
+
+def build(source: Path, kind: str, target: Path) -> Path:
+    """Build a distribution of a folder as a frontend does, with the backend that is installed here."""
+    target.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-c", BUILD, kind, str(target)]
+    done = subprocess.run(command, cwd=source, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return target / done.stdout.splitlines()[-1]
+
+
+def tracked(folder: str, target: Path) -> Path:
+    """Copy a folder of the repository as it is published: without what git does not know, or is to ignore."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", folder]
+    names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    for name in names:
+        if (ROOT / name).is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, target / name)
+    return target
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    source = tracked(".", tmp_path_factory.mktemp("source"))
+    return build(source, "wheel", source.parent / "dist")
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of an environment that has the wheel, and the packages of this one without its own multilink."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=False, symlinks=True)
+    site = next(folder.glob("lib/python*/site-packages"))
+    (site / "shared.pth").write_text(sysconfig.get_path("purelib") + "\n")  # a path of a .pth reads no .pth there
+    install(wheel, folder)
+    return folder / "bin"
+
+
+def install(wheel: Path, folder: Path) -> None:
+    where = ["--python", str(folder / "bin" / "python"), "install", "--no-deps", "--no-index", "--quiet"]
+    subprocess.run([sys.executable, "-m", "pip", *where, str(wheel)], check=True, timeout=300)
+
+
+def run(program: Path, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = clean_environment()
+    environment.pop("PYTHONPATH", None)
+    return subprocess.run(
+        [program, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=500
+    )
+
+
+@pytest.mark.slow
+def test_a_wheel_of_the_source_distribution_is_that_of_the_repository(wheel: Path, tmp_path: Path) -> None:
+    source = tracked(".", tmp_path / "source")
+    with tarfile.open(build(source, "sdist", tmp_path / "dist")) as archive:
+        archive.extractall(tmp_path / "unpacked", filter="data")
+    (unpacked,) = (tmp_path / "unpacked").iterdir()
+    for name in ("CHANGELOG.md", "CITATION.cff", "LICENSE", "README.md", "constraints.txt"):
+        assert (unpacked / name).is_file(), name
+    again = build(unpacked, "wheel", tmp_path / "again")
+    with zipfile.ZipFile(wheel) as one, zipfile.ZipFile(again) as other:
+        assert sorted(one.namelist()) == sorted(other.namelist())
+        for package in PACKAGES:
+            assert f"{package}/py.typed" in one.namelist()
+        code = [name for name in one.namelist() if name.endswith((".py", ".j2", ".css", ".js", ".toml"))]
+        assert all(one.read(name) == other.read(name) for name in code)
+        assert {name.partition("/")[0] for name in one.namelist()} == {*PACKAGES, "multilink_pipeline-0.1.0.dist-info"}
+
+
+@pytest.mark.slow
+def test_an_installed_multilink_links_two_pictures_without_the_repository(installed: Path, tmp_path: Path) -> None:
+    told = run(installed / "multilink", "--version", folder=tmp_path)
+    assert told.stdout == f"multilink {metadata.version('multilink-pipeline')}\n", told.stderr
+    where = (
+        "import multilink, orchestration, pipelines, schemas, training; print(multilink.__file__, training.__file__)"
+    )
+    found = run(installed / "python", "-c", where, folder=tmp_path).stdout.split()
+    assert all(Path(path).is_relative_to(installed.parent) for path in found) and len(found) == 2
+    for name in ("cat", "coffee"):
+        shutil.copy(ROOT / "examples" / "photographs" / f"{name}.jpg", tmp_path)
+    record = {
+        "sentences": ["An espresso.", "A cat looks up."],
+        "images": [{"path": "cat.jpg"}, {"path": "coffee.jpg"}],
+    }
+    (tmp_path / "new.jsonl").write_text(json.dumps(record) + "\n")
+    files = ["--input", "new.jsonl", "--output", "links.parquet", "--page", "linked", "--json"]
+    linked = run(installed / "multilink", "link", "--model", "class-names", *files, folder=tmp_path)
+    assert linked.returncode == 0, linked.stderr
+    links = {each["text"]: each["source"] for each in json.loads(linked.stdout.splitlines()[-1])["examples"]}
+    assert links == {"An espresso.": "coffee.jpg", "A cat looks up.": "cat.jpg"}
+    assert (tmp_path / "linked" / "index.html").is_file()  # its template is package data
+
+
+@pytest.mark.slow
+def test_the_recorded_web_is_found_where_its_package_is_installed(installed: Path, tmp_path: Path) -> None:
+    without = run(installed / "multilink", "demo", folder=tmp_path)
+    assert without.returncode == 2
+    assert "no recorded web is here" in without.stderr and "multilink-recorded-web" in without.stderr
+    assert list(tmp_path.iterdir()) == []
+    source = tracked("tests/replay", tmp_path / "source") / "tests" / "replay"
+    install(build(source, "wheel", tmp_path / "dist"), installed.parent)
+    program = (
+        "import urllib.request\n"
+        "from orchestration.demo.recorded_web import recording_at, serving\n"
+        "with serving(recording_at()) as port:\n"
+        "    print(urllib.request.urlopen(f'http://127.0.0.1:{port}/__requests').status, recording_at())\n"
+    )
+    found = run(installed / "python", "-c", program, folder=tmp_path)
+    status, place = found.stdout.split(maxsplit=1)
+    assert status == "200", found.stderr
+    assert Path(place.strip()).is_relative_to(installed.parent)
+
+
+@pytest.mark.trial
+def test_own_documents_become_links_by_an_installed_multilink(installed: Path, tmp_path: Path) -> None:
+    """The tutorial's commands, in an empty folder."""
+    (tmp_path / "own").mkdir()
+    lines = []
+    for number in range(40):
+        sentences, images = [], []
+        for place, shape in enumerate(("rectangle", "ellipse")):
+            colour = ("red", "green", "blue", "orange", "black")[(number + place) % 5]
+            picture = Image.new("RGB", (96 + number, 96), "white")
+            getattr(ImageDraw.Draw(picture), shape)((10 + number, 10, 80, 50 + number), fill=colour)
+            picture.save(tmp_path / "own" / f"{number}-{place}.png")
+            sentences.append(f"A {colour} {shape}.")
+            images.append({"path": f"{number}-{place}.png"})
+        lines.append(json.dumps({"sentences": sentences, "images": images}))
+    (tmp_path / "own" / "documents.jsonl").write_text("\n".join(lines) + "\n")
+    tutorial = (ROOT / "docs" / "tutorials" / "own-documents.md").read_text(encoding="utf-8")
+    commands = [line.strip().replace("new.jsonl", "own/documents.jsonl") for line in tutorial.splitlines()]
+    commands = [line for line in commands if line.startswith("multilink ")][:3]
+    assert [line.split()[1] for line in commands] == ["build", "train", "link"]
+    for line in commands:
+        done = run(installed / "multilink", *line.split()[1:], folder=tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "linked" / "index.html").is_file()
+    assert "links of 40 documents" in done.stdout
+    assert [path.name for path in (tmp_path / "lake" / "datasets").iterdir()] == ["documents"]

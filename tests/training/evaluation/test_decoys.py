@@ -1,0 +1,187 @@
+"""Decoys: how many links are false at least, against the true links that the estimate does not read."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from schemas.documents import Split
+from schemas.errors import UsageError
+from schemas.lake import Lake
+from schemas.manifest import read_manifest
+from schemas.overrides import override
+from training.data.documents import DocumentSet
+from training.data.loading import identify, load_training_data
+from training.data.ragged import Ragged
+from training.evaluation.decoys import Decoys, best_pairs, broken_pairs, count_decoys
+from training.linking.links import Linker
+from training.linking.options import LinkOptions
+from training.loop.context import Context
+from training.loop.trainer import train
+from training.metrics.calibration import Calibration, Method
+from training.metrics.precision import PrecisionPoint
+from training.metrics.relations import RefineConfig
+from training.mlflow.loading import open_model
+from training.model import EmbeddedDocument, LinkModel, ModelCard
+from training.recipes import recipe
+from training.shards import embed_split
+from training.workflows.link import run_link_version
+from training.workflows.relink import compare_links
+
+CONFIG = override(recipe("closed-form"), ["dimensions=8", "training.select=last"])
+Shape = tuple[int, int, int]  # sentences, images, true links: of the first of both
+SHAPES: dict[str, Sequence[Shape]] = {
+    "one sentence": [(1, 5, 1)],
+    "fewer sentences": [(2, 6, 2)],
+    "two of both": [(2, 2, 2)],
+    "five of both": [(5, 5, 5)],
+    "ten of both": [(10, 10, 10)],
+    "more sentences": [(10, 5, 5)],
+    "half of them linked": [(6, 6, 3)],
+    "single pairs among others": [(1, 1, 1), (5, 5, 5), (2, 6, 2)],
+}
+
+
+def drawn(shapes: Sequence[Shape], noise: float, count: int, seed: int) -> tuple[DocumentSet, list[EmbeddedDocument]]:
+    """Documents of one shape after the other; what is linked are noisy views of one direction."""
+    rng = np.random.default_rng(seed)
+    chosen = [shapes[number % len(shapes)] for number in range(count)]
+    embedded = []
+    for n, m, links in chosen:
+        texts, images = rng.normal(size=(n, 12)), rng.normal(size=(m, 12))
+        images[:links] = texts[:links] + noise * rng.normal(size=(links, 12))
+        both = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (texts, images)]
+        embedded.append(EmbeddedDocument(*(rows.astype(np.float32) for rows in both)))
+    sentences, places = Ragged.of([n for n, _, _ in chosen]), Ragged.of([m for _, m, _ in chosen])
+    documents = DocumentSet(
+        ids=tuple(map(str, range(count))),
+        texts=tuple(map(str, range(sentences.total))),
+        sentences=sentences,
+        sentence_numbers=sentences.numbers,
+        sentence_vectors=None,
+        images=places,
+        image_rows=np.arange(places.total),
+        image_hashes=tuple(map(str, range(places.total))),
+        image_bank=np.zeros((places.total, 0), np.float32),
+    )
+    return documents, embedded
+
+
+@pytest.mark.parametrize("noise", [0.3, 0.8, 1.5, 4.0])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_estimate_is_at_most_the_share_of_false_links(shape: str, noise: float) -> None:
+    documents, embedded = drawn(SHAPES[shape], noise, 300, 7)
+    links = [(best_pairs(each), SHAPES[shape][number % len(SHAPES[shape])]) for number, each in enumerate(embedded)]
+    true = sum(int(((rows == columns) & (rows < known)).sum()) for (rows, columns), (_, _, known) in links)
+    total = sum(len(rows) for (rows, _), _ in links)
+    share = 1 - true / total
+    found = broken_pairs(documents, embedded)
+    assert found.false_share is not None
+    assert found.pairs > 0.95 * total
+    error = np.sqrt(2 * max(share * (1 - share), 1 / total) / total)
+    assert found.false_share <= share + 2.5 * error
+    if noise == 1.5:  # it says something
+        assert found.false_share > share / 4
+
+
+def test_documents_that_share_a_sentence_or_an_image_are_not_mixed() -> None:
+    """A link to it could be right."""
+    documents, embedded = drawn([(2, 2, 2)], 0.3, 20, 1)
+    assert broken_pairs(replace(documents, texts=("same",) * 40), embedded) == Decoys()
+    assert broken_pairs(replace(documents, image_rows=np.zeros(40, np.int64)), embedded) == Decoys()
+    assert broken_pairs(documents, embedded).pairs == 40
+
+
+@pytest.fixture(scope="module")
+def lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """As many sentences as images, all linked: what is drawn to another sentence is false."""
+    world = lakes.World(topics=400, sentences=(4, 4), images=(4, 4), noise=1.0)
+    made = {Split.TRAIN: lakes.make_documents(Split.TRAIN, 150, world)}
+    made[Split.TEST] = lakes.without_links(lakes.make_documents(Split.TEST, 60, world))
+    path = str(tmp_path_factory.mktemp("lake"))
+    written: Lake = lakes.write_lake(path, made, world=replace(world, latent=8), is_named=True)
+    return written
+
+
+@pytest.fixture(scope="module")
+def model(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> LinkModel:
+    data = load_training_data(lake, "synthetic", CONFIG)
+    return LinkModel.load(train(CONFIG, data, Context(), run_directory=tmp_path_factory.mktemp("run")).model)
+
+
+def test_a_trained_model_with_steps_has_at_least_as_many_false_links(lake: Lake, model: LinkModel) -> None:
+    documents, embedded = embed_split(model, *read_manifest(lake, "synthetic"), Split.TRAIN)
+    false = total = 0
+    for each, links in zip(embedded, documents.links or (), strict=True):
+        true = {(int(s), int(i)) for s, i in links}  # type: ignore[union-attr]
+        pairs = set(zip(*(part.tolist() for part in best_pairs(each)), strict=True))
+        false, total = false + len(pairs - true), total + len(pairs)
+    found = count_decoys(model, *read_manifest(lake, "synthetic"), ["train"])
+    assert model.steps is not None and embedded[0].names is not None
+    assert 200 < found.pairs < total  # some documents have equal sentences
+    assert found.false_share is not None
+    assert found.false_share <= false / total + 0.02
+    assert found.false_share > 0
+
+
+def test_a_split_is_its_own_and_all_are_both(lake: Lake, model: LinkModel) -> None:
+    of = {name: count_decoys(model, *read_manifest(lake, "synthetic"), [name]) for name in ("train", "test")}
+    both = count_decoys(model, *read_manifest(lake, "synthetic"))
+    assert both == Decoys(*(sum(getattr(each, name) for each in of.values()) for name in ("pairs", "broken")))
+    assert of["train"].pairs > 2 * of["test"].pairs > 0
+
+
+@pytest.fixture(scope="module")
+def precise(lake: Lake, model: LinkModel) -> LinkOptions:
+    """Options that keep the surest links."""
+    matrices = [each.similarities() for each in embed_split(model, *read_manifest(lake, "synthetic"), Split.TEST)[1]]
+    high = float(np.quantile(np.concatenate([each.max(axis=1) for each in matrices]), 0.8))
+    points = (PrecisionPoint(high, 0.9, 30),)
+    about = {"dataset": "d", "split": "val", "documents": 9, "links": 99, "true_links": 90, "method": Method.PLATT}
+    return LinkOptions(precision=0.9, calibration=Calibration(**about, points=points))  # type: ignore[arg-type]
+
+
+def test_links_that_are_left_out_are_not_counted(lake: Lake, model: LinkModel, precise: LinkOptions) -> None:
+    linker = Linker(model=model, uri="x", options=precise)
+    all_links = count_decoys(model, *read_manifest(lake, "synthetic"), ["test"])
+    kept = count_decoys(model, *read_manifest(lake, "synthetic"), ["test"], choose=linker.pairs)
+    assert 0 < kept.pairs < 0.4 * all_links.pairs
+    assert kept.broken < all_links.broken
+
+
+def test_what_was_linked_is_estimated_by_its_splits_and_options(
+    lake: Lake, model: LinkModel, precise: LinkOptions, tmp_path: Path
+) -> None:
+    folder, output = tmp_path / "model", str(tmp_path / "out")
+    folder.mkdir()
+    model.save(folder)
+    linked = run_link_version(
+        open_model(str(folder), None), lake, "synthetic", output, splits=["test"], options=precise, with_documents=True,
+        say=print,
+    )  # fmt: skip
+    linker = Linker(model=model, uri="x", options=precise)
+    assert compare_links(linked, linker, lake, None).decoys == count_decoys(
+        model, *read_manifest(lake, "synthetic"), ["test"], choose=linker.pairs
+    )
+
+
+def test_a_precision_is_not_of_links_that_relations_choose(model: LinkModel, precise: LinkOptions) -> None:
+    with pytest.raises(UsageError, match=r"--precision 0.9: expected no --refine-below beside it"):
+        replace(precise, refine=RefineConfig(below=0.1)).check(model, "x")
+
+
+def test_a_model_that_knows_nothing_is_alarming(lake: Lake) -> None:
+    identity = identify(*read_manifest(lake, "synthetic"), CONFIG)
+    found = count_decoys(
+        LinkModel(ModelCard(config=CONFIG, data=identity), None).eval(), *read_manifest(lake, "synthetic")
+    )
+    assert 0.3 < (found.false_share or 0.0) < 0.75
+
+
+def test_it_is_worded_as_a_lower_bound() -> None:
+    assert Decoys(40, 10).line().startswith("at least 25% of the links are false, by 40 linked pairs")
+    assert "lower bound" in Decoys(40, 10).line()
+    assert "no share of false links is estimated" in Decoys().line()

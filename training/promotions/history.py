@@ -1,0 +1,112 @@
+"""Who was champion of a registered model, from when to when, by which decision, and on which data.
+
+Read from the record, which only grows: a version that was deleted since is still listed, and an alias that was set by
+hand is not.
+"""
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from itertools import zip_longest
+
+from schemas.console import aligned
+from training.promotions.record import Change, Record
+
+PROMOTED, ROLLED_BACK = "promotion", "rollback"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Championship:
+    """A time during which one version was the champion.
+
+    Attributes:
+        model: registered model.
+        version: of it.
+        since: when it became champion, ISO 8601 in UTC.
+        until: when another did; empty: it still is.
+        replaced: the champion before; empty: there was none.
+        by: `promotion` or `rollback`.
+        trained_on: NAME@VERSION of the data it was trained on; empty where no statement says so.
+        judged_on: NAME@VERSION of the data it was judged on; empty for a rollback.
+        split: of `judged_on`.
+        documents: of it that were scored; 0 for a rollback.
+        approved_by: who approved it; empty: no approval was needed.
+        reasons: why it was promoted, a sentence each.
+        signed_by: ids of the keys that claim to have signed the statement on it; empty: nobody has.
+        tainted: why it is tainted; empty: it is not.
+    """
+
+    model: str
+    version: str
+    since: str
+    until: str
+    replaced: str
+    by: str
+    trained_on: str
+    judged_on: str
+    split: str
+    documents: int
+    approved_by: str
+    reasons: tuple[str, ...]
+    signed_by: tuple[str, ...]
+    tainted: str
+
+
+def championships(record: Record) -> list[Championship]:
+    """Return who was champion, the first one first; empty where nobody was promoted."""
+    changes = record.changes[1:]
+    return [_championship(record, change, after) for change, after in zip_longest(changes, changes[1:])]
+
+
+def _championship(record: Record, change: Change, after: Change | None) -> Championship:
+    version, decision, statement = change.champions[0], change.decision, change.statement
+    evidence = {} if statement is None else statement.predicate
+    replaced = decision.get("champion_before") or ""
+    return Championship(
+        model=record.model.name,
+        version=version,
+        since=_time(change),
+        until="" if after is None else _time(after),
+        replaced="" if replaced == version else replaced,
+        by=ROLLED_BACK if decision.get("is_rollback") else PROMOTED,
+        trained_on=evidence.get("trained_on", {}).get("dataset", ""),
+        judged_on=decision.get("dataset", ""),
+        split=decision.get("split", ""),
+        documents=decision.get("documents", 0),
+        approved_by=decision.get("approved_by", ""),
+        reasons=tuple(decision.get("reasons", [])),
+        signed_by=change.signed_by,
+        tainted=str(record.taint(version) or ""),
+    )
+
+
+def _time(change: Change) -> str:
+    return datetime.fromisoformat(change.at).astimezone(UTC).isoformat(timespec="seconds")
+
+
+def to_csv(found: Sequence[Championship]) -> str:
+    """Return them as CSV, with a line of column names; reasons are separated by ` | `."""
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, [each.name for each in fields(Championship)])
+    writer.writeheader()
+    writer.writerows(
+        asdict(each) | {"reasons": " | ".join(each.reasons), "signed_by": " ".join(each.signed_by)} for each in found
+    )
+    return text.getvalue()
+
+
+def lines(found: Sequence[Championship]) -> Iterator[str]:
+    """Yield a table of them, and under each what it was decided by."""
+    rows = [["since", "version", "replaced", "by", "judged on", "approved by", "signed by"]]
+    for each in found:
+        cells = (each.replaced, each.by, each.judged_on, each.approved_by, each.signed_by and each.signed_by[0][:12])
+        rows.append([each.since, each.version, *(cell or "-" for cell in cells)])
+    head, *table = aligned(rows)
+    yield head
+    for line, each in zip(table, found, strict=True):
+        yield line
+        yield from (f"  {reason}" for reason in each.reasons)
+        if each.tainted:
+            yield f"  tainted: {each.tainted}"

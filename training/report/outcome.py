@@ -1,0 +1,64 @@
+"""What a newcomer wants to know after a training: is the model good, and what comes next. The rest is in the report."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from schemas.evaluation import Score
+from training.evaluation.baselines import Baseline
+from training.evaluation.evaluate import RANDOM, documents_of, kind_of, means_of
+from training.evaluation.judge import DECOYS
+from training.metrics.links import ScoreKind
+from training.report.sections import cell_text, score_table, value_text
+
+GOOD, FAIR = 85.0, 70.0  # AUC in percent; the papers' models have 66 to 99 on their sets
+UNTRAINED: Final = Baseline.CLASS_NAMES
+
+
+def outcome_lines(rows: Sequence[Score], *, dataset: str) -> list[str]:
+    """Return a model's scores in words, and beside those of the baselines as a table.
+
+    Args:
+        rows: of its evaluation.
+        dataset: NAME@VERSION.
+    """
+    table = score_table(rows, "model")
+    if table is None:
+        return [_without_links(rows, dataset)]
+    kind = kind_of(rows)
+    metric, own, count = kind.leading, means_of(rows, kind), documents_of(rows)
+    words = _in_words(own[metric], means_of(rows, RANDOM)[metric], is_auc=kind is ScoreKind.LINKS)
+    lines = [f"{kind.metrics[metric]} {cell_text(own[metric])} on {count} documents of {dataset}: {words}"]
+    untrained = means_of(rows, UNTRAINED).get(metric)
+    if untrained is not None and (untrained.value or 0.0) >= (own[metric].value or 0.0):
+        lines.append(f"the model {UNTRAINED}, which needs no training, is as good here: {cell_text(untrained)}")
+    return [*lines, *table.lines()]
+
+
+def next_lines(model: str, *, dataset: str, lake: str) -> list[str]:
+    """Return the commands that follow a training."""
+    return [
+        "next: link documents of your own, and see every number as a page",
+        f"  multilink link --model {model} --input new.jsonl --output links.parquet --page linked",
+        f"  multilink evaluate --model {model} --dataset {dataset} --lake {lake} --report report",
+    ]
+
+
+def _in_words(own: Score, random: Score, *, is_auc: bool) -> str:
+    value, chance = own.value or 0.0, random.value or 0.0
+    if own.low is not None and own.low <= (chance if random.high is None else random.high):
+        return "not shown to be better than random links; more documents help most"
+    if not is_auc:
+        return f"random has {value_text(random)}"
+    if value >= GOOD:
+        return "good; random has 50"
+    return "fair, look at the links before you rely on them; random has 50" if value >= FAIR else "weak; random has 50"
+
+
+def _without_links(rows: Sequence[Score], dataset: str) -> str:
+    found = next((row for row in rows if row.measure == DECOYS and row.value is not None), None)
+    unknown = f"no true link of {dataset} is known, so nothing can be scored"
+    if found is None:
+        return unknown
+    return (
+        f"{unknown}; at least {found.value:.0f}% of its links are false, by {found.n} linked pairs in other documents"
+    )
