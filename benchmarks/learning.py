@@ -1,7 +1,7 @@
 """Does it learn, and what helps? The closed form and every kind of model of the papers, on recorded pictures.
 
     python -m benchmarks.learning [--workspace DIR] [--splits 5] [--only posts scenes pairs] [--models TITLE ...]
-                                  [--threads 1] [--out DIR]
+                                  [--threads 1] [--out DIR] [--json]
 
 The data sets are `posts` (the demo's, `learning_data.py`), `scenes` (in the MSCOCO manner, `learning_scenes.py`), each
 picture in one document and in four, and `pairs` (with relations, `learning_pairs.py`). Each is divided five times into
@@ -16,12 +16,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from benchmarks.learning_data import build_posts
@@ -67,11 +69,12 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", choices=titles, metavar="TITLE", help="models; all unless given")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, help="folder that the page is written to")
+    parser.add_argument("--json", action="store_true", help="print the mean of each model's columns as the last line")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     with contextlib.ExitStack() as stack:
         workspace = options.workspace or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="learning-")))
-        text = run(
+        lines, text = run(
             workspace,
             splits=options.splits,
             only=options.only or (POSTS, SCENES, PAIRS),
@@ -81,10 +84,21 @@ def main() -> None:
         print(text)
     else:
         (options.out / "learning.md").write_text(text, encoding="utf-8")
+    if options.json:
+        print(
+            json.dumps(
+                {
+                    f"{each.data}: {each.title}": [
+                        round(float(mean), 3) for mean in np.mean([*each.by_document.values()], axis=0)
+                    ]
+                    for each in lines
+                }
+            )
+        )
 
 
-def run(workspace: Path, *, splits: int, only: Collection[str], models: Collection[str]) -> str:
-    """Return the page."""
+def run(workspace: Path, *, splits: int, only: Collection[str], models: Collection[str]) -> tuple[list[Line], str]:
+    """Return what was scored, and the page."""
     began, kept = time.process_time(), Kept.at(workspace / "scores")
     runs: dict[tuple[str, str], list[Run]] = defaultdict(list)
     lines: dict[tuple[str, str], Model | None] = {}
@@ -101,7 +115,7 @@ def run(workspace: Path, *, splits: int, only: Collection[str], models: Collecti
     trained_s = sum(each.seconds for own in runs.values() for each in own)
     ordered = {key: Line(*key, runs[key], lines[key]) for key in lines}
     print(f"{(time.process_time() - began) / 60:.0f} minutes of a processor now, {trained_s / 60:.0f} in all trainings")
-    return page(ordered, sizes, minutes=trained_s / 60)
+    return [*ordered.values()], page(ordered, sizes, minutes=trained_s / 60)
 
 
 if __name__ == "__main__":

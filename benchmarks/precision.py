@@ -32,6 +32,7 @@ Measured (200 draws each):
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable
 
 import numpy as np
@@ -117,13 +118,16 @@ def measured(draw: Callable[[int, int], Drawn], documents: int, draws: int) -> l
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draws", type=int, default=200)
-    options = parser.parse_args()
+    parser.add_argument("--json", action="store_true", help="print the figures as the last line")
+    options, found = parser.parse_args(), {}
     print(f"{'':<12}{'':>10}   by document    by link")
     print(f"{'documents':<12}{'':>10}   wrong  found   wrong  found")
     for name, draw in DATA.items():
         for documents in (50, 100, 300):
-            cells = measured(draw, documents, options.draws)
+            found[f"{name} {documents}"] = cells = measured(draw, documents, options.draws)
             print(f"{name:<12}{documents:>10}  " + "".join(f"{cell:>7}" for cell in cells), flush=True)
+    if options.json:
+        print(json.dumps(found))
 
 
 if __name__ == "__main__":

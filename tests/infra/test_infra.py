@@ -76,6 +76,7 @@ def test_the_commands_that_are_written_down_parse(tmp_path: Path, monkeypatch: p
     commands = in_files()
     for name in ("mlflow.db", "new.jsonl"):  # files that the reader has
         (tmp_path / name).touch()
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
     assert len(commands) >= 8
     for command in commands:

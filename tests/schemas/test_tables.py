@@ -128,5 +128,5 @@ def test_records_are_the_table_of_their_rows() -> None:
         assert records_table(some, LINK_SCHEMA).equals(to_table(map(row_of, some), LINK_SCHEMA), check_metadata=True)
     failures = [Failure(Stage.LINKING, "a", Reason.UNREADABLE, "no")]
     assert records_table(failures, FAILURE_SCHEMA).equals(to_table(map(row_of, failures), FAILURE_SCHEMA))
-    with pytest.raises(IntegrityError, match="column text: 1 nulls"):
+    with pytest.raises(IntegrityError, match="1 nulls in column text"):
         records_table(links[:1], pa.schema([pa.field("text", pa.string(), nullable=False)]))

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from fastapi.testclient import TestClient
-from orchestration.pages.linked import link_sets, linked_documents, outcomes
 
+from orchestration.links.linked import link_sets, linked_documents, outcomes
 from schemas.documents import Split
 from schemas.errors import ConfigError
 from schemas.lake import Lake

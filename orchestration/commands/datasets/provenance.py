@@ -3,7 +3,6 @@ from typing import Annotated
 import typer
 
 from orchestration.commands import options
-from orchestration.workflows.takedowns import models_of
 from schemas.lake import Lake
 
 
@@ -14,6 +13,7 @@ def command(
     tracking: options.Tracking = None,
 ) -> options.Summaries:
     """Show all that is known about a document: addresses, responses, rights, extractors, links, indexes, models."""
+    from orchestration.workflows.takedowns import models_of
     from pipelines.forgetting.provenance import provenance, provenance_lines
 
     known = provenance(Lake.at(lake), reference, document)

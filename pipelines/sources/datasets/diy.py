@@ -8,7 +8,6 @@ from typing import Literal
 from pipelines.recipe import BuildConfig
 from pipelines.settings import DocumentsConfig
 from pipelines.sources.diy.albums import AlbumHost, fetch_albums
-from pipelines.sources.diy.listing import Listing, read_listing
 from pipelines.sources.diy.submissions import Credentials, Submission, rank, read_dump, reject_submission
 from pipelines.sources.inputs import Input
 from pipelines.sources.records import rejected
@@ -73,6 +72,8 @@ class DiySource(Source):
         """Yield the submissions of a dump or of the listing, and failures."""
         if self.kind == "dump":
             return read_dump(shard, subreddit=self.subreddit)
+        from pipelines.sources.diy.listing import Listing, read_listing  # PRAW's import takes a quarter of a second
+
         listing = Listing(self.subreddit, self.listing, self.limit, self.reddit_url, self.oauth_url)
         return read_listing(listing, _credentials(), http=context.http, raw=context.raw)
 

@@ -189,7 +189,7 @@ def test_what_a_tainted_model_made_goes_though_the_first_call_was_killed(
         raise Killed
 
     with monkeypatch.context() as dying, pytest.raises(Killed):
-        dying.setattr("pipelines.forgetting.models.remove_made_by_models", die)
+        dying.setattr("orchestration.workflows.takedowns.remove_made_by_models", die)
         CliRunner().invoke(app, command, catch_exceptions=False)
     assert made.exists() and "no version holds any of it" in run(lake, "lake", "takedown", "p3")
     again = CliRunner().invoke(app, command, catch_exceptions=False).output

@@ -131,7 +131,7 @@ def test_settings_that_cannot_work_are_refused(documents: Path, tmp_path: Path) 
     lake = Lake.at(str(tmp_path / "lake"))
     with pytest.raises(ConfigError, match=r"must be one of features\.images: efficientnet-lite0"):
         build(documents, lake, "copy_detection.extractor=sscd")
-    with pytest.raises(ConfigError, match="expected NAME@VERSION"):
+    with pytest.raises(ConfigError, match="name a fixed version: NAME@VERSION"):
         build(documents, lake, "copy_detection.against=documents")
     (tmp_path / "lake").mkdir()
     with pytest.raises(NotFoundError, match="no data set 'documents'"):

@@ -196,7 +196,7 @@ def test_given_vectors_leave_nothing_to_extract(tmp_path: Path, counts: Counter[
     assert [(column.name, column.dimensions) for column in plan.images] == [("released", 5)]
     assert plan.extracted(IMAGES) == () and [name for name, _ in plan.fingerprints] == ["lengths"]
     assert fill(plan, "red") == [()]
-    with pytest.raises(ConfigError, match=r"features\.images = .*: the source brings vectors of images"):
+    with pytest.raises(ConfigError, match=r"features\.images = .*: the source has vectors of images"):
         planned(tmp_path, given=given)
 
 

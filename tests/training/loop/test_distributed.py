@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from uuid import uuid4
 
 import numpy as np
 import pytest
@@ -106,7 +107,7 @@ def run_workers(
 ) -> None:
     """Do the jobs, one after the other, with `world_size` processes; each leaves its history in the run folder."""
     environment = clean_environment(OMP_NUM_THREADS="1")
-    meeting = f"{lake.root.uri}.meeting"
+    meeting = f"{lake.root.uri}.{uuid4().hex}"  # never that of an earlier run, whose file may not be gone yet
     text = json.dumps([(str(run), resolve(config)) for run, config in jobs.items()])
     workers = [
         start(

@@ -80,7 +80,7 @@ def test_without_a_known_link_the_report_says_how_many_are_false_at_least(
     lake = lakes.write_lake(str(tmp_path / "lake"), {Split.TRAIN: unknown}, shards=1)  # pairs are mixed within a shard
     arguments = {"lake": lake.root.uri, "tracking": client.tracking_uri}
     found = run_training_report(summary_of(client), **arguments, say=print)
-    assert found is not None and found.split == "train" and not found.means()
+    assert found is not None and found.values["split"] == "train" and not found.means()
     (decoys,) = [row for row in found.rows if row.measure == "decoys"]
     version = read_manifest(lake, "synthetic")
     pairs = count_decoys(LinkModel.load(trained), *version, ["train"])
