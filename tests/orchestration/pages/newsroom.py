@@ -140,8 +140,8 @@ def trained(lake: Lake, reference: str, folder: Path) -> Path:
 
 
 def indexed(model: object, lake: Lake, reference: str, confidence: object, name: str = "searcher-1") -> str:
+    from schemas.indexes import CONFIDENCE
     from training.retrieval.build import build_index
-    from training.retrieval.confidence import CONFIDENCE
 
     made = build_index(
         model, lake, reference, uri=f"models:/{name.replace('-', '/')}", name=name,  # type: ignore[arg-type]

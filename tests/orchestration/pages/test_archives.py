@@ -66,7 +66,7 @@ def test_an_index_of_another_format_is_left_out_with_a_warning(
     write_index(lake, "a")
     write_index(lake, "b")
     folder = lake.index("news", "v1", "a-1")
-    old = folder.read(MANIFEST).decode().replace('"format": 2', '"format": 1')
+    old = folder.read(MANIFEST).decode().replace('"format": 3', '"format": 1')
     folder.write(MANIFEST, old.encode())
     found = Archives(lake, (), lambda _: {})
     assert [each.model for each in found.choices] == ["b 1"]
