@@ -148,7 +148,7 @@ def find(opened: Opened, article: Article, parameters: SearchParameters, upload:
         wrong=tuple(wrong),
         facets=opened.facets(filters),
         is_hidden=is_unlikely and not parameters.is_weak_shown and not parameters.view,
-        has_no_word=parameters.rank_by is RankBy.LEXICAL and result.searched > 0 and not groups,
+        has_no_word=result.rank_by is RankBy.LEXICAL and result.searched > 0 and not groups,
     )
 
 

@@ -30,7 +30,7 @@ class SearchParameters:
         index: key of the index; "": the first.
         language: of the texts; "": it is found out.
         count: pictures that are shown.
-        rank_by: what puts them in order.
+        rank_by: what puts them in order; None: what the index found best.
         left_out: words that are not read.
         entities: names that the archive must have with a picture.
         where: conditions on its metadata.
@@ -46,7 +46,7 @@ class SearchParameters:
     index: str = ""
     language: str = ""
     count: int = COUNTS[0]
-    rank_by: RankBy = RankBy.VISUAL
+    rank_by: RankBy | None = None
     left_out: frozenset[Word] = frozenset()
     entities: tuple[str, ...] = ()
     where: tuple[str, ...] = ()
@@ -69,16 +69,16 @@ class SearchParameters:
         words = given.getlist("leave")
         if max(map(len, (*several.values(), words))) > MOST_REPEATED:
             raise UsageError(f"expected each parameter at most {MOST_REPEATED} times")
-        count, rank_by = given.get("n", str(COUNTS[0])), given.get("rank") or RankBy.VISUAL
+        count, rank_by = given.get("n", str(COUNTS[0])), given.get("rank") or None
         if not count.isdecimal() or not 1 <= int(count) <= max(COUNTS):
             raise UsageError(f"n={count!r}: expected 1 to {max(COUNTS)}")
-        if rank_by not in list(RankBy):
+        if rank_by is not None and rank_by not in list(RankBy):
             raise UsageError(f"rank={rank_by!r}: expected one of {', '.join(RankBy)}")
         return cls(
             index=given.get("index", ""),
             language=given.get("language", ""),
             count=int(count),
-            rank_by=RankBy(rank_by),
+            rank_by=None if rank_by is None else RankBy(rank_by),
             left_out=frozenset(map(_word, words)),
             entities=several["entity"],
             where=several["where"],
