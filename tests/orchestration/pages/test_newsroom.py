@@ -141,13 +141,13 @@ def test_pictures_refine_and_are_queries(newsroom: Newsroom, archive: Archive) -
 
 def test_nothing_likely_is_said_instead_of_a_grid(newsroom: Newsroom) -> None:
     with newsroom.client() as client:
-        page = ranked(newsroom, client, {"headline": "Qwertz uiopü asdf"})
+        page = ranked(newsroom, client, {"headline": "Qwertz uiopü asdf"}, rank="visual")
         assert "With less than 50% is one of the first ten" in page.text and shown(page.text) == []
         (address,) = links(page.text, 'id="show-weak"')
         weak = client.get(address)
         probabilities = [float(value) for value in re.findall(r'value="([\d.]+)" aria-label="Probability"', weak.text)]
         assert len(probabilities) == 10 and max(probabilities) < 0.5  # beyond the first ten nothing is known
-        likely = ranked(newsroom, client, TEXTS)
+        likely = ranked(newsroom, client, TEXTS, rank="visual")
         assert 'id="first-ten"' in likely.text and "At least one of the first ten is right with" in likely.text
 
 
