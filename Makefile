@@ -100,6 +100,8 @@ gpu:
 
 picture: demo
 	@$(BIN)/python docs/draw.py demo
+	$(BIN)/multilink demo --news --workspace demo
+	$(BIN)/python docs/take_pictures.py demo
 
 clean:
 	rm -rf demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build *.egg-info

@@ -75,6 +75,7 @@ class ShownPicture:
         similarity: cosine with the article.
         probability: calibrated; None: there was none, or it was not shown.
         model: URI of the model that gave the picture, in a ranking of two models; empty: the ranking has one.
+        title: under which it was shown.
     """
 
     image: str
@@ -82,6 +83,7 @@ class ShownPicture:
     similarity: float | None = None
     probability: float | None = None
     model: str = ""
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +145,7 @@ class Decision:
         who: name that the reverse proxy gave; empty: unknown.
         ranking: digest of the ranking; empty for links.
         article: digest of the article; of a label: digest of the sample; empty for links.
+        title: under which the picture was shown in the ranking; empty for links.
         number: in the log, from 1; given by it.
         at: ISO 8601 in UTC; given by the log.
     """
@@ -158,6 +161,7 @@ class Decision:
     who: str = ""
     ranking: str = ""
     article: str = ""
+    title: str = ""
     number: int = 0
     at: str = ""
 

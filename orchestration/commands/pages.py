@@ -1,3 +1,4 @@
+import os
 from typing import Annotated
 
 import typer
@@ -24,6 +25,15 @@ def command(
     user_header: Annotated[
         str, typer.Option(metavar="NAME", help="Instead of a token: the header in which a reverse proxy names a user.")
     ] = "",
+    root_path: Annotated[
+        str, typer.Option(metavar="PATH", help="Path below which a reverse proxy shows the pages, such as /newsroom.")
+    ] = "",
+    processes: Annotated[int, typer.Option(min=1, help="Searches at once, each in a process of 150 to 500 MB.")] = min(
+        2, os.cpu_count() or 1
+    ),
+    keep_days: Annotated[
+        int, typer.Option(min=0, help="Days after which uploads and texts without a decision are removed; 0: never.")
+    ] = options.KEEP_DAYS,
     store: options.Store = "",
     settings: options.ReadingSettings = None,
     tracking: options.KnownTracking = None,
@@ -46,6 +56,9 @@ def command(
             port=port,
             token=token,
             user_header=user_header,
+            root_path=root_path,
+            processes=processes,
+            keep_days=keep_days,
             reading=tuple(settings or ()),
         )
     )

@@ -5,6 +5,7 @@ What a transaction wrote is on the disk when it ends: SQLite writes ahead and fl
 belongs on a disk of this machine; pages on several machines take PostgreSQL.
 """
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,14 @@ def open_database(address: str, *, must_exist: bool = False) -> sql.Engine:
         raise UsageError("--store: expected sqlite:///PATH or postgresql://USER@HOST/DATABASE") from problem
     except ModuleNotFoundError as problem:
         raise UsageError("--store: PostgreSQL needs psycopg: install multilink with the extra server") from problem
+
+
+def add_columns(connection: sql.Connection, table: sql.Table, names: Collection[str]) -> set[str]:
+    """Add columns of texts to a table that was made before they were; return which others are missing."""
+    missing = {*table.columns.keys()} - {each["name"] for each in sql.inspect(connection).get_columns(table.name)}
+    for name in sorted(missing.intersection(names)):
+        connection.execute(sql.text(f"ALTER TABLE {table.name} ADD COLUMN {name} TEXT NOT NULL DEFAULT ''"))
+    return missing.difference(names)
 
 
 def _keep_what_is_committed(connection: Any, _: object) -> None:

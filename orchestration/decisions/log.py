@@ -3,12 +3,13 @@
     rankings     digest, article, ranking (JSON)        a list of pictures, stored once for all decisions on it
     decisions    number, at, who, action, image ...     a row a decision
     compared     number, champion, challenger ...       which of two models gave the picture of a blind decision
+    won          champion, challenger, article ...      what stands of them for each article; follows from `compared`
 
-The database itself refuses changes: triggers end every UPDATE and DELETE. A decision is on the disk when `decide`
-returns.
+The database itself refuses changes: triggers end every UPDATE and DELETE of the first three. A decision is on the disk
+when `decide` returns.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from datetime import UTC, datetime
@@ -21,6 +22,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Engine,
+    Index,
     Integer,
     MetaData,
     Select,
@@ -39,14 +41,16 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from orchestration.decisions.database import database_in, open_database
+from orchestration.decisions.database import add_columns, database_in, open_database
 from schemas.configs import restore
 from schemas.decisions import Action, Decision, Objection, Ranking
+from schemas.documents import Role
 from schemas.errors import BuildError, UsageError
 from schemas.versions import plain
 from training.retrieval.interleaving import Preference
 
 READ_AT_ONCE = 500
+BEGINNING = 120  # characters of an article
 _CREATING = 0x6D6C_6465  # PostgreSQL's advisory lock while the tables are made
 _TABLES = MetaData()
 RANKINGS = Table(
@@ -71,7 +75,10 @@ DECISIONS = Table(
     Column("reason", String(32)),
     Column("note", Text, nullable=False),
     Column("ranking", String(64), nullable=False),
-    Column("article", String(64), nullable=False, index=True),
+    Column("article", String(64), nullable=False),
+    Column("title", Text, nullable=False, server_default=""),
+    Index("decisions_on_pictures", "article", "image", "number"),
+    Index("decisions_on_links", "dataset", "document"),
     sqlite_autoincrement=True,
 )
 COMPARED = Table(
@@ -86,12 +93,20 @@ COMPARED = Table(
     Column("action", String(16), nullable=False),
     Column("side", Integer, nullable=False),  # of the picture: -1 the champion's, 1 the challenger's
 )
+_COUNTS = ("lead", "chosen", "listed", "rejected")
+WON = Table(
+    "won",
+    _TABLES,
+    *(Column(name, Text, primary_key=True) for name in ("champion", "challenger", "dataset", "article")),  # "": all
+    *(Column(name, Integer, nullable=False) for name in _COUNTS),  # lead: sides of the chosen pictures, summed
+)
+_ADDED = {"title"}  # to the tables of a log that was begun without them
 _KEPT = "a log of decisions only grows"
 _REFUSALS = {
     "sqlite": [
         f"CREATE TRIGGER IF NOT EXISTS {table}_no_{change} BEFORE {change} ON {table} "
         f"BEGIN SELECT RAISE(ABORT, '{_KEPT}'); END"
-        for table in _TABLES.tables
+        for table in ("rankings", "decisions", "compared")
         for change in ("update", "delete")
     ],
     "postgresql": [
@@ -100,11 +115,19 @@ _REFUSALS = {
         *(
             f"CREATE OR REPLACE TRIGGER {table}_only_grows BEFORE UPDATE OR DELETE OR TRUNCATE ON {table} "
             "FOR EACH STATEMENT EXECUTE FUNCTION multilink_only_grows()"
-            for table in _TABLES.tables
+            for table in ("rankings", "decisions", "compared")
         ),
     ],
 }
 _INSERT: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+
+
+class ConflictError(UsageError):
+    """A decision was made on the picture that whoever decides now had not seen: `standing` is the last one, if any."""
+
+    def __init__(self, standing: Decision | None) -> None:
+        super().__init__("somebody else decided on the picture meanwhile; nothing was written")
+        self.standing = standing
 
 
 class DecisionLog:
@@ -130,32 +153,48 @@ class DecisionLog:
     def close(self) -> None:
         self._engine.dispose()
 
-    def decide(self, decision: Decision, ranking: Ranking | None = None) -> Decision:
+    def decide(self, decision: Decision, ranking: Ranking | None = None, *, after: int | None = None) -> Decision:
         """Write a decision, with the ranking in which the picture was shown, and return it as it is in the log.
 
         When this returns, both outlive a kill of the process.
 
+        Args:
+            decision: on a picture of the ranking, on a link, or a label.
+            ranking: None for links and labels.
+            after: number of the last decision on the picture that whoever decides has seen, 0: none; None: it does not
+                matter. In a blind comparison, of those in that comparison.
+
         Raises:
             UsageError: a picture was decided on that the ranking does not have, or there is no ranking.
+            ConflictError: another decision came between; nothing was written.
             BuildError: the database refused; nothing was written.
         """
-        is_shown = ranking is not None and any(each.image == decision.image for each in ranking.pictures)
+        shown = None if ranking is None else next((p for p in ranking.pictures if p.image == decision.image), None)
         needs_none = decision.action.is_correction or decision.action.is_label
-        if not (ranking is None if needs_none else is_shown):
+        if not (ranking is None if needs_none else shown is not None):
             raise UsageError(f"{decision.action}: expected a picture of the ranking on the page, or a link")
-        at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        digest, article = ("", decision.article) if ranking is None else (ranking.digest, ranking.article)
-        decision = replace(decision, at=at, ranking=digest, article=article)
-        values = {name: value for name, value in plain(decision).items() if name != "number"}
-        new_ranking = _INSERT[self._engine.dialect.name](RANKINGS).on_conflict_do_nothing()
+        decision = replace(decision, at=datetime.now(UTC).isoformat(timespec="milliseconds"), ranking="")
+        if ranking is not None and shown is not None:
+            decision = replace(decision, ranking=ranking.digest, article=ranking.article, title=shown.title)
         with self._connected(is_writing=True) as connection:
             if ranking is not None:
-                connection.execute(new_ranking, {"digest": digest, "article": article, "ranking": plain(ranking)})
+                self._keep(connection, decision, ranking)
+                if after is not None:
+                    _check_after(connection, decision, ranking, after)
+            values = {name: value for name, value in plain(decision).items() if name != "number"}
             (number,) = connection.execute(DECISIONS.insert().values(values)).inserted_primary_key or (0,)
             decision = replace(decision, number=number)
             if ranking is not None and ranking.is_blind:
                 connection.execute(COMPARED.insert(), _compared(decision, ranking))
+                _count_won(connection, COMPARED.c.article == decision.article)
         return decision
+
+    def _keep(self, connection: Connection, decision: Decision, ranking: Ranking) -> None:
+        """Write a ranking that is not there yet. From here on, nobody else decides on a picture of this article."""
+        if connection.dialect.name == "postgresql":  # SQLite has one writer, from its first INSERT on
+            connection.execute(text("SELECT pg_advisory_xact_lock(hashtext(:article))"), {"article": decision.article})
+        values = {"digest": decision.ranking, "article": decision.article, "ranking": plain(ranking)}
+        connection.execute(_INSERT[connection.dialect.name](RANKINGS).on_conflict_do_nothing(), values)
 
     def decisions(self, *, article: str = "", after: int = 0) -> Iterator[Decision]:
         """Yield decisions in order, of one article or of all; a few hundred are in memory at a time.
@@ -169,48 +208,26 @@ class DecisionLog:
 
     def compared(self, article: str, models: tuple[str, ...]) -> Iterator[Decision]:
         """Yield the blind decisions on an article in comparisons of two models, in order."""
-        of_pair = (COMPARED.c.article == article, COMPARED.c.champion == models[0], COMPARED.c.challenger == models[1])
-        yield from self._decisions(
-            select(DECISIONS).where(DECISIONS.c.number.in_(select(COMPARED.c.number).where(*of_pair))), 0
-        )
+        of_pair = select(COMPARED.c.number).where(*_of_pair(article, models))
+        yield from self._decisions(select(DECISIONS).where(DECISIONS.c.number.in_(of_pair)), 0)
 
     def won(self, *, by_version: bool = True) -> list[tuple[str, str, str, Preference]]:
         """Return champion, challenger, NAME@VERSION and the articles that each won, by the last choices of each pair.
 
-        One query counts them. An article counts once: of each version that was searched, or with "" for all of them.
+        One query counts them, a row an article. An article counts once: of each version that was searched, or with ""
+        for all of them.
         """
-        row, dataset = COMPARED.c, COMPARED.c.dataset if by_version else literal("").label("dataset")
-        pair = [row.champion, row.challenger, dataset]
-        age = func.row_number().over(partition_by=[*pair, row.article, row.image], order_by=row.number.desc())
-        last = select(*pair, row.article, row.action, row.side, age.label("age")).subquery()
-
-        def count(condition: ColumnElement[bool], value: Any = 1) -> Any:
-            return func.sum(case((condition, value), else_=0))
-
-        articles = (
-            select(
-                last.c.champion,
-                last.c.challenger,
-                last.c.dataset,
-                count(last.c.action == Action.CHOOSE, last.c.side).label("lead"),
-                count(last.c.action == Action.CHOOSE).label("chosen"),
-                count(last.c.action == Action.SHORTLIST).label("listed"),
-                count(last.c.action == Action.REJECT).label("rejected"),
-            )
-            .where(last.c.age == 1)
-            .group_by(last.c.champion, last.c.challenger, last.c.dataset, last.c.article)
-            .subquery()
-        )
-        each, names = articles.c, [articles.c.champion, articles.c.challenger, articles.c.dataset]
+        each, names = WON.c, [WON.c.champion, WON.c.challenger, WON.c.dataset]
         wanted = select(
             *names,
-            count(each.lead < 0),
-            count(each.lead > 0),
-            count(and_(each.lead == 0, each.chosen > 0)),
-            count(and_(each.chosen == 0, each.listed == 0, each.rejected > 0)),
+            _sum(each.lead < 0),
+            _sum(each.lead > 0),
+            _sum(and_(each.lead == 0, each.chosen > 0)),
+            _sum(and_(each.chosen == 0, each.listed == 0, each.rejected > 0)),
         )
         with self._connected() as connection:
-            rows = connection.execute(wanted.group_by(*names).order_by(*names)).all()
+            of_kind = each.dataset != "" if by_version else each.dataset == ""
+            rows = connection.execute(wanted.where(of_kind).group_by(*names).order_by(*names)).all()
         kinds = ("first", "second", "ties", "none_fits")
         found = [(*of[:3], Preference(**dict(zip(kinds, map(int, of[3:]), strict=True)))) for of in rows]
         return [of for of in found if of[3].articles]
@@ -240,6 +257,12 @@ class DecisionLog:
                 return
             after = rows[-1]["number"]
 
+    def decided(self, articles: Iterable[str]) -> set[str]:
+        """Return those of some articles (digests) on whose pictures somebody decided."""
+        wanted = select(DECISIONS.c.article).where(DECISIONS.c.article.in_(sorted({*articles}))).distinct()
+        with self._connected() as connection:
+            return {*connection.execute(wanted).scalars()}
+
     def rankings(self, digests: Iterable[str]) -> dict[str, Ranking]:
         """Return rankings by their digests; what is not in the log is left out."""
         wanted = sorted(set(digests))
@@ -250,6 +273,15 @@ class DecisionLog:
                 for row in connection.execute(select(RANKINGS).where(some)):
                     found[row.digest] = restore(Ranking, row.ranking)
         return found
+
+    def subjects(self, digests: Iterable[str]) -> dict[str, tuple[str, str]]:
+        """Return the beginning of the article of each ranking, and the address of the page that showed it."""
+        texts = RANKINGS.c.ranking["texts"]
+        given = func.coalesce(*(texts[str(role)].as_string() for role in Role), "")
+        wanted = select(RANKINGS.c.digest, func.substr(given, 1, BEGINNING), RANKINGS.c.ranking["query"].as_string())
+        with self._connected() as connection:
+            rows = connection.execute(wanted.where(RANKINGS.c.digest.in_(sorted({*digests})))).all()
+        return {digest: (beginning, query or "") for digest, beginning, query in rows}
 
     @contextmanager
     def _connected(self, *, is_writing: bool = False) -> Iterator[Connection]:
@@ -266,11 +298,12 @@ def _prepare(connection: Connection) -> None:
     """Make the tables where they are not there, and see that those that are there are these."""
     there, dialect = inspect(connection), connection.dialect.name
     found = [table for table in _TABLES.sorted_tables if there.has_table(table.name)]
+    is_whole = len(found) == len(_TABLES.tables)
     for table in found:
-        if missing := set(table.columns.keys()) - {each["name"] for each in there.get_columns(table.name)}:
+        if missing := add_columns(connection, table, _ADDED):
             raise UsageError(f"table {table.name} is no log of decisions; it lacks {', '.join(sorted(missing))}")
     if dialect == "postgresql":  # whose transaction makes all of it or nothing
-        if len(found) == len(_TABLES.tables):
+        if is_whole:
             return
         connection.execute(text(f"SELECT pg_advisory_xact_lock({_CREATING})"))
     is_older = DECISIONS in found and COMPARED not in found
@@ -280,6 +313,8 @@ def _prepare(connection: Connection) -> None:
             connection.execute(CreateIndex(index, if_not_exists=True))
     if is_older:
         _compare_earlier(connection)
+    if not is_whole:
+        _count_won(connection)
     for statement in _REFUSALS[dialect]:
         connection.execute(text(statement))
 
@@ -291,6 +326,41 @@ def _compare_earlier(connection: Connection) -> None:
     restored = [(_decision(row), restore(Ranking, row["list"])) for row in rows]
     if blind := [_compared(decision, ranking) for decision, ranking in restored if ranking.is_blind]:
         connection.execute(_INSERT[connection.dialect.name](COMPARED).on_conflict_do_nothing(), blind)
+
+
+def _check_after(connection: Connection, decision: Decision, ranking: Ranking, after: int) -> None:
+    """Raise a `ConflictError` where the last decision on the picture is another than the one that was seen."""
+    last = select(DECISIONS).where(DECISIONS.c.article == decision.article, DECISIONS.c.image == decision.image)
+    if ranking.is_blind:
+        last = last.where(
+            DECISIONS.c.number.in_(select(COMPARED.c.number).where(*_of_pair(decision.article, ranking.models)))
+        )
+    row = connection.execute(last.order_by(DECISIONS.c.number.desc()).limit(1)).mappings().first()
+    if (0 if row is None else row["number"]) != after:
+        raise ConflictError(None if row is None else _decision(row))
+
+
+def _of_pair(article: str, models: Sequence[str]) -> tuple[ColumnElement[bool], ...]:
+    return COMPARED.c.article == article, COMPARED.c.champion == models[0], COMPARED.c.challenger == models[1]
+
+
+def _sum(condition: ColumnElement[bool], value: Any = 1) -> Any:
+    return func.sum(case((condition, value), else_=0))
+
+
+def _count_won(connection: Connection, *of: ColumnElement[bool]) -> None:
+    """Count anew what stands of the blind decisions on articles, of all by default: of each version, and of all."""
+    row, actions = COMPARED.c, (Action.CHOOSE, Action.SHORTLIST, Action.REJECT)
+    for dataset in (row.dataset, literal("").label("dataset")):
+        pair = [row.champion, row.challenger, dataset, row.article]
+        age = func.row_number().over(partition_by=[*pair, row.image], order_by=row.number.desc())
+        last = select(*pair, row.action, row.side, age.label("age")).where(*of).subquery().c
+        names = [last.champion, last.challenger, last.dataset, last.article]
+        counts = [_sum(last.action == Action.CHOOSE, last.side), *(_sum(last.action == action) for action in actions)]
+        counted = select(*names, *counts).where(last.age == 1).group_by(*names)
+        new = _INSERT[connection.dialect.name](WON).from_select([each.name for each in WON.columns], counted)
+        changed = {name: new.excluded[name] for name in _COUNTS}
+        connection.execute(new.on_conflict_do_update(index_elements=list(WON.primary_key.columns), set_=changed))
 
 
 def _compared(decision: Decision, ranking: Ranking) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The pictures for an article, as the log keeps them: one model's ranking, or two models' as one list.
+"""Two models' pictures for an article as one list, and what a picture is called.
 
 Champion and challenger are compared blind: which model gave which picture is in the ranking that the log keeps, and
 nowhere that a person sees before the result; such a list has neither similarities nor probabilities. Both indexes are
@@ -6,45 +6,26 @@ of one data set version, so that a picture has the same content hash in both.
 """
 
 from collections.abc import Sequence
+from textwrap import shorten
 
 from schemas.decisions import Ranking, ShownPicture, article_digest
 from schemas.errors import UsageError
 from training.retrieval.index import Index
 from training.retrieval.interleaving import team_draft
 from training.retrieval.queries import Query
-from training.retrieval.search import RankedImage, SearchResult
+from training.retrieval.records import Picture
+from training.retrieval.search import SearchResult
 
 COMPARED = 100  # pictures of each model's ranking that take part
 SHOWN = 20
+TITLE = 80  # characters
 
 
-def ranking_of(
-    query: Query, index: Index, images: Sequence[RankedImage], *, where: str = "", address: str = ""
-) -> Ranking:
-    """Return what one model found for an article.
-
-    Args:
-        query: with the article's texts.
-        index: that was searched.
-        images: of the page.
-        where: name of the index.
-        address: the other parameters of the page's address.
-    """
-    pictures = (
-        ShownPicture(
-            image=each.picture.image, score=each.score, similarity=each.similarity, probability=each.probability
-        )
-        for each in images
-    )
-    return Ranking(
-        texts=query.texts,
-        language=query.language,
-        models=(index.manifest.model,),
-        dataset=index.manifest.dataset,
-        indexes=(where,),
-        query=address,
-        pictures=tuple(pictures),
-    )
+def title_of(picture: Picture) -> str:
+    """Return the first words of what is known of a picture: its title, caption, use, keywords or place; else ""."""
+    stated = picture.metadata
+    known = (stated.title, stated.caption, picture.shown_with, ", ".join(stated.keywords), stated.place)
+    return shorten(next(filter(None, known), ""), TITLE, placeholder=" …")
 
 
 def interleaved(query: Query, indexes: Sequence[Index], found: Sequence[SearchResult], *, address: str = "") -> Ranking:
@@ -54,7 +35,7 @@ def interleaved(query: Query, indexes: Sequence[Index], found: Sequence[SearchRe
         query: with the article's texts.
         indexes: of the champion and of the challenger.
         found: what each found, COMPARED pictures or fewer.
-        address: the other parameters of the page's address.
+        address: of the page.
 
     Raises:
         UsageError: the indexes are not two models' of one data set version, or there is no text.
@@ -70,6 +51,7 @@ def interleaved(query: Query, indexes: Sequence[Index], found: Sequence[SearchRe
         raise UsageError("a comparison needs the text of an article")
     images = list(dict.fromkeys(each.picture.image for result in found for each in result.images))
     number = {image: row for row, image in enumerate(images)}
+    titles = {each.picture.image: title_of(each.picture) for result in found for each in result.images}
     first, second = ([number[each.picture.image] for each in result.images] for result in found)
     models = (champion.model, challenger.model)
     drafted = team_draft(first, second, top=SHOWN, seed=seed)
@@ -80,7 +62,12 @@ def interleaved(query: Query, indexes: Sequence[Index], found: Sequence[SearchRe
         dataset=champion.dataset,
         query=address,
         pictures=tuple(
-            ShownPicture(image=images[each.row], score=-float(rank), model=models[each.is_second])
+            ShownPicture(
+                image=images[each.row],
+                score=-float(rank),
+                model=models[each.is_second],
+                title=titles[images[each.row]],
+            )
             for rank, each in enumerate(drafted, start=1)
         ),
     )

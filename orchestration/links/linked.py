@@ -4,7 +4,6 @@ What came of each document is one narrow table (`schemas.links.LINKED_SCHEMA`), 
 sentences and the addresses of pictures are read of the documents that a page shows, and of no other.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,16 +15,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from orchestration.links.rows import find_documents, rows_at
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.links import LINK_SCHEMA, LINKED_SCHEMA, LinksManifest, read_links
-from schemas.manifest import Manifest
-from schemas.parts import part_name, read_part, rows_where
+from schemas.manifest import FileEntry, Manifest
+from schemas.parts import read_part
 from training.data.ragged import Bool, Int64
 from training.linking.shards import DOCUMENTS, LINKS
 from training.report.examples import ExampleDocument
 
-TABLES_HELD = 8  # of what came of the documents of a version by a model
+TABLES_HELD, PARTS_HELD, ORDERS_KEPT = 8, 16, 32  # what came of documents by a model; its links; orders of documents
 
 
 class Order(StrEnum):
@@ -35,6 +35,7 @@ class Order(StrEnum):
     BEST = "best"
     LEAST_SURE = "least-sure"  # by the confidence of their links
     SUREST = "surest"
+    RIGHT = "right"  # the surest without a wrong link first; where links are unknown, the surest
     NAME = "name"
 
 
@@ -113,7 +114,7 @@ def find_links(sets: Iterable[LinkSet], name: str) -> LinkSet:
 
 @lru_cache(TABLES_HELD)
 def outcomes(links: LinkSet) -> pa.Table:
-    """Return what came of every document: LINKED_SCHEMA, with `split` and the name of its `part`.
+    """Return what came of every document: LINKED_SCHEMA, its `split` and `part`, and where its links `start` in that.
 
     Raises:
         UsageError: they were linked by a version of this program that did not write it.
@@ -125,11 +126,11 @@ def outcomes(links: LinkSet) -> pa.Table:
             split, name = entry.path.split("/")[1:]
             for column, value in (("split", split), ("part", name)):
                 table = table.append_column(column, pa.repeat(value, table.num_rows).dictionary_encode())
+            counts = table.column("links").to_numpy().astype(np.int64)
+            table = table.append_column("start", pa.array(np.cumsum(counts) - counts))  # links are in this order, too
             parts.append(table)
     if not parts:
-        raise UsageError(
-            f"{folder.uri}: these links were made by an older version, without a table of documents; link again"
-        )
+        raise UsageError(f"{folder.uri}: links are in an older format; run `multilink link` again")
     return pa.concat_tables(parts).unify_dictionaries()
 
 
@@ -143,18 +144,25 @@ def choices(table: pa.Table) -> dict[str, list[str]]:
     }
 
 
-def chosen(table: pa.Table, which: DocumentFilter, order: Order) -> Int64:
-    """Return the rows of the documents that are shown, in order; equal ones by their id."""
+@lru_cache(ORDERS_KEPT)
+def chosen(links: LinkSet, which: DocumentFilter, order: Order) -> Int64:
+    """Return the rows of `outcomes` that are shown, in order; equal ones as they stand there."""
+    return ordered(outcomes(links), which, order)
+
+
+def ordered(table: pa.Table, which: DocumentFilter, order: Order) -> Int64:
+    """Return the rows of a table of outcomes that are shown, in order; equal ones as they stand there."""
     rows = np.flatnonzero(_fits(table, which))
-    names = np.array(table.column("document").to_pylist(), dtype=object)[rows]
-    by_name = np.argsort(names, kind="stable")
     if order is Order.NAME:
-        return np.asarray(rows[by_name], np.int64)
+        return np.asarray(rows[pc.sort_indices(table.column("document").take(pa.array(rows))).to_numpy()], np.int64)
     column = "auc" if order in (Order.WORST, Order.BEST) else "confidence"
     keys = table.column(column).to_numpy(zero_copy_only=False).astype(np.float64)[rows]
-    keys = -keys if order in (Order.BEST, Order.SUREST) else keys
-    last = np.argsort(keys[by_name], kind="stable")  # NaN, which null has become, is put last
-    return np.asarray(rows[by_name[last]], np.int64)
+    keys = keys if order in (Order.WORST, Order.LEAST_SURE) else -keys
+    if order is Order.RIGHT:
+        is_right = pc.fill_null(pc.equal(table.column("wrong"), 0), False).to_numpy()[rows]
+        has_links = table.column("links").to_numpy()[rows] > 0
+        return np.asarray(rows[np.lexsort((keys, ~(is_right & has_links)))], np.int64)
+    return np.asarray(rows[np.argsort(keys, kind="stable")], np.int64)  # NaN, which null has become, is put last
 
 
 def _fits(table: pa.Table, which: DocumentFilter) -> Bool:
@@ -183,42 +191,39 @@ def linked_documents(links: LinkSet, manifest: Manifest, folder: Folder, rows: S
         folder: of it.
         rows: of `outcomes(links)`.
     """
-    outcome = outcomes(links).take(pa.array(rows, pa.int64())).to_pylist()
-    parts: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for row in outcome:
-        parts[row["split"], row["part"]].append(row["document"])
-    found: dict[str, DrawnDocument] = {}
     reference = f"{manifest.dataset}@{manifest.version}"
-    for (split, name), ids in parts.items():
-        shards = {part_name(entry): entry for entry in manifest.parts("documents", split)}
-        texts = rows_where(folder, shards[name], ["id", "sentences", "images"], ids)
-        known = next(entry for entry in links.manifest.files if entry.path == f"{LINKS}/{split}/{name}")
-        columns = ["document", "sentence", "image", "similarity", "probability"]
-        predicted = rows_where(links.folder, known, columns, ids, LINK_SCHEMA)
-        of = {row["document"]: row for row in outcome}
-        for text in texts:
-            own = [link for link in predicted if link["document"] == text["id"]]
-            images = tuple(image["hash"] for image in text["images"])
-            pictures = [picture_address(reference, f"images/{split}/{name}", image) for image in images]
-            drawn = _example(text, of[text["id"]], own, pictures)
-            found[text["id"]] = DrawnDocument(drawn=drawn, images=images)
-    return [found[row["document"]] for row in outcome]
+    known = outcomes(links).take(pa.array(rows, pa.int64())).to_pylist()
+    places = find_documents(manifest, folder, (row["document"] for row in known))
+    columns = ["sentences", "images"]
+    texts = rows_at(folder, [places[row["document"]] for row in known], columns)
+    files, found = {entry.path: entry for entry in links.manifest.files}, []
+    for row, text in zip(known, texts, strict=True):
+        part = f"{row['split']}/{row['part']}"
+        own = _links(links.folder, files[f"{LINKS}/{part}"]).slice(row["start"], row["links"]).to_pylist()
+        pictures = [picture_address(reference, f"images/{part}", image["hash"]) for image in text["images"]]
+        drawn = _example(row, text, own, pictures)
+        found.append(DrawnDocument(drawn=drawn, images=tuple(image["hash"] for image in text["images"])))
+    return found
+
+
+@lru_cache(PARTS_HELD)
+def _links(folder: Folder, entry: FileEntry) -> pa.Table:
+    return read_part(folder, entry, ["sentence", "image", "similarity", "probability"], LINK_SCHEMA)
 
 
 def _example(
-    text: Mapping[str, Any], outcome: Mapping[str, Any], links: Sequence[Mapping[str, Any]], pictures: Sequence[str]
+    outcome: Mapping[str, Any], text: Mapping[str, Any], links: Sequence[Mapping[str, Any]], pictures: Sequence[str]
 ) -> ExampleDocument:
     probabilities = [link["probability"] for link in links if link["probability"] is not None]
+    truth = outcome["truth"]
     return ExampleDocument(
-        id=text["id"],
+        id=outcome["document"],
         auc=outcome["auc"],
         sentences=tuple(sentence["text"] for sentence in text["sentences"]),
         images=tuple(pictures),
         predicted=tuple((link["sentence"], link["image"], link["similarity"]) for link in links),
         probabilities=tuple(probabilities),
-        links=None
-        if outcome["truth"] is None
-        else tuple((link["sentence"], link["image"]) for link in outcome["truth"]),
+        links=None if truth is None else tuple((link["sentence"], link["image"]) for link in truth),
     )
 
 

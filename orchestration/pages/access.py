@@ -1,24 +1,24 @@
 """Who is answered: anyone on this machine, a visitor with the token, or one that a reverse proxy names.
 
 On loopback there is no login, and only requests for a loopback name are answered: a page of another site whose name
-leads here (DNS rebinding) is refused. A token is typed once on a page and then stands for in a cookie, which holds a
-signature and not the token; programs send it as `Authorization: Bearer`. A proxy's header is believed as it is: let
+leads here (DNS rebinding) is refused. A token is typed once on a page and then stands for in a cookie, which is sealed
+and does not contain it; programs send it as `Authorization: Bearer`. A proxy's header is believed as it is: let
 nothing but the proxy reach the port.
 """
 
-import hashlib
 import hmac
-import time
 from dataclasses import dataclass
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from orchestration.pages.rendering import own_path, page
+from orchestration.pages.rendering import address, cookie, inner_path, own_path, page
+from orchestration.pages.seals import Seal
 from orchestration.pages.settings import PagesSettings
 from orchestration.pages.state import Shared
-from orchestration.pages.writes import cookie, form_of, is_secure
+from orchestration.pages.writes import form_of
 
 SESSION = "multilink-session"
 SESSION_S = 12 * 3600
@@ -40,73 +40,57 @@ class Access:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         request = Request(scope)
-        state = scope.setdefault("state", {})
-        state |= {"user": "", "is_bearer": False}
-        if refusal := self._refusal(request):
-            return await refusal(scope, receive, send)
-        return await self.app(scope, receive, send)
+        request.state.user = ""
+        request.state.is_bearer = False
+        return await (self._refusal(request) or self.app)(scope, receive, send)
 
     def _refusal(self, request: Request) -> Response | None:
         """Return the answer to a visitor who may not come in; None to one who may."""
         given = self.settings
-        if given.is_local and _name(request.headers.get("host", "")) not in LOOPBACK_NAMES:
-            return Response("expected the name of this machine's loopback as Host\n", 421, media_type="text/plain")
-        if request.url.path.startswith(OPEN_PATHS):
+        if inner_path(request).startswith(OPEN_PATHS) and not given.is_open:
             return None
         if given.user_header:
             request.state.user = request.headers.get(given.user_header, "").strip()
             return None if request.state.user else _unknown()
-        if not given.token:
-            return None
+        if given.is_open:
+            is_own = _name(request.headers.get("host", "")) in LOOPBACK_NAMES
+            return None if is_own else _plain("expected the name of this machine's loopback as Host", 421)
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
             request.state.is_bearer = True
-            return None if _equal(token.strip(), given.token) else _unknown()
-        if is_signed(request.cookies.get(SESSION, ""), self.secret, given.token):
+            return None if _is_token(token.strip(), given.token) else _unknown()
+        if session(self.secret, given.token).opened(request.cookies.get(SESSION, "")) is not None:
             return None
         if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
-            target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-            return RedirectResponse(str(request.url_for("enter").include_query_params(then=target)), 303)
+            return RedirectResponse(f"{address(request, '/enter')}?{urlencode({'then': address(request)})}", 303)
         return _unknown()
 
 
 @router.get("/enter", name="enter")
-def enter(request: Request, then: str = "/") -> Response:
+def enter(request: Request, then: str = "") -> Response:
     """Ask for the token."""
-    return page(request, "enter.html.j2", then=own_path(then), is_wrong=False)
+    return page(request, "enter.html.j2", then=own_path(request, then), is_wrong=False)
 
 
 @router.post("/enter")
 async def entered(request: Request, shared: Shared) -> Response:
     """Check a token and remember that it was right."""
     form = await form_of(request)
-    then, token = own_path(str(form.get("then", "/"))), str(form.get("token", ""))
-    if not _equal(token, shared.settings.token):
+    then, token = own_path(request, str(form.get("then", ""))), str(form.get("token", ""))
+    if not _is_token(token, shared.settings.token):
         return page(request, "enter.html.j2", status=403, then=then, is_wrong=True)
     answer = RedirectResponse(then, 303)
-    cookie(answer, SESSION, signed(shared.secret, shared.settings.token), SESSION_S, is_secure=is_secure(request))
+    cookie(request, answer, SESSION, session(shared.secret, shared.settings.token).sealed(), SESSION_S)
     return answer
 
 
-def signed(secret: bytes, token: str, now: float | None = None) -> str:
-    """Return the signed time until which a browser need not show the token again."""
-    until = str(int((time.time() if now is None else now) + SESSION_S))
-    return f"{until}.{_signature(secret, token, until)}"
+def session(secret: bytes, token: str) -> Seal:
+    """Return the seal of sessions that were begun with a token."""
+    return Seal(secret, f"session {token}", SESSION_S)
 
 
-def is_signed(value: str, secret: bytes, token: str, now: float | None = None) -> bool:
-    """Return whether a value is of `signed`, for this token, and has not run out."""
-    until, _, signature = value.partition(".")
-    is_own = _equal(signature, _signature(secret, token, until))
-    return is_own and until.isdecimal() and int(until) > (time.time() if now is None else now)
-
-
-def _signature(secret: bytes, token: str, until: str) -> str:
-    return hmac.new(secret, f"session\n{token}\n{until}".encode(), hashlib.sha256).hexdigest()
-
-
-def _equal(first: str, second: str) -> bool:
-    return hmac.compare_digest(first.encode(), second.encode())
+def _is_token(given: str, token: str) -> bool:
+    return bool(token) and hmac.compare_digest(given.encode(), token.encode())
 
 
 def _name(host: str) -> str:
@@ -115,7 +99,10 @@ def _name(host: str) -> str:
 
 
 def _unknown() -> Response:
-    headers = {"WWW-Authenticate": "Bearer"}
-    return Response(
-        "expected a login: a token, or the user's name from the proxy\n", 401, headers=headers, media_type="text/plain"
-    )
+    answer = _plain("expected a login: a token, or the user's name from the proxy", 401)
+    answer.headers["WWW-Authenticate"] = "Bearer"
+    return answer
+
+
+def _plain(line: str, status: int) -> Response:
+    return Response(f"{line}\n", status, media_type="text/plain")

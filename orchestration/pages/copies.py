@@ -1,82 +1,72 @@
-"""The copies of pictures that a lake's data sets hold, read at random.
+"""The copies of pictures that a lake holds, each read by itself: a small row group of a pack, or one of a version.
 
-A part of a version is one block of Parquet, which cannot be read picture by picture. When the first of a part is asked
-for, the pictures of that part are checked and written to a scratch file, which is mapped into memory from then on.
+A lake that built a version has packs. A version that was brought from elsewhere has its pictures in its parts alone.
 """
 
-import tempfile
-import threading
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
+from itertools import accumulate
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
+from pipelines.card.duplicates import find_copies
 from schemas.errors import NotFoundError
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest
-from schemas.parts import read_part
 
-TABLE = "images"
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    rows: Mapping[str, int]
-    jpegs: pa.ChunkedArray
+PARTS_KEPT, GROUPS_KEPT = 32, 8  # hashes of parts; row groups of 256 pictures
 
 
 class Copies:
     """The pictures of a lake; may be used by several threads."""
 
     def __init__(self, lake: Lake) -> None:
-        self._scratch = tempfile.TemporaryDirectory(prefix="multilink-pages-")
-        self._parts: dict[tuple[str, str], _Part] = {}
-        self._reading = threading.Lock()
-        self._version = lru_cache(64)(lambda reference: _version(lake, reference))
+        self._lake = lake
+        self._version = lru_cache(64)(lambda reference: read_manifest(lake, reference))
+        self._hashes = lru_cache(PARTS_KEPT)(_hashes)
+        self._group = lru_cache(GROUPS_KEPT)(_group)
 
-    def jpeg(self, reference: str, part: str, image: str) -> bytes:
+    def jpeg(self, reference: str, image: str, part: str = "") -> bytes:
         """Return the bytes of a picture's copy.
 
         Args:
             reference: NAME@VERSION.
-            part: path of the images part that holds it, as the manifest has it.
             image: content hash.
+            part: path of the images part that holds it, as the manifest has it; "": any.
 
         Raises:
-            NotFoundError: there is no such version, part or picture, or the version has no copy of it.
-            IntegrityError: the part is damaged.
+            NotFoundError: there is no such version or picture, or the lake has no copy of it.
         """
-        if (reference, part) not in self._parts:
-            with self._reading:
-                if (reference, part) not in self._parts:
-                    self._parts[reference, part] = self._read(reference, part)
-        found = self._parts[reference, part]
-        if image not in found.rows or (jpeg := found.jpegs[found.rows[image]].as_py()) is None:
-            raise NotFoundError(f"{reference}, {part}: no copy of picture {image[:16]}")
-        data: bytes = jpeg
-        return data
-
-    def close(self) -> None:
-        """Remove the scratch files."""
-        self._parts.clear()
-        self._scratch.cleanup()
-
-    def _read(self, reference: str, part: str) -> _Part:
         manifest, folder = self._version(reference)
-        splits = (manifest.parts(TABLE, split) for split in manifest.splits)
-        entry = next((each for parts in splits for each in parts if each.path == part), None)
-        if entry is None:
-            raise NotFoundError(f"{reference}: no part {part!r} of images")
-        table = read_part(folder, entry, ("hash", "jpeg"))
-        path = Path(self._scratch.name, f"{len(self._parts):06d}.arrow")
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-            writer.write_table(table, max_chunksize=1024)
-        mapped = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
-        rows = {key: row for row, key in enumerate(mapped.column("hash").to_pylist())}
-        return _Part(rows, mapped.column("jpeg"))
+        found = find_copies(self._lake, [image]).get(image) or self._of_version(manifest, folder, image, part)
+        if found is None:
+            raise NotFoundError(f"{reference}: no copy of picture {image[:16]}")
+        return found
+
+    def _of_version(self, manifest: Manifest, folder: Folder, image: str, part: str) -> bytes | None:
+        entries = [entry.path for split in manifest.splits for entry in manifest.parts("images", split)]
+        for path in entries if not part else [each for each in entries if each == part]:
+            hashes, ends = self._hashes(folder, path)
+            row = pc.index(hashes, image).as_py()
+            if row >= 0:
+                number = int(np.searchsorted(ends, row, side="right"))
+                jpeg: bytes | None = self._group(folder, path, number)[
+                    row - (ends[number - 1] if number else 0)
+                ].as_py()
+                return jpeg
+        return None
 
 
-def _version(lake: Lake, reference: str) -> tuple[Manifest, Folder]:
-    return read_manifest(lake, reference)
+def _hashes(folder: Folder, path: str) -> tuple[pa.ChunkedArray, list[int]]:
+    """Return the hashes of a part, and where each of its row groups ends."""
+    with folder.open(path) as stream:
+        file = pq.ParquetFile(stream)
+        ends = accumulate(file.metadata.row_group(number).num_rows for number in range(file.num_row_groups))
+        return file.read(columns=["hash"]).column(0), list(ends)
+
+
+def _group(folder: Folder, path: str, number: int) -> pa.ChunkedArray:
+    with folder.open(path) as stream:
+        return pq.ParquetFile(stream).read_row_group(number, columns=["jpeg"]).column(0)

@@ -1,4 +1,4 @@
-"""What people said of links on the pages: that one is right, or wrong; they are rows of the log of decisions."""
+"""Corrections of links on the pages: that one is right, or wrong; they are rows of the log of decisions."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -10,11 +10,11 @@ from schemas.errors import UsageError
 from schemas.manifest import Manifest
 
 Link = tuple[str, int, str]  # document, sentence, content hash of the image
-_SAID = re.compile(r"(\d{1,6})-(\d{1,6})-(right|wrong)")
+_CORRECTION = re.compile(r"(\d{1,6})-(\d{1,6})-(right|wrong)")
 
 
 def corrections_of(shared: Pages, manifest: Manifest, documents: Collection[str]) -> dict[Link, Decision]:
-    """Return what was last said of the links of some documents of a version."""
+    """Return the last correction of each link of some documents of a version."""
     found = shared.decisions.corrections(f"{manifest.dataset}@{manifest.version}", documents)
     return {(each.document, each.sentence or 0, each.image): each for each in standing(found)}
 
@@ -22,22 +22,22 @@ def corrections_of(shared: Pages, manifest: Manifest, documents: Collection[str]
 def correct(
     shared: Pages, manifest: Manifest, links: LinkSet, linked: DrawnDocument, form: Mapping[str, str], *, who: str
 ) -> Decision:
-    """Take down what was said of a link of a document.
+    """Write a correction of a link of a document.
 
     Args:
         shared: has the log.
         manifest: of the version.
         links: that were shown.
         linked: the document.
-        form: `said`, as SENTENCE-IMAGE-right or SENTENCE-IMAGE-wrong; else `sentence` and `image` of a link that is
+        form: `correction`, SENTENCE-IMAGE-right or SENTENCE-IMAGE-wrong; else `sentence` and `image` of a link that is
             right. Numbers are from 0.
-        who: says so.
+        who: corrects it.
 
     Raises:
-        UsageError: it says nothing of a link that the document can have.
+        UsageError: it is no link that the document can have.
     """
-    said = form.get("said") or f"{form.get('sentence', '')}-{form.get('image', '')}-{Action.RIGHT}"
-    found = _SAID.fullmatch(said)
+    given = form.get("correction") or f"{form.get('sentence', '')}-{form.get('image', '')}-{Action.RIGHT}"
+    found = _CORRECTION.fullmatch(given)
     sentences = len(linked.drawn.sentences)
     if found is None or int(found[1]) >= sentences or int(found[2]) >= len(linked.images):
         raise UsageError(f"expected a link of one of {sentences} sentences and {len(linked.images)} images")

@@ -1,4 +1,7 @@
-"""The browser of data sets: what a version is, samples of it, and what a build left out, joined or found to leak."""
+"""The browser of data sets: what a version is, samples of it, and what a build left out, joined or found to leak.
+
+And what a takedown list would remove from the lake, before it is applied.
+"""
 
 import secrets
 from functools import lru_cache
@@ -6,20 +9,26 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import RedirectResponse, Response
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+from starlette.datastructures import UploadFile
 
 from orchestration.links.linked import picture_address
-from orchestration.pages.findings import clusters, leak_kinds, leaks
+from orchestration.links.rows import rows_at, sampled
+from orchestration.pages.findings import clusters, leak_kinds, leaks, pictures_of
 from orchestration.pages.rendering import address, page
-from orchestration.pages.shards import rows_at, sampled
 from orchestration.pages.state import Pages, Shared
+from orchestration.pages.writes import form_of
 from pipelines.card.card import README
 from pipelines.card.changes import Changes, changes_between, reasons, version_before
 from pipelines.card.duplicates import find_copies
 from pipelines.card.show import failure_rows
+from pipelines.forgetting.holdings import find_holdings
+from pipelines.sources.takedowns import named, parse_takedowns
 from schemas.documents import Split
 from schemas.duplicates import LeakKind
-from schemas.errors import NotFoundError
-from schemas.failures import Reason
+from schemas.errors import NotFoundError, UsageError
+from schemas.failures import Reason, Stage
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest
 
@@ -54,12 +63,35 @@ def copy(shared: Shared, image: Annotated[str, Path(pattern="^[0-9a-f]{64}$")]) 
     return Response(jpeg, media_type="image/jpeg", headers=COPY_KEPT)
 
 
+@router.get("/takedown", name="takedown")
+def takedown(request: Request) -> Response:
+    """Ask for the entries of a takedown list."""
+    return page(request, "takedown.html.j2", entries="", found=None)
+
+
+@router.post("/takedown")
+async def would_take_down(request: Request, shared: Shared) -> Response:
+    """Show what a takedown list would remove; nothing is removed."""
+    form = await form_of(request)
+    entries, listed = str(form.get("entries", "")), form.get("list")
+    lines = entries.encode().splitlines()
+    lines = [named(line.decode()).encode() if line.strip() else b"" for line in lines]
+    lines += (await listed.read()).splitlines() if isinstance(listed, UploadFile) else []
+    takedowns = parse_takedowns(lines, name="list")
+    if not takedowns.entries:
+        raise UsageError("expected an id, a URL or a hash, or a list of them; found none")
+    found = await shared.searches.run(request, find_holdings, [], shared.lake, takedowns)
+    return page(request, "takedown.html.j2", entries=entries, found=found, shown=CHANGES_SHOWN)
+
+
 @router.get("/{dataset}/{version}", name="dataset")
 def shown(request: Request, shared: Shared, dataset: str, version: str) -> Response:
     """Show what a version is: its splits, its stages, its card."""
     manifest, folder = _version(shared, dataset, version)
     card = folder.read(README).decode(errors="replace") if folder.exists(README) else ""
-    return _page(request, "dataset", manifest, card=card)
+    stages = {stage: manifest.stages[stage] for stage in Stage if stage in manifest.stages}
+    splits = {split: manifest.splits[split] for split in Split if split in manifest.splits}
+    return _page(request, "dataset", manifest, stages=stages, splits=splits, card=rendered(card))
 
 
 @router.get("/{dataset}/{version}/samples", name="samples")
@@ -89,7 +121,8 @@ def failures(request: Request, shared: Shared, dataset: str, version: str, reaso
     """Show what was left out, by reason, with examples."""
     manifest, folder = _version(shared, dataset, version)
     rows, total = failure_rows(manifest, folder, reason=reason, stage=None, limit=FAILURES_SHOWN)
-    return _page(request, "failures", manifest, rows=rows, total=total, reason=reason)
+    pictures = pictures_of(manifest, folder, [row["record_id"] for row in rows])
+    return _page(request, "failures", manifest, rows=rows, total=total, reason=reason, pictures=pictures)
 
 
 @router.get("/{dataset}/{version}/duplicates", name="duplicates")
@@ -127,6 +160,14 @@ def changed(request: Request, shared: Shared, dataset: str, version: str, since:
 @lru_cache(CHANGES_HELD)
 def _changes(lake: Lake, dataset: str, before: str, after: str) -> Changes:
     return changes_between(lake, dataset, before, after)
+
+
+def rendered(card: str) -> Markup:
+    """Return a version's card (Markdown) as HTML: its text escaped, without the data before it and its own title."""
+    text = card.partition("\n---\n")[2] if card.startswith("---\n") else card
+    text = text.lstrip().partition("\n")[2] if text.lstrip().startswith("# ") else text
+    markdown = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
+    return Markup(markdown.render(text).replace("<pre>", '<pre tabindex="0">'))
 
 
 def _version(shared: Pages, dataset: str, version: str) -> tuple[Manifest, Folder]:

@@ -1,6 +1,6 @@
 """What a build found in a data set version: clusters of near-duplicates and leaks between splits, a page at a time."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,30 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.card.duplicates import find_copies
-from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA
+from pipelines.card.duplicates import cluster_of, find_copies
+from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, LeakKind
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, table_parts
 
-IMAGES_SHOWN, OCCURRENCES_SHOWN = 24, 12  # of a cluster; of an image
 IMAGES_COMPARED = 1_000  # of a cluster, each with each
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
-    """An image of a cluster.
-
-    Attributes:
-        image: content hash.
-        distance: bits between its fingerprint and the nearest other one's.
-        count: how often it occurs.
-        occurrences: the first of them: document, position, whether the policy dropped the document.
-    """
-
-    image: str
-    distance: int
-    count: int
-    occurrences: tuple[dict[str, Any], ...]
+IMAGE_LEAKS = pa.array([LeakKind.EXACT_IMAGE, LeakKind.NEAR_IMAGE], pa.string())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,34 +26,24 @@ class WorstPair:
     distance: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
-    """Images that near-duplicates connect.
-
-    Attributes:
-        name: the smallest content hash among them.
-        images: how many there are.
-        occurrences: how often they occur, in all.
-        members: the first of them.
-        worst: None where it is one image that occurs several times, or fingerprints are gone from the lake.
-    """
-
-    name: str
-    images: int
-    occurrences: int
-    members: tuple[Member, ...]
-    worst: WorstPair | None
-
-
 def clusters(
     manifest: Manifest, folder: Folder, lake: Lake, *, start: int, count: int
-) -> tuple[int, tuple[Cluster, ...]]:
-    """Return how many clusters a version has, and some: those whose images differ most from their nearest first."""
+) -> tuple[int, list[dict[str, Any]]]:
+    """Return how many clusters a version has, and some: those whose images differ most from their nearest first.
+
+    Each is that of `pipelines.card.duplicates.cluster_of`, with its `worst` pair: None where it is one image that
+    occurs several times, or fingerprints are gone from the lake.
+    """
     rows = _table(manifest, folder, "duplicates", DUPLICATE_SCHEMA)
     sizes = rows.group_by("cluster").aggregate([("distance", "max"), ([], "count_all")])
     keys = [("distance_max", "descending"), ("count_all", "descending"), ("cluster", "ascending")]
     names = sizes.sort_by(keys).slice(start, count).column("cluster").to_pylist()
-    return sizes.num_rows, tuple(_cluster(rows.filter(pc.equal(rows.column("cluster"), name)), lake) for name in names)
+    found = []
+    for name in names:
+        own = rows.filter(pc.equal(rows.column("cluster"), name))
+        images = sorted(pc.unique(own.column("image")).to_pylist())[:IMAGES_COMPARED]
+        found.append(cluster_of(name, own) | {"worst": worst_pair(find_copies(lake, images, "fingerprint"))})
+    return sizes.num_rows, found
 
 
 def leak_kinds(manifest: Manifest, folder: Folder) -> dict[str, int]:
@@ -88,27 +61,22 @@ def leaks(manifest: Manifest, folder: Folder, *, kind: str, start: int, count: i
     return rows.num_rows, ordered.slice(start, count).to_pylist()
 
 
+def pictures_of(manifest: Manifest, folder: Folder, records: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """Return the images for which documents were left out, by record: copies of others', or shared by splits."""
+    found: dict[str, tuple[str, ...]] = {}
+    wanted = pa.array(sorted({*records}), pa.string())
+    for name, schema, column in (("duplicates", DUPLICATE_SCHEMA, "image"), ("leaks", LEAK_SCHEMA, "key")):
+        rows = _table(manifest, folder, name, schema)
+        rows = rows.filter(pc.is_in(rows.column("document"), wanted))
+        is_shown = rows.column("is_dropped") if name == "duplicates" else pc.is_in(rows.column("kind"), IMAGE_LEAKS)
+        for row in rows.filter(is_shown).select(["document", column]).to_pylist():
+            found[row["document"]] = tuple(dict.fromkeys([*found.get(row["document"], ()), row[column]]))
+    return found
+
+
 def _table(manifest: Manifest, folder: Folder, name: str, schema: pa.Schema) -> pa.Table:
     parts = (part.select(schema.names).cast(schema) for part in table_parts(manifest, folder, name))
     return pa.concat_tables([schema.empty_table(), *parts])
-
-
-def _cluster(rows: pa.Table, lake: Lake) -> Cluster:
-    images = sorted(pc.unique(rows.column("image")).to_pylist())
-    return Cluster(
-        name=rows.column("cluster")[0].as_py(),
-        images=len(images),
-        occurrences=rows.num_rows,
-        members=tuple(_member(rows.filter(pc.equal(rows.column("image"), each))) for each in images[:IMAGES_SHOWN]),
-        worst=worst_pair(find_copies(lake, images[:IMAGES_COMPARED], "fingerprint")),
-    )
-
-
-def _member(rows: pa.Table) -> Member:
-    ordered = rows.sort_by([("document", "ascending"), ("position", "ascending")])
-    shown = ordered.slice(0, OCCURRENCES_SHOWN).select(["document", "position", "is_dropped"]).to_pylist()
-    first = ordered.slice(0, 1).to_pylist()[0]
-    return Member(image=first["image"], distance=first["distance"], count=rows.num_rows, occurrences=tuple(shown))
 
 
 def worst_pair(fingerprints: Mapping[str, str]) -> WorstPair | None:

@@ -4,7 +4,7 @@ A correction is a decision in the log (`orchestration.decisions`): that a link i
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import pyarrow as pa
@@ -27,14 +27,15 @@ from orchestration.links.linked import (
     row_of_document,
 )
 from orchestration.pages.corrections import Link, correct, corrections_of
-from orchestration.pages.rendering import address, page
+from orchestration.pages.rendering import address, page, root_of
 from orchestration.pages.state import Shared
 from orchestration.pages.writes import form_of
 from schemas.decisions import Decision
+from schemas.documents import Split
 from schemas.errors import UsageError
 from schemas.lake import Folder
 from schemas.manifest import Manifest, read_manifest
-from training.report.examples import draw_example
+from training.report.examples import ExampleDocument, draw_example
 from training.report.pages import drawing_style, drawn, edge_legend
 
 PER_PAGE = 10
@@ -44,7 +45,7 @@ router = APIRouter(prefix="/links")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class DocumentView:
     """A document on the page: its split and language, and a drawing for each model, None where it was not linked."""
 
     document: str
@@ -81,8 +82,8 @@ def linked(
     version: str,
     model: str = "",
     other: str = "",
-    order: Order = Order.WORST,
-    split: str = "",
+    order: Order = Order.RIGHT,
+    split: str | None = None,
     language: str = "",
     relation: str = "",
     errors: bool = False,
@@ -96,16 +97,23 @@ def linked(
         raise UsageError(f"{dataset}@{version}: no model has linked it; `multilink link --dataset` does")
     compared = [find_links(sets, name) for name in dict.fromkeys((model or sets[0].name, other)) if name]
     table = outcomes(compared[0])
-    rows = chosen(table, DocumentFilter(split=split, language=language, relation=relation, has_error=errors), order)
+    options = choices(table)
+    if split is None:  # documents that the model was not trained on
+        split = next((each for each in (Split.TEST, Split.VAL) if each in options["split"]), "")
+    which = DocumentFilter(split=split, language=language, relation=relation, has_error=errors)
+    rows = chosen(compared[0], which, order)
     pages = max(1, -(-len(rows) // PER_PAGE))
     number = min(number, pages)
     some = rows[(number - 1) * PER_PAGE : number * PER_PAGE].tolist()
     examples = [_documents(links, compared[0], manifest, folder, some) for links in compared]
-    said = corrections_of(shared, manifest, [each.drawn.id for each in examples[0] if each])
-    graphs = [[None if each is None else draw_example(each.drawn) for each in own] for own in examples]
-    told = table.take(pa.array(some, pa.int64())).select(["document", "split", "language"]).to_pylist()
+    corrections = corrections_of(shared, manifest, [each.drawn.id for each in examples[0] if each])
+    graphs = [
+        [None if each is None else draw_example(_below(root_of(request), each.drawn)) for each in own]
+        for own in examples
+    ]
+    shown = table.take(pa.array(some, pa.int64())).select(["document", "split", "language"]).to_pylist()
     documents = [
-        Shown(
+        DocumentView(
             document=row["document"],
             split=row["split"],
             language=row["language"],
@@ -113,15 +121,15 @@ def linked(
                 None if graph is None else drawn(graph, f"{place + 1 + (number - 1) * PER_PAGE}", threshold=threshold)
                 for graph in (own[place] for own in graphs)
             ),
-            corrections=_correctable([own[place] for own in examples], said),
+            corrections=_correctable([own[place] for own in examples], corrections),
         )
-        for place, row in enumerate(told)
+        for place, row in enumerate(shown)
     ]
     return page(
         request,
         "linked.html.j2",
-        manifest=manifest, sets=sets, compared=compared, options=choices(table), orders=list(Order),
-        asked={"order": order, "split": split, "language": language, "relation": relation, "errors": errors},
+        manifest=manifest, sets=sets, compared=compared, options=options, orders=list(Order),
+        filters={"order": order, "split": split, "language": language, "relation": relation, "errors": errors},
         threshold=threshold, count=len(rows), total=table.num_rows, number=number, pages=pages, documents=documents,
         legend=edge_legend(graph for own in graphs for graph in own if graph is not None),
     )  # fmt: skip
@@ -171,16 +179,25 @@ def _documents(
     return [by_id.get(each) for each in ids]
 
 
-def _correctable(found: Sequence[DrawnDocument | None], said: Mapping[Link, Decision]) -> dict[str, Any]:
-    """Return the links of a document that a person may confirm or deny, with what was said of each."""
+def _below(root: str, drawn: ExampleDocument) -> ExampleDocument:
+    """Return a document whose pictures are at addresses below the root that a proxy shows the pages at."""
+    return (
+        replace(drawn, images=tuple(f"{root}{image}" if isinstance(image, str) else image for image in drawn.images))
+        if root
+        else drawn
+    )
+
+
+def _correctable(found: Sequence[DrawnDocument | None], corrections: Mapping[Link, Decision]) -> dict[str, Any]:
+    """Return the links of a document that a person may confirm or deny, each with its correction."""
     there = [each for each in found if each is not None]
     first, document = there[0], there[0].drawn.id
     number = {image: place for place, image in enumerate(first.images)}
     pairs = {(link[0], link[1]) for each in there for link in each.drawn.predicted}
     pairs |= {link for each in there for link in each.drawn.links or ()}
-    pairs |= {(s, number[image]) for own, s, image in said if own == document and image in number}
+    pairs |= {(s, number[image]) for own, s, image in corrections if own == document and image in number}
     return {
         "sentences": len(first.drawn.sentences),
         "images": len(first.images),
-        "links": [(s, i, said.get((document, s, first.images[i]))) for s, i in sorted(pairs)],
+        "links": [(s, i, corrections.get((document, s, first.images[i]))) for s, i in sorted(pairs)],
     }

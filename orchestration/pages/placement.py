@@ -1,4 +1,4 @@
-"""Which picture stands beside which paragraph of an article: proposed by the model, changed by an editor, exported.
+"""Which picture stands beside which paragraph of an article: proposed by a model, changed by an editor, exported.
 
 GET /placement/KEY          the article with its pictures; where they stand is in the address (`layout.py`)
 GET /placement/KEY/html     the same as a page that holds its pictures      GET /placement/KEY/json    as JSON
@@ -11,47 +11,48 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
+from starlette.concurrency import run_in_threadpool
 
-from orchestration.pages.articles import copy_of
-from orchestration.pages.layout import PlacedPicture, layout_of
+from orchestration.pages.layout import Layout, PlacedPicture, layout_of
+from orchestration.pages.pictures import small_copy
 from orchestration.pages.rendering import address, environment, page
-from orchestration.pages.state import Shared
-from training.retrieval.records import Picture
+from orchestration.pages.state import Pages, Shared
+from orchestration.pages.store import Article
 
 router = APIRouter()
 
 
 @router.get("/placement/{key}")
-def placement(request: Request, shared: Shared, key: str) -> Response:
+async def placement(request: Request, shared: Shared, key: str) -> Response:
     """Show the article with its pictures."""
-    article = shared.store.article(key)
-    layout = layout_of(shared, article, request.query_params)
-    fixed = {"place": [each.place for each in layout.pictures], "index": layout.choice.key}
+    article, layout = await _laid_out(request, shared, key)
+    fixed: dict[str, Any] = {"place": layout.places, "index": layout.choice.key}
     exports = {kind: address(request, f"/placement/{key}/{kind}", **fixed) for kind in ("html", "json")}
-    return page(
-        request, "placement.html.j2", key=key, article=article, layout=layout, copy_of=copy_of, exports=exports
-    )  # fmt: skip
+    then = address(request, **fixed)
+    return page(request, "placement.html.j2", key=key, article=article, layout=layout, exports=exports, then=then)
 
 
 @router.get("/placement/{key}/html")
-def as_html(request: Request, shared: Shared, key: str) -> Response:
+async def as_html(request: Request, shared: Shared, key: str) -> Response:
     """Answer with a file that needs no other."""
-    article = shared.store.article(key)
-    layout = layout_of(shared, article, request.query_params)
-    dataset = layout.choice.manifest.dataset
+    article, layout = await _laid_out(request, shared, key)
 
-    def data_of(picture: Picture) -> str:
-        return b64encode(shared.copies.jpeg(dataset, picture.part, picture.image)).decode("ascii")
+    def data_of(each: PlacedPicture) -> str:
+        image = each.picture.image
+        jpeg = shared.copies.jpeg(each.dataset, image) if each.dataset else small_copy(shared.store.upload(image))
+        return b64encode(jpeg).decode("ascii")
 
-    template = environment().get_template("placed.html.j2")
-    return _file(template.render(article=article, layout=layout, data_of=data_of), "text/html", "article.html")
+    def render() -> str:
+        return environment().get_template("placed.html.j2").render(article=article, layout=layout, data_of=data_of)
+
+    text = await run_in_threadpool(render)
+    return Response(text, media_type="text/html", headers=_attached("article.html"))
 
 
 @router.get("/placement/{key}/json")
-def as_json(request: Request, shared: Shared, key: str) -> Response:
+async def as_json(request: Request, shared: Shared, key: str) -> Response:
     """Answer with the texts, and with each picture's paragraph, credit and licence."""
-    article = shared.store.article(key)
-    layout = layout_of(shared, article, request.query_params)
+    article, layout = await _laid_out(request, shared, key)
     manifest = layout.choice.manifest
     values = {
         "texts": dict(article.texts),
@@ -64,21 +65,23 @@ def as_json(request: Request, shared: Shared, key: str) -> Response:
     return JSONResponse(values, headers=_attached("article.json"))
 
 
+async def _laid_out(request: Request, shared: Pages, key: str) -> tuple[Article, Layout]:
+    article = await run_in_threadpool(shared.store.article, key)
+    return article, await layout_of(request, shared, article)
+
+
 def _as_json(each: PlacedPicture) -> dict[str, Any]:
-    said = each.picture.metadata
+    stated = each.picture.metadata
     return {
         "image": each.picture.image,
+        "dataset": each.dataset,
         "paragraph": each.paragraph,
         "source": each.picture.source,
-        "title": said.title,
-        "caption": said.caption,
-        "credit": said.credit,
+        "title": stated.title,
+        "caption": stated.caption,
+        "credit": stated.credit,
         "licence": each.picture.licence,
     }
-
-
-def _file(text: str, kind: str, name: str) -> Response:
-    return Response(text, media_type=kind, headers=_attached(name))
 
 
 def _attached(name: str) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-import torch
 import uvicorn
 
 from orchestration.pages.app import create_app
@@ -17,11 +16,15 @@ def run_pages(settings: PagesSettings) -> Iterator[tuple[list[str], dict[str, st
     Raises:
         UsageError: the address cannot be had, or the settings do not fit together.
     """
-    torch.set_num_threads(1)  # a request takes a core: 24 ms of processor time; 167 where two cores share each product
     app = create_app(settings)
     address = bind(settings.host, settings.port)
     yield [f"{address.url}, until Ctrl-C"], {"address": address.url}
     config = uvicorn.Config(
-        app, log_level="warning", http=TimedProtocol, limit_concurrency=MAX_CONNECTIONS, server_header=False
+        app,
+        log_level="warning",
+        http=TimedProtocol,
+        limit_concurrency=MAX_CONNECTIONS,
+        server_header=False,
+        root_path=settings.root_path,
     )
     uvicorn.Server(config).run(sockets=[address.bound])

@@ -1,6 +1,8 @@
 """What the pages are started with."""
 
 import ipaddress
+import os
+import re
 from dataclasses import dataclass
 
 from schemas.errors import UsageError
@@ -10,21 +12,24 @@ LEAST_TOKEN = 16  # characters
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PagesSettings:
-    """What `multilink pages` is told.
+    """The settings of `multilink pages`.
 
     Attributes:
         lake: path or URI.
         indexes: paths or URIs of indexes; empty: all of the lake.
         store: address of the database of texts and decisions, as SQLAlchemy writes it.
-        tracking: MLflow's address; None: no model is said to be champion or challenger.
+        tracking: MLflow's address; None: no model is champion or challenger.
         host: address that is listened on.
         port: of it; 0: one that is free.
-        token: what a visitor must show; "": nothing.
+        token: that a visitor must enter; "": nothing.
         user_header: header in which a reverse proxy names the visitor it let in; "": none does.
+        root_path: path below which a proxy shows the pages, such as /newsroom; "": at the root.
+        processes: that search at once.
+        keep_days: after which uploads, and texts that nobody decided on, are removed; 0: never.
         reading: `KEY=VALUE` settings of the extractors that read queries.
 
     Raises:
-        UsageError: others could come in without being asked who they are.
+        UsageError: others could come in without a login.
     """
 
     lake: str
@@ -35,6 +40,9 @@ class PagesSettings:
     port: int = 0
     token: str = ""
     user_header: str = ""
+    root_path: str = ""
+    processes: int = min(2, os.cpu_count() or 1)
+    keep_days: int = 30
     reading: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -46,6 +54,13 @@ class PagesSettings:
             raise UsageError(f"--token: expected at least {LEAST_TOKEN} characters, found {len(self.token)}")
         if self.token and self.user_header:
             raise UsageError("--token, --user-header: expected one of them")
+        if not re.fullmatch("(/[A-Za-z0-9._~-]+)*", self.root_path):
+            raise UsageError(f"--root-path {self.root_path!r}: expected a path such as /newsroom, without / at its end")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anyone is answered who is on this machine."""
+        return not self.token and not self.user_header
 
     @property
     def is_local(self) -> bool:

@@ -8,6 +8,7 @@ from fastapi import Depends, Request
 from orchestration.decisions.log import DecisionLog
 from orchestration.pages.archives import Archives
 from orchestration.pages.copies import Copies
+from orchestration.pages.searches import Searches
 from orchestration.pages.settings import PagesSettings
 from orchestration.pages.store import Store
 from schemas.lake import Lake
@@ -21,15 +22,17 @@ class Pages:
         settings: that the pages were started with.
         lake: data sets, links, indexes.
         archives: indexes that can be searched.
+        searches: the processes that search them.
         copies: of the lake's pictures.
         store: what people did.
         decisions: what they decided, in the same database.
-        secret: random bytes that signatures are made with.
+        secret: random bytes that seals are made with.
     """
 
     settings: PagesSettings
     lake: Lake
     archives: Archives
+    searches: Searches
     copies: Copies
     store: Store
     decisions: DecisionLog
@@ -37,8 +40,7 @@ class Pages:
 
     def close(self) -> None:
         """Close what is open."""
-        self.archives.close()
-        self.copies.close()
+        self.searches.close()
         self.store.close()
 
 

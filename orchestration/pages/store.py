@@ -4,28 +4,32 @@
     articles   texts that were searched with, by the digest of what they say
     uploads    pictures that were searched by, by the digest of their bytes
 
-Rows are added and never changed. What a request has written is on the disk before it is answered
-(`orchestration.decisions.database`). Other modules define their tables on `METADATA` and write within `Store.begin()`.
+Rows are added, never changed, and removed when they are old (`Store.expire`). What a request has written is on the disk
+before it is answered (`orchestration.decisions.database`).
 """
 
 import hashlib
 import json
 import secrets
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sql
 from sqlalchemy.exc import IntegrityError as AlreadyThere
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.schema import CreateIndex, CreateTable
 
-from orchestration.decisions.database import open_database
+from orchestration.decisions.database import add_columns, open_database
+from orchestration.decisions.log import DecisionLog
+from schemas.decisions import article_digest
 from schemas.documents import UNDETERMINED
 from schemas.errors import NotFoundError, UsageError
 
 KEY_DIGITS = 24
+REMOVED_AT_ONCE = 500
+_KINDS = {"articles": "article", "uploads": "uploaded picture"}
 METADATA = sql.MetaData()
 KEPT = sql.Table(
     "kept", METADATA, sql.Column("name", sql.String, primary_key=True), sql.Column("value", sql.String, nullable=False)
@@ -37,14 +41,17 @@ ARTICLES = sql.Table(
     sql.Column("texts", sql.Text, nullable=False),  # JSON: role -> text
     sql.Column("language", sql.String, nullable=False),
     sql.Column("origin", sql.String, nullable=False),  # NAME@VERSION and id of a data set's document; "": typed in
-    sql.Column("first_seen", sql.String, nullable=False),  # ISO 8601, UTC
+    sql.Column("first_seen", sql.String, nullable=False, index=True),  # ISO 8601, UTC
+    sql.Column("images", sql.Text, nullable=False, server_default=""),  # JSON: content hashes of the document's own
 )
 UPLOADS = sql.Table(
     "uploads",
     METADATA,
     sql.Column("key", sql.String, primary_key=True),
     sql.Column("bytes", sql.LargeBinary, nullable=False),
+    sql.Column("at", sql.String, nullable=False, server_default="", index=True),  # ISO 8601, UTC
 )
+_ADDED = {"images", "at"}  # to tables that were made without them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,19 +60,21 @@ class Article:
 
     Attributes:
         texts: by role (`schemas.documents.Role`), none blank.
-        language: that they are said to be in; `und`: it is to be found out.
+        language: of the texts; `und`: it is to be found out.
         origin: `NAME@VERSION ID` of a document of a data set; "": somebody's own text.
+        images: content hashes of that document's own.
     """
 
     texts: Mapping[str, str]
     language: str = UNDETERMINED
     origin: str = ""
+    images: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
         """Return the digest of what it says: equal articles have one key."""
-        said = json.dumps([sorted(self.texts.items()), self.language, self.origin], ensure_ascii=False)
-        return hashlib.sha256(said.encode()).hexdigest()[:KEY_DIGITS]
+        content = json.dumps([sorted(self.texts.items()), self.language, self.origin], ensure_ascii=False)
+        return hashlib.sha256(content.encode()).hexdigest()[:KEY_DIGITS]
 
 
 class Store:
@@ -78,14 +87,15 @@ class Store:
     def __init__(self, address: str) -> None:
         self.engine = open_database(address)
         try:
-            METADATA.create_all(self.engine)
+            with self.engine.begin() as connection:
+                for table in METADATA.sorted_tables:
+                    connection.execute(CreateTable(table, if_not_exists=True))
+                    add_columns(connection, table, _ADDED)
+                    for index in table.indexes:
+                        connection.execute(CreateIndex(index, if_not_exists=True))
         except SQLAlchemyError as problem:
             line, name = str(problem).splitlines()[0], self.engine.url.render_as_string(hide_password=True)
             raise UsageError(f"--store {name}: cannot be opened: {line}") from problem
-
-    def begin(self) -> AbstractContextManager[sql.Connection]:
-        """Return a transaction: committed, on the disk, when its block ends without an error."""
-        return self.engine.begin()
 
     def close(self) -> None:
         """Close its connections."""
@@ -106,7 +116,8 @@ class Store:
             texts=json.dumps(dict(article.texts), ensure_ascii=False),
             language=article.language,
             origin=article.origin,
-            first_seen=datetime.now(UTC).isoformat(timespec="seconds"),
+            first_seen=_now(),
+            images=json.dumps(article.images),
         )
         return article.key
 
@@ -127,7 +138,7 @@ class Store:
     def keep_upload(self, data: bytes) -> str:
         """Keep a picture and return its key."""
         key = hashlib.sha256(data).hexdigest()[:KEY_DIGITS]
-        self._add(UPLOADS, key=key, bytes=data)
+        self._add(UPLOADS, key=key, bytes=data, at=_now())
         return key
 
     def upload(self, key: str) -> bytes:
@@ -138,21 +149,43 @@ class Store:
         """
         return bytes(self._row(UPLOADS, key).bytes)
 
+    def expire(self, days: int, log: DecisionLog) -> int:
+        """Remove uploads, and articles on whose pictures nobody decided, that are so many days old; return how many."""
+        before = _now(-timedelta(days=days))
+        old = sql.select(ARTICLES.c.key, ARTICLES.c.texts).where(ARTICLES.c.first_seen < before)
+        with self.engine.connect() as connection:
+            rows = connection.execute(old.execution_options(yield_per=REMOVED_AT_ONCE))
+            digests = [(row.key, article_digest(json.loads(row.texts))) for row in rows]
+        gone = 0
+        for start in range(0, len(digests), REMOVED_AT_ONCE):
+            some = digests[start : start + REMOVED_AT_ONCE]
+            decided = log.decided(digest for _, digest in some)
+            unused = [key for key, digest in some if digest not in decided]
+            with self.engine.begin() as connection:
+                gone += connection.execute(sql.delete(ARTICLES).where(ARTICLES.c.key.in_(unused))).rowcount
+        with self.engine.begin() as connection:
+            return gone + connection.execute(sql.delete(UPLOADS).where(UPLOADS.c.at < before)).rowcount
+
     def _row(self, table: sql.Table, key: str) -> Any:
         with self.engine.connect() as connection:
             found = connection.execute(sql.select(table).where(table.c.key == key)).one_or_none()
         if found is None:
-            raise NotFoundError(f"{table.name}: none is kept under {key[:KEY_DIGITS]!r}")
+            raise NotFoundError(f"no {_KINDS[table.name]} {key[:KEY_DIGITS]!r}; it was deleted or never saved")
         return found
 
     def _add(self, table: sql.Table, **values: Any) -> None:
         """Add a row, unless its key is there."""
         try:
-            with self.begin() as connection:
+            with self.engine.begin() as connection:
                 connection.execute(sql.insert(table).values(**values))
         except AlreadyThere:
             return
 
 
 def _article(row: Any) -> Article:
-    return Article(texts=json.loads(row.texts), language=row.language, origin=row.origin)
+    images = tuple(json.loads(row.images or "[]"))
+    return Article(texts=json.loads(row.texts), language=row.language, origin=row.origin, images=images)
+
+
+def _now(shift: timedelta = timedelta()) -> str:
+    return (datetime.now(UTC) + shift).isoformat(timespec="seconds")

@@ -8,7 +8,7 @@ from babel import Locale
 
 from schemas.documents import UNDETERMINED
 
-LEAST_CONFIDENCE = 0.2  # below, a language is not said
+LEAST_CONFIDENCE = 0.2  # below, a language is undetermined
 NO_LANGUAGE = "zxx"  # numbers, identifiers
 OFFERED = ("de", "en", "es", "fr", "it", "nl", "pt", "pl", "sv", "da", "cs", "tr", "ru", "uk", "ar", "zh", "ja", "ko")
 

@@ -1,14 +1,17 @@
-"""What changed from one version of a data set to the next, and why: added and removed documents, and their reasons.
+"""What changed from one version of a data set to the next, and why.
 
-The reason why a document is not in a version is in the version's own failure rows; without a row, the source did not
-have the document. The newsroom's pages and Dagster's page show the changes.
+Documents came, went, are in another split, or have another text. The reason why a document is not in a version is in
+the version's own failure rows; without a row, the source did not have the document. The newsroom's pages and Dagster's
+page show the changes.
 """
 
+import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,6 +24,7 @@ NOT_IN_SOURCE = "not in the source"
 FILES = "files."  # how lines of `diff` about files begin: they follow from the rest
 DOCUMENTS_SHOWN, SETTINGS_SHOWN = 30, 30  # in Markdown
 _ID, _RECORD = "id", "provenance.record_id"
+DIGEST_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +57,7 @@ class Changes:
         added: documents of the later version only, by id, with the reason why the earlier one lacks them.
         removed: documents of the earlier version only, with the reason why the later one lacks them.
         resplit: documents that are in another split.
+        rewritten: documents whose sentences differ.
         settings: a line a difference of settings, inputs, counts and features.
     """
 
@@ -63,10 +68,11 @@ class Changes:
     removed: tuple[DocumentChange, ...]
     resplit: tuple[DocumentChange, ...]
     settings: tuple[str, ...]
+    rewritten: tuple[DocumentChange, ...] = ()
 
     @property
     def is_nothing(self) -> bool:
-        return not (self.added or self.removed or self.resplit or self.settings)
+        return not (self.added or self.removed or self.resplit or self.rewritten or self.settings)
 
 
 def changes_between(lake: Lake, dataset: str, before: str, after: str) -> Changes:
@@ -88,11 +94,8 @@ def changes_between(lake: Lake, dataset: str, before: str, after: str) -> Change
         after=after,
         added=tuple(_change(key, None, later[key], why_not_before) for key in sorted(added)),
         removed=tuple(_change(key, earlier[key], None, why_not_after) for key in sorted(removed)),
-        resplit=tuple(
-            DocumentChange(document=key, before=earlier[key].split, after=later[key].split)
-            for key in sorted(earlier.keys() & later.keys())
-            if earlier[key].split != later[key].split
-        ),
+        resplit=_differing(earlier, later, lambda known: known.split),
+        rewritten=_differing(earlier, later, lambda known: known.text),
         settings=tuple(lines),
     )
 
@@ -114,7 +117,12 @@ def as_markdown(found: Changes) -> str:
     if found.is_nothing:
         return f"No difference to {found.before}."
     lines = [f"Since {found.before}:"]
-    for title, documents in (("added", found.added), ("removed", found.removed), ("in another split", found.resplit)):
+    for title, documents in (
+        ("added", found.added),
+        ("removed", found.removed),
+        ("in another split", found.resplit),
+        ("with another text", found.rewritten),
+    ):
         if documents:
             lines += ["", f"**{len(documents)} documents {title}**{_reasons(documents)}", ""]
             lines += [f"- {_line(each)}" for each in documents[:DOCUMENTS_SHOWN]]
@@ -136,6 +144,8 @@ def _reasons(documents: tuple[DocumentChange, ...]) -> str:
 
 
 def _line(change: DocumentChange) -> str:
+    if change.before == change.after:
+        return f"{as_code(change.document)} ({change.after})"
     if change.before and change.after:
         return f"{as_code(change.document)}: {change.before} → {change.after}"
     message = f": {as_code(change.message)}" if change.message else ""
@@ -152,10 +162,22 @@ def as_code(text: str) -> str:
 class _Known:
     split: str
     record: str
+    text: bytes  # a digest
+
+
+def _differing(
+    earlier: Mapping[str, _Known], later: Mapping[str, _Known], of: Callable[[_Known], object]
+) -> tuple[DocumentChange, ...]:
+    """Return the documents of both versions of which something differs, by id."""
+    return tuple(
+        DocumentChange(document=key, before=earlier[key].split, after=later[key].split)
+        for key in sorted(earlier.keys() & later.keys())
+        if of(earlier[key]) != of(later[key])
+    )
 
 
 def _moved(*versions: tuple[Manifest, Folder]) -> tuple[dict[str, _Known], dict[str, _Known]]:
-    """Return split and source's record of the documents of each of two versions that the other has not, or elsewhere.
+    """Return the documents of each of two versions that the other has not, or elsewhere, or with another text.
 
     Which shard a document is in follows from its id and their number: as long as that is the same, shards are compared
     one by one, and nothing else is in memory.
@@ -167,19 +189,37 @@ def _moved(*versions: tuple[Manifest, Folder]) -> tuple[dict[str, _Known], dict[
         for shards in zip(*([[part] for part in each] for each in parts), strict=True) if is_alike else [parts]:
             if [part.sha256 for part in shards[0]] == [part.sha256 for part in shards[1]]:
                 continue
-            tables = [_ids(folder, own) for (_, folder), own in zip(versions, shards, strict=True)]
-            for known, table, other in zip(found, tables, tables[::-1], strict=True):
-                alone = table.filter(pc.invert(pc.is_in(table.column(0), other.column(0))))
-                known |= {key: _Known(split, record) for key, record in zip(*alone.to_pydict().values(), strict=True)}
+            known = [_known(split, folder, own) for (_, folder), own in zip(versions, shards, strict=True)]
+            for rows, own, other in zip(found, known, known[::-1], strict=True):
+                rows |= {
+                    key: document
+                    for key, document in own.items()
+                    if key not in other or other[key].text != document.text
+                }
     return found
 
 
-def _ids(folder: Folder, parts: Sequence[FileEntry]) -> pa.Table:
-    """Return the ids and records of some parts."""
-    tables = [read_part(folder, part, [_ID, _RECORD]).flatten() for part in parts]
-    return (
-        pa.concat_tables(tables) if tables else pa.table({name: pa.array([], pa.string()) for name in (_ID, _RECORD)})
-    )
+def _known(split: str, folder: Folder, parts: Sequence[FileEntry]) -> dict[str, _Known]:
+    """Return the documents of some parts of a split, by id."""
+    found: dict[str, _Known] = {}
+    for part in parts:
+        table = read_part(folder, part, [_ID, _RECORD, "sentences"])
+        records = pa.concat_arrays(table.column("provenance").chunks).field("record_id").to_pylist()
+        rows = zip(table.column(_ID).to_pylist(), records, _text_digests(table.column("sentences")), strict=True)
+        found |= {key: _Known(split, record, text) for key, record, text in rows}
+    return found
+
+
+def _text_digests(column: pa.ChunkedArray) -> Iterator[bytes]:
+    """Yield a digest of the sentences of each document, read where they lie."""
+    for chunk in column.chunks:
+        texts = pc.struct_field(chunk.flatten(), "text")
+        ends = np.cumsum(np.concatenate([[0], pc.binary_length(texts).to_numpy()]))
+        data = memoryview(b"".join(texts.cast(pa.binary()).to_pylist()))
+        documents = np.cumsum(np.concatenate([[0], pc.list_value_length(chunk).to_numpy()]))
+        for first, last in zip(documents[:-1].tolist(), documents[1:].tolist(), strict=True):
+            lengths = ends[first : last + 1] - ends[first]
+            yield hashlib.blake2b(lengths.tobytes() + data[ends[first] : ends[last]], digest_size=DIGEST_BYTES).digest()
 
 
 def _failures(manifest: Manifest, folder: Folder, documents: Mapping[str, _Known]) -> Mapping[str, Failure]:

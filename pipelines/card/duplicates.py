@@ -31,7 +31,7 @@ def duplicates_page(duplicates: pa.Table, lake: Lake, *, title: str) -> str:
     """
     sizes = duplicates.group_by("cluster").aggregate([([], "count_all")])
     largest = sizes.sort_by([("count_all", "descending"), ("cluster", "ascending")]).slice(0, MAX_CLUSTERS)
-    clusters = [_cluster(name, _rows(duplicates, "cluster", name)) for name in largest.column("cluster").to_pylist()]
+    clusters = [cluster_of(name, _rows(duplicates, "cluster", name)) for name in largest.column("cluster").to_pylist()]
     pictures = find_copies(lake, [image["hash"] for cluster in clusters for image in cluster["images"]])
     for cluster in clusters:
         for image in cluster["images"]:
@@ -63,7 +63,8 @@ def find_copies(lake: Lake, hashes: Iterable[str], column: str = "jpeg") -> Mapp
     return found
 
 
-def _cluster(name: str, rows: pa.Table) -> dict[str, Any]:
+def cluster_of(name: str, rows: pa.Table) -> dict[str, Any]:
+    """Return a cluster by its rows: how many images and occurrences it has, and the first images with theirs."""
     hashes = sorted(pc.unique(rows.column("image")).to_pylist())
     images = [_image(content_hash, _rows(rows, "image", content_hash)) for content_hash in hashes[:MAX_IMAGES]]
     return {"name": name, "occurrences": len(rows), "image_count": len(hashes), "images": images}

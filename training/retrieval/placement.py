@@ -5,8 +5,10 @@ maximum-weight matching is taken, as in linking: each picture has at most one se
 picture without one is for a person to place.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from schemas.documents import UNDETERMINED, Role
 from schemas.errors import UsageError
@@ -39,6 +41,7 @@ def place(
     *,
     language: str = UNDETERMINED,
     reader: Reader = read_words,
+    own: Mapping[str, str] | None = None,
 ) -> list[Placed]:
     """Return where each picture goes, in the given order.
 
@@ -48,21 +51,25 @@ def place(
         images: content hashes of pictures of the index, each once.
         language: of the article.
         reader: gives what the model reads beside words.
+        own: pictures that are not of the index, placed behind the others: a name and a path each.
 
     Raises:
         UsageError: there are too many, or the model cannot read the sentences.
         NotFoundError: a picture is not in the index.
     """
-    if len(sentences) > MAX_SENTENCES or len(images) > MAX_PLACED:
-        found = f"found {len(sentences)} and {len(images)}"
+    own = own or {}
+    names = [*images, *own]
+    if len(sentences) > MAX_SENTENCES or len(names) > MAX_PLACED:
+        found = f"found {len(sentences)} and {len(names)}"
         raise UsageError(f"expected at most {MAX_SENTENCES} sentences and {MAX_PLACED} pictures, {found}")
-    if not sentences or not images:
-        return [Placed(image=image) for image in images]
+    placed = [Placed(image=name) for name in names]
+    if not sentences or not names:
+        return placed
     rows = index.records.rows_named(images)
     queries = [Query(texts={str(Role.BODY): text}, language=language) for text in sentences]
-    vectors = QueryReader(index.model, reader).vectors(queries)
-    matrix = vectors @ index.vectors.rows[rows].T
-    placed = [Placed(image=image) for image in images]
+    queries_reader = QueryReader(index.model, reader)
+    pictures = np.stack([*index.vectors.rows[rows], *map(queries_reader.picture, own.values())])
+    matrix = queries_reader.vectors(queries) @ pictures.T
     for row, column in zip(*predicted_pairs(matrix), strict=True):
-        placed[column] = Placed(images[column], int(row), float(matrix[row, column]))
+        placed[column] = Placed(names[column], int(row), float(matrix[row, column]))
     return placed

@@ -125,6 +125,7 @@ def search(
     rank_by: RankBy | None = None,
     options: LinkOptions = DEFAULT_OPTIONS,
     reader: Reader = read_words,
+    queries: QueryReader | None = None,
 ) -> SearchResult:
     """Return the first `top` pictures for a query.
 
@@ -137,6 +138,7 @@ def search(
             similarity where there is no text.
         options: of links. Their refinement ranks pictures (Alikhani 2022), of models with relations.
         reader: gives what the model reads beside words.
+        queries: reads queries in place of a new `QueryReader`: one that remembers them.
 
     Raises:
         UsageError: the query has nothing the model reads, or a setting is out of range.
@@ -152,7 +154,7 @@ def search(
         rank_by = RankBy(index.manifest.rank_by) if query.text else RankBy.VISUAL
     if rank_by is not RankBy.VISUAL and not query.text:
         raise UsageError(f"ranking by {rank_by}: expected a text, found none")
-    queries = QueryReader(index.model, reader)
+    queries = queries or QueryReader(index.model, reader)
     text, sources = queries.read(query) if query.given else (None, [])
     vector = query_vector(index, query, queries, text)
     selected = index.records.select(filters)

@@ -1,5 +1,5 @@
-// What every page does with a script: forms that answer when something is changed, and arrow keys among many links.
-// Without a script forms have a button, and links are links.
+// What every page does with a script: forms that answer when something is changed, arrow keys among many links, and
+// keys that press a button. Without a script forms have a button, and links are links.
 
 // <form data-live>: sent when something else is chosen; a button that does nothing else is not needed then.
 function live(form) {
@@ -9,21 +9,17 @@ function live(form) {
 
 // <div data-arrows="SELECTOR">: one tab stop; arrow keys, Home and End move among its links, or what is selected.
 function arrows(group) {
-  const links = [...group.querySelectorAll(group.dataset.arrows || "a, button")];
-  const kept = links.find((link) => link === document.activeElement) ?? links[0];
-  for (const link of links) link.tabIndex = link === kept ? 0 : -1;
+  const among = () => [...group.querySelectorAll(group.dataset.arrows || "a, button")];
+  const stop = (kept) => { for (const link of among()) link.tabIndex = link === kept ? 0 : -1; };
+  stop(among().find((link) => link === document.activeElement) ?? among()[0]);
   group.addEventListener("keydown", (event) => {
-    const at = links.indexOf(document.activeElement);
+    const links = among(), at = links.indexOf(document.activeElement);
     const to = { ArrowRight: at + 1, ArrowDown: at + 1, ArrowLeft: at - 1, ArrowUp: at - 1, Home: 0, End: links.length - 1 }[event.key];
     if (at < 0 || to === undefined || !links[to]) return;
     event.preventDefault();
-    links[at].tabIndex = -1;
-    links[to].tabIndex = 0;
     links[to].focus();
   });
-  group.addEventListener("focusin", (event) => {
-    for (const link of links) link.tabIndex = link === event.target ? 0 : -1;
-  });
+  group.addEventListener("focusin", (event) => { if (among().includes(event.target)) stop(event.target); });
 }
 
 // Each element once, also where a part of the page was replaced.
@@ -37,10 +33,24 @@ function prepare() {
   }
 }
 
+// A key presses what has it as data-key: in the picture that has the focus, in the tray, or beside the picture.
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
+  if (event.target.matches("input, textarea, select")) return;
+  const scope = event.target.closest("[data-key-scope]");
+  if (!scope) return;
+  const wanted = `[data-key="${CSS.escape(event.key.length === 1 ? event.key.toLowerCase() : event.key)}"]`;
+  const pressed = scope.querySelector(wanted) ?? document.querySelector(`#tray ${wanted}, main > p ${wanted}`);
+  if (!pressed) return;
+  event.preventDefault();
+  (scope.querySelector("a.open") ?? scope).focus();  // what is pressed will be replaced
+  pressed.click();
+});
+
 prepare();
 document.addEventListener("htmx:afterSwap", prepare);
-// What was found is said aloud: an element with data-said, after a part of the page was replaced.
+// What was found is read out: an element with data-announce, after a part of the page was replaced.
 document.addEventListener("htmx:afterSettle", () => {
-  const said = document.querySelector("main [data-said]");
-  if (said) document.getElementById("said").textContent = said.textContent;
+  const found = document.querySelector("main [data-announce]");
+  if (found) document.getElementById("announced").textContent = found.textContent;
 });

@@ -17,8 +17,10 @@ from orchestration.decisions.rankings import interleaved
 from schemas.decisions import Action, Decision, Objection, Ranking, ShownPicture
 from schemas.errors import UsageError
 from schemas.lake import Lake
+from schemas.metadata import Metadata
 from training.retrieval.interleaving import Preference
 from training.retrieval.queries import Query
+from training.retrieval.records import Picture
 
 if TYPE_CHECKING:
     from conftest import Archive, Multilink
@@ -31,7 +33,9 @@ def index(model: str, dataset: str = "archive@1") -> Any:
 
 
 def found(*images: str) -> Any:
-    return SimpleNamespace(images=[SimpleNamespace(picture=SimpleNamespace(image=image)) for image in images])
+    return SimpleNamespace(
+        images=[SimpleNamespace(picture=Picture(image=image, metadata=Metadata())) for image in images]
+    )
 
 
 def test_the_list_is_the_same_every_time_and_says_nothing_of_similarity() -> None:

@@ -7,13 +7,15 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sql
 
 from orchestration.decisions.database import database_in, open_database
-from orchestration.decisions.log import DecisionLog
+from orchestration.decisions.log import ConflictError, DecisionLog
 from schemas.decisions import Action, Decision, Objection, Ranking, ShownPicture, article_digest, standing
 from schemas.errors import BuildError, NotFoundError, UsageError
 
@@ -26,10 +28,15 @@ RANKING = Ranking(
     indexes=("lake/indexes/archive/1a2b/m-3",),
     query="where=date%3E2019",
     pictures=tuple(
-        ShownPicture(image=image, score=1.0 - rank, similarity=0.1 + 0.2, probability=1 / 3)
+        ShownPicture(image=image, score=1.0 - rank, similarity=0.1 + 0.2, probability=1 / 3, title=f"No. {rank}")
         for rank, image in enumerate(HASHES)
     ),
 )
+RIVALS = ("models:/m/3", "models:/m/4")
+BLIND = replace(
+    RANKING, models=RIVALS,
+    pictures=tuple(replace(each, model=RIVALS[rank % 2]) for rank, each in enumerate(RANKING.pictures)),
+)  # fmt: skip
 CHOICE = Decision(action=Action.CHOOSE, image=HASHES[1], dataset="archive@1a2b", model="models:/m/3", who="Jo Döe")
 # Writes choices until it is killed, and says the number of each once it is in the log.
 WRITER = """
@@ -58,7 +65,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     uri = str(request.getfixturevalue("postgres"))
     engine = open_database(uri)
     with engine.begin() as connection:
-        connection.execute(sql.text("DROP TABLE IF EXISTS decisions, rankings"))
+        connection.execute(sql.text("DROP TABLE IF EXISTS decisions, rankings, compared, won"))
     engine.dispose()
     return uri
 
@@ -89,15 +96,86 @@ def test_a_decision_comes_back_with_its_ranking(address: str) -> None:
 
 
 @pytest.mark.parametrize("statement", ["UPDATE {} SET article = 'x'", "DELETE FROM {}"])
-@pytest.mark.parametrize("table", ["decisions", "rankings"])
+@pytest.mark.parametrize("table", ["decisions", "rankings", "compared"])
 def test_the_database_refuses_changes(address: str, statement: str, table: str) -> None:
     engine = open_database(address)
     with DecisionLog(engine) as log:
-        log.decide(CHOICE, RANKING)
+        log.decide(CHOICE, BLIND)
         with pytest.raises(sql.exc.DatabaseError, match="only grows"), engine.begin() as connection:
             connection.execute(sql.text(statement.format(table)))
         assert [each.image for each in log.decisions()] == [CHOICE.image]
-        assert log.rankings([RANKING.digest])
+        assert log.rankings([BLIND.digest])
+
+
+def test_a_decision_made_on_an_old_page_is_refused(address: str) -> None:
+    """A stale tab can neither repeat nor undo what another tab did; the log says what stands."""
+    with DecisionLog(open_database(address)) as log:
+        chosen = log.decide(CHOICE, RANKING, after=0)
+        for seen in (0, chosen.number + 1):
+            with pytest.raises(ConflictError) as refused:
+                log.decide(replace(CHOICE, action=Action.WITHDRAW), RANKING, after=seen)
+            assert refused.value.standing == chosen
+        other = replace(CHOICE, image=HASHES[2])
+        listed = log.decide(replace(other, action=Action.SHORTLIST), RANKING, after=0)
+        back = log.decide(replace(CHOICE, action=Action.WITHDRAW), RANKING, after=chosen.number)
+        assert list(log.decisions()) == [chosen, listed, back]
+        blind = log.decide(replace(CHOICE, model=""), BLIND, after=0)  # no choice elsewhere is one of the comparison
+        with pytest.raises(ConflictError):
+            log.decide(replace(CHOICE, model=""), BLIND, after=back.number)
+        assert log.decide(replace(CHOICE, model=""), BLIND, after=blind.number)
+
+
+def test_of_two_who_decide_at_once_one_is_refused(address: str) -> None:
+    with DecisionLog(open_database(address)) as log, ThreadPoolExecutor(8) as threads:
+
+        def decide(number: int) -> bool:
+            with suppress(ConflictError):
+                return bool(log.decide(replace(CHOICE, note=str(number)), RANKING, after=0))
+            return False
+
+        assert sum(threads.map(decide, range(16))) == 1
+        assert len(list(log.decisions())) == 1
+
+
+def test_a_log_of_before_gets_titles_and_counts(address: str) -> None:
+    engine = open_database(address)
+    with DecisionLog(engine) as log:
+        log.decide(replace(CHOICE, model=""), BLIND)
+        counted = log.won()
+        with engine.begin() as connection:
+            connection.execute(sql.text("DROP TABLE won"))
+            connection.execute(sql.text("ALTER TABLE decisions DROP COLUMN title"))
+        opened = DecisionLog(engine)
+        assert opened.won() == counted and counted[0][3].second == 1
+        assert [each.title for each in opened.decisions()] == [""]
+        assert opened.decide(replace(CHOICE, model=""), BLIND).title == "No. 1"
+
+
+def test_pages_read_what_they_show_and_no_more(tmp_path: Path) -> None:
+    """However long the log: each question that a page asks is answered by an index, or reads one row an article."""
+    engine = open_database(f"sqlite:///{tmp_path}/x.sqlite")
+    asked: list[tuple[str, object]] = []
+    with DecisionLog(engine) as log:
+        log.decide(CHOICE, RANKING)
+        last = log.decide(replace(CHOICE, model=""), BLIND)
+        sql.event.listen(engine, "before_cursor_execute", lambda *given: asked.append((given[2], given[3])))
+        log.decide(CHOICE, RANKING, after=last.number)
+        log.decide(replace(CHOICE, model=""), BLIND, after=last.number)
+        list(log.decisions(article=RANKING.article))
+        list(log.compared(RANKING.article, BLIND.models))
+        list(log.corrections("d@1", ["7"]))
+        log.latest(100, before=9)
+        log.rankings([RANKING.digest])
+        assert log.subjects([RANKING.digest]) == {RANKING.digest: ("Flut in Köln", RANKING.query)}
+        scanned = []
+        with engine.connect() as connection:
+            for statement, parameters in asked:
+                if statement.startswith(("SELECT", "INSERT INTO won")):
+                    plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
+                    scanned += [(row.detail, statement) for row in plan if row.detail.startswith("SCAN")]
+    assert len(asked) > 8
+    of_article = ("SCAN (subquery", "SCAN anon")  # what an index found before
+    assert [each for each in scanned if not each[0].startswith(of_article)] == []
 
 
 @pytest.mark.parametrize("acknowledged", [1, 40])

@@ -68,7 +68,8 @@ class Rivals(Server):
 def served(settings: PagesSettings) -> Iterator[Server]:
     """Run pages on a free port of loopback."""
     app, address = create_app(settings), bind("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(app, http=TimedProtocol, log_level="critical"))
+    config = uvicorn.Config(app, http=TimedProtocol, log_level="critical", root_path=settings.root_path)
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [address.bound]}, daemon=True)
     thread.start()
     try:
@@ -79,16 +80,9 @@ def served(settings: PagesSettings) -> Iterator[Server]:
         address.bound.close()
 
 
-def token_in(page: str) -> str:
-    found = re.search(r'name="csrf" value="([0-9a-f]{64})"', page)
-    assert found is not None
-    return found[1]
-
-
 def searched(client: httpx.Client, texts: dict[str, str], **options: str) -> httpx.Response:
-    """Search as a browser without a script does: open the page, fill in its form, send it."""
-    token = token_in(client.get("/").text)
-    answer = client.post("/articles", data={"csrf": token, **texts, **options})
+    """Search as a browser without a script does: send the form of the page."""
+    answer = client.post("/articles", data={**texts, **options})
     assert answer.status_code == 200, answer.text
     return answer
 
@@ -101,7 +95,21 @@ def key_of(reference: str) -> str:
 
 def shown(page: str) -> list[str]:
     """Return the content hashes of the pictures of a ranking, in order; near-duplicates are not counted."""
-    return re.findall(r'<a class="open"[^>]*href="/images/[^/]+/([0-9a-f]{64})', page)
+    return re.findall(r'<a class="open"[^>]*href="[^"]*(?:view=|/images/[^/"]+/)([0-9a-f]{64})', page)
+
+
+def button(page: str, image: str, action: str) -> dict[str, str] | None:
+    """Return what a button of a picture sends; None: the page has no such button."""
+    sealed = re.search(r'name="shown" value="([^"]*)"', page)
+    found = re.search(rf'name="decide" value="({action}:{image}:\d+)"', page)
+    return {"shown": sealed[1], "decide": found[1]} if sealed and found else None
+
+
+def decide(client: httpx.Client, page: httpx.Response, image: str, action: str, **fields: str) -> httpx.Response:
+    """Press a button of a picture, as a browser without a script does."""
+    sent = button(page.text, image, action)
+    assert sent is not None, action
+    return client.post("/decisions", data={**sent, **fields})
 
 
 def build(recipe_name: str, settings: Sequence[str], lake: Lake, model: object = None) -> str:
@@ -132,8 +140,8 @@ def trained(lake: Lake, reference: str, folder: Path) -> Path:
 
 
 def indexed(model: object, lake: Lake, reference: str, confidence: object, name: str = "searcher-1") -> str:
+    from schemas.indexes import CONFIDENCE
     from training.retrieval.build import build_index
-    from training.retrieval.confidence import CONFIDENCE
 
     made = build_index(
         model, lake, reference, uri=f"models:/{name.replace('-', '/')}", name=name,  # type: ignore[arg-type]

@@ -45,18 +45,18 @@ def test_a_pasted_article_becomes_a_decision_in_the_exported_data_set(
         page.fill(f"#{name}", text)
     with page.expect_navigation():
         page.get_by_role("button", name="Rank the pictures").click()
-    assert page.locator("a.w.s1, a.w.s2, a.w.s3").count() > 0  # coloured words
-    before = str(page.text_content("[data-said]"))
+    assert page.locator(".w.s1, .w.s2, .w.s3").count() > 0  # coloured words
+    before = str(page.text_content("[data-announce]"))
     page.locator(".names a.chip", has_text="Graz").first.click()
     page.wait_for_selector(".names a.chip.on")
     if page.locator("#show-weak").count():
         page.click("#show-weak")
     page.wait_for_selector("a.open")
-    assert page.text_content("[data-said]") != before
+    assert page.text_content("[data-announce]") != before
     image = shown(page.content())[1]
     page.focus(f"#choose-{image[:12]}")
     page.keyboard.press("Enter")
-    page.wait_for_selector(f"#choose-{image[:12]}[aria-pressed=true]")
+    page.wait_for_selector(f"#decide-{image[:12]}[data-standing=choose]")
     assert focused(page) == f"choose-{image[:12]}" and "entity=Graz" in page.url  # the editor stays where he was
     page.goto(f"{newsroom.url}/decisions")
     assert page.locator("td", has_text="chosen").count() >= 1
@@ -83,19 +83,43 @@ def test_a_picture_is_rejected_with_a_reason_by_keys_alone(page: Page, newsroom:
     image = shown(page.content())[3][:12]
     page.focus(f"#reject-{image}")
     page.keyboard.press("Enter")
-    page.keyboard.press("Tab")
-    assert focused(page) == f"reason-{image}"
+    page.wait_for_selector(f"#reason-{image}")
+    page.wait_for_function(f"document.activeElement.id == 'reason-{image}'")
     page.keyboard.type("wrong place")
     page.keyboard.press("Tab")
     page.keyboard.type("that is Vienna")
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
-    page.wait_for_selector(f"#reject-{image}[aria-pressed=true]")
-    assert page.text_content(f"#reject-{image}") == "Rejected: wrong place"
+    page.wait_for_selector(f"#decide-{image}[data-standing=reject]")
+    assert page.text_content(f"#decide-{image} .state") == "Rejected: wrong place"
     page.reload()
-    assert page.text_content(f"#reject-{image}") == "Rejected: wrong place"
+    assert page.text_content(f"#decide-{image} .state") == "Rejected: wrong place"
     page.click(f"#reject-{image}")  # and taken back
-    page.wait_for_selector(f"summary#reject-{image}")
+    page.wait_for_selector(f"#decide-{image}[data-standing='']")
+
+
+def test_keys_choose_list_and_undo_and_the_chosen_stay_in_view(page: Page, newsroom: Newsroom) -> None:
+    """One key each, in the picture that has the focus; the first picture is in the upper half of the window."""
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.goto(address(newsroom, "Tasten."))
+    first, second = (image[:12] for image in shown(page.content())[:2])
+    assert page.evaluate(f"document.querySelector('#open-{first} img').getBoundingClientRect().top") < 450
+    page.focus(f"#open-{first}")
+    page.keyboard.press("c")
+    page.wait_for_selector(f"#decide-{first}[data-standing=choose]")
+    page.keyboard.press("ArrowRight")
+    assert focused(page) == f"open-{second}"
+    page.keyboard.press("s")
+    page.wait_for_selector(f"#decide-{second}[data-standing=shortlist]")
+    page.keyboard.press("c")  # what is listed becomes chosen
+    page.wait_for_selector("#tray:has-text('(2)')")
+    page.evaluate("scrollTo(0, document.body.scrollHeight)")
+    assert page.locator("#tray").evaluate("each => each.getBoundingClientRect().bottom") <= 901
+    with page.expect_navigation():
+        page.focus(f"#open-{second}")
+        page.keyboard.press("u")  # the choice of the second picture
+    assert page.locator(f"#decide-{second}").get_attribute("data-standing") == "shortlist"
+    assert page.locator(f"#decide-{first}").get_attribute("data-standing") == "choose"
 
 
 def beside(page: Page) -> dict[str, list[str]]:
@@ -112,7 +136,7 @@ def test_pictures_are_dragged_to_paragraphs_and_moved_by_keys(page: Page, newsro
     images = [image[:12] for image in shown(page.content())[:2]]
     for image in images:
         page.click(f"#shortlist-{image}")
-        page.wait_for_selector(f"#shortlist-{image}[aria-pressed=true]")
+        page.wait_for_selector(f"#decide-{image}[data-standing=shortlist]")
     with page.expect_navigation():
         page.click("#to-placement")
     page.set_viewport_size({"width": 1400, "height": 2400})  # a drag scrolls nothing
@@ -156,15 +180,15 @@ def test_without_a_script_forms_and_links_do_the_same(browser: Browser, newsroom
     page.goto(address(newsroom, "Ohne Skript."))
     image = shown(page.content())[5][:12]
     page.click(f"#shortlist-{image}")
-    page.wait_for_selector(f"#shortlist-{image}[aria-pressed=true]")
-    assert page.text_content(f"#shortlist-{image}") == "Vormerken" and page.url.endswith(f"#decide-{image}")
+    page.wait_for_selector(f"#decide-{image}[data-standing=shortlist]")
+    assert page.url.endswith(f"#decide-{image}")
     page.click("#to-placement")
     page.locator(f"#at-{image}").get_by_role("link", name=re.compile("Hinauf|Hinunter")).first.click()
     assert "place=" in page.url and page.locator(f"#at-{image}").count() == 1
     page.go_back()
     page.go_back()
     page.click(f"#shortlist-{image}")
-    page.wait_for_selector(f"#shortlist-{image}[aria-pressed=false]")
+    page.wait_for_selector(f"#decide-{image}[data-standing='']")
     context.close()
 
 
@@ -178,11 +202,10 @@ def test_the_pages_keep_the_rules_of_wcag_and_fit_their_window(browser: Browser,
         key = searched(client, TEXTS).url.path.split("/")[2]
         images = shown(client.get(f"/comparison/{key}").text)
     page.goto(f"{rivals.url}/comparison/{key}")
-    button = f"#{'choose' if scheme == 'light' else 'shortlist'}-{images[2][:12]}"
-    page.click(button)
-    page.wait_for_selector(f"{button}[aria-pressed=true]")
+    action = "choose" if scheme == "light" else "shortlist"
+    page.click(f"#{action}-{images[2][:12]}")
+    page.wait_for_selector(f"#decide-{images[2][:12]}[data-standing={action}]")
     page.wait_for_function("!document.querySelector('.htmx-request, .htmx-swapping, .htmx-settling')")
-    page.locator("details").nth(1).click()
     places = f"place={images[0]}&place={images[1]}:1&place={images[2]}:-"
     for path in (
         f"/comparison/{key}",

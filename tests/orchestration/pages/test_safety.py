@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import httpx
 import pytest
-from newsroom import Server, served, token_in
+from anyio.to_thread import current_default_thread_limiter
+from fastapi import FastAPI
+from newsroom import Server, served
 
-from orchestration.pages import limits
-from orchestration.pages.access import is_signed, signed
+from orchestration.decisions.log import DecisionLog
+from orchestration.pages import limits, store
+from orchestration.pages.access import session
 from orchestration.pages.limits import HEADERS, Limits
 from orchestration.pages.settings import PagesSettings
-from orchestration.pages.store import Store
-from schemas.errors import UsageError
+from orchestration.pages.store import Article, Store
+from schemas.decisions import Action, Decision, Objection, Ranking, ShownPicture
+from schemas.errors import NotFoundError, UsageError
 from training import listening
 
 TOKEN = "a-token-of-24-characters"
@@ -55,26 +61,24 @@ def test_every_answer_forbids_scripts_of_others(server: Server) -> None:
             assert "unsafe" not in answer.headers["content-security-policy"]
 
 
-def test_a_write_needs_what_only_our_page_knows(server: Server) -> None:
-    texts = {"headline": "A flood"}
-    with server.client() as client, server.client() as other:
-        token = token_in(client.get("/").text)
-        assert client.post("/articles", data=texts).status_code == 403
-        assert client.post("/articles", data={**texts, "csrf": "0" * 64}).status_code == 403
-        assert other.post("/articles", data={**texts, "csrf": token}).status_code == 403  # without the cookie
-        other.get("/")
-        assert other.post("/articles", data={**texts, "csrf": token}).status_code == 403  # another browser's
-        right = {**texts, "csrf": token}
+def test_a_write_that_another_site_causes_is_refused(server: Server) -> None:
+    """By what browsers say, as in Go's net/http CrossOriginProtection; what says nothing is no browser."""
+    right, other = {"headline": "A flood"}, server.url.replace("127.0.0.1", "127.0.0.2")
+    with server.client() as client:
         for headers in (
             {"Sec-Fetch-Site": "cross-site"},
             {"Sec-Fetch-Site": "same-site"},
+            {"Sec-Fetch-Site": "cross-site", "Origin": server.url},
             {"Origin": "https://evil.example"},
+            {"Origin": "null"},
+            {"Origin": other},
         ):
-            assert client.post("/articles", data=right, headers=headers).status_code == 403
-        for headers in ({}, {"Sec-Fetch-Site": "same-origin"}, {"Origin": server.url}):
-            assert client.post("/articles", data=right, headers=headers).status_code == 200
-        by_header = client.post("/articles", data=texts, headers={"X-CSRF-Token": token})
-        assert by_header.status_code == 200 and 'value="A flood"' in by_header.text
+            for path in ("/articles", "/uploads", "/documents", "/decisions", "/decisions/undo"):
+                assert client.post(path, data=right, headers=headers).status_code == 403, (path, headers)
+        for headers in ({}, {"Sec-Fetch-Site": "same-origin"}, {"Sec-Fetch-Site": "none"}, {"Origin": server.url}):
+            answer = client.post("/articles", data=right, headers=headers)
+            assert answer.status_code == 200 and 'value="A flood"' in answer.text
+        assert client.get("/", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 200  # a link from elsewhere
 
 
 def test_a_token_is_asked_for_once(plain: PagesSettings) -> None:
@@ -82,7 +86,7 @@ def test_a_token_is_asked_for_once(plain: PagesSettings) -> None:
         assert client.get("/").status_code == 401  # a program
         page = client.get("/?n=24", headers={"Accept": "text/html"})
         assert page.url.path == "/enter" and page.status_code == 200
-        form = {"csrf": token_in(page.text), "then": "/?n=24"}
+        form = {"then": "/?n=24"}
         assert client.post("/enter", data={**form, "token": "wrong"}).status_code == 403
         assert client.get("/").status_code == 401
         entered = client.post("/enter", data={**form, "token": TOKEN})
@@ -101,13 +105,12 @@ def test_a_token_is_asked_for_once(plain: PagesSettings) -> None:
 
 
 def test_a_session_ends_and_belongs_to_its_token() -> None:
-    made = signed(b"secret", TOKEN, now=0)
-    assert is_signed(made, b"secret", TOKEN, now=60)
-    assert not is_signed(made, b"secret", TOKEN, now=13 * 3600)
-    assert not is_signed(made, b"secret", TOKEN + "x", now=60)
-    assert not is_signed(made, b"other", TOKEN, now=60)
-    later = f"{10**12}.{made.partition('.')[2]}"
-    assert not is_signed(later, b"secret", TOKEN, now=60) and not is_signed("", b"secret", TOKEN)
+    seal = session(b"secret", TOKEN)
+    made = seal.sealed(now=1)
+    assert seal.opened(made, now=60) == b"" and seal.opened(made, now=13 * 3600) is None
+    for other in (session(b"secret", TOKEN + "x"), session(b"other", TOKEN), replace(seal, purpose="ranking")):
+        assert other.opened(made, now=60) is None
+    assert seal.opened(made[:-4] + "AAAA", now=60) is None and seal.opened("", now=60) is None
 
 
 def test_a_proxys_header_names_the_visitor(plain: PagesSettings) -> None:
@@ -119,24 +122,23 @@ def test_a_proxys_header_names_the_visitor(plain: PagesSettings) -> None:
 def test_a_body_is_bounded(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAX_BODY_BYTES", 100_000)
     with server.client() as client:
-        token = token_in(client.get("/").text)
-        assert client.post("/articles", data={"csrf": token, "body": "x" * 200_000}).status_code == 413
-        parts = iter([f"csrf={token}&body=".encode(), *[b"x" * 50_000] * 4])
+        assert client.post("/articles", data={"body": "x" * 200_000}).status_code == 413
+        parts = iter([b"body=", *[b"x" * 50_000] * 4])
         kind = {"Content-Type": "application/x-www-form-urlencoded"}
         assert client.post("/articles", content=parts, headers=kind).status_code == 413  # of a length not stated
-        assert client.post("/articles", data={"csrf": token, "body": "x" * 1000}).status_code == 200
+        assert client.post("/articles", data={"body": "x" * 1000}).status_code == 200
 
 
 def test_a_body_that_does_not_come_is_given_up(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listening, "REQUEST_S", 0.3)
     port = int(server.url.rpartition(":")[2])
     with socket.create_connection(("127.0.0.1", port), timeout=60) as late:
-        late.sendall(b"POST /articles HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\ncsrf=")
+        late.sendall(b"POST /articles HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nbody=")
         assert late.recv(1000).startswith(b"HTTP/1.1 408")
 
 
-def test_requests_beyond_what_may_wait_are_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MAX_WAITING", 2)
+def test_requests_beyond_what_may_wait_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_REQUESTS", 3)
 
     async def scene() -> list[int]:
         done = asyncio.Event()
@@ -146,8 +148,7 @@ def test_requests_beyond_what_may_wait_are_sent_away(monkeypatch: pytest.MonkeyP
             await send({"type": "http.response.start", "status": 200, "headers": []})  # type: ignore[operator]
             await send({"type": "http.response.body", "body": b""})  # type: ignore[operator]
 
-        bounded = Limits(slow, at_once=asyncio.Semaphore(1))  # type: ignore[arg-type]
-        transport = httpx.ASGITransport(bounded)
+        transport = httpx.ASGITransport(Limits(slow))  # type: ignore[arg-type]
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             asked = [asyncio.create_task(client.get("/")) for _ in range(5)]
             while sum(each.done() for each in asked) < 2:
@@ -159,6 +160,37 @@ def test_requests_beyond_what_may_wait_are_sent_away(monkeypatch: pytest.MonkeyP
         return sorted(each.status_code for each in answers)
 
     assert asyncio.run(scene()) == [200, 200, 200, 503, 503]
+
+
+def test_fifty_slow_requests_on_four_places_leave_four_threads_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread cannot be ended; one that is late keeps its place, so that no other begins in it."""
+    monkeypatch.setattr(limits, "ANSWER_S", 0.2)
+    end, at_work, most = threading.Event(), [0], [0]
+    app, lock = FastAPI(), threading.Lock()
+
+    @app.get("/")
+    def slow() -> str:
+        with lock:
+            at_work[0] += 1
+            most[0] = max(at_work[0], most[0])
+        end.wait(60)
+        with lock:
+            at_work[0] -= 1
+        return "late"
+
+    async def scene() -> None:
+        current_default_thread_limiter().total_tokens = 4
+        bounded = Limits(app)
+        transport = httpx.ASGITransport(bounded)  # type: ignore[arg-type]
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            answers = await asyncio.gather(*(client.get("/") for _ in range(50)))
+        assert {each.status_code for each in answers} == {503} and at_work == [4] and bounded.requests == 50
+        end.set()
+        while bounded.requests:
+            await asyncio.sleep(0.01)
+
+    asyncio.run(scene())
+    assert most == [4] and at_work == [0]
 
 
 @pytest.mark.parametrize(
@@ -199,4 +231,36 @@ def test_what_was_kept_is_there_after_the_process_is_killed(tmp_path: Path) -> N
     assert second.upload(key) == b"picture" and first.keep_upload(b"picture") == key
     assert first.secret() == second.secret() and len(first.secret()) == 32
     first.close()
+    second.close()
+
+
+def test_what_nobody_decided_on_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = Store(f"sqlite:///{tmp_path}/pages.sqlite")
+    with DecisionLog(opened.engine) as log:
+        unused, used, upload = {"headline": "unused"}, {"headline": "used"}, opened.keep_upload(b"picture")
+        keys = [opened.keep_article(Article(texts=texts)) for texts in (unused, used)]
+        picture = ShownPicture(image="a" * 64, score=1.0)
+        ranking = Ranking(texts=used, models=("m",), dataset="d@1", pictures=(picture,))
+        log.decide(Decision(action=Action.REJECT, reason=Objection.USED, image="a" * 64, dataset="d@1"), ranking)
+        assert opened.expire(30, log) == 0
+        monkeypatch.setattr(store, "_now", lambda shift=timedelta(): f"{3000 + shift.days}-01-01")
+        new = opened.keep_article(Article(texts={"headline": "new"}))
+        assert opened.expire(0, log) == 2  # the unused text and the picture; the newest stay
+        assert opened.article(keys[1]).texts == used and opened.article(new)
+        for gone, find in ((keys[0], opened.article), (upload, opened.upload)):
+            with pytest.raises(NotFoundError, match="it was deleted or never saved"):
+                find(gone)
+
+
+def test_a_database_of_before_gets_its_columns(tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path}/pages.sqlite"
+    first = Store(address)
+    key = first.keep_article(Article(texts={"headline": "kept"}))
+    with first.engine.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE articles DROP COLUMN images")
+        connection.exec_driver_sql("DROP INDEX ix_uploads_at")
+        connection.exec_driver_sql("ALTER TABLE uploads DROP COLUMN at")
+    first.close()
+    second = Store(address)
+    assert second.article(key) == Article(texts={"headline": "kept"}) and second.upload(second.keep_upload(b"x"))
     second.close()

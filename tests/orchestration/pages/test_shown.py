@@ -12,10 +12,10 @@ from fastapi import Request
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestration.pages.asking import fold
 from orchestration.pages.catalogue import LANGUAGES, catalogue, percent, preferred, translator
 from orchestration.pages.entities import Gazetteer, find_entities
 from orchestration.pages.rendering import address, own_path
+from orchestration.pages.search_jobs import fold
 from orchestration.pages.text_language import found_language, language_name
 from orchestration.pages.words import shown_texts
 from schemas.metadata import Metadata
@@ -205,11 +205,16 @@ def test_an_address_keeps_what_is_not_changed() -> None:
     assert address(request, n=None) == "/articles/k?leave=a.1&leave=a.2"
     assert address(request, leave=["a.2"], n="24") == "/articles/k?leave=a.2&n=24"
     assert address(request, leave=[], n=None) == "/articles/k"
+    below = Request(scope | {"root_path": "/news", "path": "/news/articles/k"})
+    assert address(below, leave=[]) == "/news/articles/k?n=12" and address(below, "/x", a="b") == "/news/x?a=b"
+    stripped = Request(scope | {"root_path": "/news"})  # by a proxy
+    assert address(stripped, leave=[]) == "/news/articles/k?n=12"
 
 
 @pytest.mark.parametrize(
     "target", ["//evil.example", "https://evil.example", "/\\evil.example", "", "javascript:x", "/a\nb"]
 )
 def test_nobody_is_sent_elsewhere(target: str) -> None:
-    assert own_path(target) == "/"
-    assert own_path("/articles/k?n=1") == "/articles/k?n=1"
+    request = Request({"type": "http", "path": "/", "query_string": b"", "headers": [], "root_path": "/news"})
+    assert own_path(request, target) == "/news/"
+    assert own_path(request, "/news/articles/k?n=1") == "/news/articles/k?n=1"

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.card.changes import NOT_IN_SOURCE, Changes, DocumentChange, as_markdown, changes_between, version_before
-from schemas.documents import Split
+from schemas.documents import Sentence, Split
 from schemas.errors import IntegrityError
 from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage
 from schemas.lake import MANIFEST, Lake
@@ -24,10 +24,15 @@ from schemas.tables import row_of, to_table
 
 
 def write(
-    lakes: ModuleType, root: str, version: str, splits: Mapping[Split, Sequence[int]], failures: Sequence[Failure] = ()
-) -> Lake:
-    """Write a version of some of 12 documents, and its failures."""
+    lakes: ModuleType, root: str, version: str, splits: Mapping[Split, Sequence[int]], failures: Sequence[Failure] = (),
+    *, sentences: Mapping[int, Sequence[str]] | None = None,
+) -> Lake:  # fmt: skip
+    """Write a version of some of 12 documents, perhaps with other sentences, and its failures."""
     made = lakes.make_documents(Split.TRAIN, 12, lakes.World())
+    for number, texts in (sentences or {}).items():
+        documents = list(made.documents)
+        documents[number] = replace(documents[number], sentences=tuple(map(Sentence, texts)))
+        made = replace(made, documents=tuple(documents))
     chosen = {
         split: replace(made, documents=tuple(replace(made.documents[n], split=split) for n in numbers))
         for split, numbers in splits.items()
@@ -69,6 +74,19 @@ def test_documents_come_and_go_for_the_reasons_of_failure_rows(lake: Lake) -> No
     assert found.resplit == (DocumentChange(document="train-008", before="test", after="train"),)
     assert "splits.test.documents: 2 -> 1" in found.settings
     assert not [line for line in found.settings if line.startswith("files.")]
+
+
+def test_documents_whose_text_changed_are_found_and_no_other(lakes: ModuleType, tmp_path: object) -> None:
+    """Also where the same letters are divided otherwise."""
+    count = len(lakes.make_documents(Split.TRAIN, 12, lakes.World()).documents[3].sentences)
+    texts = ["ä b", "c", *["x"] * (count - 2)]
+    kept = {Split.TRAIN: range(7)}
+    lake = write(lakes, str(tmp_path), "v1", kept, sentences={3: texts, 4: texts})
+    write(lakes, str(tmp_path), "v2", kept, sentences={3: ["ä ", "bc", *texts[2:]], 4: texts})
+    found = changes_between(lake, "synthetic", "v1", "v2")
+    assert found.rewritten == (DocumentChange(document="train-003", before="train", after="train"),)
+    assert not found.added and not found.removed and not found.resplit and not found.is_nothing
+    assert "**1 documents with another text**" in as_markdown(found) and "- `train-003` (train)" in as_markdown(found)
 
 
 def test_backwards_it_is_the_other_way_round(lake: Lake) -> None:
