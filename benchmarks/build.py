@@ -21,7 +21,7 @@ Each build runs in a process of its own. Processor time is that of all its proce
 of a build of ten documents: what a build takes to begin. Peak memory is that of all its processes together (resident
 pages, read from /proc every tenth of a second: pages that processes share count once for each).
 
-Measured on 2026-11-24 on two cores at a load of 12, which lengthens processor time, too:
+Measured on 2026-11-24 on two cores at a load of 12, which may lengthen processor time, too:
 
 `parts --documents 250 --plain`: the build 5.7 s, its parts 3.9 s: 1.47 times; 7.7 ms a document beyond its parts (11 to
 13 before). Allowed are 4.0: missed. By Beam's samples, of the clock, 17 of 18 s are in the stage of images, decoding
