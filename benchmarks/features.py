@@ -9,6 +9,11 @@ published network. All take turns, and the best round of each counts; processor 
 on the machine disturbs them less. The stage may take 1.15 times its loop. The bound is what EfficientNet-lite0's 0.8
 GFLOP take at the rate of numpy's product of two 1024 x 1024 matrices, on one thread, in the same run; a pass may take
 1 / 0.7 of it. Weights that no package has are random.
+
+`--images 64 --sentences 0 --lake LAKE` with the demo's pictures, 2026-11-24, two cores at a load of 6 to 12: the
+default columns of all 2,212 take 24.8 s of the processor, 12.4 s on two free cores (goal 14; 25 to 46 s before),
+39.6 s by the clock. The stage takes 1.002 of its loop (goal 1.15), PyTorch 2.3; a pass 9.8 ms, 82% of the bound (goal
+70%).
 """
 
 from __future__ import annotations
