@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import shlex
 import textwrap
@@ -34,22 +35,25 @@ def test_the_first_block_of_the_page_on_python_works_for_documents_without_links
     page = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
     code = re.findall(r"(?:^ {4}.*\n|^\n)+", page.partition("first used.\n")[2], re.MULTILINE)[0]
     (tmp_path / "program.py").write_text(textwrap.dedent(code))
-    colours = ("red", "green", "blue", "orange", "black")
+    steps = [
+        ("Cut the boards.", "rectangle", "red"),
+        ("Glue the parts.", "ellipse", "green"),
+        ("Paint the door.", "rectangle", "blue"),
+        ("Sand the edges.", "ellipse", "orange"),
+        ("Drill a hole.", "ellipse", "black"),
+        ("Wax the table.", "rectangle", "yellow"),
+    ]
     (tmp_path / "own" / "shelf").mkdir(parents=True)
     lines = []
-    for number in range(40):
-        sentences, images = [], []
-        for place, (words, shape) in enumerate(
-            (("Cut the {} boards.", "rectangle"), ("Glue the {} parts.", "ellipse"))
-        ):
-            colour = colours[number // 5**place % 5]  # all pairs of colours: one matching is the most consistent
+    for number in range(60):
+        images, some = [], random.Random(number).sample(steps, 2) if number else steps[:2]
+        for place, (_, shape, colour) in enumerate(some):
             name = f"shelf/{place + 1}.jpg" if number == 0 else f"{number}-{place}.jpg"
             picture = Image.new("RGB", (96 + number, 96), "white")
-            getattr(ImageDraw.Draw(picture), shape)((10 + number, 10, 80, 50 + number), fill=colour)
+            getattr(ImageDraw.Draw(picture), shape)((10 + number // 2, 10, 80, 50 + number // 2), fill=colour)
             picture.save(tmp_path / "own" / name)
-            sentences.append(words.format(colour))
             images.append({"path": name})
-        lines.append(json.dumps({"sentences": sentences, "images": images}))
+        lines.append(json.dumps({"sentences": [text for text, _, _ in some], "images": images}))
     (tmp_path / "own" / "documents.jsonl").write_text("\n".join(lines) + "\n")
     program = tmp_path / "program.py"
     done = start(folder=tmp_path, environment=clean_environment(), program=program).finish()
