@@ -230,6 +230,13 @@ def of_lite(
         names = tuple(name for name, output in network.architecture.outputs.items() if output in outputs)
         plan = plan_of(lake, options.device, images=names, sentences=())
         ratios[label] = report(label, [partial(fill, plan, IMAGES), loop], count, note="")
+    [integers] = extractors([f"{LITE}-int8"], IMAGES, network.config)
+    assert isinstance(integers, Network)
+    _ = integers.columns
+    short = partial(bare_pictures, integers, pictures, integers.batch)
+    ratios["8-bit integers"] = report(
+        "8-bit integers, float32", [short, loop], count, note=differences(short(), loop())
+    )
     values = network.preprocessing.values(fixed_pixels(network.preprocessing.size_px))
     given = {"values": values, "of_vectors": np.arange(0), "of_cells": np.arange(0)}
     run = partial(network.graph.session.run, ["vector"], given)

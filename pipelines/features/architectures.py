@@ -6,6 +6,7 @@
     densenet169-names            vector: the names of these classes as a sentence (`class_names.py`)
     densenet169-grid             regions: the cells of the last feature map
     efficientnet-lite0-middle    vector: the means of the maps behind blocks 4, 7, 10 and 15, one after the other
+    efficientnet-lite0-int8      the same network in 8-bit integers (`quantise.py`), with columns as above
 
 A network here is its last feature map and the classifier behind the mean over its cells.
 """
@@ -50,6 +51,7 @@ class Architecture:
         packaged: `module:callable` that returns the path of weights that come with a package; empty: none do.
         licence: of these.
         middle: names of the parts behind which maps in the middle are taken.
+        is_quantised: whether its graph computes in 8-bit integers.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Architecture:
     packaged: str = ""
     licence: str = ""
     middle: tuple[str, ...] = ()
+    is_quantised: bool = False
 
     def build(self) -> Any:
         """Return the network in PyTorch, with random weights."""

@@ -87,7 +87,12 @@ class Network(PictureExtractor):
             if not cache.exists(name):
                 from pipelines.features.convert import graph_of
 
-                cache.write(name, graph_of(self.architecture, self.weight.local().path))
+                graph = graph_of(self.architecture, self.weight.local().path)
+                if self.architecture.is_quantised:
+                    from pipelines.features.quantise import quantised
+
+                    graph = quantised(graph, self.architecture.preprocessing)
+                cache.write(name, graph)
             if folder != cache:
                 folder.settle(name, cache.read(name))
         return WeightFile(self.network, folder.child(name).uri, hashlib.sha256(folder.read(name)).hexdigest())

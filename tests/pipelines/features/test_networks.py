@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 import torch
@@ -36,7 +37,7 @@ from schemas.errors import BuildError, ConfigError
 from schemas.lake import Folder, Lake
 from schemas.overrides import override
 
-LITE = "efficientnet-lite0"
+LITE, INT8 = "efficientnet-lite0", "efficientnet-lite0-int8"
 CNNS = (LITE, "densenet169", "nasnet-mobile", "resnet50", "resnet152")
 OUTPUTS = find_entry(LITE).factory.args[0].outputs  # type: ignore[union-attr]
 ON_CPU = FeaturesConfig(device=Device.CPU)
@@ -406,12 +407,36 @@ def test_a_lake_keeps_its_graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         plan_in(tmp_path / "other")
 
 
-def test_a_graph_is_the_same_whenever_it_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("column", [LITE, INT8])
+def test_a_graph_is_the_same_whenever_it_is_made(column: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for name in "ab":
         monkeypatch.setenv("MULTILINK_CACHE", str(tmp_path / name))
-        found.append(network().graph_in(Folder(str(tmp_path / name / "networks"))).sha256)
+        found.append(network(column).graph_in(Folder(str(tmp_path / name / "networks"))).sha256)
     assert found[0] == found[1]
+
+
+def test_integers_are_near_and_depend_on_no_company(pictures: list[bytes]) -> None:
+    """Equal bytes alone, with threads and in a second session."""
+    exact, near = vectors(pictures), vectors(pictures, INT8)
+    cosines = (exact * near).sum(1) / np.linalg.norm(exact, axis=1) / np.linalg.norm(near, axis=1)
+    assert 0.9 < cosines.min() < cosines.max() < 0.9999
+    alone = [vectors([picture], INT8)[0].tobytes() for picture in pictures]
+    other = np.stack([row[0] for row in network.__wrapped__(INT8, threads=3).extract(pictures[::-1])])
+    assert [vector.tobytes() for vector in near] == alone == [vector.tobytes() for vector in other[::-1]]
+
+
+def test_the_graph_of_integers_has_them_in_every_convolution() -> None:
+    """Each takes its values and its weights from 8 bits; the classifier is the published one."""
+    graph = onnx.load(network(INT8).graph.path).graph
+    made_by = {output: node for node in graph.node for output in node.output}
+    types = {each.name: each.data_type for each in graph.initializer}
+    convolutions = [node for node in graph.node if node.op_type == "Conv"]
+    inputs = [[made_by[name].op_type for name in node.input[:2]] for node in convolutions]
+    assert inputs == [["DequantizeLinear"] * 2] * 49
+    assert {types[made_by[node.input[1]].input[0]] for node in convolutions} == {onnx.TensorProto.INT8}
+    products = [node for node in graph.node if node.op_type == "Gemm"]
+    assert [types[node.input[1]] for node in products] == [onnx.TensorProto.FLOAT] * 2
 
 
 def test_colours_and_shapes_are_those_of_the_picture() -> None:
