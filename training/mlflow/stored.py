@@ -117,8 +117,8 @@ def stored_model(uri: str, name: str) -> Registered | None:
     check_folder(uri)
     with suppress(sqlite3.DatabaseError), closing(opened(uri)) as database:
         made = {each: str(at) for each, at in database.execute("SELECT name, creation_time FROM registered_models")}
-        found = next((each for each in (name, canonical_name(name)) if each in made), None)
-        if found is None:
+        found = name if name in made else canonical_name(name)  # spellings of objectives are read with their code
+        if found not in made:
             raise no_model(name, uri, made)
         tags = dict(database.execute("SELECT key, value FROM registered_model_tags WHERE name = ?", [found]))
         aliases = database.execute("SELECT alias, version FROM registered_model_aliases WHERE name = ?", [found])

@@ -25,7 +25,7 @@ def test_a_documents_score_is_the_mean_of_its_texts() -> None:
     images = np.eye(4)
     texts = np.array([[1.0, 0, 0, 0], [0.9, 1, 0.1, 0], [0.9, 0.8, 0.7, 0.5]])
     found = score_pairs(pool(texts, images, [(0, 0), (1, 0), (2, 3)], [7, 7, 9]))
-    assert found is not None and found.documents == (7, 9) and found.candidates == 4
+    assert found is not None and found.documents.tolist() == [7, 9] and found.candidates == 4
     first, second = found
     assert (first.recall_at_1, first.reciprocal_rank, first.recall_at_5) == (50.0, 75.0, 100.0)
     assert (second.recall_at_1, second.reciprocal_rank) == (0.0, 25.0)

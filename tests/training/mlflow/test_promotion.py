@@ -6,6 +6,7 @@ from types import ModuleType
 from typing import Any
 
 import mlflow
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -16,7 +17,6 @@ from schemas.lake import Lake
 from schemas.overrides import override
 from training.evaluation.evaluate import Evaluation
 from training.evaluation.models import evaluate_model
-from training.metrics.links import LinkScore
 from training.mlflow import judging
 from training.mlflow.champions import append, record_of
 from training.mlflow.explanation import explained
@@ -226,8 +226,8 @@ def test_a_chain_of_champions_is_held_to_the_best_of_them(
     def evaluate_at(*arguments: Any, **named: Any) -> Evaluation:
         """Of 2,000 documents, whose scores lie closely about the mean that is next."""
         found, mean = evaluate_model(*arguments, **named), order.pop(0)
-        scores = tuple(LinkScore(mean + 0.1 * (number % 3), 50, 50) for number in range(2000))
-        own = replace(found.scores, documents=tuple(range(2000)), scores=scores)
+        table = np.array([(mean + 0.1 * (number % 3), 50, 50) for number in range(2000)])
+        own = replace(found.scores, documents=np.arange(2000), table=table)
         return replace(found, ids=tuple(f"d{number}" for number in range(2000)), scores=own)
 
     def judge(version: str, *rivals: str, is_dry_run: bool = False) -> Promotion:
@@ -330,7 +330,7 @@ def test_the_command_line_explains_a_decision_in_plain_words(
     command = ["promote", "--model", "linker", "--version", "2", "--explain", "--tracking-uri", client.tracking_uri]
     done = CliRunner().invoke(app, command)
     assert isinstance(done.exception, GateError) and str(done.exception).endswith("was not promoted; not met: champion")
-    lines = [line for line in done.output.splitlines() if not line.startswith("scoring")]
+    lines = [line for line in done.stdout.splitlines() if not line.startswith("scoring")]
     assert lines[:2] == [
         "models:/linker/2 is not the champion",
         "Judged on 30 documents of synthetic@v1, split val, by AUC.",

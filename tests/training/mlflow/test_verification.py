@@ -33,7 +33,6 @@ from training.data.loading import load_training_data
 from training.evaluation.models import evaluate_model
 from training.loop.context import Context
 from training.loop.trainer import train
-from training.metrics.links import LinkScore
 from training.mlflow import evidence, judging, verification
 from training.mlflow.champions import align, append, change_champion, record_of, relocate_lake
 from training.mlflow.loading import open_model
@@ -286,8 +285,7 @@ def test_scores_that_come_out_otherwise_are_refused(promoted: Workspace, monkeyp
     def shifted(by: float) -> Callable[..., Any]:
         def scored(*arguments: Any, **named: Any) -> Any:
             found = evaluate(*arguments, **named)
-            lower = tuple(LinkScore(score[0] - by, *score[1:]) for score in found.scores.scores)
-            return replace(found, scores=replace(found.scores, scores=lower))
+            return replace(found, scores=replace(found.scores, table=found.scores.table - [by, 0, 0]))
 
         return scored
 
