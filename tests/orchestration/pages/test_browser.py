@@ -96,6 +96,7 @@ def test_choosing_another_model_searches_with_it(page: Page, newsroom: Newsroom)
     )
     with page.expect_navigation():
         page.get_by_role("link", name="Français").click()
+    page.locator("details.card.article > summary").click()
     assert page.get_by_role("button", name="Classer les images").is_visible()
 
 
