@@ -84,7 +84,7 @@ def test_a_picture_is_rejected_with_a_reason_by_keys_alone(page: Page, newsroom:
     page.focus(f"#reject-{image}")
     page.keyboard.press("Enter")
     page.wait_for_selector(f"#reason-{image}")
-    page.wait_for_function(f"document.activeElement.id == 'reason-{image}'")
+    page.wait_for_selector(f"#reason-{image}:focus")
     page.keyboard.type("wrong place")
     page.keyboard.press("Tab")
     page.keyboard.type("that is Vienna")
@@ -206,7 +206,7 @@ def test_the_pages_keep_the_rules_of_wcag_and_fit_their_window(browser: Browser,
     action = "choose" if scheme == "light" else "shortlist"
     page.click(f"#{action}-{images[2][:12]}")
     page.wait_for_selector(f"#decide-{images[2][:12]}[data-standing={action}]")
-    page.wait_for_function("!document.querySelector('.htmx-request, .htmx-swapping, .htmx-settling')")
+    page.wait_for_selector(".htmx-request, .htmx-swapping, .htmx-settling", state="detached")
     places = f"place={images[0]}&place={images[1]}:1&place={images[2]}:-"
     for path in (
         f"/comparison/{key}",

@@ -484,7 +484,7 @@ def test_filters_are_sent_when_they_change_and_a_picture_opens_large(site: Site,
     browser.locator("a.enlarge").first.click()
     large = browser.locator("dialog#large img")
     large.wait_for(state="visible")
-    browser.wait_for_function("document.querySelector('#large img').naturalWidth > 0")
+    large.evaluate("each => each.decode()")
     browser.keyboard.press("Escape")
     large.wait_for(state="hidden")
 
@@ -582,7 +582,7 @@ def test_pictures_are_labelled_by_keyboard_and_say_what_the_corpus_is_worth(
         browser.wait_for_selector(f"[data-row='{row}']", timeout=15_000)
         assert browser.get_attribute("[data-done]", "data-done") == str(number)
         assert not re.search(r"similarity|probability|\d%|0\.\d\d", str(browser.text_content("main")))
-        browser.wait_for_function("document.querySelector('form.label img').naturalWidth > 0")
+        browser.locator("form.label img").evaluate("each => each.decode()")
         proposed = browser.locator("button[data-proposed]")
         assert proposed.count() == (1 if frame.sentences[row] >= 0 else 0)
         if pressed.startswith("Arrow"):
