@@ -84,7 +84,8 @@ class Words:
         """
         metas = [json.loads((folder / _META).read_text(encoding="utf-8")) for folder in folders]
         segments = [meta["segments"] for meta in metas]
-        with tempfile.TemporaryDirectory(prefix="multilink-words-") as scratch:  # a folder of links, until all is open
+        # A folder of links, until all is open. The engine's thread that watches it may make a lock in it meanwhile.
+        with tempfile.TemporaryDirectory(prefix="multilink-words-", ignore_cleanup_errors=True) as scratch:
             for path in (path for folder in folders for path in folder.iterdir() if path.name != _META):
                 Path(scratch, path.name).symlink_to(path.absolute())
             Path(scratch, _META).write_text(json.dumps(metas[0] | {"segments": [*chain(*segments)]}), encoding="utf-8")
