@@ -86,7 +86,7 @@ contracts: $(READY)
 check: format lint types contracts docs test
 
 docs: $(READY)
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo build/docs/index.html
 
 golden: $(READY)
