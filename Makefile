@@ -99,7 +99,6 @@ gpu:
 	@$(PYTHON) -m benchmarks.gpu
 
 picture: demo
-	@$(BIN)/python docs/draw.py demo
 	$(BIN)/multilink demo --news --workspace demo
 	$(BIN)/python docs/take_pictures.py demo
 

@@ -1,6 +1,10 @@
-"""The guide's pictures of the newsroom, taken in Chromium: `make picture`, after `multilink demo --news`.
+"""The pictures of README and guide, taken in Chromium: `make picture`, of the demo's workspace and the newsroom's.
 
-python docs/take_pictures.py [WORKSPACE]
+    python docs/take_pictures.py [WORKSPACE]
+
+linked.png           the README's example, linked by the demo's champion
+report.png           the top of the demo's report
+newsroom.png         an article with its pictures, in light, and newsroom-dark.png in dark
 """
 
 import json
@@ -12,9 +16,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Page, sync_playwright
+from PIL import Image
+from playwright.sync_api import Browser, Page, sync_playwright
 
-PICTURES = Path(__file__).parent / "pictures"
+ROOT = Path(__file__).resolve().parent.parent
+PICTURES = ROOT / "docs" / "pictures"
+MODEL = "models:/multilink-diy-closed-form@champion"
+WIDTH, REPORT_HEIGHT = 980, 1240  # px
 ARTICLE = {
     "headline": "Red tractor wins the village race",
     "lead": "Thousands came to Lübeck to see the farmers' tractors on Sunday.",
@@ -38,7 +46,27 @@ def served(workspace: Path) -> Iterator[str]:
                 process.terminate()
 
 
-def take(page: Page, address: str) -> None:
+def take_links(browser: Browser, workspace: Path) -> None:
+    """Link the example, and photograph it and the report."""
+    with tempfile.TemporaryDirectory() as scratch:
+        example, folder = ROOT / "examples" / "photographs" / "documents.jsonl", Path(scratch) / "page"
+        files = ["--input", str(example), "--output", f"{scratch}/links.parquet", "--page", str(folder)]
+        store = ["--tracking-uri", f"sqlite:///{workspace.absolute()}/mlflow.db"]
+        link = [sys.executable, "-m", "orchestration", "link", "--model", MODEL, *files, *store]
+        subprocess.run(link, cwd=ROOT, check=True)
+        page = browser.new_page(viewport={"width": WIDTH, "height": REPORT_HEIGHT})
+        page.goto((folder / "index.html").as_uri(), wait_until="networkidle")
+        page.locator("article").first.screenshot(path=PICTURES / "linked.png")
+        page.goto((workspace.absolute() / "report" / "index.html").as_uri(), wait_until="networkidle")
+        page.screenshot(path=PICTURES / "report.png")
+        page.close()
+    for name in ("linked", "report"):
+        path = PICTURES / f"{name}.png"
+        Image.open(path).convert("RGB").quantize(256).save(path, optimize=True)
+
+
+def take_newsroom(page: Page, address: str) -> None:
+    """Rank the pictures for an article, choose some, and photograph the page."""
     page.goto(address)
     for name, text in ARTICLE.items():
         page.fill(f"#{name}", text)
@@ -67,7 +95,8 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport={"width": 1280, "height": 900}, locale="en-GB")
         page.set_default_timeout(120_000)
-        take(page, address)
+        take_links(browser, workspace)
+        take_newsroom(page, address)
         browser.close()
 
 
