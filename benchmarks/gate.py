@@ -108,7 +108,7 @@ Rule = Callable[[np.ndarray, int], Interval]  # candidate minus another model, n
 
 
 def gate(differences: np.ndarray, attempt: int) -> Interval:
-    return difference_interval(differences, STANDARD_POLICY.margin, level=level_of(STANDARD_POLICY.level, attempt))
+    return difference_interval(differences, level=level_of(STANDARD_POLICY.level, attempt))
 
 
 def student(differences: np.ndarray, attempt: int) -> Interval:

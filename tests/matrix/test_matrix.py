@@ -37,7 +37,7 @@ DOCUMENTS = 90
 SETTINGS = {
     "closed-form": ["dimensions=16", "objective.passes=2"],
     "tiny": ["dimensions=16", "training.epochs=30", "training.learning_rate=0.01"],
-    "hessel-2019": ["dimensions=16", "text.word_dimensions=16", "training.epochs=12", "training.learning_rate=0.01"],
+    "hessel-2019": ["dimensions=16", "text.word_dimensions=16", "training.epochs=60", "training.learning_rate=0.01"],
 }
 POLICY = "min_documents = 5\nundecided = 'refuse'\nmargin = 100.0\n"
 

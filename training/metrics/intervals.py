@@ -15,6 +15,7 @@ RESAMPLES = 10_000
 NUMBERS_AT_ONCE = 1 << 22
 POWER_QUANTILE = 0.8416  # of the normal distribution at 80%
 MOST_DOCUMENTS = 1_000_000_000
+HARDLY = 1.0  # points, by which two models' scores of a document hardly differ
 
 
 def mean_interval(scores: Float64, *, level: float = LEVEL) -> Interval:
@@ -49,27 +50,27 @@ def document_weights(name: str, documents: int, resamples: int) -> Iterator[Floa
         yield weights / weights.sum(axis=1, keepdims=True)
 
 
-def difference_interval(differences: Float64, margin: float, *, level: float = LEVEL) -> Interval:
+def difference_interval(differences: Float64, *, level: float = LEVEL) -> Interval:
     """Return the mean of per-document differences from -100 to 100, with an interval; of fewer than two it has no end.
 
-    It is Student's, but where more than half of the documents differ by no more than the margin. Then few documents
-    decide the mean, a further one may lose everything, and none of that shows in the spread of those at hand. The
-    interval is then that of `mean_bounds`, which holds for any differences.
+    It is Student's, but where more than half of the documents hardly differ. Then few documents decide the mean, a
+    further one may lose everything, and none of that shows in the spread of those at hand. The interval is then that of
+    `mean_bounds`, which holds for any differences.
     """
     count = len(differences)
     if count < 2:
         return Interval(float(differences.sum()), -BEST, BEST)
     mean = float(differences.mean())
-    if is_sparse(differences, margin):
+    if is_sparse(differences):
         low, high = mean_bounds((differences[:, None] + BEST) / 2, level=level)
         return Interval(mean, 2 * float(low[0]) - BEST, 2 * float(high[0]) - BEST)
     half = float(stdtrit(count - 1, (1 + level) / 2) * differences.std(ddof=1)) / count**0.5
     return Interval(mean, mean - half, mean + half)
 
 
-def is_sparse(differences: Float64, margin: float) -> bool:
-    """Return whether more than half of the documents differ by no more than the margin."""
-    return bool((np.abs(differences) <= margin).mean() > 0.5)
+def is_sparse(differences: Float64) -> bool:
+    """Return whether more than half of the documents hardly differ."""
+    return bool((np.abs(differences) <= HARDLY).mean() > 0.5)
 
 
 def level_of(level: float, attempt: int) -> float:
@@ -91,7 +92,7 @@ def documents_needed(differences: Float64, margin: float, *, level: float = LEVE
     if len(differences) < 2 or not margin:
         return 0
     spread, count = float(differences.std(ddof=1)), 2
-    if is_sparse(differences, margin):
+    if is_sparse(differences) and margin < BEST:
         count = max(2, int(np.ceil(np.log((1 - level) / 2) / np.log1p(-margin / BEST))))
     while count < MOST_DOCUMENTS:
         wanted = ((float(stdtrit(count - 1, (1 + level) / 2)) + POWER_QUANTILE) * spread / margin) ** 2

@@ -301,7 +301,7 @@ def _within_margin(name: str, contest: Contest, other: Scores, margin: float, le
     if other is contest.candidate:
         return Check(name=name, is_passed=True, reason=f"its files are those of the {name}")
     differences = contest.differences(other)
-    found = difference_interval(differences, margin, level=level)
+    found = difference_interval(differences, level=level)
     is_within, is_worse = found.low >= -margin, found.high < -margin
     verdict = f"at most {margin:g} worse than" if is_within else "not shown to be within the margin of"
     if found.low > 0:

@@ -88,11 +88,23 @@ def test_documents_needed_are_enough_in_four_of_five_cases() -> None:
     sample *= spread / sample.std(ddof=1)
     needed = documents_needed(sample, margin)
     assert needed == pytest.approx(((1.96 + 0.8416) * spread / margin) ** 2, rel=0.01)
-    found = [difference_interval(row, margin).low >= -margin for row in draws.normal(0, spread, (1500, needed))]
+    found = [difference_interval(row).low >= -margin for row in draws.normal(0, spread, (1500, needed))]
     assert 0.77 < np.mean(found) < 0.83
     assert documents_needed(sample[:1], margin) == documents_needed(sample, 0.0) == 0
     # Of so many documents one would show a share of 1% that loses everything, in 97.5% of cases.
     assert documents_needed(np.zeros(5), margin) == next(n for n in range(1000) if 0.99**n <= 0.025) == 368
+
+
+def test_a_looser_margin_lets_through_what_a_tighter_one_does() -> None:
+    """All documents differ by two to four points: they are not alike because a policy allows as much."""
+    draws = np.random.default_rng(3)
+    champion = draws.uniform(60, 70, 40)
+    changes = np.where(np.arange(40) % 2, 1, -1) * draws.uniform(2, 4, 40)
+    shown = [_decide(champion + changes, champion, Policy(margin=margin)) for margin in (1, 5, 50, 100)]
+    assert [each.is_promoted for each in shown] == [True] * 4
+    assert len({_checks(each)["champion"].measured for each in shown}) == 1
+    with np.errstate(all="raise"):
+        assert documents_needed(np.zeros(5), 100.0) == 2
 
 
 def test_where_most_documents_hardly_differ_the_interval_holds_for_any_differences() -> None:
@@ -100,11 +112,11 @@ def test_where_most_documents_hardly_differ_the_interval_holds_for_any_differenc
     draws = np.random.default_rng(5)
     for count, share in ((20, 0.05), (60, 0.05), (200, 0.015), (400, 0.015)):
         losses = np.where(draws.random((80, count)) < share, -100.0, draws.normal(0, 0.1, (80, count)))
-        assert np.mean([difference_interval(row, 1.0).low >= -1 for row in losses]) <= 0.025
-    assert difference_interval(np.zeros(1000), 1.0).low == pytest.approx(-100 * (1 - 0.025**0.001), rel=0.1)
+        assert np.mean([difference_interval(row).low >= -1 for row in losses]) <= 0.025
+    assert difference_interval(np.zeros(1000)).low == pytest.approx(-100 * (1 - 0.025**0.001), rel=0.1)
     spread = np.array([-30.0, 20.0] * 30)
     expected = ttest_1samp(spread, 0).confidence_interval(0.95)
-    found = difference_interval(spread, 1.0)
+    found = difference_interval(spread)
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
 
 
@@ -135,7 +147,7 @@ def test_a_candidate_meets_the_best_champion_too_and_later_ones_a_stricter_inter
     first, fifth = (_checks(decide(replace(contest, attempt=k)))["champion"].measured for k in (1, 5))
     assert first is not None and fifth is not None
     assert first.low > fifth.low
-    assert fifth == difference_interval(contest.differences(_scores(champion)), 1.0, level=0.995)
+    assert fifth == difference_interval(contest.differences(_scores(champion)), level=0.995)
 
 
 def test_the_same_files_are_as_good_and_better_scores_are_better() -> None:
@@ -210,9 +222,9 @@ def test_a_model_that_knows_nothing_beats_random_in_at_most_one_draw_of_40(kind:
 
 def test_intervals_of_differences() -> None:
     values = np.random.default_rng(0).normal(2, 5, (12, 4000))
-    found = [difference_interval(column, 1.0) for column in values.T]
+    found = [difference_interval(column) for column in values.T]
     assert 0.94 < np.mean([each.low <= 2 <= each.high for each in found]) < 0.96
-    assert difference_interval(values[:1, 0], 1.0).low == -100 and difference_interval(values[:0, 0], 1.0).high == 100
+    assert difference_interval(values[:1, 0]).low == -100 and difference_interval(values[:0, 0]).high == 100
 
 
 def test_a_policy_may_listen_to_editors() -> None:
