@@ -100,7 +100,7 @@ def test_a_looser_margin_lets_through_what_a_tighter_one_does() -> None:
     draws = np.random.default_rng(3)
     champion = draws.uniform(60, 70, 40)
     changes = np.where(np.arange(40) % 2, 1, -1) * draws.uniform(2, 4, 40)
-    shown = [_decide(champion + changes, champion, Policy(margin=margin)) for margin in (1, 5, 50, 100)]
+    shown = [_decide(champion + changes, champion, Policy(margin=margin)) for margin in (2, 5, 50, 100)]
     assert [each.is_promoted for each in shown] == [True] * 4
     assert len({_checks(each)["champion"].measured for each in shown}) == 1
     with np.errstate(all="raise"):
