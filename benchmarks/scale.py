@@ -1,6 +1,7 @@
 """What grows with a corpus and with workers, measured; and what that gives for 100 million documents and 64 workers.
 
     python -m benchmarks.scale [--documents 10000 100000 1000000] [--workers 1 2 4] [--json]
+    python -m benchmarks.scale --first-step 10000000
 
 The first table: training, validation and linking of synthetic versions of shards of 256 documents, as builds make them,
 with a validation split of a tenth of the documents. Each is measured in a process of its own with an empty cache.
@@ -15,6 +16,9 @@ with a validation split of a tenth of the documents. Each is measured in a proce
                           an epoch where it is shorter), reading of shards included; and in processor time
     validation, link      seconds of the processor for 1,000 documents; documents for a second of it
     W processes           median of a step of as many batches as processes, over gloo; they share the machine's cores
+
+`--first-step` measures only that, of a version of so many documents in as many shards as a build makes of them; ten
+million take 15 GB of disk and a quarter of an hour to make.
 
 Growth is a line, a + b x documents, by least squares of the relative errors; the last column is the largest figure by
 the smallest. Then the same for 100 million documents on 1, 8 and 64 hosts of one worker, of 16,384 shards a split: more
@@ -86,6 +90,7 @@ CORPUS, HOSTS, MOST_SHARDS = 100_000_000, (1, 8, 64), 16_384
 WORKERS, BATCHES = (1, 2, 4, 8, 16, 32, 64), (1, 16, 64)
 STEPS_TOGETHER = 200
 UNITS = {"MB": 1e6, "ms": 1e-3}
+FIRST = "first-step"
 
 
 def measure(home: str) -> dict[str, float]:
@@ -137,6 +142,23 @@ def measure(home: str) -> dict[str, float]:
     found["link documents/s"] = linked.documents / (time.process_time() - started)
     found["peak of linking MB"] = peak() - before
     return found
+
+
+def measure_first_step(home: str) -> dict[str, float]:
+    """Measure how long a run takes to its first step in this process, whose cache is empty."""
+    from training.loop.context import Context
+
+    before, began = resident(), time.perf_counter()
+    config, data = load(home)
+    loaded, spent = time.perf_counter(), time.process_time()
+    _, ended, _ = train_steps(config, data, Context(), 1)
+    return {
+        "index s": loaded - began,
+        "first step s": ended[0, 0] - began,
+        "first step, processor s": ended[0, 1],
+        "of it after the index": ended[0, 1] - spent,
+        "peak MB": (peak() - before) / UNITS["MB"],
+    }
 
 
 def load(home: str, batches: int = 1) -> tuple[Any, Any]:
@@ -335,12 +357,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--documents", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4], help="processes of a step, over gloo")
+    parser.add_argument("--first-step", type=int, metavar="N", help="measure the time to the first step alone")
     parser.add_argument("--measure", nargs="+", help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true", help="print the numbers as JSON in the last line")
     options = parser.parse_args()
     if options.measure:
         home, *place = options.measure
-        print(json.dumps(together(home, *map(int, place)) if place else measure(home)))
+        if place == [FIRST]:
+            print(json.dumps(measure_first_step(home)))
+        else:
+            print(json.dumps(together(home, *map(int, place)) if place else measure(home)))
+        return
+    if options.first_step:
+        print(json.dumps(first_step(options.first_step)))
         return
     began, load = time.perf_counter(), os.getloadavg()[0]
     found = {}
@@ -382,28 +411,38 @@ def table(found: dict[int, dict[str, float]]) -> dict[str, tuple[float, float]]:
     return lines
 
 
+def first_step(documents: int) -> Any:
+    """Measure the time to the first step with so many documents in a process of its own."""
+    in_shard = max(IN_SHARD, -(-documents // MOST_SHARDS))
+    with tempfile.TemporaryDirectory(prefix="multilink-scale-") as home:
+        make_version(Path(home, "lake"), documents, in_shard, in_shard)
+        return result(begin(home, FIRST))
+
+
+def begin(home: str, *arguments: str) -> subprocess.Popen[str]:
+    """Start a process that measures the version under a folder."""
+    environment = os.environ | {"MULTILINK_CACHE": f"{home}/cache", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "benchmarks.scale", "--measure", f"{home}/lake", *arguments]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def result(process: subprocess.Popen[str]) -> Any:
+    """Return what a process that `begin` started has measured."""
+    printed, _ = process.communicate()
+    if process.returncode:
+        raise SystemExit(process.returncode)
+    return json.loads(printed.splitlines()[-1])
+
+
 def measured(documents: int, workers: list[int]) -> dict[str, float]:
     """Measure a version of so many documents in processes of their own."""
     with tempfile.TemporaryDirectory(prefix="multilink-scale-") as home:
-        lake = f"{home}/lake"
-        make_version(Path(lake), documents, documents // SHARE_JUDGED, IN_SHARD)
-        environment = os.environ | {"MULTILINK_CACHE": f"{home}/cache", "OMP_NUM_THREADS": "1"}
-
-        def begin(*arguments: str) -> subprocess.Popen[str]:
-            command = [sys.executable, "-m", "benchmarks.scale", "--measure", lake, *arguments]
-            return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-
-        def result(process: subprocess.Popen[str]) -> Any:
-            printed, _ = process.communicate()
-            if process.returncode:
-                raise SystemExit(process.returncode)
-            return json.loads(printed.splitlines()[-1])
-
-        row: dict[str, float] = result(begin())
+        make_version(Path(home, "lake"), documents, documents // SHARE_JUDGED, IN_SHARD)
+        row: dict[str, float] = result(begin(home))
         for count in workers:
-            running = [begin(str(rank), str(count)) for rank in range(count)]
+            running = [begin(home, str(rank), str(count)) for rank in range(count)]
             row[f"{count} processes ms"] = max(map(result, running))
-            Path(f"{lake}.meeting").unlink(missing_ok=True)
+            Path(home, "lake.meeting").unlink(missing_ok=True)
         return row
 
 

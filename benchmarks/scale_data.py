@@ -81,7 +81,8 @@ def _statistics(documents: int) -> SplitStatistics:
 def _shard(split: Split, rows: np.ndarray, rng: np.random.Generator) -> tuple[pa.Table, pa.Table]:
     """Return the documents and the images of some documents, all of one size and each with images of its own."""
     texts = np.array([" ".join(words) for words in rng.choice(_WORDS, (512, 9))])
-    hashes = [hashlib.sha256(f"{split}/{row}/{place}".encode()).hexdigest() for row in rows for place in range(IMAGES)]
+    drawn = rng.bytes(32 * len(rows) * IMAGES).hex()
+    hashes = [drawn[start : start + 64] for start in range(0, len(drawn), 64)]
     provenance = Provenance(source="benchmark", record_id="1")
     document = Document(
         id="1",

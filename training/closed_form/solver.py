@@ -8,7 +8,8 @@
     maps <- Wx U g and Wv V g with g = sqrt(S / S[0])
 
 A pass reads every document once and adds up one small matrix (`passes.py`). What a pass needs of those before is in the
-maps alone, so that a run resumes from its model; the sums of the vectors themselves are made once a process.
+maps alone, so that a run resumes from its model; the sums of the vectors themselves are made once a process. Inputs are
+in the basis of their covariance, in which W is diagonal.
 
 Shape suffixes: N sentences, M images, V numbers of a vector, K of a whitened one, D of the joint space, B
 documents, n and m sentences and images of the largest.
@@ -101,7 +102,7 @@ class Solver:
             like = torch.zeros(sum(counts), dtype=torch.float64, device=self.workers.device)
             *sums, of_names = torch.split(summed(self.split, self.workers, self._moments, like), counts)
             text, image = (
-                shared_whitening(each.view(size, size), columns, self.workers, what=what)
+                shared_whitening(each.view(size, size), columns, self.workers, what=what).uncorrelated(self.workers)
                 for each, size, columns, what in zip(sums, sizes, self.columns, ("sentences", "images"), strict=True)
             )
             self._inputs = (text, image)
@@ -148,11 +149,11 @@ class Solver:
     def _solve(self, product_KK: Tensor, regularisation: float) -> None:
         """Set the maps of both towers from the sum of the documents' products."""
         texts, images = self.inputs
-        roots = [inverse_root(each.covariance, regularisation) for each in (texts, images)]
-        u, s, vt = torch.linalg.svd(roots[0] @ product_KK @ roots[1], full_matrices=False)
+        roots = [inverse_root(each.covariance.diagonal(), regularisation) for each in (texts, images)]
+        u, s, vt = torch.linalg.svd(roots[0][:, None] * product_KK * roots[1], full_matrices=False)
         strength = (s / s[0].clamp(min=torch.finfo(s.dtype).tiny)).sqrt()
         for tower, inputs, root, sides in zip((self.text, self.image), (texts, images), roots, (u, vt.T), strict=True):
-            weights_VD = self.workers.of_first(inputs.components @ root @ (sides * strength))
+            weights_VD = self.workers.of_first(inputs.components @ (root[:, None] * sides * strength))
             tower.set_map(weights_VD.T, -(inputs.mean @ weights_VD))
 
 
@@ -168,9 +169,7 @@ def _counted(segments: Ragged, device: torch.device) -> Tensor:
     return torch.arange(int(segments.counts.max()), device=device)[None, :] < counts[:, None]
 
 
-def inverse_root(covariance_KK: Tensor, regularisation: float) -> Tensor:
-    """Return `(C + r * e * I)^(-1/2)`, where `e` is the mean eigenvalue of a covariance `C`."""
-    values, vectors = torch.linalg.eigh(covariance_KK)
-    kept = values.clamp(min=0.0) + regularisation * values.mean()
-    root_KK: Tensor = (vectors * kept.rsqrt()) @ vectors.T
-    return root_KK
+def inverse_root(variances_K: Tensor, regularisation: float) -> Tensor:
+    """Return the diagonal of `(C + r * e * I)^(-1/2)`, where `e` is the mean of a diagonal covariance `C`."""
+    root_K: Tensor = (variances_K + regularisation * variances_K.mean()).rsqrt()
+    return root_K

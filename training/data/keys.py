@@ -28,7 +28,10 @@ def text_keys(texts: Sequence[str] | pa.StringArray) -> UInt64:
         rows = np.flatnonzero(lengths == length)
         words = -(-length // WORD_BYTES)
         padded = np.zeros((len(rows), words * WORD_BYTES), np.uint8)
-        padded[:, :length] = data[offsets[rows, None] + np.arange(length)]
+        if len(rows) == len(array):
+            padded[:, :length] = data[offsets[0] : offsets[-1]].reshape(-1, length)
+        else:
+            padded[:, :length] = data[offsets[rows, None] + np.arange(length)]
         keys[rows] = _mixed_rows(padded.view("<u8").astype(np.uint64, copy=False), length)
     return keys
 

@@ -4,6 +4,7 @@ A shard is read, checked and written as Arrow arrays of the host (`mapped.py`) w
 after that it is mapped. Nothing of a split is held but its index (`index.py`), and of that 32 bytes a document a host.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache, partial
@@ -32,7 +33,7 @@ MOST_OPEN = 16_384  # shards; the system maps 65,530 files of a process
 SAMPLED_DOCUMENTS = 200_000
 
 
-class TrainingSplit:
+class TrainingSplit(ABC):
     """Documents that are trained on, or that a training is judged by.
 
     Attributes:
@@ -45,6 +46,7 @@ class TrainingSplit:
     labelled_share: float = 0.0
     seed: int = 0
 
+    @abstractmethod
     def documents(self, positions: Int64) -> DocumentSet:
         """Return the documents at some positions of the index, in the given order, with the images they show.
 
@@ -52,11 +54,10 @@ class TrainingSplit:
             IntegrityError: a part is damaged, or a document cannot be read: an image or a vector is missing.
             UsageError: an image has no picture, where pictures are read.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def shard(self, number: int) -> DocumentSet:
         """Return the documents of a shard; raises as `documents`."""
-        raise NotImplementedError
 
     def links_shown(self, documents: DocumentSet) -> tuple[Int64 | None, ...] | None:
         """Return the links that are shown of some documents, None where they are not; None unless some are."""

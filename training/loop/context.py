@@ -12,6 +12,7 @@ the gradient of the step's loss: each worker contributes the part through its ow
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -168,6 +169,8 @@ class TorchDistributed(Context):
     def summed(self, module: nn.Module) -> nn.Module:
         if not any(parameter.requires_grad for parameter in module.parameters()):
             return module
+        # What PyTorch names instead sends a worker's buffers to the others at the start.
+        warnings.filterwarnings("ignore", message="`broadcast_buffers` is deprecated", category=FutureWarning)
         wrapped = DistributedDataParallel(
             module,
             process_group=self.group,

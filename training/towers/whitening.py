@@ -88,6 +88,15 @@ class Whitening:
         """Return N x K inputs, float32."""
         return (x_NV - self.mean.float()) @ self.components.float()
 
+    def uncorrelated(self, workers: Workers) -> Whitening:
+        """Return the whitening into rank 0's basis in which inputs are uncorrelated: of a diagonal covariance."""
+        variances_K, basis_KK = (shared(each, workers) for each in torch.linalg.eigh(self.covariance))
+        return Whitening(
+            mean=self.mean,
+            components=self.components @ basis_KK,
+            covariance=variances_K.clamp(min=0.0).diag(),
+        )
+
 
 def sums_of(x_NV: Tensor, counts: Tensor | None = None) -> Tensor:
     """Return (V + 1) x (V + 1) sums of the products of rows with a 1 before them: count, sums, second moments.

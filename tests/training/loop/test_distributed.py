@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from uuid import uuid4
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 from forked import ROOT, clean_environment, start
 
 from schemas.configs import resolve
@@ -19,7 +21,7 @@ from schemas.overrides import override
 from training.closed_form.solver import Solver
 from training.config import LoopConfig, Precision, RateScaling, Select, StepsSchedule, TrainConfig, objective
 from training.data.loading import load_training_data
-from training.loop.context import CPU, Context
+from training.loop.context import CPU, Context, TorchDistributed
 from training.loop.trainer import TrainResult, train
 from training.model import LinkModel
 from training.recipes import recipe
@@ -362,3 +364,17 @@ def test_nccl_workers_train_as_one_process_on_the_processor_does(lakes: ModuleTy
     alone = train_alone(lake, tmp_path / "alone", FROZEN)
     run_workers(lake, workers, {tmp_path / "together": FROZEN}, backend="nccl")
     assert_same_run(tmp_path / "together", alone, workers, GPU_TOLERANCE)
+
+
+def test_a_worker_tells_no_warning_of_pytorch_that_nobody_can_heed(tmp_path: Path) -> None:
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1)
+    try:
+        module = torch.nn.Linear(2, 1)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            wrapped = TorchDistributed().summed(module)
+            wrapped(torch.ones(1, 2)).sum().backward()
+    finally:
+        dist.destroy_process_group()
+    assert [str(each.message) for each in told] == []
+    assert module.weight.grad is not None

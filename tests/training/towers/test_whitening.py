@@ -7,6 +7,7 @@ from scipy.linalg import fractional_matrix_power
 
 from schemas.errors import BuildError
 from training.closed_form.solver import inverse_root
+from training.loop.context import Context
 from training.towers.whitening import Column, sums_of, whitening_from
 
 
@@ -70,8 +71,14 @@ def test_vectors_that_say_nothing_are_one_line(given: np.ndarray, message: str) 
         whitening_from(sums_of(torch.from_numpy(given)), [Column(size=2, components=2)], what="images")
 
 
-def test_inverse_root_is_scipy_s_power() -> None:
-    covariance = np.cov(rows().T)
-    wanted = covariance + 2.0 * np.linalg.eigvalsh(covariance).mean() * np.eye(9)
-    found = inverse_root(torch.from_numpy(covariance), 2.0).numpy()
-    assert found == pytest.approx(fractional_matrix_power(wanted, -0.5), rel=1e-8, abs=1e-10)
+def test_the_inverse_root_in_the_uncorrelated_basis_is_scipy_s_power() -> None:
+    both = torch.from_numpy(np.hstack([rows(seed=1), rows(size=5, seed=2)]))
+    columns = [Column(size=9, components=3), Column(size=5, components=5)]
+    found = whitening_from(sums_of(both), columns, what="images")
+    inputs = found.uncorrelated(Context())
+    wanted = found.covariance + 2.0 * found.covariance.diagonal().mean() * torch.eye(8)
+    power = torch.from_numpy(fractional_matrix_power(wanted.numpy(), -0.5))
+    ours = inputs.components * inverse_root(inputs.covariance.diagonal(), 2.0) @ inputs.components.T
+    assert ours.numpy() == pytest.approx((found.components @ power @ found.components.T).numpy(), rel=1e-8, abs=1e-10)
+    covariance = np.cov(inputs.of(both).numpy().T, bias=True)
+    assert covariance == pytest.approx(inputs.covariance.numpy(), abs=1e-5)
