@@ -173,7 +173,10 @@ def _work(connection: multiprocessing.connection.Connection, reading: Sequence[s
         except Exception:  # whatever it is, the next job may do better
             log.exception("a search has failed")
             problem = BuildError("the search has failed; the log of the pages has the rest")
-        connection.send((found, problem, archives.contents))
+        try:
+            connection.send((found, problem, archives.contents))
+        except BrokenPipeError:
+            return
 
 
 def _open(*_: Opened) -> None:
