@@ -1,7 +1,7 @@
 """The indexes that a process has open, with what it remembers of each: names, facets, texts that were read.
 
-What is remembered is found again by content and bounded, so that the next look at the same article costs a search and
-no reading.
+What is remembered is found again by content and bounded. An article that is ranked is read once for all processes
+(`articles.py`); what is remembered here is for comparisons and placements.
 """
 
 from collections import OrderedDict
@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from orchestration.inference.archive import Archive
 from orchestration.pages.archives import Choice
-from orchestration.pages.entities import Gazetteer, find_entities
+from orchestration.pages.entities import Gazetteer
 from orchestration.pages.text_language import found_language
 from training.data.ragged import Float32
 from training.model import LinkModel
@@ -29,7 +29,6 @@ class Opened:
         gazetteer: the names that it knows.
         queries: reads queries, each text once.
         facets: of filters, counted once.
-        entities: of a text and its language, found once.
         languages: that the model knows; (): any.
         language: of a text, found out once.
     """
@@ -42,7 +41,6 @@ class Opened:
         self.languages = self.archive.index.model.card.config.needs.languages
         self.language = lru_cache(TEXTS_KEPT)(lambda text: found_language(text, self.languages))
         self.facets = lru_cache(FACETS_KEPT)(self.archive.index.records.facets)
-        self.entities = lru_cache(TEXTS_KEPT)(lambda text, language: find_entities(text, language, self.gazetteer))
 
     def close(self) -> None:
         """Close it."""
