@@ -131,7 +131,7 @@ def read(opened: Opened, article: Article, parameters: SearchParameters) -> Read
     """
     language = language_of(opened, article, parameters.language)
     query = Query(texts=article.texts, language=language, left_out=parameters.left_out)
-    vector, sources = opened.queries.read(query) if query.given else (None, ())
+    vector, sources = opened.read(query)
     entities, has_spacy = find_entities(" ".join(article.texts.values()), language, opened.gazetteer)
     return Reading(
         language=language, vector=vector, sources=tuple(sources), entities=tuple(entities), has_spacy=has_spacy
@@ -164,10 +164,10 @@ def find(
             texts=article.texts, language=reading.language, left_out=parameters.left_out, picture=picture,
             like=parameters.like, unlike=parameters.unlike,
         )  # fmt: skip
-        known = (reading.vector, reading.sources)
         result = search(
-            index, query, filters=filters, top=top, rank_by=parameters.rank_by, queries=opened.queries, known=known
-        )
+            index, query, filters=filters, top=top, rank_by=parameters.rank_by, queries=opened.queries,
+            known=(reading.vector, reading.sources),
+        )  # fmt: skip
     every = fold(result.images)
     groups = every[: parameters.count]
     highlighting, influence = _highlighted(opened, query, result, parameters)
@@ -208,7 +208,7 @@ def compare(first: Opened, second: Opened, article: Article, address: str) -> tu
     queries = [Query(texts=article.texts, language=language_of(each, article)) for each in (first, second)]
     indexes = [each.archive.index for each in (first, second)]
     found = [
-        search(index, query, top=COMPARED, queries=opened.queries)
+        search(index, query, top=COMPARED, queries=opened.queries, known=opened.read(query))
         for index, query, opened in zip(indexes, queries, (first, second), strict=True)
     ]
     ranking = interleaved(queries[0], indexes, found, address=address)

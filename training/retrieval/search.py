@@ -139,7 +139,7 @@ def search(
             similarity where there is no text.
         options: of links. Their refinement ranks pictures (Alikhani 2022), of models with relations.
         reader: gives what the model reads beside words.
-        queries: reads queries in place of a new `QueryReader`: one that remembers them.
+        queries: reads queries in place of a new `QueryReader`.
         known: the vector of the query's texts (None: it has none) and the texts as they were read, where that is known.
 
     Raises:

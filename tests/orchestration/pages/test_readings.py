@@ -36,6 +36,7 @@ def test_a_process_needs_no_reading_of_what_another_has_read(
     parameters = SearchParameters.of(QueryParams(address))
     first, second = opened(newsroom), opened(newsroom)
     found = search_jobs.find(first, ARTICLE, parameters, b"")
+    monkeypatch.setattr(second, "read", None)
     monkeypatch.setattr(second, "queries", None)
     monkeypatch.setattr(search_jobs, "find_entities", None)
     again = search_jobs.find(second, ARTICLE, parameters, b"", found.reading)
