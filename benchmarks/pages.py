@@ -1,21 +1,21 @@
 """The newsroom's pages under load: `multilink pages` in a process of its own, editors at work, and then it is killed.
 
-    python -m benchmarks.pages --index FOLDER --lake LAKE [--archive LAKE] [--images 100000] [--users 50] [--seconds 60]
-                               [--decisions 60000] [--browser] [--json]
+    python -m benchmarks.pages --index FOLDER --lake LAKE [--archive LAKE] [--images 100000] [--users 50] [--pause 5]
+                               [--seconds 60] [--decisions 60000] [--browser] [--json]
 
 `--index` is a small index of a data set of articles of `--lake`, by a model that reads texts: that of `multilink demo
 --news`. What is searched is the drawn archive of `benchmarks.retrieval`, by that model (`pages_archive.py`);
 `--archive` is a lake that has it, or that keeps it. Each user opens the first page, keeps an article, and then does one
-thing after another, with a pause between that is 5 s in the mean: another article, a word left out, a name as a filter,
+thing after another, with a pause between (`--pause`, the mean): another article, a word left out, a name as a filter,
 a facet, another order, a decision. An article has a headline, a lead and a caption of the data set's sentences, and a
 body of 100 to 2,000 words (half have more than 400) with names of the archive. Copies of pictures are asked for as a
 browser does, each once for each user. Times are those of whole answers as this process sees them; it runs on the same
 cores.
 
-Afterwards users decide without any pause, the server is killed (SIGKILL), and every decision whose answer had come must
-be in the log. Then the pages are started with so many decisions in the log, and each page is asked for again and again:
-the time of the processor is that of the server and the processes that search. `--browser` has an editor's task done by
-keys in Chromium (`editor.py`) with these decisions there.
+Afterwards 20 users decide without any pause, the server is killed (SIGKILL), and every decision whose answer had come
+must be in the log. Then the pages are started with so many decisions in the log, and each page is asked for again and
+again: the time of the processor is that of the server and the processes that search. `--browser` has an editor's task
+done by keys in Chromium (`editor.py`) with these decisions there.
 
 Goals: on two cores, 95% of answers within 1 s for 50 users and 100,000 pictures, and for 200 users and a million;
 nothing lost; with 60,000 decisions any page within 50 ms of the processor.
@@ -56,8 +56,7 @@ from schemas.lake import MANIFEST, Lake
 from schemas.manifest import read_manifest
 from schemas.parts import read_part
 
-PAUSE_S = 5.0
-KILLED_AFTER_S = 8.0
+DECIDING, KILLED_AFTER_S = 20, 8.0  # users at once without a pause; from so many decisions on
 STARTS_WITHIN_S = 180
 WORDS, SPREAD, FEWEST, MOST = 400, 0.6, 100, 2_000  # of a body: the median and the spread of its logarithm
 PICTURE = "picture"
@@ -106,6 +105,7 @@ class Trial:
     """What users saw: seconds of each kind of answer, and what went wrong."""
 
     articles: Articles
+    pause_s: float = 0.0
     seconds: dict[str, list[float]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     acknowledged: set[str] = field(default_factory=set)
@@ -152,11 +152,11 @@ class User:
     seen: set[str] = field(default_factory=set)
 
     async def work(self, until: float) -> None:
-        await asyncio.sleep(self.rng.random() * PAUSE_S)
+        await asyncio.sleep(self.rng.random() * self.trial.pause_s)
         await self.trial.ask(self.client, "first page", "/")
         while time.perf_counter() < until:
             await self._act()
-            await asyncio.sleep(self.rng.expovariate(1 / PAUSE_S))
+            await asyncio.sleep(self.rng.expovariate(1 / self.trial.pause_s))
 
     async def decide_without_pause(self) -> None:
         while not self.trial.problems:
@@ -239,7 +239,10 @@ async def killed(trial: Trial, address: str, process: subprocess.Popen[str], use
         async with browser(address) as client:
             await User(trial, client, random.Random(1000 + seed)).decide_without_pause()
 
-    working = [asyncio.create_task(one(seed)) for seed in range(users)]
+    working = [asyncio.create_task(one(seed)) for seed in range(min(users, DECIDING))]
+    before = len(trial.acknowledged)
+    while len(trial.acknowledged) < before + DECIDING and not trial.problems:
+        await asyncio.sleep(0.1)
     await asyncio.sleep(KILLED_AFTER_S)
     process.kill()
     await asyncio.gather(*working)
@@ -290,21 +293,24 @@ class Setup:
     indexes: Sequence[Path]
     scratch: Path
 
-    def under_load(self, users: int, seconds: float) -> Iterator[tuple[str, Any]]:
+    def under_load(self, users: int, pause_s: float, seconds: float) -> Iterator[tuple[str, Any]]:
         """Yield what users saw, and what was lost when the server was killed."""
-        yield "load_of_the_machine", round(os.getloadavg()[0], 1)
-        trial, store = Trial(self.articles), f"sqlite:///{self.scratch}/pages.sqlite"
+        trial, store = Trial(self.articles, pause_s), f"sqlite:///{self.scratch}/pages.sqlite"
         with served(self.lake, self.indexes[:1], store) as (process, address):
             asyncio.run(first(Trial(self.articles), address))
-            before = processor_seconds(process.pid)
+            before = processor_seconds(process.pid), time.process_time(), busy_seconds()
             asyncio.run(load(trial, address, users, seconds))
+            after = processor_seconds(process.pid), time.process_time(), busy_seconds()
+            server, own, busy = (end - start for start, end in zip(before, after, strict=True))
             kinds = sorted(trial.seconds.keys() - {PICTURE})
             answers = sum(len(trial.seconds[kind]) for kind in kinds)
             yield "all but pictures", trial.quantiles(*kinds)
             for kind in [*kinds, PICTURE]:
                 yield kind, trial.quantiles(kind)
             yield "answers_a_second", round(answers / seconds, 1)
-            yield "processor_s_an_answer", round((processor_seconds(process.pid) - before) / answers, 4)
+            yield "processor_s_an_answer", round(server / answers, 4)
+            cores = {"server": server, "users": own, "other programs": busy - server - own}
+            yield f"cores_used_of_{os.cpu_count()}", {name: round(each / seconds, 2) for name, each in cores.items()}
             yield "problems", {"number": len(trial.problems), "first": trial.problems[:5]}
             trial.problems.clear()
             asyncio.run(killed(trial, address, process, users))
@@ -352,6 +358,12 @@ def each_time(pid: int, ask: Callable[[int], None], times: int = 20) -> float:
     return (processor_seconds(pid) - before) / times
 
 
+def busy_seconds() -> float:
+    """Return the time of all processors that some process has had since the machine was started."""
+    user, nice, system, _, _, *others = map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:])
+    return (user + nice + system + sum(others[:2])) / os.sysconf("SC_CLK_TCK")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--index", required=True, type=Path)
@@ -359,6 +371,7 @@ def main() -> None:
     parser.add_argument("--archive", type=Path, help="a lake that has the drawn archive, or that keeps it")
     parser.add_argument("--images", type=int, default=100_000, help="of the archive, where it is not there yet")
     parser.add_argument("--users", type=int, default=50, help="0: none; the log and the browser alone")
+    parser.add_argument("--pause", type=float, default=5, help="seconds between what a user does, in the mean")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--decisions", type=int, default=60_000)
     parser.add_argument("--browser", action="store_true", help="have an editor's task done in Chromium")
@@ -377,7 +390,7 @@ def main() -> None:
         setup = Setup(articles, str(root), indexes, Path(scratch))
         measured: list[Iterator[tuple[str, Any]]] = [iter([("images", large.images)])]
         measured.append(iter([("indexes_made_s", round(time.perf_counter() - began, 1))]))
-        measured += [setup.under_load(given.users, given.seconds)] * (given.users > 0)
+        measured += [setup.under_load(given.users, given.pause, given.seconds)] * (given.users > 0)
         measured += [setup.with_decisions(given.decisions, is_in_browser=given.browser)] * (given.decisions > 0)
         found = {}
         for name, value in chain(*measured):
