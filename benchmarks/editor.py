@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FIELDS = ("headline", "lead", "caption", "body")
 MOST_TABS = 600
-SETTLED = "!document.querySelector('.htmx-request, .htmx-swapping, .htmx-settling')"
+UNSETTLED = ".htmx-request, .htmx-swapping, .htmx-settling"
 
 
 @dataclass
@@ -107,7 +107,7 @@ class EditorTask:
         with self._step(step):
             page.keyboard.press(key)
             page.wait_for_selector(f"#decide-{image[:12]}[data-standing={standing}]")
-        page.wait_for_function(SETTLED)
+        page.wait_for_selector(UNSETTLED, state="detached")
         return image
 
     def _place(self, image: str) -> None:
@@ -119,7 +119,7 @@ class EditorTask:
         before = page.url
         with self._step("move"):
             page.keyboard.press("Enter")
-            page.wait_for_function("before => location.href !== before", arg=before)
+            page.wait_for_url(lambda address: address != before)
             page.wait_for_selector(f"#at-{image[:12]}")
 
     def _press(self, selector: str, step: str = "", then: Callable[[], object] = lambda: None) -> None:

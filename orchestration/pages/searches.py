@@ -162,7 +162,7 @@ def _work(connection: multiprocessing.connection.Connection, reading: Sequence[s
     while True:
         try:
             job, choices, arguments = connection.recv()
-        except EOFError:
+        except (EOFError, OSError):
             return
         found: Any = None
         problem: Exception | None = None
@@ -175,7 +175,7 @@ def _work(connection: multiprocessing.connection.Connection, reading: Sequence[s
             problem = BuildError("the search has failed; the log of the pages has the rest")
         try:
             connection.send((found, problem, archives.contents))
-        except BrokenPipeError:
+        except OSError:
             return
 
 
