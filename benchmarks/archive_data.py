@@ -2,19 +2,23 @@
 
 Of a picture there are a title of 6 to 10 words, a caption of 15 to 30, 3 to 6 keywords, one of 2,000 credits, of 20,000
 places, of 9,000 days; words are drawn by Zipf's law from 400,000. Names that the archive knows are 102,000: places,
-credits, 50,000 persons and 30,000 other keywords. Vectors are drawn with what makes search hard: groups of very
-different sizes, a spectrum that falls slowly, and texts that stand apart from all pictures and are noisier.
+credits, 50,000 persons and 30,000 other keywords. Copies are 64 drawn pictures, in turns. Vectors are drawn with what
+makes search hard: groups of very different sizes, a spectrum that falls slowly, and texts that stand apart from all
+pictures and are noisier.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from PIL import Image
 
 from benchmarks.scale_data import write
 from schemas.document_rows import to_row
@@ -27,10 +31,12 @@ from schemas.tables import FEATURE_PREFIX, to_table
 
 DATASET, IMAGE, TEXT, DIMENSIONS, GROUPS = "archive", "image", "text", 256, 5_000
 IN_SHARD, TEXTS = 50_000, 1_000  # pictures of a shard; documents with a text, of the splits val and test
+ROWS_PER_GROUP = 256  # of the files, as builds write them
 SPREAD = 0.7  # of rows around the centre of their group, in the centres' own spread
 TEXT_NOISE, APART = 0.7, 1.0  # in lengths of a row
 LAST = 64  # directions, of little variance, in which texts stand apart
 DAYS = 9_000  # of pictures, from 2000 on
+COPIES, COPY_PX = 64, (256, 192)  # different copies of pictures
 FEATURES = {
     "images": (FeatureColumn(name=IMAGE, dimensions=DIMENSIONS),),
     "documents": (FeatureColumn(name=TEXT, dimensions=DIMENSIONS),),
@@ -130,8 +136,14 @@ def _words(count: int, seed: int) -> np.ndarray:
 
 
 def _zipf(rng: np.random.Generator, values: np.ndarray, count: int, power: float = 1.0) -> np.ndarray:
-    shares = np.cumsum(1 / np.arange(1, len(values) + 1) ** power)
-    return values[np.searchsorted(shares / shares[-1], rng.random(count))]
+    return values[np.searchsorted(_shares(len(values), power), rng.random(count))]
+
+
+@cache
+def _shares(count: int, power: float) -> np.ndarray:
+    """Return the sums of the shares of so many values, the commonest first."""
+    sums = np.cumsum(1 / np.arange(1, count + 1) ** power)
+    return np.asarray(sums / sums[-1])
 
 
 def make_versions(root: Path, images: int) -> None:
@@ -189,12 +201,23 @@ def _shard(world: World, language: Language, seed: int, count: int) -> tuple[np.
         "hash": pa.array(hashes), "format": pa.array(["jpeg"] * count), "metadata": metadata,
         "licence": pa.array(rng.choice(["CC0-1.0", "CC-BY-4.0", "CC-BY-SA-4.0", "rights reserved"], count)),
         "width": pa.array(rng.integers(300, 6000, count)), "height": pa.array(rng.integers(300, 6000, count)),
+        "jpeg": pa.array(_copies()).take(pa.array(np.arange(count) % COPIES)),
         FEATURE_PREFIX + IMAGE: _vectors(rows),
     }  # fmt: skip
     for name, column in values.items():
         place = table.schema.get_field_index(name)
         table = table.set_column(place, table.schema.field(place), column.cast(table.schema.field(place).type))
     return rows, table
+
+
+def _copies() -> list[bytes]:
+    """Return pictures of coloured fields, as JPEG."""
+    rng, found = np.random.default_rng(8), []
+    for _ in range(COPIES):
+        fields = Image.fromarray(rng.integers(0, 256, (6, 8, 3), np.uint8)).resize(COPY_PX, Image.Resampling.BICUBIC)
+        fields.save(data := io.BytesIO(), "JPEG")
+        found.append(data.getvalue())
+    return found
 
 
 def _vectors(rows: np.ndarray) -> pa.Array:
@@ -224,7 +247,7 @@ def _written(
         for key, text, vector in zip(table.column("hash").to_pylist(), texts, vectors, strict=True)
     ]
     made = {"documents": to_table(documents, document_schema(FEATURES["documents"])), "images": table}
-    return [write(folder, f"{kind}/{name}", each) for kind, each in made.items()]
+    return [write(folder, f"{kind}/{name}", each, ROWS_PER_GROUP) for kind, each in made.items()]
 
 
 def _manifest(version: str, files: list[FileEntry], counts: dict[Split, int]) -> Manifest:

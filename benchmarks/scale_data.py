@@ -28,8 +28,13 @@ _EMPTY = ("source", "format", "width", "height", "original_bytes", "fingerprint"
 _WORDS = "cut the board glue both ends sand it smooth and paint a second coat let dry over night then turn".split()  # noqa: SIM905
 
 
-def make_version(root: Path, documents: int, validation: int = 1000, in_shard: int = 0) -> Lake:
-    """Write and commit a version with so many training documents, `IN_SHARD` or so many of them a shard."""
+def make_version(
+    root: Path, documents: int, validation: int = 1000, in_shard: int = 0, *, rows_per_group: int | None = None
+) -> Lake:
+    """Write and commit a version with so many training documents, `IN_SHARD` or so many of them a shard.
+
+    Without `rows_per_group`, a file is one row group.
+    """
     in_shard = in_shard or IN_SHARD
     lake = Lake.at(str(root))
     folder, files, rng = lake.dataset(DATASET, "v1"), list[FileEntry](), np.random.default_rng(0)
@@ -39,7 +44,7 @@ def make_version(root: Path, documents: int, validation: int = 1000, in_shard: i
             rows = np.arange(shard * in_shard, min((shard + 1) * in_shard, count))
             name = f"{split}/part-{shard:05d}-of-{shards:05d}.parquet"
             for table, made in zip(("documents", "images"), _shard(split, rows, rng), strict=True):
-                files.append(write(folder, f"{table}/{name}", made))
+                files.append(write(folder, f"{table}/{name}", made, rows_per_group))
     commit(lake, manifest_of(files, {Split.TRAIN: documents, Split.VAL: validation}))
     return lake
 
@@ -130,9 +135,9 @@ def _vectors(rng: np.random.Generator, count: int) -> pa.Array:
     return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), DIMENSIONS)
 
 
-def write(folder: Folder, path: str, table: pa.Table) -> FileEntry:
+def write(folder: Folder, path: str, table: pa.Table, rows_per_group: int | None = None) -> FileEntry:
     buffer = io.BytesIO()
-    pq.write_table(table, buffer, compression="zstd")
+    pq.write_table(table, buffer, compression="zstd", row_group_size=rows_per_group)
     data = buffer.getvalue()
     folder.write(path, data)
     return FileEntry(path=path, bytes=len(data), sha256=hashlib.sha256(data).hexdigest(), rows=table.num_rows)

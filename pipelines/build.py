@@ -197,9 +197,9 @@ def _facts(root: beam.Pipeline, stages: SimpleNamespace, files: beam.PCollection
     """Return the facts that the manifest is composed of."""
     passed, split, featured = _passed(stages, plan.config), stages.split, stages.featured
     things = (
-        stages.failures | "outcomes" >> ListOutcomes(passed, (stages.images.failures, featured.rejected)),
+        *(stages.failures | "outcomes" >> ListOutcomes(passed, (stages.images.failures, featured.rejected))),
         (split.leaks, split.heeded) | "leaks" >> ListLeaks(),
-        (featured.documents, featured.images) | "rights" >> ListRights(),
+        *((featured.documents, featured.images) | "rights" >> ListRights()),
     ) | "things" >> beam.Flatten()
     return (
         things | "counts" >> CountThings(),

@@ -27,8 +27,11 @@ class Progress:
     def advance(self, stage: str, count: int = 1) -> None:
         """Add to a stage's count."""
         if self.directory is not None:
-            with Path(self.directory, f"{stage}.{os.getpid()}").open("ab", buffering=0) as file:
-                file.write(b"." * count)
+            file = os.open(f"{self.directory}/{stage}.{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            try:
+                os.write(file, b"." * count)
+            finally:
+                os.close(file)
 
     def counts(self) -> Counter[str]:
         """Return elements done so far, by stage."""

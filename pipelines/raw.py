@@ -28,11 +28,10 @@ import time
 import uuid
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from http.client import responses
 from typing import BinaryIO
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 from fastwarc import ArchiveIterator, WarcRecordType
 
@@ -40,6 +39,7 @@ from pipelines.packs import PackFolder
 from schemas.errors import IntegrityError
 from schemas.lake import Folder
 from schemas.raw import RAW_SCHEMA, RawEntry
+from schemas.tables import records_table
 
 SUFFIX = ".warc.gz"
 LOCAL_BYTES = 256 << 20
@@ -246,9 +246,8 @@ def index_of(folder: Folder) -> PackFolder:
 
 
 def write_index(folder: Folder, segment: str, entries: Iterable[RawEntry]) -> None:
-    table = pa.Table.from_pylist([asdict(entry) for entry in entries], schema=RAW_SCHEMA)
     packs, sink = index_of(folder), io.BytesIO()
-    pq.write_table(table, sink, row_group_size=packs.rows_per_group, compression="zstd")
+    pq.write_table(records_table(entries, RAW_SCHEMA), sink, row_group_size=packs.rows_per_group, compression="zstd")
     packs.folder.write(f"{segment}.parquet", sink.getvalue())
     packs.has_changed()
 

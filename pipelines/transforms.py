@@ -6,7 +6,8 @@ the machine, and the project's own errors, end it.
 
 What a build's manifest is composed of are facts: pairs of a kind and a value. Each stage adds its own, and one step
 gathers them: their number grows with shards, reasons and sizes of documents, and not with documents. What is counted of
-all stages is counted in one step: things, each under a kind, become facts of how often they are there.
+all stages is counted where it is (`Tally`), so that only numbers travel, and added up in one step: things, each under a
+kind, become facts of how often they are there.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import apache_beam as beam
+from apache_beam.transforms.window import GlobalWindows
 
 from schemas.failures import FILTERED, Failure, Reason, Stage, unexpected
 
@@ -90,9 +92,25 @@ class OnOneWorker(beam.PTransform, Generic[T]):
         return self.function(list(batch))
 
 
+class Tally(beam.DoFn, Generic[T]):
+    """Gives the things of elements, and how often each is there in a bundle: ((kind, thing), number)."""
+
+    def __init__(self, things_of: Callable[[T], Iterable[Fact]]) -> None:
+        self._things_of = things_of
+
+    def start_bundle(self) -> None:
+        self._numbers = Counter[Fact]()
+
+    def process(self, element: T) -> None:
+        self._numbers.update(self._things_of(element))
+
+    def finish_bundle(self) -> Iterator[Any]:
+        yield from map(GlobalWindows.windowed_value, self._numbers.items())
+
+
 @dataclass(eq=False)
 class ListOutcomes(beam.PTransform):
-    """Failures of all stages to things to count: `passed`, a stage; `lost` and `recounted`, (stage, reason).
+    """Failures of all stages to tallies of things: `passed`, a stage; `lost` and `recounted`, (stage, reason).
 
     Attributes:
         passed: what each stage passed on.
@@ -103,17 +121,23 @@ class ListOutcomes(beam.PTransform):
     passed: Mapping[Stage, beam.PCollection]
     recounted: Iterable[beam.PCollection]
 
-    def expand(self, failures: beam.PCollection) -> beam.PCollection:
-        passed = [elements | f"{stage}" >> beam.Map(partial(_passed, stage)) for stage, elements in self.passed.items()]
-        again = tuple(self.recounted) | "again" >> beam.Flatten() | "recounted" >> beam.Map(partial(_left, "recounted"))
-        return (*passed, again, failures | "lost" >> beam.Map(partial(_left, "lost"))) | "outcomes" >> beam.Flatten()
+    def expand(self, failures: beam.PCollection) -> tuple[beam.PCollection, ...]:
+        passed = [
+            elements | f"{stage}" >> beam.ParDo(Tally(partial(_passed, stage)))
+            for stage, elements in self.passed.items()
+        ]
+        again = [
+            some | f"recounted {number}" >> beam.ParDo(Tally(partial(_left, "recounted")))
+            for number, some in enumerate(self.recounted)
+        ]
+        return (*passed, *again, failures | "lost" >> beam.ParDo(Tally(partial(_left, "lost"))))
 
 
 class CountThings(beam.PTransform):
-    """(kind, thing) to a fact of each: (kind, (thing, number))."""
+    """Tallies, ((kind, thing), number), to a fact of each thing: (kind, (thing, number))."""
 
-    def expand(self, things: beam.PCollection) -> beam.PCollection:
-        return things | "count" >> beam.combiners.Count.PerElement() | "as facts" >> beam.MapTuple(_counted)
+    def expand(self, tallies: beam.PCollection) -> beam.PCollection:
+        return tallies | "add up" >> beam.CombinePerKey(sum) | "as facts" >> beam.MapTuple(_counted)
 
 
 class GatherFacts(beam.PTransform):
@@ -140,12 +164,12 @@ def stage_table(passed: Iterable[Passed], lost: Iterable[Lost], recounted: Itera
     return table
 
 
-def _passed(stage: Stage, _: Any) -> Fact:
-    return "passed", str(stage)
+def _passed(stage: Stage, _: Any) -> list[Fact]:
+    return [("passed", str(stage))]
 
 
-def _left(kind: str, failure: Failure) -> Fact:
-    return kind, (str(failure.stage), str(failure.reason))
+def _left(kind: str, failure: Failure) -> list[Fact]:
+    return [(kind, (str(failure.stage), str(failure.reason)))]
 
 
 def _counted(thing: Fact, number: int) -> Fact:

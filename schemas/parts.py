@@ -7,6 +7,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -83,9 +84,20 @@ def part_name(entry: FileEntry) -> str:
 
 
 def read_part(
-    folder: Folder, entry: FileEntry, columns: Sequence[str] | None, schema: pa.Schema | None = None
+    folder: Folder,
+    entry: FileEntry,
+    columns: Sequence[str] | None,
+    schema: pa.Schema | None = None,
+    rows: Sequence[int] | None = None,
 ) -> pa.Table:
     """Return some columns of a part, all for None, after its bytes, its schema and its number of rows were checked.
+
+    Args:
+        folder: of the version.
+        entry: of the part.
+        columns: None: all.
+        schema: that the part must have.
+        rows: that are wanted, in order; only their row groups are read. None: all.
 
     Raises:
         IntegrityError: the part is damaged, or not of this schema.
@@ -95,10 +107,21 @@ def read_part(
         file = pq.ParquetFile(stream)
         if schema is not None:
             check_schema(file.schema_arrow, schema, where=entry.path)
-        table = file.read(columns=columns if columns is None else list(columns))
-    if table.num_rows != entry.rows:
-        raise IntegrityError(f"{entry.path}: {table.num_rows} rows, the manifest says {entry.rows}")
-    return table
+        if file.metadata.num_rows != entry.rows:
+            raise IntegrityError(f"{entry.path}: {file.metadata.num_rows} rows, the manifest says {entry.rows}")
+        names = columns if columns is None else list(columns)
+        return file.read(columns=names) if rows is None else _read_rows(file, names, rows)
+
+
+def _read_rows(file: pq.ParquetFile, columns: list[str] | None, rows: Sequence[int]) -> pa.Table:
+    sizes = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
+    ends = np.cumsum(sizes, dtype=np.int64)
+    wanted = np.asarray(rows, np.int64)
+    groups, place = np.unique(np.searchsorted(ends, wanted, side="right"), return_inverse=True)
+    before = (ends - sizes)[groups] - np.cumsum([0, *(sizes[number] for number in groups)])[
+        :-1
+    ]  # rows that are not read
+    return file.read_row_groups(groups.tolist(), columns=columns).take(wanted - before[place])
 
 
 def rows_where(

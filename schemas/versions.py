@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 DISTRIBUTION = "multilink-pipeline"  # what the package index knows this project by; `multilink` there is another
+_SCALARS = frozenset({str, int, float, bool, type(None)})
 _SOURCES = ("*.py", "*.j2")
 
 
@@ -31,11 +32,19 @@ def fingerprint(value: Any) -> str:
 
 def plain(value: Any) -> Any:
     """Return a record or a configuration (dataclasses, enumerations, tuples, scalars) as a JSON-ready value."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if type(value) in _SCALARS:
+        return value
+    if (names := _fields(cast(Hashable, type(value)))) is not None:
+        return {name: plain(getattr(value, name)) for name in names}
     if isinstance(value, enum.Enum):
         return value.value
     return [plain(item) for item in value] if isinstance(value, tuple | list) else value
+
+
+@cache
+def _fields(kind: Hashable) -> list[str] | None:
+    """Return the names of the fields of a dataclass, None of another class."""
+    return [field.name for field in dataclasses.fields(cast(Any, kind))] if dataclasses.is_dataclass(kind) else None
 
 
 def content(value: Any) -> Any:

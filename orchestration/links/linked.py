@@ -131,11 +131,13 @@ def outcomes(links: LinkSet) -> pa.Table:
             parts.append(table)
     if not parts:
         raise UsageError(f"{folder.uri}: links are in an older format; run `multilink link` again")
-    return pa.concat_tables(parts).unify_dictionaries()
+    return pa.concat_tables(parts).unify_dictionaries().combine_chunks()  # rows of one piece are taken faster
 
 
-def choices(table: pa.Table) -> dict[str, list[str]]:
+@lru_cache(TABLES_HELD)
+def choices(links: LinkSet) -> dict[str, list[str]]:
     """Return which splits, languages and relations documents have, each sorted."""
+    table = outcomes(links)
     relations = pc.list_flatten(table.column("relations"))
     return {
         "split": sorted(pc.unique(table.column("split")).to_pylist()),

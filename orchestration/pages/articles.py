@@ -152,7 +152,10 @@ async def _shown(request: Request, shared: Pages, key: str, article: Article) ->
         upload = b""
         if parameters.picture:
             upload = await run_in_threadpool(shared.store.upload, parameters.picture)
-        found = await shared.searches.run(request, find, [choice], article, parameters, upload)
+        name = (choice.content, key, parameters.language, parameters.left_out)
+        known = shared.readings.get(name)
+        found = await shared.searches.run(request, find, [choice], article, parameters, upload, known)
+        shared.readings.keep(name, found.reading)
     given: dict[str, Any] = {"key": key, "article": article, "parameters": parameters, "choice": choice}
     return await run_in_threadpool(_page, request, shared, found=found, **given)
 

@@ -16,7 +16,7 @@ from schemas.errors import NotFoundError
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest
 
-PARTS_KEPT, GROUPS_KEPT = 32, 8  # hashes of parts; row groups of 256 pictures
+PARTS_KEPT, GROUPS_KEPT = 32, 8  # hashes and footers of parts; row groups of 256 pictures
 
 
 class Copies:
@@ -48,25 +48,24 @@ class Copies:
     def _of_version(self, manifest: Manifest, folder: Folder, image: str, part: str) -> bytes | None:
         entries = [entry.path for split in manifest.splits for entry in manifest.parts("images", split)]
         for path in entries if not part else [each for each in entries if each == part]:
-            hashes, ends = self._hashes(folder, path)
+            hashes, ends, metadata = self._hashes(folder, path)
             row = pc.index(hashes, image).as_py()
             if row >= 0:
                 number = int(np.searchsorted(ends, row, side="right"))
-                jpeg: bytes | None = self._group(folder, path, number)[
-                    row - (ends[number - 1] if number else 0)
-                ].as_py()
+                start = ends[number - 1] if number else 0
+                jpeg: bytes | None = self._group(folder, path, metadata, number)[row - start].as_py()
                 return jpeg
         return None
 
 
-def _hashes(folder: Folder, path: str) -> tuple[pa.ChunkedArray, list[int]]:
-    """Return the hashes of a part, and where each of its row groups ends."""
+def _hashes(folder: Folder, path: str) -> tuple[pa.ChunkedArray, list[int], pq.FileMetaData]:
+    """Return the hashes of a part, where each of its row groups ends, and its footer, which takes long to read."""
     with folder.open(path) as stream:
         file = pq.ParquetFile(stream)
         ends = accumulate(file.metadata.row_group(number).num_rows for number in range(file.num_row_groups))
-        return file.read(columns=["hash"]).column(0), list(ends)
+        return file.read(columns=["hash"]).column(0), list(ends), file.metadata
 
 
-def _group(folder: Folder, path: str, number: int) -> pa.ChunkedArray:
+def _group(folder: Folder, path: str, metadata: pq.FileMetaData, number: int) -> pa.ChunkedArray:
     with folder.open(path) as stream:
-        return pq.ParquetFile(stream).read_row_group(number, columns=["jpeg"]).column(0)
+        return pq.ParquetFile(stream, metadata=metadata).read_row_group(number, columns=["jpeg"]).column(0)

@@ -97,7 +97,7 @@ def linked(
         raise UsageError(f"{dataset}@{version}: no model has linked it; `multilink link --dataset` does")
     compared = [find_links(sets, name) for name in dict.fromkeys((model or sets[0].name, other)) if name]
     table = outcomes(compared[0])
-    options = choices(table)
+    options = choices(compared[0])
     if split is None:  # documents that the model was not trained on
         split = next((each for each in (Split.TEST, Split.VAL) if each in options["split"]), "")
     which = DocumentFilter(split=split, language=language, relation=relation, has_error=errors)

@@ -1,7 +1,7 @@
 """The indexes that a process has open, with what it remembers of each: names, facets, texts that were read.
 
-What is remembered is found again by content and bounded, so that the next look at the same article costs a search and
-no reading.
+What is remembered is found again by content and bounded. An article that is ranked is read once for all processes
+(`articles.py`); what is remembered here is for comparisons and placements.
 """
 
 from collections import OrderedDict
@@ -11,11 +11,10 @@ from functools import lru_cache
 
 from orchestration.inference.archive import Archive
 from orchestration.pages.archives import Choice
-from orchestration.pages.entities import Gazetteer, find_entities
+from orchestration.pages.entities import Gazetteer
 from orchestration.pages.text_language import found_language
 from training.data.ragged import Float32
-from training.model import LinkModel
-from training.retrieval.queries import Query, QueryReader, Reader, SourceText
+from training.retrieval.queries import Query, QueryReader, SourceText
 
 MOST_OPEN = 2  # champion and challenger
 FACETS_KEPT, TEXTS_KEPT = 256, 64
@@ -27,9 +26,8 @@ class Opened:
     Attributes:
         archive: the index and what reads queries.
         gazetteer: the names that it knows.
-        queries: reads queries, each text once.
+        queries: reads queries.
         facets: of filters, counted once.
-        entities: of a text and its language, found once.
         languages: that the model knows; (): any.
         language: of a text, found out once.
     """
@@ -38,11 +36,15 @@ class Opened:
         self._open = ExitStack()
         self.archive = self._open.enter_context(Archive(choice.uri, reading))
         self.gazetteer = Gazetteer(self.archive.index.records)
-        self.queries = _RememberingReader(self.archive.index.model, self.archive.reader)
+        self.queries = queries = QueryReader(self.archive.index.model, self.archive.reader)
+        self._read = lru_cache(TEXTS_KEPT)(lambda texts, of: queries.read(Query(texts=dict(texts), language=of)))
         self.languages = self.archive.index.model.card.config.needs.languages
         self.language = lru_cache(TEXTS_KEPT)(lambda text: found_language(text, self.languages))
         self.facets = lru_cache(FACETS_KEPT)(self.archive.index.records.facets)
-        self.entities = lru_cache(TEXTS_KEPT)(lambda text, language: find_entities(text, language, self.gazetteer))
+
+    def read(self, query: Query) -> tuple[Float32 | None, Sequence[SourceText]]:
+        """Return the vector of a query's texts (None: it has none) and the texts as the model read them, once each."""
+        return self._read(tuple(query.given.items()), query.language) if query.given else (None, ())
 
     def close(self) -> None:
         """Close it."""
@@ -75,17 +77,3 @@ class OpenArchives:
             _, last = self._open.popitem(last=False)
             last.close()
         return self._open[choice.content]
-
-
-class _RememberingReader(QueryReader):
-    """Reads a text once, as long as it is among the last TEXTS_KEPT."""
-
-    def __init__(self, model: LinkModel, reader: Reader) -> None:
-        super().__init__(model, reader)
-        plain = QueryReader(model, reader)
-        read = lru_cache(TEXTS_KEPT)(lambda texts, language: plain.read(Query(texts=dict(texts), language=language)))
-        object.__setattr__(self, "_remembered", read)  # a frozen class
-
-    def read(self, query: Query) -> tuple[Float32, list[SourceText]]:
-        found: tuple[Float32, list[SourceText]] = self._remembered(tuple(query.given.items()), query.language)  # type: ignore[attr-defined]
-        return found

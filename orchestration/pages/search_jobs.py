@@ -17,7 +17,7 @@ from enum import StrEnum
 import numpy as np
 
 from orchestration.decisions.rankings import COMPARED, interleaved
-from orchestration.pages.entities import Entity
+from orchestration.pages.entities import Entity, find_entities
 from orchestration.pages.opened import Opened
 from orchestration.pages.search_request import SearchParameters
 from orchestration.pages.store import Article
@@ -25,9 +25,10 @@ from pipelines.sources.text import split_sentences
 from schemas.decisions import Ranking
 from schemas.documents import UNDETERMINED
 from schemas.errors import UsageError
+from training.data.ragged import Float32
 from training.retrieval.filters import Filters, parse_filters
 from training.retrieval.placement import place
-from training.retrieval.queries import Query
+from training.retrieval.queries import Query, SourceText
 from training.retrieval.records import Picture
 from training.retrieval.search import MAX_TOP, RankBy, RankedImage, SearchResult, search
 from training.text.vocabulary import token_spans
@@ -53,6 +54,25 @@ class NameSuggestion:
     proposed: tuple[Entity, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What follows from an article's texts and the words that are left out, whatever else is asked for.
+
+    Attributes:
+        language: of the texts.
+        vector: d numbers that a model makes of them; None: there is no text.
+        sources: the texts as the model read them.
+        entities: names in the texts.
+        has_spacy: whether spaCy found them.
+    """
+
+    language: str
+    vector: Float32 | None
+    sources: tuple[SourceText, ...]
+    entities: tuple[Entity, ...]
+    has_spacy: bool
+
+
 class Highlighting(StrEnum):
     """What the colours of words show: attention, influence, or nothing, where influence can be computed or cannot."""
 
@@ -68,14 +88,13 @@ class SearchOutcome:
 
     Attributes:
         query: that was searched with.
+        reading: of the article.
         languages: that the model reads; (): any.
         result: the ranking, its pictures left out: they are in `groups`.
         groups: pictures, near-duplicates folded; at most as many as are shown.
         has_more: whether there are further ones.
         highlighting: what the colours of words show.
         influence: by text, what each word that is read adds; {}: it is not shown.
-        entities: names in the texts.
-        has_spacy: whether spaCy found them.
         suggestions: names that were typed and replaced.
         wrong: conditions that cannot be read and are not applied, each with what is wrong.
         facets: values of each facet among the pictures that filters leave, with their numbers.
@@ -84,14 +103,13 @@ class SearchOutcome:
     """
 
     query: Query
+    reading: Reading
     languages: tuple[str, ...]
     result: SearchResult
     groups: tuple[Group, ...]
     has_more: bool = False
     highlighting: Highlighting = Highlighting.NOTHING
     influence: dict[str, list[float]] = field(default_factory=dict)
-    entities: tuple[Entity, ...] = ()
-    has_spacy: bool = False
     suggestions: tuple[NameSuggestion, ...] = ()
     wrong: tuple[tuple[str, str], ...] = ()
     facets: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
@@ -105,7 +123,24 @@ def language_of(opened: Opened, article: Article, stated: str = "") -> str:
     return known if known != UNDETERMINED and known else opened.language(" ".join(article.texts.values()))
 
 
-def find(opened: Opened, article: Article, parameters: SearchParameters, upload: bytes) -> SearchOutcome:
+def read(opened: Opened, article: Article, parameters: SearchParameters) -> Reading:
+    """Return an article as a model reads it, without the words that are left out.
+
+    Raises:
+        UsageError: the model cannot read it.
+    """
+    language = language_of(opened, article, parameters.language)
+    query = Query(texts=article.texts, language=language, left_out=parameters.left_out)
+    vector, sources = opened.read(query)
+    entities, has_spacy = find_entities(" ".join(article.texts.values()), language, opened.gazetteer)
+    return Reading(
+        language=language, vector=vector, sources=tuple(sources), entities=tuple(entities), has_spacy=has_spacy
+    )
+
+
+def find(
+    opened: Opened, article: Article, parameters: SearchParameters, upload: bytes, reading: Reading | None = None
+) -> SearchOutcome:
     """Return what an address and an article ask for.
 
     Args:
@@ -113,6 +148,7 @@ def find(opened: Opened, article: Article, parameters: SearchParameters, upload:
         article: may have no text, where parameters are a query.
         parameters: of the address.
         upload: the picture that they name; b"": none.
+        reading: of the article, where it is known; None: it is read.
 
     Raises:
         UsageError: the model cannot read it.
@@ -120,30 +156,31 @@ def find(opened: Opened, article: Article, parameters: SearchParameters, upload:
     """
     names, suggestions = _names(opened, parameters.entities)
     filters, wrong = _filters([*parameters.facet_conditions()], parameters.where, names)
-    language = language_of(opened, article, parameters.language)
+    reading = reading or read(opened, article, parameters)
     index = opened.archive.index
     top = min(MAX_TOP, 3 * parameters.count + 20)  # enough where some are folded
     with _file(upload) as picture:
         query = Query(
-            texts=article.texts, language=language, left_out=parameters.left_out, picture=picture,
+            texts=article.texts, language=reading.language, left_out=parameters.left_out, picture=picture,
             like=parameters.like, unlike=parameters.unlike,
         )  # fmt: skip
-        result = search(index, query, filters=filters, top=top, rank_by=parameters.rank_by, queries=opened.queries)
+        result = search(
+            index, query, filters=filters, top=top, rank_by=parameters.rank_by, queries=opened.queries,
+            known=(reading.vector, reading.sources),
+        )  # fmt: skip
     every = fold(result.images)
     groups = every[: parameters.count]
     highlighting, influence = _highlighted(opened, query, result, parameters)
-    entities, has_spacy = opened.entities(" ".join(article.texts.values()), language)
     is_unlikely = result.first_ten is not None and result.first_ten < LIKELY
     return SearchOutcome(
         query=query,
+        reading=reading,
         languages=tuple(opened.languages),
         result=replace(result, images=()),
         groups=groups,
         has_more=len(every) > len(groups),
         highlighting=highlighting,
         influence=influence,
-        entities=tuple(entities),
-        has_spacy=has_spacy,
         suggestions=suggestions,
         wrong=tuple(wrong),
         facets=opened.facets(filters),
@@ -171,7 +208,7 @@ def compare(first: Opened, second: Opened, article: Article, address: str) -> tu
     queries = [Query(texts=article.texts, language=language_of(each, article)) for each in (first, second)]
     indexes = [each.archive.index for each in (first, second)]
     found = [
-        search(index, query, top=COMPARED, queries=opened.queries)
+        search(index, query, top=COMPARED, queries=opened.queries, known=opened.read(query))
         for index, query, opened in zip(indexes, queries, (first, second), strict=True)
     ]
     ranking = interleaved(queries[0], indexes, found, address=address)

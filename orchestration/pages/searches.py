@@ -162,7 +162,7 @@ def _work(connection: multiprocessing.connection.Connection, reading: Sequence[s
     while True:
         try:
             job, choices, arguments = connection.recv()
-        except EOFError:
+        except (EOFError, OSError):
             return
         found: Any = None
         problem: Exception | None = None
@@ -173,7 +173,10 @@ def _work(connection: multiprocessing.connection.Connection, reading: Sequence[s
         except Exception:  # whatever it is, the next job may do better
             log.exception("a search has failed")
             problem = BuildError("the search has failed; the log of the pages has the rest")
-        connection.send((found, problem, archives.contents))
+        try:
+            connection.send((found, problem, archives.contents))
+        except OSError:
+            return
 
 
 def _open(*_: Opened) -> None:

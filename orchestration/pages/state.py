@@ -1,6 +1,8 @@
 """What the requests of one application share."""
 
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Hashable
+from dataclasses import dataclass, field
 from typing import Annotated, cast
 
 from fastapi import Depends, Request
@@ -8,10 +10,31 @@ from fastapi import Depends, Request
 from orchestration.decisions.log import DecisionLog
 from orchestration.pages.archives import Archives
 from orchestration.pages.copies import Copies
+from orchestration.pages.search_jobs import Reading
 from orchestration.pages.searches import Searches
 from orchestration.pages.settings import PagesSettings
 from orchestration.pages.store import Store
 from schemas.lake import Lake
+
+READINGS_KEPT = 1024  # some 10 kB each
+
+
+class Readings:
+    """The articles that were read last, by what decides how they are read; used by one event loop."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[Hashable, Reading] = OrderedDict()
+
+    def get(self, name: Hashable) -> Reading | None:
+        """Return an article's reading, None where it is not kept."""
+        return self._kept.get(name)
+
+    def keep(self, name: Hashable, reading: Reading) -> None:
+        """Keep an article's reading, in place of that which was wanted longest ago."""
+        self._kept[name] = reading
+        self._kept.move_to_end(name)
+        if len(self._kept) > READINGS_KEPT:
+            self._kept.popitem(last=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +49,7 @@ class Pages:
         copies: of the lake's pictures.
         store: what people did.
         decisions: what they decided, in the same database.
+        readings: articles as models read them: the next look at one costs a search and no reading.
         secret: random bytes that seals are made with.
     """
 
@@ -37,6 +61,7 @@ class Pages:
     store: Store
     decisions: DecisionLog
     secret: bytes
+    readings: Readings = field(default_factory=Readings)
 
     def close(self) -> None:
         """Close what is open."""

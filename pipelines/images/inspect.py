@@ -117,6 +117,7 @@ def _resize(image: Pixels.Image, box: tuple[int, int, int, int], size: tuple[int
     return resized
 
 
+@cache
 def fingerprint_libraries(name: FingerprintName) -> dict[str, str]:
     """Return what a fingerprint depends on beside `picture_libraries`: versions, and the machine where that matters."""
     libraries = {each: importlib.metadata.version(each) for each in _LIBRARIES.get(name, ())}

@@ -120,7 +120,9 @@ def _iptc(picture: ImageFile.ImageFile) -> Iterator[tuple[str, Any]]:
     photoshop = picture.info.get("photoshop")
     if isinstance(photoshop, Mapping) and len(photoshop.get(0x0404) or b"") > MAX_BLOCK_BYTES:
         return
-    found = IptcImagePlugin.getiptcinfo(picture) or {}
+    found = IptcImagePlugin.getiptcinfo(picture)
+    if not found:
+        return
 
     def texts(number: int) -> list[str]:
         value = found.get((2, number), [])
@@ -134,6 +136,8 @@ def _iptc(picture: ImageFile.ImageFile) -> Iterator[tuple[str, Any]]:
 def _exif(picture: ImageFile.ImageFile) -> Iterator[tuple[str, Any]]:
     """Yield the fields of EXIF; what cameras write by themselves into the description is none."""
     exif = picture.getexif()
+    if not exif:
+        return
     for name, tag in _EXIF.items():
         value = exif.get(tag)
         text = _field(name, [_decoded(value.encode("latin-1", "replace"))] if isinstance(value, str) else [])

@@ -22,10 +22,10 @@ from pipelines.features.extraction import FeaturedDocument
 from pipelines.progress import Progress
 from pipelines.settings import ShardsConfig
 from pipelines.shards.manifest import Message, add_digests, commonest, content_digest, kind_of, merge_messages
-from pipelines.shards.rights import rights_of_document, rights_of_image
+from pipelines.shards.rights import RightsStatement, rights_of_document, rights_of_image
 from pipelines.shards.writing import HASH_BYTES, ShardSummary, ShardWriter, part_name, write_rows
 from pipelines.splits.assign import shard_count, shard_of
-from pipelines.transforms import as_facts
+from pipelines.transforms import Fact, Tally
 from schemas.documents import Document, Split
 from schemas.lake import Folder
 from schemas.manifest import FileEntry
@@ -182,15 +182,19 @@ def _of_reason(kind: tuple[str, str], message: Message) -> tuple[str, Message]:
 
 
 class ListRights(beam.PTransform):
-    """(featured documents, featured images) to things to count: of `rights`, (kind, what is stated)."""
+    """(featured documents, featured images) to tallies of things: of `rights`, (kind, what is stated)."""
 
-    def expand(self, featured: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
+    def expand(self, featured: tuple[beam.PCollection, beam.PCollection]) -> tuple[beam.PCollection, ...]:
         documents, images = featured
-        stated = (
-            documents | "of documents" >> beam.FlatMap(rights_of_document),
-            images | "of images" >> beam.FlatMap(rights_of_image),
-        ) | "all that is stated" >> beam.Flatten()
-        return stated | "things" >> as_facts("rights")
+        return (
+            documents | "of documents" >> beam.ParDo(Tally(partial(_stated, rights_of_document))),
+            images | "of images" >> beam.ParDo(Tally(partial(_stated, rights_of_image))),
+        )
+
+
+def _stated(statements_of: Callable[[Any], Iterable[RightsStatement]], featured: Any) -> Iterator[Fact]:
+    for statement in statements_of(featured):
+        yield "rights", statement
 
 
 class DigestInputs(beam.PTransform):

@@ -9,7 +9,7 @@ import hashlib
 import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeVar, cast
 
 import numpy as np
@@ -27,7 +27,7 @@ from schemas.features import FeatureColumn, FeatureKind, vectors_to_column
 from schemas.lake import Folder, Lake
 from schemas.manifest import FileEntry
 from schemas.raw import RETRIEVAL_SCHEMA, Retrieval, Retrieved, retrieval_row
-from schemas.tables import to_table
+from schemas.tables import records_table, to_table
 from schemas.vector_ranges import VectorRange, range_of
 
 ROWS_PER_GROUP = 256
@@ -170,16 +170,18 @@ class ShardWriter:
         return _with_columns(table, columns, document_schema(self.features.sentences))
 
     def _images(self, images: Sequence[FeaturedImage]) -> pa.Table:
-        copies = [each.packed.copy for each in images]
-        jpegs = iter(self.copies.read([copy for copy in copies if copy is not None], ["jpeg"])["jpeg"].to_pylist())
-        rows = [
-            asdict(each.packed.image) | {"jpeg": None if each.packed.copy is None else next(jpegs)} for each in images
-        ]
-        columns = self.features.arrays(IMAGES, [each.features for each in images])
+        copies = [each.packed.copy for each in images if each.packed.copy is not None]
+        jpegs = self.copies.read(copies, ["jpeg"])["jpeg"].combine_chunks()
+        has_copy = np.array([each.packed.copy is not None for each in images])
+        columns = {"jpeg": jpegs.take(pa.array(np.cumsum(has_copy) - 1, mask=~has_copy))}
+        columns |= self.features.arrays(IMAGES, [each.features for each in images])
         for column in self.features.images:
             if column.column not in columns:
                 columns[column.column] = self._given(column, images)
-        return _with_columns(to_table(rows, image_schema()), columns, image_schema(self.features.images))
+        schema = image_schema()
+        known = schema.remove(schema.get_field_index("jpeg"))
+        table = records_table([each.packed.image for each in images], known)
+        return _with_columns(table, columns, image_schema(self.features.images))
 
     def _given(self, column: FeatureColumn, images: Sequence[FeaturedImage]) -> pa.Array:
         """Return the rows of the feature array that the source brings."""

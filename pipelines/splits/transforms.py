@@ -35,6 +35,7 @@ from pipelines.splits.shared import (
     pack_shown,
     pack_texts,
 )
+from pipelines.transforms import Tally
 from schemas.duplicates import Duplicate, Leak
 from schemas.failures import Failure, Reason, Stage
 
@@ -131,7 +132,7 @@ class FindLeaks(beam.PTransform):
 
 
 class ListLeaks(beam.PTransform):
-    """(all leaks, those that are heeded) to things to count: of `leaks` and `heeded_leaks`, ((kind, splits), name).
+    """(all leaks, those that are heeded) to tallies of things: of `leaks` and `heeded_leaks`, ((kind, splits), name).
 
     The name is `key` or `document`; of equal ends each key and each document is listed once.
     """
@@ -139,7 +140,7 @@ class ListLeaks(beam.PTransform):
     def expand(self, found: tuple[beam.PCollection[Leak], beam.PCollection[Leak]]) -> beam.PCollection:
         named = zip(("leaks", "heeded_leaks"), found, strict=True)
         ends = [leaks | name >> beam.FlatMap(partial(_ends, name)) for name, leaks in named]
-        return ends | "both" >> beam.Flatten() | "once" >> beam.Distinct() | "things" >> beam.MapTuple(_thing)
+        return ends | "both" >> beam.Flatten() | "once" >> beam.Distinct() | "tally" >> beam.ParDo(Tally(_things))
 
 
 def _ends(kind: str, leak: Leak) -> Iterator[tuple[str, Ends, str, str]]:
@@ -148,8 +149,9 @@ def _ends(kind: str, leak: Leak) -> Iterator[tuple[str, Ends, str, str]]:
     yield kind, ends, "document", leak.document
 
 
-def _thing(kind: str, ends: Ends, name: str, _: str) -> tuple[str, tuple[Ends, str]]:
-    return kind, (ends, name)
+def _things(end: tuple[str, Ends, str, str]) -> list[tuple[str, tuple[Ends, str]]]:
+    kind, ends, name, _ = end
+    return [(kind, (ends, name))]
 
 
 @dataclass(eq=False)

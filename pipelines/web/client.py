@@ -124,7 +124,7 @@ class Client:
             FetchFailed: INVALID_URL.
         """
         target = parse_target(request.url)
-        return Task(request, request_key(request.kind, target.url), target, self._attempt_s(request))
+        return Task(request, request_key(request.kind, target.url), target, target, self._attempt_s(request))
 
     def finish(self, task: Task) -> Outcome:
         """Make the exchanges of a request, waiting between them, and return what came of it."""
@@ -147,7 +147,7 @@ class Client:
             return self._give_up(task, problem)
         task.attempt += 1
         task.ready_at = self.clock() + wait_s
-        task.target, task.budget_s = parse_target(task.request.url), self._attempt_s(task.request)
+        task.target, task.budget_s = task.home, self._attempt_s(task.request)
         task.visited, task.opt_outs = [], []
         return None
 
@@ -216,7 +216,7 @@ class Client:
             known = {"If-None-Match": stored.etag, "If-Modified-Since": stored.last_modified}
             headers |= {name: value for name, value in known.items() if value}
         headers |= task.headers()
-        is_at_home = task.target.origin == parse_target(task.request.url).origin
+        is_at_home = task.target.origin == task.home.origin
         return headers | dict(task.request.headers) if is_at_home else headers
 
     def _refused(self, target: Target, answer: Answer) -> FetchFailed:
@@ -247,7 +247,7 @@ class Client:
         entry = RawEntry(
             key=task.key,
             kind=task.request.kind,
-            url=parse_target(task.request.url).url,
+            url=task.home.url,
             fetched_at=now,
             final_url=task.target.url,
             status=answer.status,
@@ -271,7 +271,7 @@ class Client:
             entry = RawEntry(
                 key=task.key,
                 kind=request.kind,
-                url=parse_target(request.url).url,
+                url=task.home.url,
                 fetched_at=utc_text(self.clock()),
                 status=problem.status,
                 reason=reason,

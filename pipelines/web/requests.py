@@ -117,7 +117,7 @@ class Target:
     origin: str
 
 
-@lru_cache(maxsize=256)  # one request asks several times
+@lru_cache(maxsize=4096)  # a list of addresses is looked up, then keyed by host, then asked for
 def parse_target(url: str) -> Target:
     """Return what an absolute http or https URL asks for.
 
@@ -266,6 +266,7 @@ class Task:
 
     Attributes:
         key: of the request in the raw store.
+        home: where the request's own URL points.
         target: of the next exchange.
         budget_s: time left for the exchanges of this attempt.
         attempt: its number, from 1.
@@ -280,6 +281,7 @@ class Task:
 
     request: Request
     key: str
+    home: Target
     target: Target
     budget_s: float
     attempt: int = 1

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.testing.util import assert_that
+from apache_beam.testing.util import assert_that, equal_to
 
 from pipelines.runner.spilling import Limits, SpillingRunner
-from pipelines.transforms import OnOneWorker
+from pipelines.transforms import CountThings, OnOneWorker, Tally
 
 TWO_PROCESSES = ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]
 
@@ -34,3 +34,15 @@ def test_all_of_a_hosts_requests_are_made_by_one_worker_in_batches(options: list
     with beam.Pipeline(runner=runner, options=PipelineOptions(options)) as pipeline:
         numbers = pipeline | beam.Create(range(500)) | beam.Reshuffle()
         assert_that(numbers | OnOneWorker(describe, batch_size=40), check)
+
+
+def letters(word: str) -> Iterator[tuple[str, str]]:
+    for letter in word:
+        yield "letter", letter
+
+
+def test_things_are_tallied_by_bundle_and_added_up() -> None:
+    with beam.Pipeline(runner=SpillingRunner(limits=Limits(bundle=1))) as pipeline:
+        words = pipeline | beam.Create(["abba", "ab", ""]) | beam.Reshuffle()
+        facts = words | beam.ParDo(Tally(letters)) | CountThings()
+        assert_that(facts, equal_to([("letter", ("a", 3)), ("letter", ("b", 3))]))

@@ -226,8 +226,17 @@ def read_bank(
     columns: Columns,
     *,
     is_strict: bool = True,
+    rows: Sequence[int] | None = None,
 ) -> Bank:
     """Return the images of some parts; of one in several parts, the first row.
+
+    Args:
+        manifest: of the version.
+        folder: of the version.
+        entries: of the parts.
+        columns: that are read.
+        is_strict: whether a value that is not finite, and a picture that is missing, is an error.
+        rows: of a single part, those that are wanted, in order; None: all.
 
     Raises:
         ConfigError: a named extractor is not there.
@@ -238,7 +247,7 @@ def read_bank(
     schema = image_schema(manifest.columns("images"))
     names = {field: columns.names(field, manifest) for field in ("images", "regions", "classes")}
     wanted = ["hash", *chain.from_iterable(names.values()), *(["jpeg"] if columns.jpegs else [])]
-    tables = [read_part(folder, entry, wanted, schema) for entry in entries]
+    tables = [read_part(folder, entry, wanted, schema, rows) for entry in entries]
     table = pa.concat_tables(tables or [schema.empty_table().select(wanted)])
     seen = table.column("hash").combine_chunks().dictionary_encode()
     if len(seen.dictionary) < len(table):

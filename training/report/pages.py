@@ -7,6 +7,7 @@ studies.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +56,12 @@ def render(template: str, **content: Any) -> str:
     return environment().get_template(f"{template}.html.j2").render(**content)
 
 
+@cache
 def environment() -> Environment:
-    """Return what templates are rendered with: how numbers are written; a name that is not defined is an error."""
+    """Return what templates are rendered with: how numbers are written; a name that is not defined is an error.
+
+    It keeps the templates that it has compiled: compiling takes far longer than drawing a document.
+    """
     found = Environment(
         loader=PackageLoader("training.report", "."),
         autoescape=True,

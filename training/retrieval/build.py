@@ -299,9 +299,10 @@ class _Making:
 
 def _embed(version: tuple[Manifest, Folder], wanted: Mapping[Shard, Int32], model: LinkModel, shard: Shard) -> Float32:
     """Return the vectors of some rows of a shard's images part."""
-    bank = read_bank(*version, [shard.images], replace(columns_of(model.card.config, model.card.data), sentences=None))
+    columns = replace(columns_of(model.card.config, model.card.data), sentences=None)
+    bank = read_bank(*version, [shard.images], columns, rows=wanted[shard].tolist())
     given = ImageInput(vectors=bank.vectors, regions=bank.regions, jpegs=bank.jpegs, keys=bank.hashes)
-    vectors = model.encode_images(given, wanted[shard].astype(np.int64))
+    vectors = model.encode_images(given, np.arange(len(bank.hashes)))
     if not np.isfinite(vectors).all():
         raise IntegrityError(f"{shard.images.path}: an image has a vector that is not finite")
     return vectors

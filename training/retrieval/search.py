@@ -126,6 +126,7 @@ def search(
     options: LinkOptions = DEFAULT_OPTIONS,
     reader: Reader = read_words,
     queries: QueryReader | None = None,
+    known: tuple[Float32 | None, Sequence[SourceText]] | None = None,
 ) -> SearchResult:
     """Return the first `top` pictures for a query.
 
@@ -138,7 +139,8 @@ def search(
             similarity where there is no text.
         options: of links. Their refinement ranks pictures (Alikhani 2022), of models with relations.
         reader: gives what the model reads beside words.
-        queries: reads queries in place of a new `QueryReader`: one that remembers them.
+        queries: reads queries in place of a new `QueryReader`.
+        known: the vector of the query's texts (None: it has none) and the texts as they were read, where that is known.
 
     Raises:
         UsageError: the query has nothing the model reads, or a setting is out of range.
@@ -155,7 +157,7 @@ def search(
     if rank_by is not RankBy.VISUAL and not query.text:
         raise UsageError(f"ranking by {rank_by}: expected a text, found none")
     queries = queries or QueryReader(index.model, reader)
-    text, sources = queries.read(query) if query.given else (None, [])
+    text, sources = known or (queries.read(query) if query.given else (None, ()))
     vector = query_vector(index, query, queries, text)
     selected = index.records.select(filters)
     visual = index.vectors.nearest(vector, RERANKED, selected)

@@ -137,6 +137,14 @@ def test_of_two_who_decide_at_once_one_is_refused(address: str) -> None:
         assert len(list(log.decisions())) == 1
 
 
+def test_an_article_that_was_compared_on_two_versions_counts_once_for_all_of_them(address: str) -> None:
+    with DecisionLog(open_database(address)) as log:
+        for ranking in (BLIND, replace(BLIND, dataset="archive@2")):
+            log.decide(replace(CHOICE, model="", dataset=ranking.dataset), ranking)
+        assert [(row[2], row[3].second) for row in log.won()] == [(BLIND.dataset, 1), ("archive@2", 1)]
+        assert [(row[2], row[3].second) for row in log.won(by_version=False)] == [("", 1)]
+
+
 def test_a_log_of_before_gets_titles_and_counts(address: str) -> None:
     engine = open_database(address)
     with DecisionLog(engine) as log:

@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from newsroom import Newsroom, Rivals, searched, shown
 
+from benchmarks.editor import EditorTask
 from multilink.datasets import open_dataset
 from orchestration.cli import run
+from orchestration.decisions.database import open_database
+from orchestration.decisions.log import DecisionLog
+from schemas.decisions import Action, article_digest
 from schemas.features import column_to_vectors
 
 if TYPE_CHECKING:
@@ -227,3 +231,20 @@ def test_the_pages_keep_the_rules_of_wcag_and_fit_their_window(browser: Browser,
             page.set_viewport_size({"width": width, "height": 900})
             assert page.evaluate("document.documentElement.scrollWidth") <= width, path
     context.close()
+
+
+def test_a_whole_task_needs_no_mouse(page: Page, rivals: Rivals, tmp_path: Path) -> None:
+    """Paste, filter, choose, undo, compare blind, place, export; `benchmarks/pages.py` does it on a large archive."""
+    task = EditorTask(page)
+    texts = {**TEXTS, "caption": "Ohne Maus."}
+    image = task.run(rivals.url, texts, tmp_path / "article.html")
+    steps = "paste", "filter", "choose", "choose another", "undo", "compare", "choose blind", "place", "move", "export"
+    assert [name for name in task.seconds if not name.endswith("weak")] == [*steps]
+    saved = (tmp_path / "article.html").read_text(encoding="utf-8")
+    assert TEXTS["headline"] in saved
+    with DecisionLog(open_database(rivals.store)) as log:
+        decided = [(each.action, each.image, each.is_blind) for each in log.decisions(article=article_digest(texts))]
+    chosen, other, back, blind = decided
+    assert chosen == (Action.CHOOSE, image, False) and other[0] is Action.CHOOSE
+    assert back == (Action.WITHDRAW, other[1], False) and blind[0] is Action.CHOOSE and blind[2]
+    assert saved.count("data:image/jpeg;base64,") == len({image, blind[1]})  # what was chosen blind was chosen, too

@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from jinja2 import Environment
 from PIL import Image
 
 from schemas.evaluation import Score
@@ -31,7 +32,7 @@ from training.report.examples import (
     row_centre_px,
     thumbnail_uri,
 )
-from training.report.pages import own_documents_page, write_page
+from training.report.pages import drawn, environment, own_documents_page, write_page
 from training.report.sections import published, published_rows
 from training.towers.text.gru import GruSettings
 from training.towers.text.sentence import SentenceSettings
@@ -267,6 +268,15 @@ def test_the_page_draws_each_edge_once():
         "missed": 1,
     }
     assert paths["edge predicted"] == 0
+
+
+def test_a_template_is_compiled_once_for_all_drawings(monkeypatch):
+    compiled, compile_it = [], Environment.compile
+    monkeypatch.setattr(Environment, "compile", lambda own, *given: compiled.append(given) or compile_it(own, *given))
+    environment.cache_clear()
+    graph = draw_example(document())
+    drawings = [drawn(graph, title) for title in ("1", "2", "3")]
+    assert len(compiled) == 1 and len({*drawings}) == 3
 
 
 def test_concepts_stand_at_their_images_and_their_words_are_in_italics():
