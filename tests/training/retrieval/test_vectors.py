@@ -57,7 +57,6 @@ def test_rows_of_several_parts_are_taken_as_of_one(rows: np.ndarray) -> None:
     assert stacked[wanted[:0]].shape == (0, DIMENSIONS) and len(stacked) == COUNT
 
 
-@pytest.mark.parametrize("has_cells", [False, True])
 class Watched(np.ndarray):
     """An array that notes how many bytes each copy of rows has."""
 
@@ -78,6 +77,7 @@ def test_products_copy_a_small_block_of_rows_at_a_time(rows: np.ndarray) -> None
     assert sum(Watched.copied) == rows.nbytes and max(Watched.copied) <= BLOCK_BYTES < rows[70:].nbytes
 
 
+@pytest.mark.parametrize("has_cells", [False, True])
 def test_rows_that_are_gone_are_not_found_and_new_ones_are(
     rows: np.ndarray, queries: np.ndarray, *, has_cells: bool
 ) -> None:
