@@ -127,6 +127,18 @@ def test_a_filter_acts_before_ranking(
     assert exact_rows == 0 or shares == [1.0] * len(queries)
 
 
+def test_a_filter_may_leave_what_is_far_from_the_query(
+    approximate: Vectors, rows: np.ndarray, queries: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vectors, "EXACT_ROWS", 0)
+    shares = []
+    for query in queries:
+        selected = np.sort(np.argsort(rows @ query)[: COUNT // 5])
+        best = selected[np.argsort(-(rows[selected] @ query))[:20]]
+        shares.append(np.isin(best, approximate.nearest(query, 20, selected).rows).mean())
+    assert np.mean(shares) > 0.97
+
+
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_a_filter_may_leave_few(approximate: Vectors, queries: np.ndarray, count: int) -> None:
     selected = np.array([5, 17, 300][:count], np.int64)
