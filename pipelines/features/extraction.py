@@ -98,7 +98,8 @@ class FeaturePlan:
         }
 
 
-@lru_cache(maxsize=2)
+# Tables of plans: the pages read texts and pictures by two models in turns, and loading an encoder takes 2 s.
+@lru_cache(maxsize=8)
 def extractors_of(plan: FeaturePlan, table: str) -> list[Extractor]:
     """Return the extractors of `plan.extracted(table)`: one of each for all threads of a process.
 

@@ -141,17 +141,23 @@ class Vectors:
         return first_of(candidates, self.rows.of(candidates, query), count)
 
     def _candidates(self, query: Float32, count: int, selected: Int64 | None) -> Int64:
-        """Return the ascending rows that the lists give; a filter of a share p has 1 / p as many lists looked at."""
-        library = faiss()
-        given: dict[str, Any] = {"nprobe": self.probes}
+        """Return the ascending rows that the lists give; where these have too few, four times as many are looked at.
+
+        What a filter leaves may lie far from the query: then the nearest lists have little of it.
+        """
+        library, lists = faiss(), self.probes
+        given: dict[str, Any] = {}
         if selected is not None:
             mask = np.zeros(len(self.rows), dtype=bool)
             mask[selected] = True
             bits = np.packbits(mask, bitorder="little")
-            lists = min(self.cells.nlist, int(np.ceil(self.probes / (len(selected) / len(self.rows)))))
-            given = {"nprobe": lists, "sel": library.IDSelectorBitmap(len(self.rows), library.swig_ptr(bits))}
-        _, found = self.cells.search(query[None], count, params=library.SearchParametersIVF(**given))
-        return np.sort(found[0][found[0] >= 0]).astype(np.int64)
+            given = {"sel": library.IDSelectorBitmap(len(self.rows), library.swig_ptr(bits))}
+        while True:
+            _, found = self.cells.search(query[None], count, params=library.SearchParametersIVF(nprobe=lists, **given))
+            rows = np.sort(found[0][found[0] >= 0]).astype(np.int64)
+            if len(rows) == count or lists >= self.cells.nlist:
+                return rows
+            lists = min(self.cells.nlist, 4 * lists)
 
 
 def first_of(rows: Int64, scores: Floats, count: int) -> Ranked:

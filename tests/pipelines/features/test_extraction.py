@@ -171,6 +171,21 @@ def test_what_is_about_the_machine_or_the_settings_ends_the_build(error: Excepti
         extracted(Fragile(), [1, error, 2])
 
 
+def test_plans_in_turns_load_each_extractor_once(
+    tmp_path: Path, counts: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pages read an article by champion and challenger, each of which has a plan of its own."""
+    plans, made, make = [planned(tmp_path / name) for name in ("first", "second")], list[str](), extraction.extractors
+    monkeypatch.setattr(
+        extraction, "extractors", lambda names, table, *rest: made.append(table) or make(names, table, *rest)
+    )
+    extractors_of.cache_clear()
+    for plan in plans * 2:
+        for table in (IMAGES, DOCUMENTS):
+            extractors_of(plan, table)
+    assert Counter(made) == {IMAGES: 2, DOCUMENTS: 2}
+
+
 def test_a_worker_that_differs_from_the_plan_says_so(tmp_path: Path, counts: Counter[str]) -> None:
     plan = planned(tmp_path)
     other = FeaturePlan(

@@ -57,7 +57,6 @@ def test_rows_of_several_parts_are_taken_as_of_one(rows: np.ndarray) -> None:
     assert stacked[wanted[:0]].shape == (0, DIMENSIONS) and len(stacked) == COUNT
 
 
-@pytest.mark.parametrize("has_cells", [False, True])
 class Watched(np.ndarray):
     """An array that notes how many bytes each copy of rows has."""
 
@@ -78,6 +77,7 @@ def test_products_copy_a_small_block_of_rows_at_a_time(rows: np.ndarray) -> None
     assert sum(Watched.copied) == rows.nbytes and max(Watched.copied) <= BLOCK_BYTES < rows[70:].nbytes
 
 
+@pytest.mark.parametrize("has_cells", [False, True])
 def test_rows_that_are_gone_are_not_found_and_new_ones_are(
     rows: np.ndarray, queries: np.ndarray, *, has_cells: bool
 ) -> None:
@@ -125,6 +125,18 @@ def test_a_filter_acts_before_ranking(
         shares.append(np.isin(best, found.rows).mean())
     assert np.mean(shares) > 0.97
     assert exact_rows == 0 or shares == [1.0] * len(queries)
+
+
+def test_a_filter_may_leave_what_is_far_from_the_query(
+    approximate: Vectors, rows: np.ndarray, queries: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vectors, "EXACT_ROWS", 0)
+    shares = []
+    for query in queries:
+        selected = np.sort(np.argsort(rows @ query)[: COUNT // 5])
+        best = selected[np.argsort(-(rows[selected] @ query))[:20]]
+        shares.append(np.isin(best, approximate.nearest(query, 20, selected).rows).mean())
+    assert np.mean(shares) > 0.9
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
