@@ -131,12 +131,17 @@ class _ExtractSentences(_Extract):
 def _shown(settled: SettledDocument) -> Iterator[tuple[str, PackedImage]]:
     for packed, ref in zip(settled.images, settled.document.images, strict=True):
         metadata = packed.image.metadata if ref.metadata is None else ref.metadata.over(packed.image.metadata)
-        yield packed.image.hash, replace(packed, image=replace(packed.image, licence=ref.licence, metadata=metadata))
+        yield (
+            packed.image.hash,
+            replace(packed, image=replace(packed.image, licence=ref.licence or None, metadata=metadata)),
+        )
 
 
 def _first(images: Iterable[PackedImage]) -> PackedImage:
     """Return one record of images with equal bytes, with all that is stated of them."""
     shown = list(images)
+    if len(shown) == 1:
+        return shown[0]
     first = min(shown, key=lambda each: (each.image.source or "", repr(each.copy), each.retrieved or ""))
     statements = (statement for each in shown for statement in each.image.all_statements)
     return replace(first, image=first.image.with_statements(statements))

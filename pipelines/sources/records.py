@@ -300,6 +300,8 @@ def metadata(record: Mapping[str, Any]) -> Metadata | None:
         FieldError: BROKEN_RECORD: a field has another type, or the date is none.
     """
     names = ("title", "caption", "credit", "rights", "date", "place")
+    if all(record.get(name) is None for name in (*names, "keywords")):
+        return None
     found = {name: plain_text(text_or_none(record, name) or "") for name in names}
     if found["date"]:
         written, found["date"] = found["date"], day_of(found["date"])

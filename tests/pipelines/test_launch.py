@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -18,7 +19,14 @@ from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms import core, userstate
 
 from pipelines.flink_jobs import cancel_job
-from pipelines.launch import Sign, _methods_read_once, java_error, processes_of_machine, run_pipeline
+from pipelines.launch import (
+    COLLECTED_AFTER,
+    Sign,
+    _methods_read_once,
+    java_error,
+    processes_of_machine,
+    run_pipeline,
+)
 from pipelines.settings import Runner
 from schemas.errors import BuildError, UsageError
 from schemas.lake import Folder
@@ -39,6 +47,20 @@ def test_an_error_of_ours_keeps_its_kind_and_its_words(workers: int) -> None:
     with pytest.raises(BuildError) as caught:
         run_pipeline(partial(assemble, kind=BuildError), runner=Runner.LOCAL, workers=workers)
     assert str(caught.value) == "docs.json: expected a list, found text"
+
+
+def test_the_collector_looks_at_a_runs_own_objects_and_is_left_as_it_was() -> None:
+    before, found = (gc.get_threshold(), gc.get_freeze_count()), list[tuple[int, int]]()
+
+    def look(root: beam.Pipeline) -> None:
+        found.append((gc.get_threshold()[0], gc.get_freeze_count()))
+        _ = root | beam.Create([None])
+
+    run_pipeline(look, runner=Runner.LOCAL, workers=1)
+    ((threshold, frozen),) = found
+    assert threshold == COLLECTED_AFTER
+    assert frozen > before[1]
+    assert (gc.get_threshold(), gc.get_freeze_count()) == before
 
 
 def test_any_other_error_is_not_dressed_up() -> None:
