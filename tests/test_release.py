@@ -61,14 +61,17 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def install(wheel: Path, folder: Path) -> None:
     where = ["--python", str(folder / "bin" / "python"), "install", "--no-deps", "--no-index", "--quiet"]
-    subprocess.run([sys.executable, "-m", "pip", *where, str(wheel)], check=True, timeout=300)
+    subprocess.run([sys.executable, "-m", "pip", *where, str(wheel)], check=True, timeout=300, env=apart())
+
+
+def apart() -> dict[str, str]:
+    """Return the environment without a path of Python's: what lies there would count as installed."""
+    return {name: value for name, value in clean_environment().items() if name != "PYTHONPATH"}
 
 
 def run(program: Path, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    environment = clean_environment()
-    environment.pop("PYTHONPATH", None)
     return subprocess.run(
-        [program, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=500
+        [program, *arguments], cwd=folder, env=apart(), capture_output=True, text=True, check=False, timeout=500
     )
 
 

@@ -14,19 +14,17 @@ Earlier releases kept a log of champions in the registry. The first statement ta
 """
 
 import json
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 import mlflow
-from mlflow.exceptions import MlflowException
 
-from schemas.errors import BuildError, UsageError
+from schemas.errors import UsageError
 from schemas.lake import Folder, Lake
 from schemas.versions import fingerprint
-from training.mlflow.registry import ModelVersion, find_version, model_names, registered, versions
+from training.mlflow.registry import ModelVersion, find_version, model_names, registered, versions, write_row
 from training.mlflow.runs import LAKE_TAG
 from training.promotions.chain import Chain
 from training.promotions.keys import own_signer
@@ -47,8 +45,6 @@ from training.promotions.record import (
 )
 
 REMEMBERED = 100
-ATTEMPTS = 5
-PAUSE_S = 0.05
 
 
 def record_of(client: mlflow.MlflowClient, name: str, lake: Lake | None = None) -> Record:
@@ -163,10 +159,10 @@ def relocate_lake(client: mlflow.MlflowClient, old: str, new: Lake) -> int:
         model = registered(client, name)
         if model.tags.get(HOME_TAG) == was.promotions(name).uri:
             read_record(model, new)  # is it whole?
-            _write(name, partial(client.set_registered_model_tag, name, HOME_TAG, new.promotions(name).uri))
+            write_row(name, partial(client.set_registered_model_tag, name, HOME_TAG, new.promotions(name).uri))
             changed += 1
         for version in versions(client, f"name = '{name}' and tags.{LAKE_TAG} = '{was.root.uri}'"):
-            _write(name, partial(client.set_model_version_tag, name, version.version, LAKE_TAG, new.root.uri))
+            write_row(name, partial(client.set_model_version_tag, name, version.version, LAKE_TAG, new.root.uri))
             changed += 1
     if not changed:
         raise UsageError(f"--from {old}: no model of {client.tracking_uri} names this lake; nothing was changed")
@@ -181,7 +177,7 @@ def _opened(client: mlflow.MlflowClient, version: ModelVersion, lake: Lake | Non
     if lake is None and LAKE_TAG not in version.tags:
         raise UsageError(f"{version.uri}: expected a tag with the lake of its data set, found none; give --lake")
     folder = (lake or Lake.at(version.tags[LAKE_TAG])).promotions(version.name)
-    _write(version.name, partial(client.set_registered_model_tag, version.name, HOME_TAG, folder.uri))
+    write_row(version.name, partial(client.set_registered_model_tag, version.name, HOME_TAG, folder.uri))
     return record_of(client, version.name)
 
 
@@ -198,10 +194,10 @@ def _copy(client: mlflow.MlflowClient, record: Record) -> None:
                     run_id = find_version(client, model.name, number).run_id
                     if run_id is not None:
                         client.log_text(run_id, value + "\n", f"promotion/{model.name}-{number}.json")
-                _write(model.name, partial(client.set_model_version_tag, model.name, number, tag, value))
+                write_row(model.name, partial(client.set_model_version_tag, model.name, number, tag, value))
     if len(record.chain) > int(model.tags.get(COUNT_TAG, 0)):
         count = str(len(record.chain))
-        _write(model.name, partial(client.set_registered_model_tag, model.name, COUNT_TAG, count))
+        write_row(model.name, partial(client.set_registered_model_tag, model.name, COUNT_TAG, count))
 
 
 def _tags(record: Record, number: str) -> Iterator[tuple[str, str]]:
@@ -220,19 +216,6 @@ def _set_alias(client: mlflow.MlflowClient, record: Record, alias: str, version:
     """Let an alias name a version, or none."""
     name, known = record.model.name, record.model.aliases.get(alias)
     if version is None and known is not None:
-        _write(name, partial(client.delete_registered_model_alias, name, alias))
+        write_row(name, partial(client.delete_registered_model_alias, name, alias))
     elif version is not None and known != version:
-        _write(name, partial(client.set_registered_model_alias, name, alias, version))
-
-
-def _write(name: str, write: Callable[[], object]) -> None:
-    """Write, again where the registry refuses: two processes that write one row at once disturb each other."""
-    for attempt in range(ATTEMPTS):
-        try:
-            write()
-            return
-        except MlflowException as problem:
-            if attempt == ATTEMPTS - 1:
-                why = str(problem).splitlines()[0]
-                raise BuildError(f"model '{name}': the registry could not be written: {why}") from problem
-            time.sleep(PAUSE_S * 2**attempt)
+        write_row(name, partial(client.set_registered_model_alias, name, alias, version))

@@ -15,6 +15,7 @@ import re
 import tempfile
 import zipfile
 from collections.abc import Mapping
+from functools import partial
 from importlib import metadata
 from importlib.resources import files
 from pathlib import Path
@@ -47,6 +48,7 @@ from training.mlflow.registry import (
     make_name,
     models_of,
     trained_by,
+    write_row,
 )
 from training.mlflow.runs import log_scores
 from training.mlflow.stored import model_name
@@ -139,7 +141,7 @@ def register(
     )
     version = find_version(client, name, str(stored.version))
     write_card(client, version, model, None)
-    client.set_registered_model_alias(name, CHALLENGER, version.version)
+    write_row(name, partial(client.set_registered_model_alias, name, CHALLENGER, version.version))
     return version
 
 

@@ -6,7 +6,8 @@ the files of a version. `loading.py` reads a model back.
 """
 
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ from mlflow.entities import LoggedModel
 from mlflow.entities.model_registry import RegisteredModel
 from mlflow.exceptions import MlflowException
 
-from schemas.errors import NotFoundError, UsageError
+from schemas.errors import BuildError, NotFoundError, UsageError
 from training.evaluation.baselines import NOSTRUCT
 from training.mlflow.runs import DATASET_TAG, VERSION_TAG
 from training.mlflow.stored import LOG_SUFFIX, PREFIX, canonical_name, earlier_log, no_model
@@ -25,6 +26,8 @@ CHALLENGER = "challenger"
 EPOCHS_TAG, BEST_EPOCH_TAG, RUN_TAG = "epochs", "best_epoch", "run_id"
 DATASET_DIGEST_TAG = "dataset_digest"
 ALREADY_EXISTS = "RESOURCE_ALREADY_EXISTS"
+ATTEMPTS = 5
+PAUSE_S = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,3 +236,20 @@ def logged_model(client: mlflow.MlflowClient, version: ModelVersion) -> LoggedMo
             if model.artifact_location == folder:
                 return model
     raise NotFoundError(f"{version.uri}: expected the logged model that it was registered from, found none")
+
+
+def write_row(name: str, write: Callable[[], object]) -> None:
+    """Write a row of a registered model, again where the registry refuses: two processes at one row disturb each other.
+
+    Raises:
+        BuildError: the registry refused each time.
+    """
+    for attempt in range(ATTEMPTS):
+        try:
+            write()
+            return
+        except MlflowException as problem:
+            if attempt == ATTEMPTS - 1:
+                why = str(problem).splitlines()[0]
+                raise BuildError(f"model '{name}': the registry could not be written: {why}") from problem
+            time.sleep(PAUSE_S * 2**attempt)

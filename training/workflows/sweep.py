@@ -7,11 +7,13 @@ Several cells can be trained at once, each in a process of its own. Models are c
 default: what is best of many on the test split is too good there.
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from functools import partial
+from functools import cache, partial
 from multiprocessing import get_context
+from multiprocessing.context import BaseContext
 
 import torch
 
@@ -97,13 +99,21 @@ def run_sweep(
 def _apart(cell: Callable[[tuple[str, ...]], SweepCell], settings: tuple[str, ...], *, threads: int) -> SweepCell:
     """Train and judge one combination in a process of its own: the others go on when it is killed."""
     with ProcessPoolExecutor(
-        1, mp_context=get_context("spawn"), initializer=torch.set_num_threads, initargs=(threads,)
+        1, mp_context=_context(), initializer=torch.set_num_threads, initargs=(threads,)
     ) as process:
         try:
             found: SweepCell = process.submit(cell, settings).result()
         except BrokenProcessPool:
             found = SweepCell(settings=settings, problem="its process was killed; the same sweep goes on with it")
     return found
+
+
+@cache
+def _context() -> BaseContext:
+    """Return how a cell's process starts: by a fork of a server that has imported what trains, where that is safe."""
+    context = get_context("forkserver" if sys.platform == "linux" else "spawn")
+    context.set_forkserver_preload([__name__, "torch._dynamo"])
+    return context
 
 
 def _cell(

@@ -77,6 +77,23 @@ def test_pyfunc_says_what_is_missing(client: mlflow.MlflowClient, register_model
         loaded.predict(frame.assign(sentence_vectors=[frame["sentence_vectors"][0], [], [], []]))
 
 
+def test_two_models_that_are_registered_at_once_are_both_there(
+    client: mlflow.MlflowClient, register_model: Register, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both write the row of the alias; MLflow's database refuses the second, and a sweep ended with that."""
+    method, refusals = client.set_registered_model_alias, [MlflowException("UNIQUE constraint failed")]
+
+    def disturbed(*arguments: str) -> None:
+        if refusals:
+            raise refusals.pop()
+        method(*arguments)
+
+    monkeypatch.setattr(client, "set_registered_model_alias", disturbed)
+    version = register_model(trained)
+    found = client.get_model_version_by_alias("linker", "challenger")
+    assert not refusals and str(found.version) == version
+
+
 def test_pyfunc_loads_in_another_process_from_another_directory(
     client: mlflow.MlflowClient, register_model: Register, trained: Path, tmp_path: Path
 ) -> None:
