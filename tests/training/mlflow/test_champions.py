@@ -252,7 +252,10 @@ def test_after_a_death_at_any_step_the_registry_follows_the_record(
         if not is_stated:
             run(client, name)
         assert len(align(client, name).chain) == 3 and _kept(client, name) == _kept(client, "m0")
-    assert ends[0] == 0 and 0 < len(ends) < 6 - 2 * (not is_written)  # some lived, and several died
+        if write and write in ends:
+            break  # it writes less often: none that comes later could be killed
+    died = ends[1] - 1 if len(ends) > 1 else 5
+    assert ends[0] == 0 and died >= (1 if is_written else 3)
 
 
 def _kept(client: mlflow.MlflowClient, name: str) -> dict[str, Any]:
