@@ -27,6 +27,10 @@ _FORKS = sys.platform == "linux"
 _IMPORTED = [
     *("training.mlflow.tracked_training", "training.workflows.evaluate", "training.workflows.report"),
     *("training.workflows.link", "training.retrieval.build", "orchestration.inference.documents"),
+    *("orchestration.cli", "training.loop.run"),
+    # What PyTorch and MLflow import at the first optimiser, store and model, each step for itself: two seconds.
+    *("torch._dynamo", "mlflow.store.tracking.sqlalchemy_workspace_store", "mlflow.pyfunc.scoring_server"),
+    *("mlflow.store.model_registry.sqlalchemy_workspace_store", "alembic.command", "git", "IPython"),
 ]
 _THREADS = "OMP_NUM_THREADS"
 
@@ -37,14 +41,17 @@ class Processes:
     def __init__(self) -> None:
         self._context: Any = multiprocessing.get_context("forkserver" if _FORKS else "spawn")
         self._running: set[BaseProcess] = set()
+        self._is_ended = False
 
     def run(self, step: Step, say: Say, _: RayWhere = RayWhere.SUBPROCESS) -> Summary:
         """Do a step, as `in_process` does.
 
         Raises:
             MultilinkError: of the kind that the command ends with.
-            BuildError: its process was killed.
+            BuildError: its process was killed, or all was ended before it began.
         """
+        if self._is_ended:
+            raise BuildError(f"{' '.join(step[:3])}: not begun, since the rest was ended")
         receiving, sending = self._context.Pipe(duplex=False)
         process = self._context.Process(target=_do, args=(list(step), sending))
         process.start()
@@ -66,7 +73,8 @@ class Processes:
         return summary
 
     def end(self) -> None:
-        """End what runs."""
+        """End what runs; nothing begins after it."""
+        self._is_ended = True
         for process in tuple(self._running):
             process.terminate()
 

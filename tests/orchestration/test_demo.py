@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,12 @@ import mlflow
 import pyarrow.parquet as pq
 import pytest
 
+from orchestration.demo import demo
 from orchestration.demo.demo import _score_lines
+from orchestration.demo.processes import Processes
+from orchestration.steps import Steps, Summary
+from schemas.console import Say
+from schemas.errors import BuildError
 from schemas.evaluation import Score
 from training.evaluation.evaluate import EvaluationReport
 
@@ -58,6 +65,89 @@ def test_the_demo_promotes_a_model_that_beats_random_and_reuses_what_it_made(mul
     assert second.json["index"]["reused"]
     assert second.json["build"]["version"] == values["build"]["version"]
     assert second.json["scores"] == values["scores"]
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, threading.Event]]:
+    """The demo's steps without what they do; AP is trained until the promotion, a step named `fails` fails."""
+    events = {"promoted": threading.Event(), "AP": threading.Event(), "fails": threading.Event()}
+
+    class Fake(Steps):
+        def build(self, *arguments: Any, **named: Any) -> Summary:
+            return {"version": "v", "reused": True, "splits": {"train": {"documents": 1}}}
+
+        def train(self, dataset: Any, version: str, objective: str, *, say: Say) -> Summary:
+            if objective == demo.OBJECTIVES["AP"]:
+                events["AP"].set()
+                assert events["promoted"].wait(100)
+            return {"model": objective, "model_uri": f"models:/{objective}/1", "version": "1"}
+
+        def evaluate(self, model: str, *arguments: Any, **named: Any) -> Summary:
+            if events["fails"].is_set():
+                raise BuildError("no score")
+            auc = {"low": 70.0, "high": 90.0}
+            return {"auc": auc, "random": {"auc": {"high": 60.0}}, "baselines": {"nostruct": {}}, "report": model}
+
+        def promote(self, model: str, version: str, **named: Any) -> Summary:
+            assert events["AP"].wait(100)
+            events["promoted"].set()
+            return {"is_promoted": True, "reasons": ["is good"]}
+
+        def link(self, name: str, reference: str, **named: Any) -> Summary:
+            return {"step": "link", "champion": named["champion"]}
+
+        def index(self, name: str, reference: str, **named: Any) -> Summary:
+            return {"step": "index", "champion": named["champion"]}
+
+    monkeypatch.setattr(demo, "Steps", Fake)
+    monkeypatch.setattr(demo, "recorded_web", lambda folder: nullcontext([]))
+    monkeypatch.setattr(demo, "_link", lambda *arguments, **named: Path("page"))
+    monkeypatch.setattr(demo, "remember", lambda *arguments, **named: None)
+    monkeypatch.setattr(demo, "_score_lines", lambda report, beside: [f"AP by {beside['scored']}"])
+    monkeypatch.setattr(demo, "_next_lines", lambda *arguments: [])
+    monkeypatch.setattr(demo, "processes", lambda: nullcontext(Scored()))
+    yield events
+    events["promoted"].set()
+
+
+class Scored:
+    """In place of processes: a step gives its model."""
+
+    def run(self, step: list[str], say: Say, where: Any = None) -> Summary:
+        return {"scored": step[step.index("--model") + 1]}
+
+
+def test_ap_is_trained_beside_the_steps_that_do_not_need_it(steps: dict[str, threading.Event], tmp_path: Path) -> None:
+    ((lines, values),) = demo.main_job(tmp_path, workers=1, say=lambda line: None)
+    assert lines == ["AP by models:/cross-document/1"]
+    assert {title: model["model"] for title, model in values["models"].items()} == demo.OBJECTIVES
+    assert list(values["scores"]) == ["closed form", "AP", "NoStruct"]
+    assert values["linked_version"] == {"step": "link", "champion": "1"}
+    assert values["index"] == {"step": "index", "champion": "1"}
+
+
+def test_a_step_that_fails_while_ap_is_trained_is_the_error(
+    steps: dict[str, threading.Event], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps["fails"].set()
+
+    @contextmanager
+    def ended() -> Iterator[Scored]:  # as the processes are, where the block is left
+        try:
+            yield Scored()
+        finally:
+            steps["promoted"].set()
+
+    monkeypatch.setattr(demo, "processes", ended)
+    with pytest.raises(BuildError, match="no score"):
+        next(demo.main_job(tmp_path, workers=1, say=lambda line: None))
+
+
+def test_nothing_begins_after_the_end() -> None:
+    processes = Processes()
+    processes.end()
+    with pytest.raises(BuildError, match=r"train --dataset diy: not begun, since the rest was ended"):
+        processes.run(["train", "--dataset", "diy", "--json"], lambda line: None)
 
 
 def test_ap_stands_below_the_closed_form(tmp_path: Path) -> None:
