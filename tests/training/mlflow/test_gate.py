@@ -108,9 +108,12 @@ def test_a_looser_margin_lets_through_what_a_tighter_one_does() -> None:
 
 
 def test_where_most_documents_hardly_differ_the_interval_holds_for_any_differences() -> None:
-    """Whatever share of documents loses everything, a loss of more than a point passes in at most 2.5% of cases."""
+    """Whatever share of documents loses everything, a loss of more than a point passes in at most 2.5% of cases.
+
+    `test_gate_chains.py` shows the same of 500 documents.
+    """
     draws = np.random.default_rng(5)
-    for count, share in ((20, 0.05), (60, 0.05), (200, 0.015), (400, 0.015)):
+    for count, share in ((20, 0.05), (60, 0.05), (200, 0.015)):
         losses = np.where(draws.random((80, count)) < share, -100.0, draws.normal(0, 0.1, (80, count)))
         assert np.mean([difference_interval(row).low >= -1 for row in losses]) <= 0.025
     assert difference_interval(np.zeros(1000)).low == pytest.approx(-100 * (1 - 0.025**0.001), rel=0.1)
