@@ -187,8 +187,8 @@ def test_colours_are_explained_where_there_are_some(newsroom: Newsroom, archive:
 def test_a_text_is_read_once(newsroom: Newsroom, archive: Archive) -> None:
     opened = Opened(Choice(uri=newsroom.folder, manifest=archive.index.manifest), ())
     query = Query(texts={"headline": "Neptun und ein Schloss"}, language="de")
-    first = opened.queries.read(query)
-    assert opened.queries.read(query) is first
+    first = opened.read(query)
+    assert opened.read(query) is first
     left_out = opened.queries.read(replace(query, left_out=frozenset({("headline", 0)})))
     again = QueryReader(archive.index.model).read(Query(texts={"headline": "und ein Schloss"}, language="de"))
     assert (left_out[0] == again[0]).all() and left_out[1] == again[1]

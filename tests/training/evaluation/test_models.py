@@ -1,5 +1,6 @@
 """A model evaluated shard by shard scores as one that sees the whole split, and holds a bounded pool."""
 
+import gc
 import tracemalloc
 from pathlib import Path
 from types import ModuleType
@@ -111,6 +112,7 @@ def test_an_evaluation_holds_arrays_of_scores_and_no_document(
         lake = lakes.write_lake(str(tmp_path / str(documents)), made, shards=documents // 30)
         tracemalloc.start()
         found = evaluate_model(model, lake, "synthetic")
+        gc.collect()
         held, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert len(found.ids) == documents and len(found.scores) > documents / 2
