@@ -118,10 +118,9 @@ def _read_rows(file: pq.ParquetFile, columns: list[str] | None, rows: Sequence[i
     ends = np.cumsum(sizes, dtype=np.int64)
     wanted = np.asarray(rows, np.int64)
     groups, place = np.unique(np.searchsorted(ends, wanted, side="right"), return_inverse=True)
-    before = (ends - sizes)[groups] - np.cumsum([0, *(sizes[number] for number in groups)])[
-        :-1
-    ]  # rows that are not read
-    return file.read_row_groups(groups.tolist(), columns=columns).take(wanted - before[place])
+    read = np.take(sizes, groups)
+    not_read = ends[groups] - np.cumsum(read)  # rows before each group
+    return file.read_row_groups(groups.tolist(), columns=columns).take(wanted - not_read[place])
 
 
 def rows_where(

@@ -89,12 +89,12 @@ class Whitening:
         return (x_NV - self.mean.float()) @ self.components.float()
 
     def uncorrelated(self, workers: Workers) -> Whitening:
-        """Return the whitening into rank 0's basis in which inputs are uncorrelated: of a diagonal covariance."""
-        variances_K, basis_KK = (shared(each, workers) for each in torch.linalg.eigh(self.covariance))
+        """Return rank 0's whitening of the same rows into inputs that are uncorrelated: of a diagonal covariance."""
+        variances_K, basis_KK = torch.linalg.eigh(self.covariance)
         return Whitening(
             mean=self.mean,
-            components=self.components @ basis_KK,
-            covariance=variances_K.clamp(min=0.0).diag(),
+            components=shared(self.components @ basis_KK, workers),
+            covariance=shared(variances_K.clamp(min=0.0), workers).diag(),
         )
 
 

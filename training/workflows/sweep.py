@@ -7,11 +7,12 @@ Several cells can be trained at once, each in a process of its own. Models are c
 default: what is best of many on the test split is too good there.
 """
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from functools import cache, partial
+from functools import partial
 from multiprocessing import get_context
 from multiprocessing.context import BaseContext
 
@@ -99,7 +100,7 @@ def run_sweep(
 def _apart(cell: Callable[[tuple[str, ...]], SweepCell], settings: tuple[str, ...], *, threads: int) -> SweepCell:
     """Train and judge one combination in a process of its own: the others go on when it is killed."""
     with ProcessPoolExecutor(
-        1, mp_context=_context(), initializer=torch.set_num_threads, initargs=(threads,)
+        1, mp_context=_context(), initializer=_begin, initargs=(threads, dict(os.environ))
     ) as process:
         try:
             found: SweepCell = process.submit(cell, settings).result()
@@ -108,7 +109,13 @@ def _apart(cell: Callable[[tuple[str, ...]], SweepCell], settings: tuple[str, ..
     return found
 
 
-@cache
+def _begin(threads: int, environment: dict[str, str]) -> None:
+    """Begin a cell's process in the environment of now: a server's fork has that of the server's start."""
+    os.environ.clear()
+    os.environ.update(environment)
+    torch.set_num_threads(threads)
+
+
 def _context() -> BaseContext:
     """Return how a cell's process starts: by a fork of a server that has imported what trains, where that is safe."""
     context = get_context("forkserver" if sys.platform == "linux" else "spawn")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 from pathlib import Path
@@ -131,6 +132,14 @@ def test_a_cell_whose_process_is_killed_is_one_without_a_model() -> None:
     assert found.problem == "its process was killed; the same sweep goes on with it" and not found.model
     for threads in (1, 2):
         assert sweep._apart(eval, "__import__('torch').get_num_threads()", threads=threads) == threads  # type: ignore[arg-type]
+
+
+def test_a_cell_has_the_environment_of_the_program_that_asks_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server that cells are forks of was started earlier: a password that came later was not known to it."""
+    server()
+    for value in ("first", "second"):
+        monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", value)
+        assert sweep._apart(os.getenv, "MLFLOW_TRACKING_PASSWORD", threads=1) == value  # type: ignore[arg-type, comparison-overlap]
 
 
 @pytest.mark.slow
