@@ -22,6 +22,7 @@ Float64 = npt.NDArray[np.float64]
 Floats = npt.NDArray[np.floating[Any]]
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
+UInt8 = npt.NDArray[np.uint8]
 UInt64 = npt.NDArray[np.uint64]
 
 

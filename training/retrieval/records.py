@@ -1,7 +1,8 @@
 """What is known of the pictures of an index: columns of Arrow, mapped into memory; filters on them, facets.
 
 Rows are numbered through the parts of the index. A condition on a value is compared in a column of all rows at once,
-which takes less than a query of any index; one on words is answered by `words.py`. May be used by several threads.
+which takes less than a query of any index; one on words is answered by `words.py`, and the answer is kept, a bit a
+row: a common name takes 0.3 s, and an editor keeps a filter. May be used by several threads.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cached_property, reduce
+from functools import cached_property, lru_cache, reduce
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from schemas.indexes import FIELDS, FIELDS_SCHEMA, PLACES_SCHEMA
 from schemas.indexes import WORDS as WORDS_FOLDER
 from schemas.metadata import Metadata
 from schemas.tables import check_schema
-from training.data.ragged import Bool, Int32, Int64, UInt64
+from training.data.ragged import Bool, Int32, Int64, UInt8, UInt64
 from training.retrieval.filters import COMPARED, EQUAL, NO_FILTERS, SHOWN_WITH, WORDS, Condition, Filters
 from training.retrieval.vectors import by_part
 from training.retrieval.words import Words
@@ -30,6 +31,7 @@ from training.retrieval.words import Words
 FACETS = ("date", "credit", "licence", "orientation")
 FACET_VALUES = 20
 MAX_VALUES = 100_000
+MOST_KEPT, KEPT_BYTES = 1_000, 64_000_000  # answers to conditions on words
 DESCRIBED = (*WORDS, "date", "licence", SHOWN_WITH)
 _DAYS_A_YEAR = 10_000  # of dates as YYYYMMDD
 _HASH = re.compile("[0-9a-f]{64}")
@@ -100,6 +102,7 @@ class Records:
         self.live: Int64 | None = None if self.count == len(places) else np.flatnonzero(self.is_live)
         self._keys: list[UInt64] = [part.column("key").to_numpy() for part in parts]
         self.words = Words.open(words, self.starts[:-1], None if self.live is None else self.is_live)
+        self._with_words = lru_cache(min(MOST_KEPT, 1 + 8 * KEPT_BYTES // (1 + len(places))))(self._bits)
 
     @classmethod
     def open(cls, parts: Sequence[Path], places: Path) -> Records:
@@ -187,13 +190,18 @@ class Records:
         """Return of every row whether it meets a condition."""
         name = condition.field
         if condition.phrase:
-            mask = np.zeros(len(self.is_live), bool)
-            mask[self.words.rows(condition)] = True
+            mask = np.unpackbits(self._with_words(name, condition.phrase), count=len(self.is_live)).view(bool)
         elif name in COMPARED:
             mask = (self._numbers[name] >= condition.low) & (self._numbers[name] <= condition.high)
         else:
             mask = self._values[name].are(condition.value)
         return ~mask if condition.is_negated else mask
+
+    def _bits(self, name: str, phrase: str) -> UInt8:
+        """Return of every row whether a field ("": any) has a phrase, eight rows a number."""
+        mask = np.zeros(len(self.is_live), bool)
+        mask[self.words.rows(Condition(field=name, phrase=phrase))] = True
+        return np.packbits(mask)
 
     def _all(self, name: str) -> pa.ChunkedArray:
         return pa.chunked_array([chunk for part in self.parts for chunk in part.column(name).chunks])
