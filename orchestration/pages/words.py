@@ -7,6 +7,10 @@ step     0 to 3: less than an even share, at least one, 1.5 times, twice that
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
+from typing import NamedTuple
+
+from markupsafe import Markup
 
 from training.retrieval.queries import ORDER, Query, SourceText
 from training.text.vocabulary import token_spans
@@ -14,9 +18,8 @@ from training.text.vocabulary import token_spans
 STEPS = (1.0, 1.5, 2.0)  # times an even share
 
 
-@dataclass(frozen=True, slots=True)
-class ShownWord:
-    """A word of a text.
+class ShownWord(NamedTuple):
+    """A word of a text; an article has thousands.
 
     Attributes:
         gap: what stands between it and the word before.
@@ -33,6 +36,11 @@ class ShownWord:
     is_left_out: bool
     share: float | None = None
     step: int = 0
+
+    def button(self, role: str) -> Markup:
+        """Return what leaves a word of a text out that plays no part of its own, with the gap before it."""
+        opened = f'<button id="w-{role}-{self.number}" class="w" name="leave" value="{role}.{self.number}">'
+        return Markup(f"{escape(self.gap)}{opened}{escape(self.text)}</button>")
 
 
 @dataclass(frozen=True, slots=True)
