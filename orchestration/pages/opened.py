@@ -14,6 +14,7 @@ from orchestration.pages.archives import Choice
 from orchestration.pages.entities import Gazetteer
 from orchestration.pages.text_language import found_language
 from training.data.ragged import Float32
+from training.retrieval.placement import sentence_vectors
 from training.retrieval.queries import Query, QueryReader, SourceText
 
 MOST_OPEN = 2  # champion and challenger
@@ -38,6 +39,7 @@ class Opened:
         self.gazetteer = Gazetteer(self.archive.index.records)
         self.queries = queries = QueryReader(self.archive.index.model, self.archive.reader)
         self._read = lru_cache(TEXTS_KEPT)(lambda texts, of: queries.read(Query(texts=dict(texts), language=of)))
+        self._sentences = lru_cache(TEXTS_KEPT)(lambda sentences, of: sentence_vectors(queries, sentences, of))
         self.languages = self.archive.index.model.card.config.needs.languages
         self.language = lru_cache(TEXTS_KEPT)(lambda text: found_language(text, self.languages))
         self.facets = lru_cache(FACETS_KEPT)(self.archive.index.records.facets)
@@ -45,6 +47,10 @@ class Opened:
     def read(self, query: Query) -> tuple[Float32 | None, Sequence[SourceText]]:
         """Return the vector of a query's texts (None: it has none) and the texts as the model read them, once each."""
         return self._read(tuple(query.given.items()), query.language) if query.given else (None, ())
+
+    def sentences(self, sentences: Sequence[str], language: str) -> Float32:
+        """Return S x d vectors of an article's sentences, which are read once: pictures are moved again and again."""
+        return self._sentences(tuple(sentences), language)
 
     def close(self) -> None:
         """Close it."""

@@ -263,7 +263,9 @@ def propose_places(
         own = {key: str(files.enter_context(_file(data))) for key, data in free.items() if data}
         given = [image for image in free if image in known]
         index, reader = opened.archive.index, opened.archive.reader
-        found = place(index, split.sentences, given, language=language, reader=reader, own=own)
+        found = place(
+            index, split.sentences, given, language=language, reader=reader, own=own, vectors_of=opened.sentences
+        )
     numbers = {each.image: each.sentence for each in found if each.sentence is not None}
     places = {image: (split.paragraphs[number], split.sentences[number]) for image, number in numbers.items()}
     return Proposal(language=language, pictures=known, places=places)

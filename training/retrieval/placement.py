@@ -5,13 +5,15 @@ maximum-weight matching is taken, as in linking: each picture has at most one se
 picture without one is for a person to place.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from schemas.documents import UNDETERMINED, Role
 from schemas.errors import UsageError
+from training.data.ragged import Float32
 from training.retrieval.index import Index
 from training.retrieval.queries import Query, QueryReader, Reader, read_words
 from training.similarity.assignment import predicted_pairs
@@ -42,6 +44,7 @@ def place(
     language: str = UNDETERMINED,
     reader: Reader = read_words,
     own: Mapping[str, str] | None = None,
+    vectors_of: Callable[[Sequence[str], str], Float32] | None = None,
 ) -> list[Placed]:
     """Return where each picture goes, in the given order.
 
@@ -52,6 +55,7 @@ def place(
         language: of the article.
         reader: gives what the model reads beside words.
         own: pictures that are not of the index, placed behind the others: a name and a path each.
+        vectors_of: gives S x d vectors of sentences in a language, as one who remembers them does; None: they are read.
 
     Raises:
         UsageError: there are too many, or the model cannot read the sentences.
@@ -66,10 +70,19 @@ def place(
     if not sentences or not names:
         return placed
     rows = index.records.rows_named(images)
-    queries = [Query(texts={str(Role.BODY): text}, language=language) for text in sentences]
-    queries_reader = QueryReader(index.model, reader)
-    pictures = np.stack([*index.vectors.rows[rows], *map(queries_reader.picture, own.values())])
-    matrix = queries_reader.vectors(queries) @ pictures.T
+    queries = QueryReader(index.model, reader)
+    pictures = np.stack([*index.vectors.rows[rows], *map(queries.picture, own.values())])
+    read = vectors_of or partial(sentence_vectors, queries)
+    matrix = read(sentences, language) @ pictures.T
     for row, column in zip(*predicted_pairs(matrix), strict=True):
         placed[column] = Placed(names[column], int(row), float(matrix[row, column]))
     return placed
+
+
+def sentence_vectors(queries: QueryReader, sentences: Sequence[str], language: str) -> Float32:
+    """Return S x d unit vectors of an article's sentences, each read alone.
+
+    Raises:
+        UsageError: the model cannot read them.
+    """
+    return queries.vectors([Query(texts={str(Role.BODY): text}, language=language) for text in sentences])

@@ -59,6 +59,21 @@ def test_the_second_look_at_an_article_reads_nothing(newsroom: Newsroom, monkeyp
     assert [each is not None for each in sent] == [False, True, False]
 
 
+@pytest.mark.slow
+def test_pictures_are_moved_without_reading_the_sentences_again(
+    newsroom: Newsroom, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = opened(newsroom)
+    images = [each.image for each in own.archive.index.records.pictures([0, 1, 2])]
+    paragraphs = ("Neptun ist ein Planet. Er ist blau.", "In Graz blieben die Leute stehen.")
+    first = search_jobs.propose_places(own, ARTICLE, paragraphs, images, dict.fromkeys(images))
+    monkeypatch.setattr(type(own.queries), "vectors", None)
+    assert search_jobs.propose_places(own, ARTICLE, paragraphs, images, dict.fromkeys(images)) == first
+    moved = search_jobs.propose_places(own, ARTICLE, paragraphs, images, dict.fromkeys(images[1:]))
+    assert set(moved.places) <= set(images[1:]) and moved.pictures == first.pictures
+    own.close()
+
+
 def test_readings_that_were_wanted_longest_ago_go() -> None:
     readings = Readings()
     for name in range(READINGS_KEPT + 1):
