@@ -1,7 +1,7 @@
 """The newsroom's pages under load: `multilink pages` in a process of its own, editors at work, and then it is killed.
 
     python -m benchmarks.pages --index FOLDER --lake LAKE [--archive LAKE] [--images 100000] [--users 50] [--pause 5]
-                               [--seconds 60] [--decisions 60000] [--browser] [--json]
+                               [--arrival 60] [--seconds 60] [--decisions 60000] [--browser] [--json]
 
 `--index` is a small index of a data set of articles of `--lake`, by a model that reads texts: that of `multilink demo
 --news`. What is searched is the drawn archive of `benchmarks.retrieval`, by that model (`pages_archive.py`);
@@ -9,8 +9,9 @@
 thing after another, with a pause between (`--pause`, the mean): another article, a word left out, a name as a filter,
 a facet, another order, a decision. An article has a headline, a lead and a caption of the data set's sentences, and a
 body of 100 to 2,000 words (half have more than 400) with names of the archive. Copies of pictures are asked for as a
-browser does, each once for each user. Times are those of whole answers as this process sees them; it runs on the same
-cores.
+browser does, each once for each user. Users begin one after another, over the time of `--arrival`; then all are there,
+and answers are measured for `--seconds`. Times are those of whole answers as this process sees them; it runs on the
+same cores.
 
 Afterwards 20 users decide without any pause, the server is killed (SIGKILL), and every decision whose answer had come
 must be in the log. Then the pages are started with so many decisions in the log, and each page is asked for again and
@@ -102,10 +103,12 @@ class Articles:
 
 @dataclass
 class Trial:
-    """What users saw: seconds of each kind of answer, and what went wrong."""
+    """What users saw: seconds of each kind of answer once all were there, and what went wrong at any time."""
 
     articles: Articles
     pause_s: float = 0.0
+    arrival_s: float = 0.0
+    is_measuring: bool = False
     seconds: dict[str, list[float]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     acknowledged: set[str] = field(default_factory=set)
@@ -119,7 +122,8 @@ class Trial:
         except httpx.HTTPError as problem:
             self.problems.append(f"{kind}: {problem!r}")
             return None
-        self.seconds.setdefault(kind, []).append(time.perf_counter() - began)
+        if self.is_measuring:
+            self.seconds.setdefault(kind, []).append(time.perf_counter() - began)
         if answer.status_code != 200:
             self.problems.append(f"{kind}: {answer.status_code}")
             return None
@@ -152,7 +156,7 @@ class User:
     seen: set[str] = field(default_factory=set)
 
     async def work(self, until: float) -> None:
-        await asyncio.sleep(self.rng.random() * self.trial.pause_s)
+        await asyncio.sleep(self.rng.random() * self.trial.arrival_s)
         await self.trial.ask(self.client, "first page", "/")
         while time.perf_counter() < until:
             await self._act()
@@ -231,14 +235,24 @@ async def first(trial: Trial, address: str) -> None:
             return
 
 
-async def load(trial: Trial, address: str, users: int, seconds: float) -> None:
-    until = time.perf_counter() + seconds
+async def load(trial: Trial, address: str, pid: int, users: int, seconds: float) -> dict[str, float]:
+    """Have users at work; return the time of the processor of each program while all were there."""
+    until = time.perf_counter() + trial.arrival_s + seconds
 
     async def one(seed: int) -> None:
         async with browser(address) as client:
             await User(trial, client, random.Random(seed)).work(until)
 
-    await asyncio.gather(*map(one, range(users)))
+    working = [asyncio.create_task(one(seed)) for seed in range(users)]
+    await asyncio.sleep(trial.arrival_s)
+    trial.is_measuring = True
+    before = processor_seconds(pid), time.process_time(), busy_seconds()
+    await asyncio.sleep(seconds)
+    after = processor_seconds(pid), time.process_time(), busy_seconds()
+    await asyncio.gather(*working)
+    trial.is_measuring = False
+    server, own, busy = (end - start for start, end in zip(before, after, strict=True))
+    return {"server": server, "users": own, "other programs": busy - server - own}
 
 
 async def killed(trial: Trial, address: str, process: subprocess.Popen[str], users: int) -> None:
@@ -300,24 +314,20 @@ class Setup:
     indexes: Sequence[Path]
     scratch: Path
 
-    def under_load(self, users: int, pause_s: float, seconds: float) -> Iterator[tuple[str, Any]]:
+    def under_load(self, users: int, pause_s: float, arrival_s: float, seconds: float) -> Iterator[tuple[str, Any]]:
         """Yield what users saw, and what was lost when the server was killed."""
-        trial, store = Trial(self.articles, pause_s), f"sqlite:///{self.scratch}/pages.sqlite"
+        trial, store = Trial(self.articles, pause_s, arrival_s), f"sqlite:///{self.scratch}/pages.sqlite"
         with served(self.lake, self.indexes[:1], store) as (process, address):
             asyncio.run(first(Trial(self.articles), address))
-            before = processor_seconds(process.pid), time.process_time(), busy_seconds()
-            asyncio.run(load(trial, address, users, seconds))
-            after = processor_seconds(process.pid), time.process_time(), busy_seconds()
-            server, own, busy = (end - start for start, end in zip(before, after, strict=True))
+            taken = asyncio.run(load(trial, address, process.pid, users, seconds))
             kinds = sorted(trial.seconds.keys() - {PICTURE})
             answers = sum(len(trial.seconds[kind]) for kind in kinds)
             yield "all but pictures", trial.quantiles(*kinds)
             for kind in [*kinds, PICTURE]:
                 yield kind, trial.quantiles(kind)
             yield "answers_a_second", round(answers / seconds, 1)
-            yield "processor_s_an_answer", round(server / answers, 4)
-            cores = {"server": server, "users": own, "other programs": busy - server - own}
-            yield f"cores_used_of_{os.cpu_count()}", {name: round(each / seconds, 2) for name, each in cores.items()}
+            yield "processor_s_an_answer", round(taken["server"] / answers, 4)
+            yield f"cores_used_of_{os.cpu_count()}", {name: round(each / seconds, 2) for name, each in taken.items()}
             yield "problems", {"number": len(trial.problems), "first": trial.problems[:5]}
             trial.problems.clear()
             asyncio.run(killed(trial, address, process, users))
@@ -379,6 +389,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=100_000, help="of the archive, where it is not there yet")
     parser.add_argument("--users", type=int, default=50, help="0: none; the log and the browser alone")
     parser.add_argument("--pause", type=float, default=5, help="seconds between what a user does, in the mean")
+    parser.add_argument("--arrival", type=float, default=60, help="seconds until all users are there")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--decisions", type=int, default=60_000)
     parser.add_argument("--browser", action="store_true", help="have an editor's task done in Chromium")
@@ -397,7 +408,7 @@ def main() -> None:
         setup = Setup(articles, str(root), indexes, Path(scratch))
         measured: list[Iterator[tuple[str, Any]]] = [iter([("images", large.images)])]
         measured.append(iter([("indexes_made_s", round(time.perf_counter() - began, 1))]))
-        measured += [setup.under_load(given.users, given.pause, given.seconds)] * (given.users > 0)
+        measured += [setup.under_load(given.users, given.pause, given.arrival, given.seconds)] * (given.users > 0)
         measured += [setup.with_decisions(given.decisions, is_in_browser=given.browser)] * (given.decisions > 0)
         found = {}
         for name, value in chain(*measured):
