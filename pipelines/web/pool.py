@@ -4,8 +4,9 @@
 
 A thread is held by an exchange and by nothing else: a host that may not be asked yet, an attempt that waits for the
 next, and a redirect to another host wait in queues. Hosts take turns, one connection each until they have answered.
-Hosts that were slow or failed last hold half of the threads at most. One that does not answer time after time is given
-up: all that is left for it fails at once. Queues of many requests lie in a file, so memory does not grow with them.
+Hosts that were slow or failed last hold half of the threads at most; others like them wait in line for one of these.
+One that does not answer time after time is given up: all that is left for it fails at once. Queues of many requests
+lie in a file, so memory does not grow with them.
 
 All of this is decided by the thread that takes the results, whenever it asks for the next one. A thread that is through
 with its exchange is free again only when that was looked at, so results do not pile up.
@@ -133,6 +134,7 @@ class Crew:
         self._hosts: dict[str, _Host] = {}
         # By the moment a host may be asked, or a task goes back into its queue.
         self._turns: list[tuple[float, int, _Host, Task | None]] = []
+        self._held_back: deque[_Host] = deque()  # slow ones, for want of a thread for such
         self._numbers = itertools.count()
         self._finished: queue.SimpleQueue[Future[_Exchange]] = queue.SimpleQueue()
         self._left = 0
@@ -187,17 +189,20 @@ class Crew:
 
     def _hand_out(self) -> float | None:
         """Begin every exchange whose turn has come; return the seconds until the next turn, None for no telling."""
-        while self._turns and self._free:
-            due, _, host, task = self._turns[0]
+        while self._free and (self._turns or (self._held_back and self._free_for_slow)):
             now = self._client.clock()
-            if due > now:
-                return due - now
-            heapq.heappop(self._turns)
+            if self._held_back and self._free_for_slow:
+                host, task = self._held_back.popleft(), None
+            else:
+                due, _, host, task = self._turns[0]
+                if due > now:
+                    return due - now
+                heapq.heappop(self._turns)
             is_slow = host.given_up is None and (host.is_slow or host.strikes > 0)
             if task is not None:
                 host.push(task)
             elif is_slow and not self._free_for_slow:
-                heapq.heappush(self._turns, (now + _SLOW_S, next(self._numbers), host, None))
+                self._held_back.append(host)
             else:
                 host.is_listed = False
                 if host.given_up is not None or self._client.pace.next_start(host.name) <= now:

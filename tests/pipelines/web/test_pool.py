@@ -100,6 +100,20 @@ def test_hosts_that_do_not_answer_leave_threads_for_the_others(web, reply, clien
     assert len(list(outcomes)) == 24
 
 
+def test_a_slow_host_waits_for_a_thread_not_for_a_moment(web, reply, client, monkeypatch) -> None:
+    """Ten slow hosts share one thread for such: each goes on when the one before is through, whatever the time."""
+    learn, hand_out = pool.Crew._learn, pool.Crew._hand_out
+    pauses = list[float | None]()
+    monkeypatch.setattr(pool.Crew, "_learn", lambda crew, host, problem, _: learn(crew, host, problem, 9.0))
+    monkeypatch.setattr(pool.Crew, "_hand_out", lambda crew: pauses.append(hand_out(crew)) or pauses[-1])
+    web.scripts |= {f"/{n}": reply(200, b"%d" % n) for n in range(6)}
+    hosts = names(10, "slow")
+    urls = [f"http://{host}/{n}" for n in range(6) for host in hosts]
+    found = dict(ask(client(hosts), urls, connections=2))
+    assert all(body_of(found[url]) == url[-1].encode() for url in urls)
+    assert max(pause or 0.0 for pause in pauses) < 0.5
+
+
 def test_a_host_with_few_requests_does_not_wait_for_one_with_many(web, reply, client) -> None:
     web.scripts |= {f"/{n}": reply(200, b"n") for n in range(400)}
     urls = [f"http://many.test/{n}" for n in range(400)] + [f"http://few.test/{n}" for n in range(5)]
