@@ -12,7 +12,7 @@ from pipelines.config import RECIPES
 from pipelines.config import recipe as recipe_of
 from schemas.configs import require, resolve, restore
 from schemas.errors import ConfigError
-from schemas.overrides import override
+from schemas.overrides import flatten, override
 from training import recipes as train_recipes
 
 
@@ -128,3 +128,24 @@ def test_an_override_keeps_the_class_of_a_source(name: str) -> None:
 def test_a_source_out_of_range_is_told_by_its_own_rule() -> None:
     with pytest.raises(ConfigError, match=r"source\.true_images = 0: must be positive"):
         override(recipe_of("mscoco"), ["source.true_images=0"])
+
+
+def test_flat_settings_have_the_terms_of_a_sum_under_their_names_and_plain_lists_as_they_are() -> None:
+    nested: dict[str, object] = {
+        "a": {"b": {"c": 1}, "sizes": [1, 2]},
+        "one": [{"name": "ap", "margin": 0.2}],
+        "several": [{"name": "ap", "margin": 0.2}, {"name": "dc", "inner": {"k": 3}}],
+        "none": [],
+        "rows": [{"margin": 1}],
+    }
+    assert list(flatten(nested).items()) == [  # type: ignore[arg-type]
+        ("a.b.c", 1),
+        ("a.sizes", [1, 2]),
+        ("one.name", "ap"),
+        ("one.margin", 0.2),
+        ("several.name", "ap+dc"),
+        ("several.ap.margin", 0.2),
+        ("several.dc.inner.k", 3),
+        ("none", []),
+        ("rows", [{"margin": 1}]),
+    ]

@@ -11,7 +11,7 @@ FORWARD, BACKWARD = "text to image", "image to text"
 
 
 def enumerated(row, partners):
-    """Mean rank of the best partner, and share of orders that find one early, over all orders of ties."""
+    """Means over all orders of ties: rank of the best partner, 1 / rank, and share of orders that find one early."""
     ranks, found = [], []
     for order in itertools.permutations(range(len(row))):
         if any(row[a] < row[b] for a, b in itertools.pairwise(order)):
@@ -19,7 +19,7 @@ def enumerated(row, partners):
         first = next(place for place, item in enumerate(order) if partners[item])
         ranks.append(1 + first)
         found.append([first < cutoff for cutoff in CUTOFFS])
-    return np.mean(ranks), np.mean(found, axis=0)
+    return np.mean(ranks), np.mean(1 / np.array(ranks)), np.mean(found, axis=0)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -30,9 +30,24 @@ def test_ranks_are_the_mean_over_all_orders_of_ties(seed):
     partners[:, 0] = True
     found = query_ranks(rows, np.eye(7), np.argwhere(partners))
     for place in range(3):
-        rank, share = enumerated(rows[place], partners[place])
+        rank, reciprocal, share = enumerated(rows[place], partners[place])
         assert found.realistic[place] == pytest.approx(rank)
+        assert found.reciprocal[place] == pytest.approx(reciprocal)
         assert found.recall[place] == pytest.approx(share)
+
+
+def test_queries_in_any_order_of_their_pairs_and_in_blocks_have_the_same_ranks(monkeypatch):
+    numbers = np.random.default_rng(3)
+    queries, candidates = numbers.normal(size=(9, 4)), numbers.normal(size=(11, 4))
+    pairs = np.argwhere(numbers.random((9, 11)) < 0.3)
+    pairs = np.unique(np.concatenate([pairs, np.stack([np.arange(9), np.arange(9)], axis=1)]), axis=0)
+    expected = query_ranks(queries, candidates, pairs)
+    assert len(set(expected.realistic)) > 3
+    for at_once in (1, 25, 1 << 22):
+        monkeypatch.setattr("training.metrics.retrieval.NUMBERS_AT_ONCE", at_once)
+        found = query_ranks(queries, candidates, numbers.permutation(pairs))
+        assert found.realistic.tolist() == expected.realistic.tolist()
+        assert found.recall.tolist() == expected.recall.tolist()
 
 
 def test_ranks_without_ties_are_those_of_sorting():
@@ -66,6 +81,7 @@ def test_both_directions_of_a_worked_example():
     assert found[f"{FORWARD}, whole pool of 3", "recall_at_5"].value == 100.0
     rank = found[f"{FORWARD}, whole pool of 3", "median_rank"]
     assert (rank.value, rank.unit, rank.n) == (1.0, "rank, from 1", 3)
+    assert {score.unit for (_, metric), score in found.items() if metric != "median_rank"} == {"percent"}
     # image 1 is 50 degrees from text 1, 90 from the others
     assert found[f"{BACKWARD}, whole pool of 3", "recall_at_1"].value == pytest.approx(100.0)
 
@@ -101,7 +117,8 @@ def test_samples_have_a_deviation_and_repeat_with_their_seed():
     pools = ("whole pool of 60", "5 samples of 20")
     assert groups == [f"{way}, {size}" for size in pools for way in (FORWARD, BACKWARD)]
     sampled = found[f"{FORWARD}, 5 samples of 20", "recall_at_1"]
-    assert sampled.n == 20 and sampled.deviation > 0 and sampled.low is None
+    assert sampled.n == 20 and sampled.deviation > 0 and sampled.low is None and sampled.unit == "percent"
+    assert found[f"{FORWARD}, 5 samples of 20", "median_rank"].unit == "rank, from 1"
     ranks = [found[f"{FORWARD}, {size}", "median_rank"].value for size in pools]
     assert ranks[1] < ranks[0]  # a third of the candidates
     assert len(by_name(pool, sample_pairs=20, samples=0)) == len(found) / 2

@@ -154,6 +154,46 @@ def test_a_condition_that_cannot_be_is_refused_with_what_was_meant(where: str, m
         parse_filters([where])
 
 
+FIELDS = "date, width, height, credit, licence, format, orientation, title, caption, place, keywords"
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        (["date"], f"--where 'date': expected FIELD OP VALUE, such as date>=2019-05-01; fields: {FIELDS}"),
+        (["colour=red"], f"--where 'colour=red': no field 'colour'; fields: {FIELDS}"),
+        (
+            ["credits=dpa"],
+            f"--where 'credits=dpa': no field 'credits'; fields: {FIELDS}; did you mean credit=dpa?",
+        ),
+        (["Width=<8"], "--where 'Width=<8': expected width with one of < <= = != >= >; did you mean width<=8?"),
+        (["date<>2020"], "--where 'date<>2020': expected date with one of < <= = != >= >; did you mean date!=2020?"),
+        (["credit<a"], "--where 'credit<a': expected credit with one of = != ~"),
+        (["licence~a"], "--where 'licence~a': expected licence with one of = !="),
+        (["title=a"], "--where 'title=a': expected title with one of ~"),
+        (["height=1x"], "--where 'height=1x': expected a number of pixels"),
+        (["date=May"], "--where 'date=May': expected a year, month or day, such as 2019, 2019-05 or 2019-05-01"),
+        (["place~."], "--where '.': expected a word at least"),
+    ],
+)
+def test_what_is_wrong_with_a_condition_is_said_in_one_line(where: list[str], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_filters(where)
+    assert str(caught.value) == message
+
+
+def test_an_entity_of_no_word_is_refused_by_its_option() -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_filters((), ["..."])
+    assert str(caught.value) == "--entity '...': expected a word at least"
+
+
+def test_a_number_has_at_most_nine_digits() -> None:
+    assert parse_filters(["width=999999999"]).conditions[0].low == 999_999_999
+    with pytest.raises(UsageError, match="a number of pixels"):
+        parse_filters(["width=1000000000"])
+
+
 def test_facets_count_what_filters_leave(records: Records) -> None:
     assert records.facets()["date"] == [("2019", 1), ("2020", 1), ("2021", 1)]
     found = records.facets(parse_filters(["date>=2020"]))
