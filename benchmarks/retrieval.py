@@ -10,24 +10,22 @@ Making is `multilink index` but for reading the model: the version is read, vect
 written. Each step is a process of its own, so that its memory is known. Times are of the processor and, beside them, of
 the clock, which other work on the machine lengthens.
 
-A million, 2026-11-25, one of two cores (Intel Xeon, virtual) at a load of 6 to 9, which lengthens the clock's times and
-hardly the processor's: the product with all rows took as long on a quiet machine. Processor time, p50 where there are
-many:
+A million, 2026-11-25, one of two cores (AMD EPYC, virtual) at a load of 6 to 7, which lengthens the clock's times and
+hardly the processor's. Processor time, p50 where there are many:
 
-    made                              157 s (315 by the clock), 2.0 GB, 3.6 GB of memory
-    1% more                           11.6 s (24 by the clock), 1.9 GB of memory          missed: 5 s
-    vector; recall of the first 50    14.8 ms; 0.993 (new texts), 0.988 (the version's)   missed: 8 ms
-    product with all rows, in numpy   45.6 ms
-    filter of 1%, of 10%, and vector  5.3, 13.0 ms
-    words of a text of 10, 200, 2000  4.5, 6.5, 14.1 ms                                    missed above 10
-    facets; within 1%, 10%            19.8; 4.0, 8.3 ms
-    names of a text of 2,000 words    5.3 ms
-    56 records                        2.0 ms
-    memory of a process that searches 336 MB of its own
+    made                              169 s (282 by the clock), 1.9 GB, 3.3 GB of memory
+    1% more                           11.6 s (18 by the clock)                            missed: 5 s
+    vector; recall of the first 50    9.1 ms; 0.997 (new texts), 0.987 (the version's)    missed: 8 ms (quiet: 6.5)
+    product with all rows, in numpy   66 ms
+    filter of 1%, of 10%, and vector  5.3, 10.6 ms
+    words of a text of 10, 200, 2000  5.6, 8.4, 12.2 ms                                   missed: 5 ms
+    facets; within 1%, 10%            14.4; 2.7, 6.3 ms
+    names of a text of 2,000 words    7.1 ms
+    56 records                        1.8 ms
+    memory of a process that searches 423 MB of its own
 
-How many lists are looked at is chosen by the version's own texts, whose pictures are in the archive: 457 of 2,048. With
-220, recall is 0.98 of new texts and 0.97 of the version's own, in 8 ms. Of 1% more, two thirds are what is read of all
-pictures to know which are new or have changed.
+How many lists are looked at is chosen by the version's own texts, whose pictures are in the archive: about 460 of
+2,048. Of 1% more, two thirds are what is read of all pictures to know which are new or have changed.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def write_albums(folder: Path, photographs: dict[str, bytes]) -> Path:
     return path
 
 
-@pytest.mark.slow
+@pytest.mark.trial  # six commands; what the parts compute is tested below
 def test_a_package_of_parts_is_used_by_the_commands(
     installed: Path, tmp_path: Path, photographs: dict[str, bytes]
 ) -> None:
@@ -149,7 +149,7 @@ def test_the_notebook_goes_from_a_folder_to_links(executed: Path) -> None:
     assert (executed / "linked" / "index.html").stat().st_size > 10_000
 
 
-@pytest.mark.slow
+@pytest.mark.trial  # two minutes of other tools' imports
 def test_a_shard_is_read_with_other_tools(executed: Path) -> None:
     (version,) = (path.parent for path in (executed / "lake" / "datasets" / "documents").glob("*/manifest.json"))
     done = subprocess.run(

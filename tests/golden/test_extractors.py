@@ -25,6 +25,7 @@ CNNS = ("densenet169", "efficientnet-lite0", "nasnet-mobile", "resnet152", "resn
 EXTRACTORS = [*CNNS, "efficientnet-lite0-classes", "grid", "faster-rcnn"]
 PHOTOGRAPHS = ("cat", "flower")
 DIRECTIONS = 6
+LARGE = ("densenet169", "nasnet-mobile", "resnet152")  # each takes most of a minute to become a graph
 
 
 def extractor(name: str, checkpoint: Callable[[str], Path]) -> Any:
@@ -81,7 +82,9 @@ def assert_near(found: Any, expected: Any, *, place: str) -> None:
         assert found == expected, place
 
 
-@pytest.mark.parametrize("name", EXTRACTORS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.trial] * (name in LARGE)) for name in EXTRACTORS]
+)
 def test_golden_numbers(
     name: str,
     request: pytest.FixtureRequest,

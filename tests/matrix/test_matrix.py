@@ -62,7 +62,6 @@ class Case:
 CASES = [Case(*values) for values in AllPairs(list(FACTORS.values()))]
 IN_SUITE = [
     Case("mmc4", "several", "shared", "closed-form", "disk", "file", "after a promotion", 1),
-    Case("interleaved", "several", "shared", "tiny", "disk", "file", "second", 1),
 ]
 
 

@@ -363,7 +363,7 @@ def heeds_interrupts(pid: int) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["demo", "train"])
+@pytest.mark.parametrize("command", [pytest.param("demo", marks=pytest.mark.trial), "train"])
 def test_ctrl_c_at_any_moment_is_one_line_for_the_whole_process_group(tmp_path: Path, command: str) -> None:
     """A terminal's Ctrl-C goes to every process of the group; the program starts by itself, as a user's does."""
     own = ["build", "documents", "--set", f"source.documents={write_documents(tmp_path / 'own')}", "--lake", "lake"]

@@ -67,6 +67,7 @@ def build(web: RecordedWeb, lake: Path, quiet: Callable[[str], None], *settings:
     return build_dataset(config, lake=Lake.at(str(lake)), say=quiet)
 
 
+@pytest.mark.trial  # `test_shared_pictures.py` has the other sources
 def test_posts_that_share_pictures(web: RecordedWeb, tmp_path: Path, quiet: Callable[[str], None]) -> None:
     built = build(web, tmp_path / "lake", quiet, *NO_FEATURES, *SEVERAL)
     assert check_reading(Lake.at(str(tmp_path / "lake")), built.manifest) > 0

@@ -139,6 +139,7 @@ def test_torchvision_networks_look_as_published(
         torch.testing.assert_close(classifier(found), whole(batch), rtol=2e-3, atol=2e-3)
 
 
+@pytest.mark.trial  # two graphs of a large network
 def test_a_first_densenet_checkpoint_loads(
     random_checkpoint: Checkpoint, pictures: list[bytes], tmp_path: Path
 ) -> None:
@@ -407,7 +408,7 @@ def test_a_lake_keeps_its_graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         plan_in(tmp_path / "other")
 
 
-@pytest.mark.parametrize("column", [LITE, INT8])
+@pytest.mark.parametrize("column", [LITE, pytest.param(INT8, marks=pytest.mark.trial)])
 def test_a_graph_is_the_same_whenever_it_is_made(column: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for name in "ab":

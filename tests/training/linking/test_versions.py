@@ -188,7 +188,7 @@ def test_of_documents_without_ground_truth_nothing_is_wrong(
     assert {(row["wrong"], row["missed"], row["auc"], row["truth"]) for row in rows} == {(None,) * 4}
 
 
-@pytest.mark.slow
+@pytest.mark.trial  # a start of Ray; `test_shards.py` compares what its workers embed
 def test_two_workers_write_the_bytes_of_one(lake: Lake, model: LinkModel, tmp_path: Path) -> None:
     link(model, lake, tmp_path / "one", options=LinkOptions(calibration=CALIBRATION))
     with RayWorkers(2) as run:

@@ -181,7 +181,7 @@ def by_one(one_lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         return {config.recipe: train_alone(one_lake, folder / config.recipe, config) for config in ANY_NUMBER}
 
 
-@pytest.mark.parametrize("workers", [2, 4, 6])
+@pytest.mark.parametrize("workers", [2, 4, pytest.param(6, marks=pytest.mark.trial)])
 def test_any_number_of_workers_train_as_one_does(
     one_lake: Lake, by_one: Mapping[str, TrainResult], tmp_path: Path, workers: int
 ) -> None:
@@ -281,7 +281,9 @@ def test_a_worker_with_other_parameters_ends_the_run(
     assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == ["epoch-0001"]
 
 
-@pytest.mark.parametrize("config", [FROZEN, NORMALISED], ids=lambda config: config.recipe)
+@pytest.mark.parametrize(
+    "config", [pytest.param(FROZEN, marks=pytest.mark.trial), NORMALISED], ids=lambda config: config.recipe
+)
 def test_processors_that_round_otherwise_train_as_one_does(
     one_lake: Lake, by_one: Mapping[str, TrainResult], tmp_path: Path, config: TrainConfig
 ) -> None:

@@ -74,7 +74,9 @@ def shared_lake(lakes: ModuleType, root: Path, config: TrainConfig) -> Lake:
     return lake
 
 
-@pytest.mark.parametrize("name", sorted(RECIPES))
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.trial] * ("fine-tuned" in name)) for name in sorted(RECIPES)]
+)
 def test_every_recipe_trains_where_later_shards_show_no_new_picture(
     name: str, lakes: ModuleType, tmp_path: Path
 ) -> None:

@@ -76,6 +76,7 @@ def environment_of(requirements: Iterable[str], folder: Path) -> Path:
     return folder / "bin" / "python"
 
 
+@pytest.mark.trial  # an environment and its imports
 def test_a_fine_tuned_model_loads_in_the_environment_that_it_names(
     client: mlflow.MlflowClient, lakes: ModuleType, tmp_path: Path
 ) -> None:

@@ -79,7 +79,13 @@ def assert_same_weights(found: LinkModel, expected: LinkModel, tolerance: float)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("whole", [CONFIG, override(recipe("closed-form"), ["dimensions=8"])], ids=["steps", "solved"])
+@pytest.mark.parametrize(
+    "whole",
+    [
+        pytest.param(CONFIG, id="steps"),
+        pytest.param(override(recipe("closed-form"), ["dimensions=8"]), id="solved", marks=pytest.mark.trial),
+    ],
+)
 def test_two_ray_workers_train_the_model_of_one_process(whole: TrainConfig, lake: Lake, tmp_path: Path) -> None:
     config = replace(whole, training=replace(whole.training, epochs=4))
     reported: list[Mapping[str, float]] = []
@@ -149,7 +155,7 @@ def _wait_for_epoch(lake: Lake, tracking: str, epoch: int, driver: "subprocess.P
     raise AssertionError(f"no epoch {epoch} after {PATIENCE_S} s; the driver's status is {driver.poll()}")
 
 
-@pytest.mark.slow
+@pytest.mark.trial  # one more start of Ray
 def test_what_a_callback_raises_is_raised_when_training_is_over(lake: Lake) -> None:
     def refuse(metrics: Mapping[str, float]) -> None:
         raise BuildError(f"epoch {metrics['epoch']:.0f} cannot be logged")
@@ -238,8 +244,9 @@ def test_workers_run_at_the_priority_of_the_command() -> None:
 
 
 @pytest.mark.slow
-def test_what_hears_of_epochs_lies_on_the_head_of_a_cluster() -> None:
+def test_what_hears_of_epochs_lies_on_the_head_of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray puts actors that need no processor anywhere; a run would die with a node that only listened for it."""
+    monkeypatch.setenv("RAY_worker_niceness", "0")  # else these nodes' workers get what other tests leave: minutes
     machines = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     for _ in range(2):
         machines.add_node(num_cpus=1)
