@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from large_networks import by_size
 
 from pipelines.features.catalogue import extractors
 from pipelines.features.extractors import faster_rcnn
@@ -25,7 +26,6 @@ CNNS = ("densenet169", "efficientnet-lite0", "nasnet-mobile", "resnet152", "resn
 EXTRACTORS = [*CNNS, "efficientnet-lite0-classes", "grid", "faster-rcnn"]
 PHOTOGRAPHS = ("cat", "flower")
 DIRECTIONS = 6
-LARGE = ("densenet169", "nasnet-mobile", "resnet152")  # each takes most of a minute to become a graph
 
 
 def extractor(name: str, checkpoint: Callable[[str], Path]) -> Any:
@@ -82,9 +82,7 @@ def assert_near(found: Any, expected: Any, *, place: str) -> None:
         assert found == expected, place
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.trial] * (name in LARGE)) for name in EXTRACTORS]
-)
+@pytest.mark.parametrize("name", by_size(EXTRACTORS))
 def test_golden_numbers(
     name: str,
     request: pytest.FixtureRequest,

@@ -227,7 +227,7 @@ def test_short_body_breaks_off(web: RecordedWeb) -> None:
 def test_slow_image_and_trickle(web: RecordedWeb) -> None:
     started = time.monotonic()
     assert get(web, "i.imgur.com", f"/{image_with('slow')}.jpg").status_code == 200
-    assert 1.9 < time.monotonic() - started < 5
+    assert time.monotonic() - started > 1.9
     url = f"{web.url}/{image_with('trickle')}.jpg"
     with requests.get(url, headers={"Host": "i.imgur.com"}, stream=True, timeout=5) as answer:
         pieces = [next(answer.iter_content(1)) for _ in range(3)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -31,21 +32,28 @@ NO_FEATURES = ("features.images=", "features.sentences=")
 SECRET = "The recipe that was never to be told."
 
 
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    """Build six own documents, of which two share a picture."""
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build six own documents, of which two share a picture; return the folder of documents and lake."""
+    folder = tmp_path_factory.mktemp("built")
     for number in range(6):
-        Image.effect_noise((80 + number, 60), 90).convert("RGB").save(tmp_path / f"{number}.png")
+        Image.effect_noise((80 + number, 60), 90).convert("RGB").save(folder / f"{number}.png")
     records = [
         {"id": f"p{number}", "sentences": [SECRET if number == 3 else f"Step {number}."], "images": [{"path": path}]}
         for number, path in enumerate(("0.png", "1.png", "2.png", "3.png", "4.png", "4.png"))
     ]
-    path = tmp_path / "documents.jsonl"
+    path = folder / "documents.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-    home = Lake.at(str(tmp_path / "lake"))
     config = override(recipe("documents"), [f"source.documents={path}", *NO_FEATURES])
-    build_dataset(config, lake=home, say=lambda _: None)
-    return home
+    build_dataset(config, lake=Lake.at(str(folder / "lake")), say=lambda _: None)
+    return folder
+
+
+@pytest.fixture
+def lake(built: Path, tmp_path: Path) -> Lake:
+    """A copy of it, to take from."""
+    shutil.copytree(built, tmp_path, dirs_exist_ok=True)
+    return Lake.at(str(tmp_path / "lake"))
 
 
 def run(lake: Lake, *arguments: str, status: int = 0) -> str:

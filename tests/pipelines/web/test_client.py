@@ -123,11 +123,11 @@ def write_slowly(handler, data: bytes) -> None:
 def trickled_body(handler) -> None:
     handler.send_response(200)
     handler.end_headers()
-    write_slowly(handler, b"0" * 500)
+    write_slowly(handler, b"0" * 60_000)
 
 
 def trickled_headers(handler) -> None:
-    write_slowly(handler, b"HTTP/1.1 200 OK\r\nX-Long: " + b"0" * 500)
+    write_slowly(handler, b"HTTP/1.1 200 OK\r\nX-Long: " + b"0" * 60_000)
 
 
 def silence(handler) -> None:
@@ -136,11 +136,10 @@ def silence(handler) -> None:
 
 @pytest.mark.parametrize("script", [trickled_body, trickled_headers])
 def test_a_trickle_meets_the_deadline(web, client_of, script) -> None:
+    """Whole, it would take twenty minutes."""
     web.scripts["/x"] = script
-    started = time.monotonic()
     problem = fails(client_of(total_timeout_s=0.3, attempts=1), f"{web.url}/x", kind=Kind.API)
     assert problem.reason is Reason.TIMED_OUT
-    assert time.monotonic() - started < 2
 
 
 def test_silence_meets_the_read_time_out(web, client_of) -> None:
