@@ -12,6 +12,7 @@ import copy
 import functools
 import gc
 import logging
+import multiprocessing.util
 import os
 import re
 import shutil
@@ -349,6 +350,7 @@ def scratch_folder() -> Iterator[Path]:
     It is for progress, spilled collections and Beam's own files, is named after its process and removed at the end.
     What a killed process left is removed by the next run.
     """
+    multiprocessing.util.get_temp_dir()  # has the socket of a server of processes, which may outlive this run
     before = tempfile.gettempdir()
     remove_leftovers(Path(before))
     with tempfile.TemporaryDirectory(prefix=f"{_SCRATCH}{os.getpid()}-", ignore_cleanup_errors=True) as folder:

@@ -41,6 +41,7 @@ class Searches:
 
     def __init__(self, count: int, reading: Sequence[str] = ()) -> None:
         self._reading, self._count = reading, count
+        self._folder = tempfile.gettempdir()  # of now: a build in this program has one of its own while it runs
         self._places = asyncio.Semaphore(count)
         self._idle: list[_Process] = []
         self.processes: set[_Process] = set()
@@ -66,7 +67,7 @@ class Searches:
 
     async def prepare(self, choices: Sequence[Choice]) -> None:
         """Open indexes in a new process; one of those that are there already ends for it."""
-        process = await asyncio.to_thread(_Process, self._reading)
+        process = await asyncio.to_thread(_Process, self._reading, self._folder)
         try:
             await process.answer(_open, choices, ())
         except BaseException:
@@ -104,7 +105,7 @@ class Searches:
         wanted = {each.content for each in choices}
         best = max(self._idle, key=lambda each: len(each.opened & wanted), default=None)
         if best is None or (not best.opened >= wanted and len(self.processes) < self._count):
-            best = await asyncio.to_thread(_Process, self._reading)
+            best = await asyncio.to_thread(_Process, self._reading, self._folder)
             self.processes.add(best)
         else:
             self._idle.remove(best)
@@ -124,8 +125,8 @@ class Searches:
 class _Process:
     """A process, and what it has open."""
 
-    def __init__(self, reading: Sequence[str]) -> None:
-        self._scratch = tempfile.mkdtemp(prefix="multilink-search-")
+    def __init__(self, reading: Sequence[str], folder: str) -> None:
+        self._scratch = tempfile.mkdtemp(prefix="multilink-search-", dir=folder)
         self._connection, theirs = _CONTEXT.Pipe()
         self._process = _CONTEXT.Process(target=_work, args=(theirs, reading, self._scratch), daemon=True)
         self._process.start()

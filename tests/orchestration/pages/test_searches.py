@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import tempfile
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from fastapi import HTTPException
 from orchestration.pages.archives import Choice
 from orchestration.pages.opened import Opened
 from orchestration.pages.searches import Searches
+from pipelines.launch import scratch_folder
 from schemas.errors import BuildError, UsageError
 from schemas.indexes import IndexManifest
 from schemas.lake import MANIFEST
@@ -42,6 +44,12 @@ def fail(problem: str) -> None:
 
 def process() -> int:
     return os.getpid()
+
+
+def new_file() -> str:
+    with tempfile.NamedTemporaryFile(delete=False) as made:
+        made.write(b"a")
+    return made.name
 
 
 def count(opened: Opened) -> tuple[int, int]:
@@ -89,6 +97,16 @@ def test_fifty_slow_searches_on_four_places_leave_none_at_work(tmp_path: Path) -
     assert {(type(each), each.status_code) for each in answers} == {(HTTPException, 503)}
     worked = [int(path.name) for path in tmp_path.iterdir()]
     assert 1 <= len(worked) <= 8 and not any(map(is_alive, worked))  # those that waited never began
+
+
+def test_a_process_that_starts_while_the_program_builds_has_its_folder_afterwards() -> None:
+    async def act(searches: Searches) -> None:
+        with scratch_folder():
+            await searches.run(Visitor(START_S), process, [])
+        again, later = (searches.run(Visitor(START_S), new_file, []) for _ in range(2))
+        assert [Path(name).read_bytes() for name in await asyncio.gather(again, later)] == [b"a", b"a"]
+
+    scene(act)
 
 
 def test_a_search_ends_with_the_visitor_who_wanted_it(tmp_path: Path) -> None:

@@ -181,7 +181,7 @@ def by_one(one_lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         return {config.recipe: train_alone(one_lake, folder / config.recipe, config) for config in ANY_NUMBER}
 
 
-@pytest.mark.parametrize("workers", [2, 4, pytest.param(6, marks=pytest.mark.trial)])
+@pytest.mark.parametrize("workers", [2, *(pytest.param(number, marks=pytest.mark.trial) for number in (4, 6))])
 def test_any_number_of_workers_train_as_one_does(
     one_lake: Lake, by_one: Mapping[str, TrainResult], tmp_path: Path, workers: int
 ) -> None:

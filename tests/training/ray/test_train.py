@@ -243,7 +243,7 @@ def test_workers_run_at_the_priority_of_the_command() -> None:
         assert ray.get(niceness.remote()) == os.nice(0)
 
 
-@pytest.mark.slow
+@pytest.mark.trial  # three nodes of Ray
 def test_what_hears_of_epochs_lies_on_the_head_of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray puts actors that need no processor anywhere; a run would die with a node that only listened for it."""
     monkeypatch.setenv("RAY_worker_niceness", "0")  # else these nodes' workers get what other tests leave: minutes
