@@ -101,6 +101,18 @@ def test_a_pool_without_a_pair_has_no_scores():
     assert retrieval_scores(Pool(texts=pool.texts, images=pool.images, pairs=none, documents=np.zeros(0))) == []
 
 
+def test_samples_are_those_of_the_pairs_whatever_the_numbers_of_texts_and_images():
+    numbers = np.random.default_rng(4)
+    texts = numbers.normal(size=(40, 4))
+    images = texts + numbers.normal(size=(40, 4))
+    rows, order = np.arange(40), numbers.permutation(40)
+    plain = Pool(texts=texts, images=images, pairs=np.stack([rows, rows], axis=1), documents=rows)
+    moved = np.empty_like(images)
+    moved[order] = images
+    other = Pool(texts=texts, images=moved, pairs=np.stack([rows, order], axis=1), documents=rows)
+    assert by_name(plain, sample_pairs=12, samples=3) == by_name(other, sample_pairs=12, samples=3)
+
+
 def test_samples_have_a_deviation_and_repeat_with_their_seed():
     numbers = np.random.default_rng(1)
     texts = numbers.normal(size=(60, 4))
