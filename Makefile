@@ -63,7 +63,7 @@ kubernetes:
 	@infra/kubernetes/build.sh
 
 trials: $(READY)
-	$(BIN)/python -m pytest -m trial --verbose
+	$(BIN)/python -m pytest -m trial --numprocesses 2 --verbose
 
 test-infra: $(READY)
 	$(BIN)/python -m pytest tests/infra -m infra --verbose
