@@ -63,6 +63,7 @@ CASES = [Case(*values) for values in AllPairs(list(FACTORS.values()))]
 IN_SUITE = [
     Case("mmc4", "several", "shared", "closed-form", "disk", "file", "after a promotion", 1),
 ]
+AND_TRIED = [Case("interleaved", "several", "shared", "tiny", "disk", "file", "second", 1)]
 
 
 def test_every_two_values_meet() -> None:
@@ -131,7 +132,9 @@ def marked(cases: list[Case], *marks: pytest.MarkDecorator) -> list[Any]:
     return [pytest.param(case, marks=marks, id=case.name) for case in cases]
 
 
-@pytest.mark.parametrize("job", [*marked(CASES, pytest.mark.trial), *marked(IN_SUITE, pytest.mark.slow)], indirect=True)
+@pytest.mark.parametrize(
+    "job", [*marked([*CASES, *AND_TRIED], pytest.mark.trial), *marked(IN_SUITE, pytest.mark.slow)], indirect=True
+)
 def test_from_files_to_links(job: Job, tmp_path: Path) -> None:
     case, stored = job.case, ("--tracking-uri", job.tracking)
     built = job.build(DOCUMENTS)

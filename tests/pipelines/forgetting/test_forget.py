@@ -321,7 +321,6 @@ def pages_of(lake: Lake) -> dict[str, bytes]:
     return found
 
 
-@pytest.mark.trial  # two builds of the recording
 def test_a_page_that_was_no_album_goes_by_the_id_of_its_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was fetched, and its parse failed: no document has its address."""
     lake = Lake.at(str(tmp_path / "lake"))

@@ -161,7 +161,7 @@ def test_cells_at_once_are_those_of_one_after_the_other(
         sweep.run_sweep(**settings, at_once=0, say=print)
 
 
-@pytest.mark.trial
+@pytest.mark.slow
 def test_two_sweeps_at_once_share_the_trainings(
     client: mlflow.MlflowClient, registry_lake: Lake, tmp_path: Path
 ) -> None:

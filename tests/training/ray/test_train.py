@@ -155,7 +155,7 @@ def _wait_for_epoch(lake: Lake, tracking: str, epoch: int, driver: "subprocess.P
     raise AssertionError(f"no epoch {epoch} after {PATIENCE_S} s; the driver's status is {driver.poll()}")
 
 
-@pytest.mark.trial  # one more start of Ray
+@pytest.mark.slow
 def test_what_a_callback_raises_is_raised_when_training_is_over(lake: Lake) -> None:
     def refuse(metrics: Mapping[str, float]) -> None:
         raise BuildError(f"epoch {metrics['epoch']:.0f} cannot be logged")
