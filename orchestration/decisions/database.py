@@ -5,17 +5,21 @@ What a transaction wrote is on the disk when it ends: SQLite writes ahead and fl
 belongs on a disk of this machine; pages on several machines take PostgreSQL.
 """
 
+import sqlite3
+import time
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sql
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Lake
 
 _WAIT_S = 30  # for another process that writes to the same SQLite file
+_MAKING = 0x6D6C_6465  # PostgreSQL's advisory lock while tables are made
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg"}
 
 
@@ -61,14 +65,47 @@ def open_database(address: str, *, must_exist: bool = False) -> sql.Engine:
         raise UsageError("--store: PostgreSQL needs psycopg: install multilink with the extra server") from problem
 
 
-def add_columns(connection: sql.Connection, table: sql.Table, names: Collection[str]) -> set[str]:
-    """Add columns of texts to a table that was made before they were; return which others are missing."""
-    missing = {*table.columns.keys()} - {each["name"] for each in sql.inspect(connection).get_columns(table.name)}
-    for name in sorted(missing.intersection(names)):
-        connection.execute(sql.text(f"ALTER TABLE {table.name} ADD COLUMN {name} TEXT NOT NULL DEFAULT ''"))
-    return missing.difference(names)
+def make_tables(connection: sql.Connection, metadata: sql.MetaData, added: Collection[str]) -> list[sql.Table]:
+    """Make the tables, indexes and columns that are not there, and return the tables that were.
+
+    One process at a time does so: another waits for the end of the transaction, and finds them. What is there is not
+    locked, so that nobody who writes to it waits.
+
+    Args:
+        connection: in a transaction.
+        metadata: the tables.
+        added: names of columns of texts that an older table may lack.
+
+    Raises:
+        UsageError: a table of that name lacks other columns.
+    """
+    if connection.dialect.name == "postgresql":  # SQLite has one writer
+        connection.execute(sql.text(f"SELECT pg_advisory_xact_lock({_MAKING})"))
+    there = sql.inspect(connection)
+    found = [table for table in metadata.sorted_tables if there.has_table(table.name)]
+    for table in found:
+        missing = {*table.columns.keys()} - {each["name"] for each in there.get_columns(table.name)}
+        if others := missing.difference(added):
+            raise UsageError(f"table {table.name} was made by another program; it lacks {', '.join(sorted(others))}")
+        for name in sorted(missing):
+            connection.execute(sql.text(f"ALTER TABLE {table.name} ADD COLUMN {name} TEXT NOT NULL DEFAULT ''"))
+    for table in metadata.sorted_tables:
+        connection.execute(CreateTable(table, if_not_exists=True))
+        known = {each["name"] for each in there.get_indexes(table.name)} if table in found else set()
+        for index in sorted(table.indexes, key=lambda index: str(index.name)):
+            if index.name not in known:
+                connection.execute(CreateIndex(index, if_not_exists=True))
+    return found
 
 
 def _keep_what_is_committed(connection: Any, _: object) -> None:
-    for setting in ("journal_mode = WAL", "synchronous = FULL"):
-        connection.execute(f"PRAGMA {setting}")
+    until = time.monotonic() + _WAIT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            break
+        except sqlite3.OperationalError as problem:  # SQLite does not wait for another that sets it, too
+            if problem.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(0.02)
+    connection.execute("PRAGMA synchronous = FULL")

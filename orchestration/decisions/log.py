@@ -32,16 +32,14 @@ from sqlalchemy import (
     and_,
     case,
     func,
-    inspect,
     literal,
     select,
     text,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.schema import CreateIndex, CreateTable
 
-from orchestration.decisions.database import add_columns, database_in, open_database
+from orchestration.decisions.database import database_in, make_tables, open_database
 from schemas.configs import restore
 from schemas.decisions import Action, Decision, Objection, Ranking
 from schemas.documents import Role
@@ -51,7 +49,6 @@ from training.retrieval.interleaving import Preference
 
 READ_AT_ONCE = 500
 BEGINNING = 120  # characters of an article
-_CREATING = 0x6D6C_6465  # PostgreSQL's advisory lock while the tables are made
 _TABLES = MetaData()
 RANKINGS = Table(
     "rankings",
@@ -296,22 +293,11 @@ class DecisionLog:
 
 def _prepare(connection: Connection) -> None:
     """Make the tables where they are not there, and see that those that are there are these."""
-    there, dialect = inspect(connection), connection.dialect.name
-    found = [table for table in _TABLES.sorted_tables if there.has_table(table.name)]
+    found, dialect = make_tables(connection, _TABLES, _ADDED), connection.dialect.name
     is_whole = len(found) == len(_TABLES.tables)
-    for table in found:
-        if missing := add_columns(connection, table, _ADDED):
-            raise UsageError(f"table {table.name} is no log of decisions; it lacks {', '.join(sorted(missing))}")
-    if dialect == "postgresql":  # whose transaction makes all of it or nothing
-        if is_whole:
-            return
-        connection.execute(text(f"SELECT pg_advisory_xact_lock({_CREATING})"))
-    is_older = DECISIONS in found and COMPARED not in found
-    for table in _TABLES.sorted_tables:
-        connection.execute(CreateTable(table, if_not_exists=True))
-        for index in table.indexes:
-            connection.execute(CreateIndex(index, if_not_exists=True))
-    if is_older:
+    if is_whole and dialect == "postgresql":  # whose transaction made all of it
+        return
+    if DECISIONS in found and COMPARED not in found:
         _compare_earlier(connection)
     if not is_whole:
         _count_won(connection)

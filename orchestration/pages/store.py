@@ -19,9 +19,8 @@ from typing import Any
 import sqlalchemy as sql
 from sqlalchemy.exc import IntegrityError as AlreadyThere
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.schema import CreateIndex, CreateTable
 
-from orchestration.decisions.database import add_columns, open_database
+from orchestration.decisions.database import make_tables, open_database
 from orchestration.decisions.log import DecisionLog
 from schemas.decisions import article_digest
 from schemas.documents import UNDETERMINED
@@ -88,11 +87,7 @@ class Store:
         self.engine = open_database(address)
         try:
             with self.engine.begin() as connection:
-                for table in METADATA.sorted_tables:
-                    connection.execute(CreateTable(table, if_not_exists=True))
-                    add_columns(connection, table, _ADDED)
-                    for index in table.indexes:
-                        connection.execute(CreateIndex(index, if_not_exists=True))
+                make_tables(connection, METADATA, _ADDED)
         except SQLAlchemyError as problem:
             line, name = str(problem).splitlines()[0], self.engine.url.render_as_string(hide_password=True)
             raise UsageError(f"--store {name}: cannot be opened: {line}") from problem

@@ -7,15 +7,17 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 import sqlalchemy as sql
 
 from orchestration.decisions.database import database_in, open_database
 from orchestration.decisions.log import ConflictError, DecisionLog
+from orchestration.pages.store import METADATA, Article, Store
 from schemas.decisions import Action, Decision, Objection, Ranking, ShownPicture, article_digest, standing
 from schemas.errors import BuildError, NotFoundError, UsageError
 
@@ -66,6 +68,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     engine = open_database(uri)
     with engine.begin() as connection:
         connection.execute(sql.text("DROP TABLE IF EXISTS decisions, rankings, compared, won"))
+        METADATA.drop_all(connection)
     engine.dispose()
     return uri
 
@@ -208,18 +211,37 @@ def test_nothing_acknowledged_is_lost_when_the_process_is_killed(address: str, a
 
 def test_processes_and_threads_write_at_once(address: str) -> None:
     environment = os.environ | {"PYTHONPATH": _root()}
-    writers = [
-        subprocess.Popen(
-            [sys.executable, "-c", WRITER, address, "15", name], stdout=subprocess.PIPE, text=True, env=environment
-        )
-        for name in "ab"
-    ]
-    with DecisionLog(open_database(address)) as log, ThreadPoolExecutor(4) as threads:
+    commands = [[sys.executable, "-c", WRITER, address, "15", name] for name in "ab"]
+    with ExitStack() as stack:
+        started = [subprocess.Popen(each, stdout=subprocess.PIPE, text=True, env=environment) for each in commands]
+        writers = [stack.enter_context(each) for each in started]
+        log = stack.enter_context(DecisionLog(open_database(address)))
+        threads = stack.enter_context(ThreadPoolExecutor(4))
         own = list(threads.map(lambda _: log.decide(CHOICE, RANKING).number, range(20)))
         told = [int(line) for writer in writers for line in writer.communicate(timeout=120)[0].split()]
         assert all(writer.returncode == 0 for writer in writers)
         assert sorted([*own, *told]) == sorted(each.number for each in log.decisions())
         assert len(set(own + told)) == 50
+
+
+def test_pages_that_start_at_once_make_the_tables_once(address: str) -> None:
+    """And one that is ready writes while the others look whether all is there."""
+    together = Barrier(8)
+
+    def started(number: int) -> list[int]:
+        together.wait(timeout=120)
+        store = Store(address)
+        try:
+            store.keep_article(Article(texts={"headline": f"Flut {number}"}))
+        finally:
+            store.close()
+        with DecisionLog(open_database(address)) as log:
+            return [log.decide(CHOICE, RANKING).number for _ in range(5)]
+
+    with ThreadPoolExecutor(8) as threads:
+        told = [number for numbers in threads.map(started, range(8)) for number in numbers]
+    with DecisionLog(open_database(address)) as log:
+        assert sorted(told) == [each.number for each in log.decisions()] and len(set(told)) == 40
 
 
 def _root() -> str:
@@ -282,5 +304,5 @@ def test_an_address_of_another_kind_is_one_clear_line(tmp_path: Path) -> None:
     engine = open_database(f"sqlite:///{tmp_path}/odd.sqlite")
     with engine.begin() as connection:
         connection.execute(sql.text("CREATE TABLE decisions (number INTEGER, at TEXT)"))
-    with pytest.raises(UsageError, match="is no log of decisions; it lacks action, article"):
+    with pytest.raises(UsageError, match="was made by another program; it lacks action, article"):
         DecisionLog(engine)
