@@ -34,6 +34,7 @@ from server import RecordedWeb  # noqa: E402
 
 EXPECTED = json.loads((RECORDING / "expected.json").read_text(encoding="utf-8"))
 KEYS = {"REDDIT_CLIENT_ID": "an-id-7351", "REDDIT_CLIENT_SECRET": "a-secret-9264", "IMGUR_CLIENT_ID": "an-id-4486"}
+FIRST = f"source.dump={RECORDING / 'RS_first40.bz2'}"
 NO_FEATURES = ("features.images=", "features.sentences=")
 # The recorder's word for an outcome, and the reasons of this project that mean it.
 REASONS = {
@@ -149,7 +150,7 @@ def test_every_post_ends_as_its_recorder_meant_by_dump_and_by_apis(
 def test_a_build_killed_at_any_moment_ends_as_if_it_was_not(tmp_path: Path, options: list[str]) -> None:
     def begin(lake: Path, port: int) -> Running:
         settings = [s for s in web_settings(dumps_of(RECORDING), port) if not s.startswith("source.dump=")]
-        settings += [f"source.dump={RECORDING / 'RS_first40.bz2'}", "http.connections_per_host=2"]
+        settings += [FIRST, "http.connections_per_host=2"]
         command = ["build", "diy", *options, "--lake", str(lake)]
         command += [part for setting in settings for part in ("--set", setting)]
         return start(*command, folder=tmp_path, environment=clean_environment())
@@ -194,7 +195,7 @@ def test_no_key_is_in_the_graph_of_a_build(
         return dumps(step, *args, **options)
 
     monkeypatch.setattr(cloudpickle_pickler, "dumps", keeping)
-    build(web, tmp_path / "lake", quiet, *NO_FEATURES)
+    build(web, tmp_path / "lake", quiet, *NO_FEATURES, FIRST)
     assert len(packed) > 100
     assert any(b"https://oauth.reddit.com" in step for step in packed)
     assert not [key for key, value in KEYS.items() if any(value.encode() in step for step in packed)]

@@ -63,7 +63,7 @@ def named(lake: Lake) -> list[Shard]:
 
 
 @pytest.mark.slow
-def test_workers_embed_to_the_byte_what_one_process_embeds(lake: Lake, model: LinkModel) -> None:
+def test_workers_embed_to_the_byte_what_one_process_embeds_and_raise_what_it_raises(lake: Lake, model: LinkModel) -> None:
     manifest, source = read_manifest(lake, "synthetic")
     documents, here = embed_split(model, manifest, source, Split.TEST)
     index = build_index(model, lake, "synthetic", uri="m", name="one", say=print)
@@ -72,6 +72,9 @@ def test_workers_embed_to_the_byte_what_one_process_embeds(lake: Lake, model: Li
         other = build_index(model, lake, "synthetic", uri="m", name="two", say=print)
         started = ray.get_runtime_context().get_job_id()
         names = list(run_shards(model, partial(fail_at, -1), named(lake)))
+        for runner in (run_here, run):
+            with pytest.raises(UsageError, match=r"part-00003-of-00005\.parquet is no good"):
+                list(runner(model, partial(fail_at, 3), named(lake)))
         assert ray.get_runtime_context().get_job_id() == started  # Ray was not started again
     assert not ray.is_initialized()
     assert documents.ids == same.ids and len(documents) == 30
@@ -81,14 +84,6 @@ def test_workers_embed_to_the_byte_what_one_process_embeds(lake: Lake, model: Li
     )
     assert index.manifest.files == other.manifest.files
     assert names == [shard.name for shard in named(lake)]
-
-
-@pytest.mark.slow
-def test_what_a_task_raises_is_raised_as_it_is(lake: Lake, model: LinkModel) -> None:
-    with RayWorkers(2) as by_ray:
-        for run in (run_here, by_ray):
-            with pytest.raises(UsageError, match=r"part-00003-of-00005\.parquet is no good"):
-                list(run(model, partial(fail_at, 3), named(lake)))
 
 
 def die(model: LinkModel, shard: Shard) -> Any:
