@@ -28,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
+from cachetools import LRUCache, cached
 
 from schemas.errors import BuildError
 from schemas.lake import Folder, Sink
@@ -38,9 +39,10 @@ PACK_AGE_S = 60.0
 SUFFIX = ".parquet"
 FLUSHED_GROUPS = 16  # row groups that are written at once: one at a time costs several times as much
 _KEY_BYTES = 16  # of a hexadecimal key: two keys that share them do not occur
-_OPEN_FILES = 16  # each holds what its footer says: a megabyte or two
-_BLOCK_BYTES = 8 << 20  # of a pack on an object store, which are asked for at once
-_BLOCKS_HELD = 32  # in all
+_OPEN_FILES = 64  # each holds what its footer says: a megabyte or two of a pack that is full
+_BLOCK_BYTES = 16 << 20  # of a pack on an object store, which are asked for at once
+_END_BYTES = 4 << 20  # of a pack there, which tell how long it is; what its footer says, all of a small one
+_HELD_BYTES = {"ends": 128 << 20, "blocks": 256 << 20}
 _KEYS = b"keys"  # of a footer: what the key column holds, so that an index is one small read a pack
 _READ_GROUPS = 32  # row groups that are held at once
 _Keys = npt.NDArray[np.bytes_]
@@ -250,7 +252,7 @@ def parse_keys(keys: Sequence[str]) -> _Keys:
 
 def read_keys(folder: Folder, name: str, key: str) -> _Keys:
     """Return the keys of a pack, in the order of its rows."""
-    with folder.open(name) as stream:
+    with _opened(folder.uri, name) as stream:
         file = pq.ParquetFile(stream)
         if _KEYS in (file.metadata.metadata or {}):
             return np.frombuffer(base64.b85decode(file.metadata.metadata[_KEYS]), f"S{_KEY_BYTES}")
@@ -310,7 +312,11 @@ def _index_of(uri: str, key: str) -> PackIndex:
 
 @lru_cache(maxsize=_OPEN_FILES)
 def _open(uri: str, name: str) -> pq.ParquetFile:
-    return pq.ParquetFile(_Blocks(uri, name) if Folder(uri).local is None else Folder(uri).open(name))
+    return pq.ParquetFile(_opened(uri, name))
+
+
+def _opened(uri: str, name: str) -> Any:
+    return _Blocks(uri, name) if Folder(uri).local is None else Folder(uri).open(name)
 
 
 class _Blocks(io.RawIOBase):
@@ -318,7 +324,7 @@ class _Blocks(io.RawIOBase):
 
     def __init__(self, uri: str, name: str) -> None:
         self._pack = (uri, name)
-        self._size: int = _remote(uri, name).size()
+        self._end, self._size = _end(uri, name)
         self._position = 0
 
     def readable(self) -> bool:
@@ -340,21 +346,23 @@ class _Blocks(io.RawIOBase):
         return b"".join(self._pieces(left if size < 0 else min(size, left)))
 
     def _pieces(self, size: int) -> Iterator[bytes]:
-        """Yield the next bytes as the blocks hold them."""
-        end = self._position + size
-        while self._position < end:
-            number, start = divmod(self._position, _BLOCK_BYTES)
-            piece = _block(*self._pack, number)[start : start + end - self._position]
+        """Yield the next bytes as the end and the blocks hold them."""
+        stop, end_at = self._position + size, self._size - len(self._end)
+        while self._position < stop:
+            if self._position >= end_at:
+                piece = self._end[self._position - end_at : stop - end_at]
+            else:
+                number, start = divmod(self._position, _BLOCK_BYTES)
+                piece = _block(*self._pack, number)[start : start + stop - self._position]
             self._position += len(piece)
             yield piece
 
 
-@lru_cache(maxsize=_BLOCKS_HELD)
+@cached(LRUCache(_HELD_BYTES["ends"], getsizeof=lambda found: len(found[0])), lock=threading.Lock())
+def _end(uri: str, name: str) -> tuple[bytes, int]:
+    return Folder(uri).read_end(name, _END_BYTES)
+
+
+@cached(LRUCache(_HELD_BYTES["blocks"], getsizeof=len), lock=threading.Lock())
 def _block(uri: str, name: str, number: int) -> bytes:
-    data: bytes = _remote(uri, name).read_at(_BLOCK_BYTES, number * _BLOCK_BYTES)
-    return data
-
-
-@lru_cache(maxsize=_OPEN_FILES)
-def _remote(uri: str, name: str) -> Any:
-    return Folder(uri).open(name)
+    return Folder(uri).read_piece(name, number * _BLOCK_BYTES, _BLOCK_BYTES)

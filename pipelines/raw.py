@@ -48,6 +48,7 @@ AGE_S = 30.0
 LISTED_S = 60.0  # for so long a process need not know what others have added
 MAX_ENTRIES = 20_000
 _GZIP_WINDOW = 31
+_INDEX = "index"
 _KEPT_HEADERS = (
     "cache-control",
     "content-language",
@@ -201,13 +202,12 @@ def request_key(kind: str, url: str) -> str:
 
 def recover(raw: Folder) -> None:
     """Write the index of every segment that has none and that no process is writing."""
-    for source in raw.names():
-        folder = raw.child(source)
-        indexed = set(index_of(folder).folder.names())
-        for name in folder.names():
-            segment = name.removesuffix(SUFFIX)
-            if name.endswith(SUFFIX) and f"{segment}.parquet" not in indexed:
-                _recover(folder, segment)
+    there = raw.infos()
+    for path in there:
+        source, _, name = path.rpartition("/")
+        segment = name.removesuffix(SUFFIX)
+        if name.endswith(SUFFIX) and f"{source}/{_INDEX}/{segment}.parquet" not in there:
+            _recover(raw.child(source), segment)
 
 
 def _recover(folder: Folder, segment: str) -> None:
@@ -242,7 +242,7 @@ def segment_entries(data: bytes, segment: str) -> tuple[list[RawEntry], int]:
 
 def index_of(folder: Folder) -> PackFolder:
     """Return the indexes of a source's closed segments."""
-    return PackFolder(folder.child("index"), RAW_SCHEMA, key="key", rows_per_group=1024)
+    return PackFolder(folder.child(_INDEX), RAW_SCHEMA, key="key", rows_per_group=1024)
 
 
 def write_index(folder: Folder, segment: str, entries: Iterable[RawEntry]) -> None:

@@ -205,10 +205,8 @@ def finish(
 def note_ledger(plan: BuildPlan, version: str) -> None:
     """Note which build made a version; of a version that was there, the ledger of the build that made it says all."""
     versions = plan.lake.ledger(plan.config.dataset, VERSIONS)
-    if versions.exists(version):
+    if not versions.add(version, f"{plan.name}\n".encode()):
         plan.ledger.remove()
-    else:
-        versions.write(version, f"{plan.name}\n".encode())
 
 
 @contextmanager
@@ -330,13 +328,16 @@ def remember(lake: Lake, request: str, manifest: Manifest, *, retry_after_s: flo
 
 def answered(lake: Lake, dataset: str, request: str | None) -> Manifest | None:
     """Return the manifest of the version a request gave before, or None where there is none or it may have changed."""
-    if request is None or not lake.builds.exists(f"requests/{request}.json"):
+    if request is None:
         return None
-    note = json.loads(lake.builds.read(f"requests/{request}.json"))
-    folder = lake.dataset(dataset, note["version"])
-    if not folder.exists(MANIFEST) or (note["holds_until"] is not None and time.time() > note["holds_until"]):
+    try:
+        note = json.loads(lake.builds.read(f"requests/{request}.json"))
+        folder = lake.dataset(dataset, note["version"])
+        manifest = Manifest.from_json(folder.read(MANIFEST).decode())
+    except FileNotFoundError:
         return None
-    manifest = Manifest.from_json(folder.read(MANIFEST).decode())
+    if note["holds_until"] is not None and time.time() > note["holds_until"]:
+        return None
     sizes = {path: info.size for path, info in folder.infos().items()}
     is_whole = all(sizes.get(entry.path) == entry.bytes for entry in manifest.files)
     return manifest if is_whole else None

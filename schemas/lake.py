@@ -23,8 +23,9 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import BinaryIO, cast
@@ -32,7 +33,17 @@ from typing import BinaryIO, cast
 import pyarrow.fs as pafs
 
 from schemas.errors import NotFoundError, UsageError
-from schemas.stores import S3, delete_object, open_store, settle_object, write_object
+from schemas.stores import (
+    S3,
+    delete_object,
+    has_client,
+    open_store,
+    read_object,
+    read_piece,
+    settle_object,
+    upload_object,
+    write_object,
+)
 
 MANIFEST = "manifest.json"
 LATEST = "latest"
@@ -63,9 +74,33 @@ class Folder:
         Raises:
             FileNotFoundError: there is no such file.
         """
-        filesystem, path = self.opened()
-        with filesystem.open_input_file(f"{path}/{name}") as stream:
-            return cast(bytes, stream.read(stream.size()))  # one request to a store, not one for 256 kB
+        if self.uri.startswith(S3) and has_client():  # one request, where pyarrow asks for its size first
+            if (found := read_object(self.uri, name)) is None:
+                raise FileNotFoundError(f"{self.uri}/{name}: there is no such object")
+            return found[0]
+        with self.open(name) as stream:
+            return stream.read()
+
+    def read_end(self, name: str, count: int) -> tuple[bytes, int]:
+        """Return at most so many bytes of a file's end, and how many it has; one request to S3.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+        """
+        if self.uri.startswith(S3):
+            return read_piece(self.uri, name, f"-{count}")
+        with self.open(name) as stream:
+            size = stream.seek(0, os.SEEK_END)
+            stream.seek(max(0, size - count))
+            return stream.read(), size
+
+    def read_piece(self, name: str, start: int, count: int) -> bytes:
+        """Return at most so many bytes of a file, from one on that it has; one request to S3."""
+        if self.uri.startswith(S3):
+            return read_piece(self.uri, name, f"{start}-{start + count - 1}")[0]
+        with self.open(name) as stream:
+            stream.seek(start)
+            return stream.read(count)
 
     def open(self, name: str) -> BinaryIO:
         """Return a file opened for random reading."""
@@ -115,7 +150,12 @@ class Folder:
         """Return a new file to write piece by piece; it appears, whole, when it is committed."""
         filesystem, path = self.opened()
         if not isinstance(filesystem, pafs.LocalFileSystem):
-            return Sink(cast(BinaryIO, SpooledTemporaryFile(_WRITTEN_AT_ONCE)), uploaded=(filesystem, f"{path}/{name}"))
+            upload = (
+                partial(upload_object, self.uri, name)
+                if self.uri.startswith(S3)
+                else partial(_copy_to, filesystem, f"{path}/{name}")
+            )
+            return Sink(cast(BinaryIO, SpooledTemporaryFile(_WRITTEN_AT_ONCE)), upload=upload)
         target = Path(path, name)
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
@@ -205,22 +245,20 @@ class Sink:
     Attributes:
         stream: takes its bytes.
         renamed: on a file system, its temporary path and its own.
-        uploaded: on an object store, where it goes once it is whole: closing a stream to it would make a half one
+        upload: on an object store, takes it there once it is whole: closing a stream to it would make a half one
             appear, in the place of one that may be there.
     """
 
     stream: BinaryIO
     renamed: tuple[Path, Path] | None = None
-    uploaded: tuple[pafs.FileSystem, str] | None = None
+    upload: Callable[[BinaryIO], None] | None = None
 
     def commit(self) -> None:
         """Wait until the file is on the disk, or in the store, and give it its name."""
         self.stream.flush()
-        if self.uploaded is not None:
-            filesystem, path = self.uploaded
+        if self.upload is not None:
             self.stream.seek(0)
-            with filesystem.open_output_stream(path, compression=None) as target:
-                shutil.copyfileobj(self.stream, target, _WRITTEN_AT_ONCE)
+            self.upload(self.stream)
         else:
             os.fsync(self.stream.fileno())
         self.stream.close()
@@ -232,6 +270,11 @@ class Sink:
         self.stream.close()
         if self.renamed is not None:
             self.renamed[0].unlink(missing_ok=True)
+
+
+def _copy_to(filesystem: pafs.FileSystem, path: str, stream: BinaryIO) -> None:
+    with filesystem.open_output_stream(path, compression=None) as target:
+        shutil.copyfileobj(stream, target, _WRITTEN_AT_ONCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,8 +352,9 @@ class Lake:
 
     def latest(self, name: str) -> str | None:
         """Return the version the `latest` pointer names, or None where none was committed."""
-        folder = self.root.child("datasets", name)
-        return folder.read(LATEST).decode().strip() if folder.exists(LATEST) else None
+        with contextlib.suppress(FileNotFoundError):
+            return self.root.child("datasets", name).read(LATEST).decode().strip()
+        return None
 
     def point_latest(self, name: str, version: str) -> None:
         self.root.child("datasets", name).settle(LATEST, f"{version}\n".encode())

@@ -7,8 +7,11 @@ A URI is written into logs, pages and tags, so a key in it is refused.
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from importlib.util import find_spec
+from typing import Any, BinaryIO
 from urllib.parse import parse_qsl, urlsplit
 
 import pyarrow.fs as pafs
@@ -17,6 +20,7 @@ from schemas.errors import UsageError
 
 S3 = "s3://"
 S3_ATTEMPTS = 12  # pauses grow to 20 s: together more than a minute
+_IN_PIECES = 64 << 20  # bytes: of a longer object, each
 _OPTIONS = frozenset({"endpoint_override", "region", "scheme"})
 
 
@@ -39,7 +43,6 @@ class _PatientS3(pafs.S3FileSystem):
         self._own = options
         super().__init__(
             retry_strategy=pafs.AwsStandardS3RetryStrategy(max_attempts=S3_ATTEMPTS),
-            allow_delayed_open=True,  # a small object is one request, not the three of an upload in parts
             **options,
         )
 
@@ -79,13 +82,32 @@ def settle_object(uri: str, name: str, data: bytes) -> None:
 def read_object(uri: str, name: str) -> tuple[bytes, str] | None:
     """Return the content of an object below an S3 URI and the tag of that content, or None where there is none."""
     client, target = _target(uri, name)
-    try:
-        found = client.get_object(**target)
-    except client.exceptions.NoSuchKey:
-        return None
-    except client.exceptions.ClientError as refusal:
-        raise OSError(str(refusal)) from refusal
-    return found["Body"].read(), str(found["ETag"])
+    with _refusals(client):
+        try:
+            found = client.get_object(**target)
+        except client.exceptions.NoSuchKey:
+            return None
+        return found["Body"].read(), str(found["ETag"])
+
+
+def read_piece(uri: str, name: str, wanted: str) -> tuple[bytes, int]:
+    """Return bytes of an object below an S3 URI, and how many it has in all.
+
+    Args:
+        uri: of its folder.
+        name: of the object.
+        wanted: as HTTP says it: `FIRST-LAST`, or `-COUNT` for its end.
+
+    Raises:
+        FileNotFoundError: there is no such object.
+    """
+    client, target = _target(uri, name)
+    with _refusals(client):
+        try:
+            found = client.get_object(**target, Range=f"bytes={wanted}")
+        except client.exceptions.NoSuchKey as problem:
+            raise FileNotFoundError(f"{uri}/{name}: there is no such object") from problem
+        return found["Body"].read(), int(found["ContentRange"].rpartition("/")[2])
 
 
 def write_object(uri: str, name: str, data: bytes, *, tag: str | None) -> str | None:
@@ -95,18 +117,48 @@ def write_object(uri: str, name: str, data: bytes, *, tag: str | None) -> str | 
     """
     client, target = _target(uri, name)
     condition = {"IfMatch": tag} if tag else {"IfNoneMatch": "*"}
-    try:
-        return str(client.put_object(**target, Body=data, **condition)["ETag"])
-    except client.exceptions.ClientError as refusal:
-        if refusal.response["ResponseMetadata"]["HTTPStatusCode"] not in (404, 409, 412):
-            raise OSError(str(refusal)) from refusal
-        return None
+    with _refusals(client):
+        try:
+            return str(client.put_object(**target, Body=data, **condition)["ETag"])
+        except client.exceptions.ClientError as refusal:
+            if refusal.response["ResponseMetadata"]["HTTPStatusCode"] not in (404, 409, 412):
+                raise
+            return None
+
+
+def upload_object(uri: str, name: str, stream: BinaryIO) -> None:
+    """Write an object below an S3 URI from a stream: in one request, a large one in pieces that are then made one."""
+    from boto3.s3.transfer import TransferConfig
+
+    client, target = _target(uri, name)
+    settings = TransferConfig(multipart_threshold=_IN_PIECES, multipart_chunksize=_IN_PIECES, use_threads=False)
+    with _refusals(client):
+        client.upload_fileobj(stream, *target.values(), Config=settings)
 
 
 def delete_object(uri: str, name: str) -> None:
     """Delete an object below an S3 URI; pyarrow would look for its folder, and leave an empty object in its place."""
     client, target = _target(uri, name)
-    client.delete_object(**target)
+    with _refusals(client):
+        client.delete_object(**target)
+
+
+@contextmanager
+def _refusals(client: Any) -> Iterator[None]:
+    """Raise what a store refuses, and that it is away, as an `OSError`, as pyarrow does."""
+    from boto3.exceptions import Boto3Error
+    from botocore.exceptions import BotoCoreError
+
+    try:
+        yield
+    except (client.exceptions.ClientError, BotoCoreError, Boto3Error) as refusal:
+        raise OSError(str(refusal)) from refusal
+
+
+@cache
+def has_client() -> bool:
+    """Return whether S3 can be asked for what pyarrow cannot; a machine that only reads a lake need not."""
+    return find_spec("boto3") is not None
 
 
 def _target(uri: str, name: str) -> tuple[Any, dict[str, str]]:

@@ -1,6 +1,7 @@
 """Packs: rows come back by key and by reference, and nothing of a pack shows before it is closed."""
 
 import hashlib
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,8 +13,10 @@ from hypothesis import strategies as st
 
 from pipelines import packs
 from pipelines.packs import PackFolder, PackRef
+from schemas import lake
 from schemas.errors import BuildError
 from schemas.lake import Folder
+from schemas.stores import read_piece
 
 SCHEMA = pa.schema([pa.field("hash", pa.string()), pa.field("value", pa.int64())])
 
@@ -105,6 +108,44 @@ def test_a_pack_that_is_gone_is_forgotten_and_said(tmp_path: Path) -> None:
     assert folder.index().find([key(5)]) == [ref]
     (tmp_path / f"{ref.pack}.parquet").unlink()
     assert folder.index().find([key(5)]) == [None]
+    with pytest.raises(BuildError, match=r"this file was removed while it was read; repeat the command"):
+        folder.read([PackRef("absent", 0)], ["value"])
+
+
+def test_small_packs_on_an_object_store_are_asked_for_once_each(
+    object_store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slow build closes many. When more were in use than are held open, each was asked for again and again."""
+    folder = PackFolder(Folder(f"s3://lake/small?{object_store}"), SCHEMA, "hash")
+    for value in range(100):
+        writer = folder.writer()
+        writer.add(rows([value]))
+        writer.close()
+    asked = Counter[str]()
+
+    def counted(uri: str, name: str, wanted: str) -> tuple[bytes, int]:
+        asked[name] += 1
+        return read_piece(uri, name, wanted)
+
+    monkeypatch.setattr(lake, "read_piece", counted)
+    refs = [ref for ref in folder.index().find([key(value) for value in range(100)]) if ref]
+    for _ in range(2):
+        assert [folder.read([ref], ["value"])["value"].to_pylist() for ref in refs] == [[value] for value in range(100)]
+    assert len(asked) == 100 and {*asked.values()} == {1}
+
+
+@pytest.mark.parametrize(("block", "end"), [(64, 100), (1000, 8), (150, 1 << 20)])
+def test_a_pack_on_an_object_store_is_read_in_pieces(
+    object_store: str, monkeypatch: pytest.MonkeyPatch, block: int, end: int
+) -> None:
+    monkeypatch.setattr(packs, "_BLOCK_BYTES", block)
+    monkeypatch.setattr(packs, "_END_BYTES", end)
+    folder = PackFolder(Folder(f"s3://lake/pieces-{block}?{object_store}"), SCHEMA, "hash", 3)
+    writer = folder.writer()
+    refs = writer.add(rows(list(range(50))))
+    writer.close()
+    assert folder.index().find([key(value) for value in range(50)]) == refs
+    assert folder.read(refs[::-1], ["value"])["value"].to_pylist() == list(range(50))[::-1]
     with pytest.raises(BuildError, match=r"this file was removed while it was read; repeat the command"):
         folder.read([PackRef("absent", 0)], ["value"])
 

@@ -1,10 +1,14 @@
 """Stores behind URIs: what they are opened with, what is refused. Conditional requests: `tests/cluster`."""
 
 import pickle
+import socket
+import sys
+from collections.abc import Callable
 
 import pyarrow.fs as pafs
 import pytest
 
+from schemas import stores
 from schemas.errors import UsageError
 from schemas.lake import Folder, Lake
 from schemas.stores import S3_ATTEMPTS, open_store
@@ -18,12 +22,12 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def options_of(filesystem: pafs.FileSystem) -> dict[str, object]:
     plain = pafs.S3FileSystem.__reduce__(filesystem)[1][0]
-    return {name: plain[name] for name in ("region", "scheme", "endpoint_override", "allow_delayed_open")}
+    return {name: plain[name] for name in ("region", "scheme", "endpoint_override")}
 
 
 def test_a_uri_says_where_its_server_is() -> None:
     opened, path = open_store("s3://uri/lake/deep/?endpoint_override=127.0.0.1:1&scheme=http&region=eu-west-3")
-    where = {"region": "eu-west-3", "scheme": "http", "endpoint_override": "127.0.0.1:1", "allow_delayed_open": True}
+    where = {"region": "eu-west-3", "scheme": "http", "endpoint_override": "127.0.0.1:1"}
     assert path == "uri/lake/deep"
     assert options_of(opened) == where
     sent = pickle.loads(pickle.dumps(opened))
@@ -36,7 +40,7 @@ def test_the_environment_says_it_else(monkeypatch: pytest.MonkeyPatch) -> None:
     opened, path = open_store("s3://environment/lake")
     assert path == "environment/lake"
     assert options_of(opened) == {
-        "region": "us-west-1", "scheme": "http", "endpoint_override": "10.0.0.2:7070", "allow_delayed_open": True
+        "region": "us-west-1", "scheme": "http", "endpoint_override": "10.0.0.2:7070"
     }  # fmt: skip
     assert S3_ATTEMPTS > 3  # pyarrow's own give up within seconds
 
@@ -55,6 +59,40 @@ def test_a_key_in_a_uri_is_refused_and_not_repeated(uri: str, message: str) -> N
     with pytest.raises(UsageError, match=message) as refusal:
         Lake.at(uri).check_exists()
     assert "hidden" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "request_of",
+    [
+        lambda folder: folder.read("x"),
+        lambda folder: folder.read_end("x", 8),
+        lambda folder: folder.write("x", b"content"),
+        lambda folder: folder.add("x", b"content"),
+        lambda folder: folder.delete("x"),
+    ],
+)
+def test_a_store_that_stays_away_is_an_error_of_input_and_output(
+    monkeypatch: pytest.MonkeyPatch, request_of: Callable[[Folder], object]
+) -> None:
+    monkeypatch.setattr(stores, "S3_ATTEMPTS", 1)
+    with socket.socket() as unheard:
+        unheard.bind(("127.0.0.1", 0))
+        port = unheard.getsockname()[1]
+        with pytest.raises(OSError, match="Could not connect"):
+            request_of(Folder(f"s3://bucket/lake?endpoint_override=127.0.0.1:{port}&scheme=http"))
+
+
+def test_a_lake_on_s3_is_read_without_boto3(object_store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Folder(f"s3://lake/read?{object_store}")
+    folder.write("x", b"content")
+    assert folder.read("x") == b"content"
+    monkeypatch.setattr("schemas.lake.has_client", lambda: False)
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    stores._client.cache_clear()
+    assert folder.read("x") == b"content"
+    for name in ("y", "x/y"):
+        with pytest.raises(FileNotFoundError):
+            folder.read(name)
 
 
 def test_a_settled_file_is_written_once(tmp_path: pytest.TempPathFactory) -> None:

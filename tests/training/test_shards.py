@@ -63,7 +63,7 @@ def named(lake: Lake) -> list[Shard]:
 
 
 @pytest.mark.slow
-def test_workers_embed_to_the_byte_what_one_process_embeds_and_raise_what_it_raises(lake: Lake, model: LinkModel) -> None:
+def test_workers_give_to_the_byte_what_one_process_gives_and_raise_what_it_raises(lake: Lake, model: LinkModel) -> None:
     manifest, source = read_manifest(lake, "synthetic")
     documents, here = embed_split(model, manifest, source, Split.TEST)
     index = build_index(model, lake, "synthetic", uri="m", name="one", say=print)
