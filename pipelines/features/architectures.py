@@ -51,6 +51,7 @@ class Architecture:
         packaged: `module:callable` that returns the path of weights that come with a package; empty: none do.
         licence: of these.
         middle: names of the parts behind which maps in the middle are taken.
+        middle_dimensions: their channels together.
         is_quantised: whether its graph computes in 8-bit integers.
     """
 
@@ -63,6 +64,7 @@ class Architecture:
     packaged: str = ""
     licence: str = ""
     middle: tuple[str, ...] = ()
+    middle_dimensions: int = 0
     is_quantised: bool = False
 
     def build(self) -> Any:

@@ -180,8 +180,10 @@ def _listed(name: str, table: str, config: FeaturesConfig, http: HttpConfig | No
     try:
         if entry.weights not in {PACKAGED, OWN, *weights}:
             raise ConfigError(f"needs --set features.weights={entry.weights}=FILE")
-        [column] = extractors([name], table, config, http)[0].columns
-        kind, dimensions = column.kind, column.dimensions
+        [extractor] = extractors([name], table, config, http)
+        if entry.weights != PACKAGED:  # whose graph need not be made to know what it gives
+            [column] = extractor.columns
+            kind, dimensions = column.kind, column.dimensions
     except (MultilinkError, ImportError) as problem:
         state = str(problem)
     return {
@@ -197,10 +199,12 @@ def _listed(name: str, table: str, config: FeaturesConfig, http: HttpConfig | No
 
 def listing(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Yield the rows of `listed_extractors` as aligned lines."""
-    yield f"{'name':27}{'kind':17}{'dimensions':>10}  {'weights':24}state"
+    rows = list(rows)
+    width = max(len(row["name"]) for row in rows) + 2
+    yield f"{'name':{width}}{'kind':17}{'dimensions':>10}  {'weights':24}state"
     for row in rows:
         licence = f" ({row['licence']})" if row["licence"] else ""
-        what = f"{row['name']:27}{row['kind']:17}{row['dimensions'] or '-':>10}"
+        what = f"{row['name']:{width}}{row['kind']:17}{row['dimensions'] or '-':>10}"
         yield f"{what}  {row['weights']:24}{row['state']}{licence}"
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from pipelines.features.catalogue import Extractor, extractors
 from pipelines.features.values import DOCUMENTS, Float32
-from pipelines.features.weights import machine_cache
+from pipelines.features.weights import make_once
 from pipelines.settings import FeaturesConfig
 from schemas.features import NAMES_ENCODER
 from schemas.versions import fingerprint
@@ -55,11 +55,11 @@ class ClassNames:
     @cached_property
     def _centred(self) -> Float32:
         """C x 512: the names' vectors less their mean, kept on this machine; a thousand take seconds."""
-        name, cache = f"class-names-{self.identity[:16]}.npy", machine_cache("networks")
-        if not cache.exists(name):
-            vectors = np.asarray(self._encoder.extract([list(self.names)])[0][0])
-            buffer = io.BytesIO()
-            np.save(buffer, vectors - vectors.mean(axis=0))
-            cache.write(name, buffer.getvalue())
-        found: Float32 = np.load(io.BytesIO(cache.read(name)))
+        name = f"class-names-{self.identity[:16]}.npy"
+        found: Float32 = np.load(io.BytesIO(make_once(name, self._made).read(name)))
         return found
+
+    def _made(self) -> bytes:
+        vectors, buffer = np.asarray(self._encoder.extract([list(self.names)])[0][0]), io.BytesIO()
+        np.save(buffer, vectors - vectors.mean(axis=0))
+        return buffer.getvalue()

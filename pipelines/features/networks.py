@@ -19,7 +19,7 @@ from pipelines.features.catalogue import PACKAGED, Entry
 from pipelines.features.pixels import PictureExtractor, Pixels, Square
 from pipelines.features.runtime import GPU_BATCH, Arrays, Graph, fixed_pixels
 from pipelines.features.values import Classes, Float32, Regions, Row, Value, feature_column, kept_regions
-from pipelines.features.weights import WeightFile, machine_cache, weight_of
+from pipelines.features.weights import WeightFile, machine_cache, make_once, weight_of
 from pipelines.settings import FeaturesConfig
 from schemas.configs import resolve
 from schemas.features import FeatureColumn, FeatureKind
@@ -32,7 +32,7 @@ _DIGITS = 16
 
 def entries_of(architecture: Architecture) -> dict[str, Entry]:
     """Return the catalogue's entries of a network's columns, by name."""
-    known = {Output.CLASSES: 0, Output.MIDDLE: 0, Output.NAMES: class_names.DIMENSIONS}
+    known = {Output.CLASSES: 0, Output.MIDDLE: architecture.middle_dimensions, Output.NAMES: class_names.DIMENSIONS}
     return {
         name: Entry(
             factory=partial(Network, architecture),
@@ -82,20 +82,23 @@ class Network(PictureExtractor):
         if self.weight.is_graph:
             return self.weight
         made_of = fingerprint({"checkpoint": self.weight.digest, "converter": CONVERTER})
-        name, cache = f"{self.network}-{made_of[:_DIGITS]}.onnx", machine_cache("networks")
+        name = f"{self.network}-{made_of[:_DIGITS]}.onnx"
         if not folder.exists(name):
-            if not cache.exists(name):
-                from pipelines.features.convert import graph_of
-
-                graph = graph_of(self.architecture, self.weight.local().path)
-                if self.architecture.is_quantised:
-                    from pipelines.features.quantise import quantised
-
-                    graph = quantised(graph, self.architecture.preprocessing)
-                cache.write(name, graph)
+            cache = make_once(name, self._made)
             if folder != cache:
                 folder.settle(name, cache.read(name))
         return WeightFile(self.network, folder.child(name).uri, hashlib.sha256(folder.read(name)).hexdigest())
+
+    def _made(self) -> bytes:
+        """Return the graph of the checkpoint."""
+        from pipelines.features.convert import graph_of
+
+        graph = graph_of(self.architecture, self.weight.local().path)
+        if self.architecture.is_quantised:
+            from pipelines.features.quantise import quantised
+
+            graph = quantised(graph, self.architecture.preprocessing)
+        return graph
 
     @cached_property
     def graph(self) -> Graph:

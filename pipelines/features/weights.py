@@ -8,11 +8,13 @@ hashed whenever it is opened, wherever it is.
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
+
+from filelock import FileLock
 
 from pipelines.settings import HttpConfig
 from pipelines.web.client import process_client
@@ -143,6 +145,17 @@ def machine_cache(kind: str) -> Folder:
     """
     root = os.environ.get("MULTILINK_CACHE")
     return Folder(str((Path(root) if root else Path.home() / ".cache" / "multilink") / kind))
+
+
+def make_once(name: str, make: Callable[[], bytes]) -> Folder:
+    """Return the folder of networks of this machine once it has a file; of processes that want it, one makes it."""
+    cache = machine_cache("networks")
+    if not cache.exists(name):
+        Path(cache.uri).mkdir(parents=True, exist_ok=True)
+        with FileLock(Path(cache.uri, f".{name}.lock")):
+            if not cache.exists(name):
+                cache.write(name, make())
+    return cache
 
 
 def _is_remote(uri: str) -> bool:

@@ -7,6 +7,7 @@ them once for each machine, and that a lake keeps, as of the networks of picture
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 from pipelines.features.catalogue import Entry
 from pipelines.features.onnx import OnnxText, TextSidecar
 from pipelines.features.values import DOCUMENTS
-from pipelines.features.weights import WeightFile, digest_of, machine_cache
+from pipelines.features.weights import WeightFile, digest_of, make_once
 from pipelines.settings import FeaturesConfig
 from schemas.configs import resolve
 from schemas.errors import ConfigError
@@ -40,7 +41,7 @@ class AllMiniLm(OnnxText):
             ConfigError: no graph is given, and the package is not installed.
         """
         if network not in weights:
-            weights = graph_in(machine_cache("networks"))
+            weights = packaged()
         self.weights = weights
         super().__init__(network, names, config, weights)
 
@@ -57,8 +58,8 @@ class AllMiniLm(OnnxText):
         return kept
 
 
-def graph_in(folder: Folder) -> dict[str, WeightFile]:
-    """Return the package's network as weights of a network in ONNX, made in a folder of this machine at the first time.
+def packaged() -> dict[str, WeightFile]:
+    """Return the package's network as weights of a network in ONNX, made on this machine at the first time.
 
     Raises:
         ConfigError: the package is not installed.
@@ -71,14 +72,17 @@ def graph_in(folder: Folder) -> dict[str, WeightFile]:
     made_of = fingerprint({"weights": digest_of(model / "model.safetensors"), "converter": CONVERTER})
     stem = f"{NAME}-{made_of[:16]}"
     graph, sidecar, tokenizer = f"{stem}.onnx", f"{stem}.json", f"{stem}-{_TOKENIZER}"
-    if not folder.exists(graph):
-        from pipelines.features.convert import text_graph_of
-
-        folder.settle(sidecar, json.dumps(resolve(SIDECAR)).encode())
-        folder.settle(tokenizer, (model / _TOKENIZER).read_bytes())
-        folder.settle(graph, text_graph_of(model, input_names=[SIDECAR.ids, SIDECAR.mask]))
+    make_once(sidecar, lambda: json.dumps(resolve(SIDECAR)).encode())
+    make_once(tokenizer, (model / _TOKENIZER).read_bytes)
+    folder = make_once(graph, partial(_graph_of, model))
     of = {NAME: graph, f"{NAME}/{sidecar}": sidecar, f"{NAME}/{_TOKENIZER}": tokenizer}
     return {name: WeightFile(name, folder.child(file).uri) for name, file in of.items()}
+
+
+def _graph_of(model: Path) -> bytes:
+    from pipelines.features.convert import text_graph_of
+
+    return text_graph_of(model, input_names=[SIDECAR.ids, SIDECAR.mask])
 
 
 ENTRIES = {

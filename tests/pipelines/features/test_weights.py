@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
-from pipelines.features.weights import WeightFile, machine_cache, parse_weights, weight_of
+from pipelines.features.weights import WeightFile, machine_cache, make_once, parse_weights, weight_of
 from pipelines.settings import HttpConfig
 from schemas.errors import BuildError, ConfigError, IntegrityError, NotFoundError
 from schemas.lake import Folder
@@ -160,3 +164,21 @@ def test_weights_on_an_object_store_are_fetched_once(object_store: str, cache: P
     path.unlink()
     with pytest.raises(BuildError, match=r"a: s3://lake/models/net\.pth\?.* could not be fetched"):
         weight.local()
+
+
+def test_what_a_machine_keeps_is_made_by_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MULTILINK_CACHE", str(tmp_path))
+    made, together = list[int](), Barrier(4)
+
+    def make(number: int) -> bytes:
+        made.append(number)
+        time.sleep(0.2)  # long enough for the others to look
+        return b"graph"
+
+    def kept(number: int) -> bytes:
+        together.wait(timeout=60)
+        return make_once("a.onnx", partial(make, number)).read("a.onnx")
+
+    with ThreadPoolExecutor(4) as threads:
+        assert [*threads.map(kept, range(4))] == [b"graph"] * 4
+    assert len(made) == 1
