@@ -1,6 +1,6 @@
 """Options and fixtures of the whole suite: `--refresh-golden` writes the golden files anew instead of comparing.
 
-Several processes may share the tests (`make test` takes four: some of them wait for servers). Files whose tests share
+Several processes may share the tests (`make test` takes three: some of them wait for servers). Files whose tests share
 something costly stay together. What a test file uses marks its tests: `pytest -m "not ray"`.
 """
 
@@ -35,6 +35,11 @@ if CACHE not in os.environ:  # else set by the process that started this one
     _cache = tempfile.TemporaryDirectory(prefix="multilink-cache-", ignore_cleanup_errors=True)
     os.environ[CACHE] = _cache.name
 
+
+# Where several processes share the tests, each product takes one thread: a seventh less of the processor's time. Tests
+# of what threads change set their number.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # No key of the person who runs the tests signs what they promote.
 for _name in ("MULTILINK_KEY", "MULTILINK_TRUST", "MULTILINK_VERIFY"):

@@ -8,8 +8,10 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -143,28 +145,51 @@ def version(summary: BuildSummary) -> tuple[Manifest, Folder]:
     return summary.manifest, Folder(summary.path)
 
 
+@pytest.fixture(scope="module")
+def never(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], BuildSummary]:
+    """Give the version of all documents without an image, built once."""
+
+    @cache
+    def built(gone: str) -> BuildSummary:
+        return build(tmp_path_factory.mktemp("never"), [without(each, gone) for each in ALL], lambda _: None)[0]
+
+    return built
+
+
+@pytest.fixture(scope="module")
+def all_built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("all")
+    build(folder, ALL, lambda _: None)
+    return folder / "lake"
+
+
+@pytest.fixture
+def had(all_built: Path, tmp_path: Path) -> Lake:
+    """Give a lake of one's own with the version of all documents."""
+    return Lake.at(str(shutil.copytree(all_built, tmp_path / "had")))
+
+
 @pytest.mark.parametrize("gone", ["a", "b", "d"])
-def test_an_image_that_cannot_be_had(gone: str, tmp_path: Path, quiet: Say) -> None:
-    expected, _ = build(tmp_path / "never", [without(each, gone) for each in ALL], quiet)
+def test_an_image_that_cannot_be_had(
+    gone: str, never: Callable[[str], BuildSummary], tmp_path: Path, quiet: Say
+) -> None:
+    expected = never(gone)
     found, _ = build(tmp_path / "broken", ALL, quiet, broken=gone)
     equal(version(found), expected)
 
 
 @pytest.mark.parametrize("gone", ["a", "b", "d", "s1"])
-def test_an_image_that_is_forgotten(gone: str, tmp_path: Path, quiet: Say) -> None:
-    expected, _ = build(tmp_path / "never", [without(each, gone) for each in ALL], quiet)
-    _, lake = build(tmp_path / "had", ALL, quiet)
+def test_an_image_that_is_forgotten(gone: str, never: Callable[[str], BuildSummary], had: Lake, quiet: Say) -> None:
     entry = f"sha256:{hashlib.sha256(picture(gone)).hexdigest()}"
-    forget(lake, parse_takedowns([entry.encode()], name="list"), dry_run=False, say=quiet)
-    equal(read_manifest(lake, "hf"), expected)
+    forget(had, parse_takedowns([entry.encode()], name="list"), dry_run=False, say=quiet)
+    equal(read_manifest(had, "hf"), never(gone))
 
 
-def test_a_document_that_is_forgotten(tmp_path: Path, quiet: Say) -> None:
+def test_a_document_that_is_forgotten(had: Lake, tmp_path: Path, quiet: Say) -> None:
     """It shares an image with another one, which keeps it under its own address and licence."""
     expected, _ = build(tmp_path / "never", ALL[1:], quiet)
-    _, lake = build(tmp_path / "had", ALL, quiet)
-    forget(lake, parse_takedowns([b"id:doc-0"], name="list"), dry_run=False, say=quiet)
-    equal(read_manifest(lake, "hf"), expected)
+    forget(had, parse_takedowns([b"id:doc-0"], name="list"), dry_run=False, say=quiet)
+    equal(read_manifest(had, "hf"), expected)
 
 
 def test_all_that_is_stated_of_equal_bytes_is_kept_and_goes_with_its_document(tmp_path: Path, quiet: Say) -> None:
@@ -195,23 +220,23 @@ def test_all_that_is_stated_of_equal_bytes_is_kept_and_goes_with_its_document(tm
     assert (row["source"], row["licence"], row["statements"]) == ("https://h.example/1/a.png", "CC BY-NC-ND 4.0", [])
 
 
-def test_images_that_a_filter_rejects_and_what_if_told_it(tmp_path: Path, quiet: Say) -> None:
+def test_images_that_a_filter_rejects_and_what_if_told_it(had: Lake, tmp_path: Path, quiet: Say) -> None:
     left = [without(without(each, "s1"), "s2") for each in ALL]
     expected, _ = build(tmp_path / "never", left, quiet)
     setting = "quality.min_side_px=60"
-    found, _ = build(tmp_path / "had", ALL, quiet, setting)
+    found, _ = build(tmp_path / "filtered", ALL, quiet, setting)
     equal(version(found), expected)
-    plain, lake = build(tmp_path / "plain", ALL, quiet)
-    told = what_if(plain.manifest, Folder(plain.path), Thresholds.of(plain.manifest, [setting]), examples=1)
+    manifest, folder = read_manifest(had, "hf")
+    told = what_if(manifest, folder, Thresholds.of(manifest, [setting]), examples=1)
     assert sum(told.dropped.values()) == found.manifest.failures["too-small"] == 2
-    assert (lake.latest("hf"), told.documents.total()) == (plain.manifest.version, 4)
+    assert (had.latest("hf"), told.documents.total()) == (manifest.version, 4)
 
 
-def test_a_subset(tmp_path: Path, quiet: Say) -> None:
+def test_a_subset(had: Lake, tmp_path: Path, quiet: Say) -> None:
     expected, _ = build(tmp_path / "never", [ALL[1], ALL[2]], quiet)
-    whole, lake = build(tmp_path / "had", ALL, quiet)
-    chosen = write_subset(lake, *version(whole), Selection(where="id in ('doc-1', 'doc-2')"), say=quiet)
-    at = lake.dataset(chosen.dataset, chosen.version)
+    whole = read_manifest(had, "hf")
+    chosen = write_subset(had, *whole, Selection(where="id in ('doc-1', 'doc-2')"), say=quiet)
+    at = had.dataset(chosen.dataset, chosen.version)
     assert rows_of(chosen, at, "documents") == rows_of(*version(expected), "documents")
-    before = rows_of(*version(whole), "images")
+    before = rows_of(*whole, "images")
     assert rows_of(chosen, at, "images") == {key: before[key] for key in rows_of(*version(expected), "images")}

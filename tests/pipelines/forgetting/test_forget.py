@@ -321,20 +321,20 @@ def pages_of(lake: Lake) -> dict[str, bytes]:
     return found
 
 
-def test_a_page_that_was_no_album_goes_by_the_id_of_its_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_that_was_no_album_goes_by_the_id_of_its_record(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It was fetched, and its parse failed: no document has its address."""
-    lake = Lake.at(str(tmp_path / "lake"))
+    odd, lake = sorted(pages_of(lake))[:1], Lake.at(str(tmp_path / "other"))
 
     def broken(page: bytes, *, base_url: str) -> Any:
         if base_url == odd[0]:
             raise ValueError("no album")
         return parse_album_page(page, base_url=base_url)
 
+    monkeypatch.setattr("pipelines.sources.diy.albums.parse_album_page", broken)
     with RecordedWeb(RECORDING) as web:
-        built(tmp_path / "first", web.port)
-        odd = sorted(pages_of(Lake.at(str(tmp_path / "first"))))[:1]
-        monkeypatch.setattr("pipelines.sources.diy.albums.parse_album_page", broken)
-        built(tmp_path / "lake", web.port)
+        built(tmp_path / "other", web.port)
     (row,) = (row for row in ledger_of(lake) if row["captured"] == odd[0])
     assert row["text"] is None and odd[0] in pages_of(lake)
     assert row["key"] in {each["record_id"] for each in rows_of(lake, str(lake.latest("diy")), "failures")}
