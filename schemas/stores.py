@@ -7,7 +7,7 @@ A URI is written into logs, pages and tags, so a key in it is refused.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
@@ -84,10 +84,10 @@ def read_object(uri: str, name: str) -> tuple[bytes, str] | None:
     client, target = _target(uri, name)
     with _refusals(client):
         try:
-            found = client.get_object(**target)
+            data, told = _get(client, target)
         except client.exceptions.NoSuchKey:
             return None
-        return found["Body"].read(), str(found["ETag"])
+        return data, str(told["ETag"])
 
 
 def read_piece(uri: str, name: str, wanted: str) -> tuple[bytes, int]:
@@ -104,10 +104,24 @@ def read_piece(uri: str, name: str, wanted: str) -> tuple[bytes, int]:
     client, target = _target(uri, name)
     with _refusals(client):
         try:
-            found = client.get_object(**target, Range=f"bytes={wanted}")
+            data, told = _get(client, target | {"Range": f"bytes={wanted}"})
         except client.exceptions.NoSuchKey as problem:
             raise FileNotFoundError(f"{uri}/{name}: there is no such object") from problem
-        return found["Body"].read(), int(found["ContentRange"].rpartition("/")[2])
+        return data, int(told["ContentRange"].rpartition("/")[2])
+
+
+def _get(client: Any, wanted: Mapping[str, str]) -> tuple[bytes, Mapping[str, Any]]:
+    """Return the bytes of an object, and what its answer says; boto3 does not ask again for one that breaks off."""
+    from botocore.exceptions import HTTPClientError, IncompleteReadError
+
+    for attempt in range(1, S3_ATTEMPTS + 1):
+        told = client.get_object(**wanted)
+        try:
+            return told["Body"].read(), told
+        except (HTTPClientError, IncompleteReadError):
+            if attempt == S3_ATTEMPTS:
+                raise
+    raise AssertionError
 
 
 def write_object(uri: str, name: str, data: bytes, *, tag: str | None) -> str | None:

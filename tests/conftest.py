@@ -6,7 +6,6 @@ something costly stay together. What a test file uses marks its tests: `pytest -
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import os
 import re
@@ -28,7 +27,6 @@ from forked import CACHE, SETTINGS
 from hypothesis import HealthCheck, settings
 
 PHOTOGRAPHS = Path(__file__).parent / "fixtures" / "photographs"
-CONVERTER = Path(__file__).parents[1] / "pipelines" / "features" / "convert.py"
 CLUSTER = Path(__file__).parent / "cluster"
 SEED = 7
 if CACHE not in os.environ:  # else set by the process that started this one
@@ -45,10 +43,6 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 for _name in ("MULTILINK_KEY", "MULTILINK_TRUST", "MULTILINK_VERIFY"):
     os.environ.pop(_name, None)
 os.environ["XDG_CONFIG_HOME"] = os.environ[CACHE]
-
-# Graphs of networks are made once, and anew when what makes them has changed.
-_MADE_BY = hashlib.sha256(CONVERTER.read_bytes()).hexdigest()[:12]
-os.environ.setdefault("MULTILINK_CACHE", str(Path(tempfile.gettempdir(), f"multilink-tests-{_MADE_BY}")))
 
 
 def settings_of_environment() -> dict[str, str]:

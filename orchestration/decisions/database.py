@@ -105,7 +105,7 @@ def _keep_what_is_committed(connection: Any, _: object) -> None:
             connection.execute("PRAGMA journal_mode = WAL")
             break
         except sqlite3.OperationalError as problem:  # SQLite does not wait for another that sets it, too
-            if problem.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+            if problem.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
                 raise
             time.sleep(0.02)
     connection.execute("PRAGMA synchronous = FULL")

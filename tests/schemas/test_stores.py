@@ -3,7 +3,9 @@
 import pickle
 import socket
 import sys
+import threading
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pyarrow.fs as pafs
 import pytest
@@ -80,6 +82,41 @@ def test_a_store_that_stays_away_is_an_error_of_input_and_output(
         port = unheard.getsockname()[1]
         with pytest.raises(OSError, match="Could not connect"):
             request_of(Folder(f"s3://bucket/lake?endpoint_override=127.0.0.1:{port}&scheme=http"))
+
+
+class _BreakingOff(BaseHTTPRequestHandler):
+    """Gives an object in two answers: the first breaks off after half of it."""
+
+    content, asked = b"0123456789" * 1000, list[str]()
+
+    def do_GET(self) -> None:
+        self.asked.append(self.headers.get("Range", ""))
+        self.send_response(206)
+        for name, value in {
+            "Content-Length": str(len(self.content)),
+            "Content-Range": f"bytes 0-{len(self.content) - 1}/{len(self.content)}",
+            "ETag": '"tag"',
+        }.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(self.content[: len(self.content) // 2 if len(self.asked) % 2 else None])
+        self.close_connection = True
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_an_answer_that_breaks_off_is_asked_for_again() -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _BreakingOff)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        folder = Folder(f"s3://bucket/lake?endpoint_override=127.0.0.1:{server.server_port}&scheme=http")
+        assert folder.read("x") == _BreakingOff.content
+        assert folder.read_end("x", 100_000) == (_BreakingOff.content, 10_000)
+        assert _BreakingOff.asked == ["", "", "bytes=-100000", "bytes=-100000"]
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def test_a_lake_on_s3_is_read_without_boto3(object_store: str, monkeypatch: pytest.MonkeyPatch) -> None:
