@@ -24,12 +24,12 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def options_of(filesystem: pafs.FileSystem) -> dict[str, object]:
     plain = pafs.S3FileSystem.__reduce__(filesystem)[1][0]
-    return {name: plain[name] for name in ("region", "scheme", "endpoint_override")}
+    return {name: plain[name] for name in ("region", "scheme", "endpoint_override", "allow_delayed_open")}
 
 
 def test_a_uri_says_where_its_server_is() -> None:
     opened, path = open_store("s3://uri/lake/deep/?endpoint_override=127.0.0.1:1&scheme=http&region=eu-west-3")
-    where = {"region": "eu-west-3", "scheme": "http", "endpoint_override": "127.0.0.1:1"}
+    where = {"region": "eu-west-3", "scheme": "http", "endpoint_override": "127.0.0.1:1", "allow_delayed_open": True}
     assert path == "uri/lake/deep"
     assert options_of(opened) == where
     sent = pickle.loads(pickle.dumps(opened))
@@ -42,7 +42,7 @@ def test_the_environment_says_it_else(monkeypatch: pytest.MonkeyPatch) -> None:
     opened, path = open_store("s3://environment/lake")
     assert path == "environment/lake"
     assert options_of(opened) == {
-        "region": "us-west-1", "scheme": "http", "endpoint_override": "10.0.0.2:7070"
+        "region": "us-west-1", "scheme": "http", "endpoint_override": "10.0.0.2:7070", "allow_delayed_open": True
     }  # fmt: skip
     assert S3_ATTEMPTS > 3  # pyarrow's own give up within seconds
 
