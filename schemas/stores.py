@@ -43,7 +43,7 @@ class _PatientS3(pafs.S3FileSystem):
         self._own = options
         super().__init__(
             retry_strategy=pafs.AwsStandardS3RetryStrategy(max_attempts=S3_ATTEMPTS),
-            allow_delayed_open=True,  # Ray Train's small files: one request each, where an upload in parts may be refused
+            allow_delayed_open=True,  # Ray Train's small files: one request; one in parts may be refused
             **options,
         )
 
