@@ -58,11 +58,19 @@ def test_greedy_choice_is_not_optimal() -> None:
     assert list(zip(rows, columns, strict=True)) == [(0, 1), (1, 0)]
 
 
-def test_what_is_not_finite_counts_as_zero() -> None:
-    weights = torch.tensor([[0.1, torch.nan], [torch.inf, -0.3]])
+def test_at_most_leaves_out_what_is_below_zero_and_keeps_zero() -> None:
+    """The number of edges is what the sum is divided by."""
+    rows, columns = match(np.array([[0.0, -1.0, -1.0], [-1.0, -0.5, -1.0], [-1.0, -1.0, 0.5]]), 3, "at_most")
+    assert (rows.tolist(), columns.tolist()) == ([0, 2], [0, 2])
+
+
+@pytest.mark.parametrize("odd", [torch.nan, torch.inf, -torch.inf])
+@pytest.mark.parametrize(("others", "expected"), [([0.2, 0.3, 0.1], [1, 2]), ([-0.2, -0.3, 0.1], [0, 3])])
+def test_what_is_not_finite_counts_as_zero(odd: float, others: list[float], expected: list[int]) -> None:
+    weights = torch.tensor([odd, *others]).reshape(2, 2)
     for matrix in (weights, weights.double(), weights.bfloat16()):
         edges = match_batch(matrix, Ragged.of([2]), Ragged.of([2]), k="min", matching=Matching.EXACT)
-        assert edges.entries.tolist() == [1, 2]
+        assert edges.entries.tolist() == expected
         assert edges.is_selected.all()
 
 
