@@ -104,6 +104,15 @@ def test_the_answer_does_not_depend_on_what_is_compared_in_one_go(
     assert found(codes, 3) == brute_force(codes, 3)
 
 
+def test_what_is_told_in_one_go_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two hundred codes that are all near are 19,900 pairs, which no one holds."""
+    monkeypatch.setattr(hamming, "PAIRS_AT_ONCE", 100)
+    codes = np.arange(200, dtype=np.uint64)[:, None]
+    told = [distances.size for _, distances in near_rows(codes, np.zeros(200, np.int64), 8)]
+    assert sum(told) == 200 * 199 // 2
+    assert min(told[:-1]) >= 100 and max(told) < 100 + 199  # a part more than what was held at most
+
+
 @given(st.lists(st.integers(0, 5), max_size=40))
 def test_rows_that_share_a_key_come_bucket_by_bucket_small_ones_first(keys: list[int]) -> None:
     order, sizes = rows_by_bucket(np.array(keys, np.int64))
