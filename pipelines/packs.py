@@ -42,7 +42,7 @@ _KEY_BYTES = 16  # of a hexadecimal key: two keys that share them do not occur
 _OPEN_FILES = 64  # each holds what its footer says: a megabyte or two of a pack that is full
 _BLOCK_BYTES = 16 << 20  # of a pack on an object store, which are asked for at once
 _END_BYTES = 4 << 20  # of a pack there, which tell how long it is; what its footer says, all of a small one
-_HELD_BYTES = {"ends": 128 << 20, "blocks": 256 << 20}
+_HELD_ENDS, _HELD_BLOCKS = 128 << 20, 256 << 20  # bytes
 _KEYS = b"keys"  # of a footer: what the key column holds, so that an index is one small read a pack
 _READ_GROUPS = 32  # row groups that are held at once
 _Keys = npt.NDArray[np.bytes_]
@@ -358,11 +358,11 @@ class _Blocks(io.RawIOBase):
             yield piece
 
 
-@cached(LRUCache(_HELD_BYTES["ends"], getsizeof=lambda found: len(found[0])), lock=threading.Lock())
+@cached(LRUCache(_HELD_ENDS, getsizeof=lambda found: len(found[0])), lock=threading.Lock())
 def _end(uri: str, name: str) -> tuple[bytes, int]:
     return Folder(uri).read_end(name, _END_BYTES)
 
 
-@cached(LRUCache(_HELD_BYTES["blocks"], getsizeof=len), lock=threading.Lock())
+@cached(LRUCache(_HELD_BLOCKS, getsizeof=len), lock=threading.Lock())
 def _block(uri: str, name: str, number: int) -> bytes:
     return Folder(uri).read_piece(name, number * _BLOCK_BYTES, _BLOCK_BYTES)

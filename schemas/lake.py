@@ -74,12 +74,13 @@ class Folder:
         Raises:
             FileNotFoundError: there is no such file.
         """
-        if self.uri.startswith(S3) and has_client():  # one request, where pyarrow asks for its size first
+        if self._has_client:  # one request, where pyarrow asks for its size first
             if (found := read_object(self.uri, name)) is None:
                 raise FileNotFoundError(f"{self.uri}/{name}: there is no such object")
             return found[0]
-        with self.open(name) as stream:
-            return stream.read()
+        filesystem, path = self.opened()
+        with filesystem.open_input_file(f"{path}/{name}") as stream:
+            return cast(bytes, stream.read(stream.size()))  # one request to a store, not one for 256 kB
 
     def read_end(self, name: str, count: int) -> tuple[bytes, int]:
         """Return at most so many bytes of a file's end, and how many it has; one request to S3.
@@ -87,16 +88,16 @@ class Folder:
         Raises:
             FileNotFoundError: there is no such file.
         """
-        if self.uri.startswith(S3):
+        if self._has_client:
             return read_piece(self.uri, name, f"-{count}")
         with self.open(name) as stream:
             size = stream.seek(0, os.SEEK_END)
             stream.seek(max(0, size - count))
-            return stream.read(), size
+            return stream.read(min(size, count)), size
 
     def read_piece(self, name: str, start: int, count: int) -> bytes:
         """Return at most so many bytes of a file, from one on that it has; one request to S3."""
-        if self.uri.startswith(S3):
+        if self._has_client:
             return read_piece(self.uri, name, f"{start}-{start + count - 1}")[0]
         with self.open(name) as stream:
             stream.seek(start)
@@ -152,7 +153,7 @@ class Folder:
         if not isinstance(filesystem, pafs.LocalFileSystem):
             upload = (
                 partial(upload_object, self.uri, name)
-                if self.uri.startswith(S3)
+                if self._has_client
                 else partial(_copy_to, filesystem, f"{path}/{name}")
             )
             return Sink(cast(BinaryIO, SpooledTemporaryFile(_WRITTEN_AT_ONCE)), upload=upload)
@@ -230,6 +231,11 @@ class Folder:
         filesystem, path = self.opened()
         selector = pafs.FileSelector(path, allow_not_found=True, recursive=recursive)
         return cast(list[pafs.FileInfo], filesystem.get_file_info(selector))
+
+    @property
+    def _has_client(self) -> bool:
+        """Return whether it is on S3, and this machine has boto3: Beam's and Ray's workers may have pyarrow alone."""
+        return self.uri.startswith(S3) and has_client()
 
     def opened(self) -> tuple[pafs.FileSystem, str]:
         """Return its file system, and its path there."""

@@ -115,14 +115,15 @@ def _get(client: Any, wanted: Mapping[str, str]) -> tuple[bytes, Mapping[str, An
     """Return the bytes of an object, and what its answer says; boto3 does not ask again for one that breaks off."""
     from botocore.exceptions import HTTPClientError, IncompleteReadError
 
-    for attempt in range(1, S3_ATTEMPTS + 1):
+    attempts = 0
+    while True:
         told = client.get_object(**wanted)
         try:
             return told["Body"].read(), told
         except (HTTPClientError, IncompleteReadError):
-            if attempt == S3_ATTEMPTS:
+            attempts += 1
+            if attempts == S3_ATTEMPTS:
                 raise
-    raise AssertionError
 
 
 def write_object(uri: str, name: str, data: bytes, *, tag: str | None) -> str | None:
@@ -172,7 +173,7 @@ def _refusals(client: Any) -> Iterator[None]:
 
 @cache
 def has_client() -> bool:
-    """Return whether S3 can be asked for what pyarrow cannot; a machine that only reads a lake need not."""
+    """Return whether S3 can be asked for what pyarrow cannot."""
     return find_spec("boto3") is not None
 
 

@@ -119,7 +119,7 @@ def test_an_answer_that_breaks_off_is_asked_for_again() -> None:
         server.server_close()
 
 
-def test_a_lake_on_s3_is_read_without_boto3(object_store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lake_on_s3_is_read_and_written_without_boto3(object_store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = Folder(f"s3://lake/read?{object_store}")
     folder.write("x", b"content")
     assert folder.read("x") == b"content"
@@ -127,6 +127,9 @@ def test_a_lake_on_s3_is_read_without_boto3(object_store: str, monkeypatch: pyte
     monkeypatch.setitem(sys.modules, "boto3", None)
     stores._client.cache_clear()
     assert folder.read("x") == b"content"
+    assert folder.read_end("x", 3) == (b"ent", 7) and folder.read_piece("x", 1, 4) == b"onte"
+    folder.write("z", b"other")
+    assert folder.read("z") == b"other"
     for name in ("y", "x/y"):
         with pytest.raises(FileNotFoundError):
             folder.read(name)
