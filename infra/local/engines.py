@@ -33,10 +33,14 @@ _FLINK = {
     "pekko.startup-timeout": "120 s",
     "heartbeat.timeout": 60_000,
     "heartbeat.interval": 5_000,
-    # A TaskManager that is gone is waited for, and what it did is done again.
-    "restart-strategy.type": "fixed-delay",
-    "restart-strategy.fixed-delay.attempts": 5,
-    "restart-strategy.fixed-delay.delay": "5 s",
+    # A TaskManager that is gone is waited for, and what it did is done again. Failures of one wait count once, and none
+    # counts after half an hour of work: a build of days outlives machine after machine, a mistake ends it in minutes.
+    "restart-strategy.type": "exponential-delay",
+    "restart-strategy.exponential-delay.initial-backoff": "5 s",
+    "restart-strategy.exponential-delay.backoff-multiplier": 1.2,
+    "restart-strategy.exponential-delay.max-backoff": "30 s",
+    "restart-strategy.exponential-delay.attempts-before-reset-backoff": 10,
+    "restart-strategy.exponential-delay.reset-backoff-threshold": "30 min",
     "slot.request.timeout": 180_000,
 }
 _TASK_MANAGER = {

@@ -1,6 +1,6 @@
 """What ends in the middle: each in a run of its own, with the same result as a run in which nothing ended.
 
-KILLS=20 python -m pytest tests/cluster/test_failures.py -m cluster -k task_manager      20 kills, four a build
+KILLS=20 python -m pytest tests/cluster/test_failures.py -m cluster -k task_manager      20 kills, five a build
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import apache_beam as beam
 import mlflow
 import pyarrow.parquet as pq
 import pytest
@@ -29,6 +30,9 @@ from bench import (
 )
 
 from infra.local.programs import Engine
+from pipelines.launch import run_pipeline
+from pipelines.settings import Runner
+from schemas.errors import BuildError
 from schemas.lake import Folder, Lake
 from schemas.manifest import read_manifest
 from training.mlflow.tracked_training import TASKS
@@ -38,7 +42,7 @@ AWAY_S = 60.0
 ANSWERS = 400  # of the recorded web, after which a build is in the middle
 ATTEMPTS = 2  # at a picture that is not to be had
 KILLS = int(os.environ.get("KILLS", "1"))  # of TaskManagers, in all
-KILLS_OF_A_BUILD = 4  # Flink restarts a run five times; a kill may cost two
+KILLS_OF_A_BUILD = 5  # Flink restarts a run ten times within half an hour; a kill may cost two
 EPOCHS = 3  # after which a training is in the middle
 WEIGHTS_DIFFER = 1e-4
 
@@ -73,6 +77,17 @@ def build_with_kills(bench: Bench, lake: str, kills: int) -> Counter[tuple[str, 
         bench.kill(f"taskmanager-{1 + kill % 2}")
     summary_of(process)
     return pictures(bench) - before
+
+
+def test_mistake_ends_a_run(bench: Bench, found: Found) -> None:
+    """A step that fails each time it is tried, by {engine}."""
+
+    def assemble(root: beam.Pipeline) -> None:
+        root | beam.Create(["12", "twelve"]) | beam.Reshuffle() | beam.Map(int)
+
+    with pytest.raises(BuildError) as ended:
+        run_pipeline(assemble, runner=Runner.FLINK, workers=1, beam_options=bench.cluster.beam_options)
+    found(f"tried again ten times, and ended with one line ({str(ended.value)[:90]})")
 
 
 @pytest.mark.timeout(2 * COMMAND_TIMEOUT_S * KILLS)
