@@ -203,7 +203,7 @@ def _facts(root: beam.Pipeline, stages: SimpleNamespace, files: beam.PCollection
     ) | "things" >> beam.Flatten()
     return (
         things | "counts" >> CountThings(),
-        root | "stages" >> beam.Create([("passed", (str(stage), 0)) for stage in passed]),
+        root | "stages" >> beam.Create([("passed", (str(stage), 0)) for stage in passed], reshuffle=False),
         stages.failures | "explain" >> ExplainFailures() | "explained" >> as_facts("explained"),
         stages.unique.counts | "near duplicates" >> as_facts("near_duplicates"),
         stages.single.counts | "near copies" >> as_facts("near_copies"),

@@ -15,10 +15,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import apache_beam as beam
+from apache_beam.pvalue import AsSingleton, TaggedOutput
 from apache_beam.transforms.window import GlobalWindows
 
 from schemas.failures import FILTERED, Failure, Reason, Stage, unexpected
@@ -51,26 +52,51 @@ class Fallible(beam.PTransform, Generic[T]):
     id_of: Callable[[T], str] = str
 
     def expand(self, elements: beam.PCollection) -> Outcome:
-        outcome: Outcome = elements | "apply" >> beam.FlatMap(self._apply) | Separate()
-        return outcome
+        return _outcome(elements | "apply" >> beam.FlatMap(self._apply).with_outputs(FAILED, main="results"))
 
     def _apply(self, element: T) -> Iterator[Any]:
         try:
-            yield from self.function(element)
+            yield from map(_tagged, self.function(element))
         except Exception as error:  # noqa: BLE001 - the border of every stage
-            yield unexpected(error, stage=self.stage, record_id=self.id_of(element))
+            yield _tagged(unexpected(error, stage=self.stage, record_id=self.id_of(element)))
 
 
 class Separate(beam.PTransform):
     """Separates results from failures: gives an `Outcome`."""
 
     def expand(self, elements: beam.PCollection) -> Outcome:
-        outputs = elements | "separate failures" >> beam.FlatMap(_tagged).with_outputs(FAILED, main="results")
-        return Outcome(outputs["results"], outputs[FAILED])
+        return _outcome(elements | "separate failures" >> beam.Map(_tagged).with_outputs(FAILED, main="results"))
 
 
-def _tagged(element: Any) -> Iterator[Any]:
-    yield beam.pvalue.TaggedOutput(FAILED, element) if isinstance(element, Failure) else element
+def _outcome(outputs: Any) -> Outcome:
+    return Outcome(outputs["results"], outputs[FAILED])
+
+
+def _tagged(element: Any) -> Any:
+    return TaggedOutput(FAILED, element) if isinstance(element, Failure) else element
+
+
+@dataclass(eq=False)
+class Merge(beam.PTransform, Generic[T]):
+    """All elements merged into one, as a side input.
+
+    Beam's `CombineGlobally` with a default makes a collection of one element even of none, by two steps more.
+
+    Attributes:
+        function: associative and commutative.
+    """
+
+    function: Callable[[Iterable[T]], T]
+
+    def expand(self, elements: beam.PCollection) -> AsSingleton:
+        merged = elements | beam.CombineGlobally(self.function).without_defaults()
+        return AsSingleton(merged, default_value=self.function(()))
+
+
+@lru_cache(maxsize=1)
+def nothing(pipeline: beam.Pipeline) -> beam.PCollection:
+    """Return a pipeline's empty collection: one for all who need one, since each would be a step to run."""
+    return pipeline | "nothing" >> beam.Create([])
 
 
 @dataclass(eq=False)
@@ -144,7 +170,8 @@ class GatherFacts(beam.PTransform):
     """Facts to one mapping from each kind to its values, in no order."""
 
     def expand(self, facts: beam.PCollection) -> beam.PCollection:
-        return facts | beam.CombineGlobally(beam.combiners.ToListCombineFn()) | "by kind" >> beam.Map(_by_kind)
+        lists = beam.CombineGlobally(beam.combiners.ToListCombineFn()).without_defaults()  # there are always some
+        return facts | lists | "by kind" >> beam.Map(_by_kind)
 
 
 def as_facts(kind: str) -> beam.PTransform:

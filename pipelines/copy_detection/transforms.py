@@ -45,6 +45,7 @@ from pipelines.dedupe.transforms import COUNTS, ROWS, Compare, CountRows, Pack, 
 from pipelines.features.extraction import FeaturePlan
 from pipelines.features.values import IMAGES
 from pipelines.settings import CopyDetectionConfig
+from pipelines.transforms import nothing
 from schemas.documents import Split
 from schemas.duplicates import SeenImage
 from schemas.features import FeatureColumn
@@ -137,7 +138,7 @@ class FindSeen(beam.PTransform):
     def expand(self, documents: beam.PCollection) -> EarlierImages:
         versions = self.config.against
         found = [documents | version >> FindSeenIn(version, self.config, self.plan) for version in versions]
-        none = documents.pipeline | "none" >> beam.Create([])
+        none = nothing(documents.pipeline)
         rows = (none, *(each.rows for each in found)) | "rows" >> beam.Flatten()
         return EarlierImages(rows, (none, *(each.counts for each in found)) | "counts" >> beam.Flatten())
 
@@ -160,13 +161,13 @@ class FindSeenIn(beam.PTransform):
         earlier, folder = read_manifest(self.plan.lake, self.version)
         shared = column if column in earlier.columns(IMAGES) else None
         entries = [entry for split in Split for entry in earlier.parts(IMAGES, split)]
-        parts = documents.pipeline | "parts" >> beam.Create(entries) | "spread" >> beam.Reshuffle()
+        parts = documents.pipeline | "parts" >> beam.Create(entries, reshuffle=False) | "spread" >> beam.Reshuffle()
         known = parts | "read" >> beam.FlatMap(read_known, folder, shared)
         shown = documents | "images" >> Pack(partial(pack_shown, also_flat=True))
-        count = AsSingleton((known, shown) | "both" >> beam.Flatten() | "count" >> CountRows())
+        count = (known, shown) | "both" >> beam.Flatten() | "count" >> CountRows()
         by_code = beam.FlatMap(divide, count, by="codes")
         of_known = known | "hashes" >> beam.Map(Points.hashes) | "known by code" >> by_code
-        near = self._near(documents, known, count) if shared else documents.pipeline | "none" >> beam.Create([])
+        near = self._near(documents, known, count) if shared else nothing(documents.pipeline)
         joined = {"shown": shown | "by code" >> by_code, "known": of_known, "near": near | "near by code" >> by_code}
         find = beam.FlatMapTuple(partial(self._find, has_vectors=bool(shared))).with_outputs(COUNTS, main=ROWS)
         found = joined | beam.CoGroupByKey() | "find" >> find

@@ -52,6 +52,7 @@ from pipelines.dedupe.duplicates import (
 )
 from pipelines.documents.transforms import LeaveOut
 from pipelines.settings import Policy
+from pipelines.transforms import Merge, nothing
 from schemas.failures import Failure, Reason, Stage
 
 ELEMENTS_AT_ONCE = 2048  # packed together
@@ -165,7 +166,7 @@ class DropDuplicates(beam.PTransform):
     stage: Stage
 
     def expand(self, documents: beam.PCollection) -> Unique:
-        none = documents.pipeline | "none" >> beam.Create([])
+        none = nothing(documents.pipeline)
         if self.search is None:
             return Unique(documents, none, none, none)
         found = documents | "find" >> FindDuplicates(self.search, self.policy)
@@ -190,14 +191,14 @@ class FindDuplicates(beam.PTransform):
     def expand(self, documents: beam.PCollection) -> FoundDuplicates:
         search = self.search
         packed = documents | "pack" >> Pack(search.pack)
-        count = AsSingleton(packed | "count" >> CountRows())
+        count = packed | "count" >> CountRows()
         by_code = beam.FlatMap(divide, count, by="codes", rows=self.rows)
         occurrences = packed | "by code" >> by_code
         keyed = search.candidates(documents, occurrences, count)
         near = keyed | "near" >> Compare(search.kind, search.near, search.crowded)
         neighbours = near | "neighbours" >> beam.Keys() | "neighbours by code" >> by_code
-        parts = near | "parts of clusters" >> beam.Values()
-        clusters = parts | "clusters" >> beam.CombineGlobally(merge_clusters) | "clusters by code" >> by_code
+        merge = beam.CombineGlobally(merge_clusters).without_defaults()
+        clusters = near | beam.Values() | "clusters" >> merge | "clusters by code" >> by_code
         joined = {"occurrences": occurrences, "neighbours": neighbours, "clusters": clusters} | beam.CoGroupByKey()
         found = joined | "judge" >> beam.MapTuple(self._judge)
         if self.policy is Policy.KEEP_FIRST:
@@ -249,10 +250,11 @@ class Pack(beam.PTransform):
 
 
 class CountRows(beam.PTransform):
-    """The number of rows of all packs."""
+    """The number of rows of all packs, as a side input."""
 
-    def expand(self, packed: beam.PCollection[Columns]) -> beam.PCollection[int]:
-        return packed | "rows" >> beam.Map(len) | "add" >> beam.CombineGlobally(sum)
+    def expand(self, packed: beam.PCollection[Columns]) -> AsSingleton:
+        count: AsSingleton = packed | "rows" >> beam.Map(len) | "add" >> Merge(sum)
+        return count
 
 
 @dataclass(eq=False)
@@ -262,7 +264,10 @@ class Gather(beam.PTransform):
     kind: type[Columns]
 
     def expand(self, parts: beam.PCollection[tuple[Any, Columns]]) -> beam.PCollection[Columns]:
-        return parts | "group" >> beam.GroupByKey() | beam.Values() | "concatenate" >> beam.Map(self.kind.concatenate)
+        return parts | "group" >> beam.GroupByKey() | "concatenate" >> beam.MapTuple(self._concatenate)
+
+    def _concatenate(self, _: Any, parts: Iterable[Columns]) -> Columns:
+        return self.kind.concatenate(parts)
 
 
 def divide(

@@ -14,7 +14,7 @@ from pipelines.documents.settle import SettledDocument, check_candidate, check_d
 from pipelines.settings import DocumentsConfig
 from pipelines.sources.records import CandidateDocument
 from pipelines.sources.takedowns import Takedowns
-from pipelines.transforms import Fallible, Outcome
+from pipelines.transforms import Fallible, Outcome, nothing
 from schemas.failures import Failure, Reason, Stage
 
 T = TypeVar("T")
@@ -68,7 +68,7 @@ class JudgeDocuments(beam.PTransform):
 
     def expand(self, documents: beam.PCollection) -> Outcome:
         if not self.config.is_judged_after_dedupe:
-            return Outcome(documents, documents.pipeline | "none dropped" >> beam.Create([]))
+            return Outcome(documents, nothing(documents.pipeline))
         check = partial(check_document, config=self.config)
         outcome: Outcome = documents | Fallible(Stage.RULES, check, id_of)
         return outcome

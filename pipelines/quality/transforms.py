@@ -16,7 +16,7 @@ from pipelines.images.packed import PackedImage
 from pipelines.packs import PackFolder
 from pipelines.quality.filters import document_problem, image_problem
 from pipelines.settings import DocumentsConfig, QualityConfig
-from pipelines.transforms import Fallible, Outcome
+from pipelines.transforms import Fallible, Outcome, nothing
 from schemas.failures import Failure, Stage
 
 BLOCK = 512  # images of one pack that a worker judges at once
@@ -38,7 +38,7 @@ class FilterQuality(beam.PTransform):
 
     def expand(self, documents: beam.PCollection) -> Outcome:
         if not self.config.is_on:
-            return Outcome(documents, documents.pipeline | "none dropped" >> beam.Create([]))
+            return Outcome(documents, nothing(documents.pipeline))
         once = documents | "images" >> beam.FlatMap(_shown) | "once each" >> beam.CombinePerKey(_first)
         blocks = once | "by block" >> beam.Map(_by_block) | "blocks" >> beam.GroupByKey()
         judged = blocks | "judge images" >> beam.FlatMapTuple(self._judge_images)

@@ -61,7 +61,7 @@ class WriteShards(beam.PTransform):
         totals = documents | "splits" >> beam.Map(_split_of) | "documents" >> beam.combiners.Count.PerElement()
         counts = beam.pvalue.AsDict(totals | "count shards" >> beam.MapTuple(self._shards_of))
         keyed = documents | "choose shard" >> beam.Map(_shard_key, counts=counts)
-        every = documents.pipeline | beam.Create([None]) | "every shard" >> beam.FlatMap(_every_shard, counts=counts)
+        every = documents.pipeline | beam.Impulse() | "every shard" >> beam.FlatMap(_every_shard, counts=counts)
         written = (
             (keyed, every)
             | "gather shards" >> beam.CoGroupByKey()
@@ -99,7 +99,7 @@ def _shard_key(featured: FeaturedDocument, counts: Mapping[str, int]) -> tuple[S
     return (split, shard_of(featured.document.id, count=counts[split])), featured
 
 
-def _every_shard(_: None, counts: Mapping[str, int]) -> Iterator[tuple[ShardKey, None]]:
+def _every_shard(_: bytes, counts: Mapping[str, int]) -> Iterator[tuple[ShardKey, None]]:
     for split, count in counts.items():
         for index in range(count):
             yield (split, index), None

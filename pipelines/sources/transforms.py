@@ -47,7 +47,7 @@ class ReadSource(beam.PTransform):
 
     def expand(self, root: beam.Pipeline) -> Outcome:
         source = self.source
-        start = root | "start" >> beam.Create(source.shards())
+        start = root | "start" >> beam.Create(source.shards(), reshuffle=False)
         if self.begin is not None:
             start = start | "begin" >> beam.Map(self.begin)
         steps = [start | beam.Reshuffle() | "read" >> Fallible(Stage.SOURCES, self._read)]

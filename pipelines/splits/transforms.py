@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import apache_beam as beam
-from apache_beam.pvalue import AsSingleton
 
 from pipelines.dedupe.columns import Columns
 from pipelines.dedupe.transforms import ROWS_PER_PARTITION, CountRows, Gather, Pack, divide
@@ -35,7 +34,7 @@ from pipelines.splits.shared import (
     pack_shown,
     pack_texts,
 )
-from pipelines.transforms import Tally
+from pipelines.transforms import Merge, Tally, nothing
 from schemas.duplicates import Duplicate, Leak
 from schemas.failures import Failure, Reason, Stage
 
@@ -49,8 +48,8 @@ class AssignSplits(beam.PTransform):
     config: SplitsConfig
 
     def expand(self, documents: beam.PCollection[SettledDocument]) -> beam.PCollection[SettledDocument]:
-        survey = documents | "survey" >> beam.Map(self._survey) | "merge" >> beam.CombineGlobally(merge_surveys)
-        return documents | "assign" >> beam.Map(self._assign, AsSingleton(survey))
+        survey = documents | "survey" >> beam.Map(self._survey) | "merge" >> Merge(merge_surveys)
+        return documents | "assign" >> beam.Map(self._assign, survey)
 
     def _survey(self, settled: SettledDocument) -> Survey:
         return survey_one(settled.document.id, settled.document.split, self.config)
@@ -87,7 +86,7 @@ class DropLeaks(beam.PTransform):
         leaks = documents | "find leaks" >> FindLeaks(self.radius, self.duplicates)
         heeded = leaks | "heeded" >> beam.Filter(is_heeded, self.config)
         if self.config.on_leak is not OnLeak.DROP:
-            return Split(documents, leaks, heeded, documents.pipeline | "none dropped" >> beam.Create([]))
+            return Split(documents, leaks, heeded, nothing(documents.pipeline))
         weaker = heeded | "weaker ends" >> beam.FlatMap(_weaker_end) | "once" >> beam.Distinct()
         stays = (documents, weaker) | "keep" >> LeaveOut()
         return Split(stays, leaks, heeded, weaker | "failures" >> beam.Map(_leak_failure))
@@ -121,7 +120,7 @@ class FindLeaks(beam.PTransform):
         texts = documents | "texts" >> Pack(pack_texts) | "by digest" >> Meet(Items, "digests", self.rows)
         shown = documents | "images" >> Pack(pack_shown)
         known = self.duplicates | "clusters" >> Pack(pack_clusters)
-        count = AsSingleton(shown | "count images" >> CountRows())
+        count = shown | "count images" >> CountRows()
         by_hash = beam.FlatMap(divide, count, by="images", rows=self.rows)
         joined = (shown | "shown by hash" >> by_hash, known | "clusters by hash" >> by_hash) | beam.CoGroupByKey()
         images = (
@@ -169,7 +168,7 @@ class Meet(beam.PTransform):
     rows: int
 
     def expand(self, packed: beam.PCollection[Columns]) -> beam.PCollection[Columns]:
-        count = AsSingleton(packed | "count" >> CountRows())
+        count = packed | "count" >> CountRows()
         return packed | "divide" >> beam.FlatMap(divide, count, by=self.by, rows=self.rows) | Gather(self.kind)
 
 
