@@ -155,15 +155,19 @@ def _wait_for_epoch(lake: Lake, tracking: str, epoch: int, driver: "subprocess.P
     raise AssertionError(f"no epoch {epoch} after {PATIENCE_S} s; the driver's status is {driver.poll()}")
 
 
-@pytest.mark.slow
-def test_what_a_callback_raises_is_raised_when_training_is_over(lake: Lake) -> None:
+def test_what_a_callback_raises_is_raised_when_the_run_is_over() -> None:
     def refuse(metrics: Mapping[str, float]) -> None:
         raise BuildError(f"epoch {metrics['epoch']:.0f} cannot be logged")
 
-    where = {"lake": lake, "dataset": "synthetic@v1", "workers": 1, "run_id": "refused"}
-    with pytest.raises(BuildError, match="epoch 1 cannot be logged"):
-        launch(CONFIG, **where, on_report=refuse, on_progress=print)
-    assert (Path(lake.root.uri) / "runs" / "refused" / "model").is_dir()
+    lines: list[str] = []
+    with cluster(None, 1):
+        with pytest.raises(BuildError, match="epoch 1 cannot be logged"), _delivered(refuse, lines.append) as messages:
+            messages.put("reading the data")
+            messages.put({"epoch": 1.0})
+            for epoch in range(2, 5):  # the run goes on
+                messages.put({"epoch": float(epoch)})
+            lines.append("over")
+    assert set(lines) == {"reading the data", "over"}
 
 
 def test_a_torn_list_of_checkpoints_costs_no_model_to_start_from(tmp_path: Path) -> None:
@@ -208,7 +212,7 @@ def test_mistakes_are_said_before_anything_starts(lake: Lake, tmp_path: Path) ->
     assert connect(tracking).get_experiment_by_name("multilink-synthetic") is None
 
 
-@pytest.mark.slow
+@pytest.mark.trial  # the error itself is found by the test below; this starts a training for it
 def test_a_mistake_that_a_worker_finds_is_raised_as_it_is(lakes: ModuleType, tmp_path: Path) -> None:
     made = {Split.TRAIN: lakes.make_documents(Split.TRAIN, 12, lakes.World())}
     no_validation = lakes.write_lake(str(tmp_path / "lake"), made)
