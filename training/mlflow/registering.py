@@ -12,9 +12,11 @@ import hashlib
 import os
 import platform
 import re
+import sys
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from importlib import metadata
 from importlib.resources import files
@@ -125,6 +127,7 @@ def register(
     with (
         tempfile.TemporaryDirectory(prefix="multilink-code-") as code,
         mlflow.start_run(run_id=run_id, log_system_metrics=False),
+        _without_dead_paths(),
     ):
         logged = mlflow.pyfunc.log_model(
             name=MODEL_ARTIFACT,
@@ -143,6 +146,20 @@ def register(
     write_card(client, version, model, None)
     write_row(name, partial(client.set_registered_model_alias, name, CHALLENGER, version.version))
     return version
+
+
+@contextmanager
+def _without_dead_paths() -> Iterator[None]:
+    """Take from `sys.path` what the body leaves there that is gone.
+
+    MLflow loads a model that it logs with an example, from a folder of a moment. Each lookup of a module or a package
+    would look there for ever.
+    """
+    before = set(sys.path)
+    try:
+        yield
+    finally:
+        sys.path[:] = [path for path in sys.path if path in before or Path(path).exists()]
 
 
 def attach(client: mlflow.MlflowClient, version: ModelVersion, path: Path, name: str | None = None) -> None:

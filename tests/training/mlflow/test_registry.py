@@ -68,6 +68,12 @@ def test_pyfunc_gives_the_models_similarities_also_for_ragged_and_empty_document
             np.testing.assert_allclose(cell, expected, rtol=0, atol=1e-6)
 
 
+def test_registering_leaves_nothing_where_modules_are_looked_for(register_model: Register, trained: Path) -> None:
+    before = list(sys.path)
+    register_model(trained)
+    assert sys.path == before
+
+
 def test_pyfunc_says_what_is_missing(client: mlflow.MlflowClient, register_model: Register, trained: Path) -> None:
     loaded = mlflow.pyfunc.load_model(f"models:/linker/{register_model(trained)}")
     frame = _frame(_documents(LinkModel.load(trained)))
