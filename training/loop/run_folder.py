@@ -56,6 +56,11 @@ def is_of_ray(run: Folder) -> bool:
     return run.exists(RAYS_LIST)
 
 
+def rays_list(run: Folder) -> bytes:
+    """Return Ray Train's list of the run's checkpoints as it stands; empty before the first."""
+    return run.read(RAYS_LIST) if is_of_ray(run) else b""
+
+
 def store_model(run: Folder, model: Path) -> None:
     """Copy a saved model into the run's folder."""
     _store(run.child(MODEL), model, last=CARD)

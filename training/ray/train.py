@@ -45,13 +45,14 @@ from training.loop.run_folder import (
     fetch_checkpoint,
     fetch_model,
     fetch_start,
+    rays_list,
     runs_folder,
 )
 from training.loop.trainer import TrainResult
 
 logger = logging.getLogger(__name__)
 CHECKPOINTS_KEPT = 2
-WORKER_CRASHES_SURVIVED = 2
+WORKER_CRASHES_SURVIVED = 2  # of a training since its last checkpoint, of a task
 CONNECTIONS_TRIED = 3
 HEAD = "node:__internal_head__"  # the resource that Ray gives the head of a cluster
 OBJECT_STORE_BYTES = 80 << 20  # nothing but small messages goes through it; Ray's least is 75 MiB
@@ -102,7 +103,7 @@ def launch(
     _drop_torn_snapshot(folder)
     with cluster(address, workers), _delivered(on_report, on_progress) as messages:
         make = partial(_trainer, config, lake, dataset=dataset, workers=workers, run_id=run_id, messages=messages)
-        result = _fit_surviving(partial(make, is_local=address is None))
+        result = _fit_surviving(partial(make, is_local=address is None), partial(rays_list, folder))
     return dataclasses.replace(result, model=fetch_model(folder))
 
 
@@ -277,14 +278,18 @@ def _fit(trainer: TorchTrainer) -> TrainResult:
     return result
 
 
-def _fit_surviving(make_trainer: Callable[[], TorchTrainer]) -> TrainResult:
-    """Run a trainer, and again from the last checkpoint when a worker crashed."""
-    crashes = 0
+def _fit_surviving(make_trainer: Callable[[], TorchTrainer], checkpoints: Callable[[], bytes]) -> TrainResult:
+    """Run a trainer, and again from the last checkpoint when a worker crashed.
+
+    Crashes are counted since the last checkpoint: a training of days outlives any number, a mistake ends it soon.
+    """
+    crashes, before = 0, checkpoints()
     while True:
         try:
             return _fit(make_trainer())
         except ray.train.WorkerGroupError as failure:
-            crashes += 1
+            kept = checkpoints()
+            crashes, before = (crashes if kept == before else 0) + 1, kept
             if crashes > WORKER_CRASHES_SURVIVED:
                 rank, error = min(failure.worker_failures.items(), key=itemgetter(0))
                 raise BuildError(f"training failed on worker {rank}: {_last_line(error)}") from failure

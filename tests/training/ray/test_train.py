@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 
+import psutil
 import pytest
 import ray
+import ray.train
 from ray.cluster_utils import Cluster
 
 from schemas.configs import resolve
@@ -29,7 +31,15 @@ from training.loop.trainer import train
 from training.mlflow.runs import connect
 from training.mlflow.tracked_training import TASKS, run_train
 from training.model import LinkModel
-from training.ray.train import HEAD, _delivered, _drop_torn_snapshot, _own_error, cluster, launch
+from training.ray.train import (
+    HEAD,
+    _delivered,
+    _drop_torn_snapshot,
+    _fit_surviving,
+    _own_error,
+    cluster,
+    launch,
+)
 from training.recipes import recipe
 from training.settings import DataConfig
 from training.towers.image.linear import LinearSettings
@@ -160,13 +170,12 @@ def test_what_a_callback_raises_is_raised_when_the_run_is_over() -> None:
         raise BuildError(f"epoch {metrics['epoch']:.0f} cannot be logged")
 
     lines: list[str] = []
-    with cluster(None, 1):
-        with pytest.raises(BuildError, match="epoch 1 cannot be logged"), _delivered(refuse, lines.append) as messages:
-            messages.put("reading the data")
-            messages.put({"epoch": 1.0})
-            for epoch in range(2, 5):  # the run goes on
-                messages.put({"epoch": float(epoch)})
-            lines.append("over")
+    refused = pytest.raises(BuildError, match="epoch 1 cannot be logged")
+    with cluster(None, 1), refused, _delivered(refuse, lines.append) as messages:
+        messages.put("reading the data")
+        for epoch in range(1, 5):  # the run goes on
+            messages.put({"epoch": float(epoch)})
+        lines.append("over")
     assert set(lines) == {"reading the data", "over"}
 
 
@@ -236,6 +245,46 @@ def test_the_error_of_ours_is_found_behind_rays() -> None:
 
     assert isinstance(_own_error({1: WrappedError(ConfigError("no")), 0: ValueError("aborted")}), ConfigError)
     assert _own_error({0: ValueError("crash")}) is None
+
+
+def _crashes_of(checkpoints: list[bytes]) -> int:
+    """Return how many crashes end a training that leaves these lists of checkpoints, one before each crash."""
+    left = iter([b"", *checkpoints])
+    crashes = 0
+
+    class Trainer:
+        def fit(self) -> None:
+            nonlocal crashes
+            crashes += 1
+            raise ray.train.WorkerGroupError("a worker died", {0: RuntimeError("killed")})
+
+    with pytest.raises(BuildError, match="training failed on worker 0: RuntimeError: killed"):
+        _fit_surviving(Trainer, lambda: next(left))  # type: ignore[arg-type]
+    return crashes
+
+
+def test_crashes_are_counted_since_the_last_checkpoint() -> None:
+    assert _crashes_of([b""] * 9) == 3
+    assert _crashes_of([b"1"] * 9) == 3
+    assert _crashes_of([b"1", b"2", b"2", b"3", b"4", b"4", b"4"]) == 7
+
+
+@pytest.mark.trial  # four starts of a worker
+def test_a_training_outlives_crashes_that_epochs_lie_between(lake: Lake, tmp_path: Path) -> None:
+    killed = list[float]()
+
+    def kill(metrics: Mapping[str, float]) -> None:
+        if metrics["epoch"] in (2, 4, 6) and metrics["epoch"] not in killed:
+            killed.append(metrics["epoch"])
+            for process in psutil.process_iter(["cmdline"]):
+                if any("RayTrainWorker" in part for part in process.info["cmdline"] or ()):
+                    process.kill()
+
+    config = replace(CONFIG, training=replace(CONFIG.training, epochs=60))
+    where = {"lake": lake, "dataset": "synthetic@v1", "workers": 1, "run_id": "outlives"}
+    result = launch(config, **where, on_report=kill, on_progress=print)
+    assert killed == [2, 4, 6]
+    assert_same_weights(LinkModel.load(result.model), train_undisturbed(config, lake, tmp_path), 1e-4)
 
 
 def test_workers_run_at_the_priority_of_the_command() -> None:
