@@ -179,7 +179,6 @@ KEPT_TOGETHER = (
     "pipelines/exports",
     "pipelines/forgetting",
     "training/mlflow",
-    "training/test_launch.py",
 )
 OF_BUILT = ("orchestration/decisions", "orchestration/pages", "pipelines/exports", "pipelines/forgetting")
 SHARES = "share"  # what a file has fixtures for that all its tests use
@@ -217,11 +216,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if any(re.search(rf"\bnot {name}\b", wanted) for name in names) else None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         for name in used_by(item.path):
             if name != SHARES:
                 item.add_marker(name)
+    if hasattr(config, "workerinput"):  # what takes long begins first, so that no process waits for another at the end
+        items.sort(key=lambda item: not any(item.get_closest_marker(name) for name in ("slow", "ray")))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -89,6 +89,7 @@ def expected_sizes() -> dict[str, tuple[int, int]]:
     return {i: (post["images"], post["sentences"]) for i, post in EXPECTED.items() if post["outcome"] == "keep"}
 
 
+@pytest.mark.slow
 def test_every_post_ends_as_its_recorder_meant_by_dump_and_by_apis(
     web: RecordedWeb, tmp_path: Path, quiet: Callable[[str], None]
 ) -> None:
