@@ -183,6 +183,7 @@ def cluster() -> Iterator[RaySettings]:
     )
     before = {name: os.environ.get(name) for name in token}
     os.environ.update(token)
+    forget_tokens()
     try:
         settings = RaySettings(where=RayWhere.RAY_JOB, address=f"http://127.0.0.1:{port}")
         wait_for_jobs(settings.address, head)
@@ -190,9 +191,17 @@ def cluster() -> Iterator[RaySettings]:
     finally:
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
+        forget_tokens()
         os.killpg(head.pid, signal.SIGTERM)
-        head.wait(60)
+        head.wait(WAIT_S)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def forget_tokens() -> None:
+    """Let Ray read its token anew: it does so once a process, and another test may have used a Ray without one."""
+    from ray._raylet import AuthenticationTokenLoader
+
+    AuthenticationTokenLoader.instance().reset_cache()
 
 
 def jobs_at(address: str) -> Any:
