@@ -70,6 +70,14 @@ class Bench:
         keeper = self.cluster.supervisor_of(name)
         os.killpg(keeper.pid(name), signal_number)
 
+    def is_up(self, name: str) -> bool:
+        """Return whether a service runs: one that was killed is started again within seconds."""
+        try:
+            os.killpg(self.cluster.supervisor_of(name).pid(name), 0)
+        except ProcessLookupError:
+            return False
+        return True
+
     def asked(self) -> Counter[tuple[str, str]]:
         """Return how often each (host, path) of the recorded web was asked for since the cluster started."""
         with urllib.request.urlopen(self.cluster.plan.url("web", WEB) + "/__requests", timeout=30) as answer:

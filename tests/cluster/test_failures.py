@@ -5,12 +5,13 @@ KILLS=20 python -m pytest tests/cluster/test_failures.py -m cluster -k task_mana
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import subprocess
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,16 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> N
         time.sleep(LOOK_S)
 
 
+@contextlib.contextmanager
+def killed_on_failure(process: subprocess.Popen[str]) -> Iterator[None]:
+    """Kill a command where its test fails: the next tests run without it."""
+    try:
+        yield
+    except BaseException:
+        process.kill()
+        raise
+
+
 def pictures(bench: Bench) -> Counter[tuple[str, str]]:
     return Counter({key: count for key, count in bench.asked().items() if key[0] == "i.imgur.com"})
 
@@ -97,16 +108,18 @@ class Fetches:
 def build_with_kills(bench: Bench, lake: str, kills: int) -> tuple[Fetches, list[float]]:
     """Build while one TaskManager after the other is killed as pictures come; return what was asked, and the kills."""
     fetches, killed = Fetches(bench), list[float]()
-    process = bench.start(*bench.build_arguments(lake))
-    for kill in range(kills):
-        wait_for(partial(fetches.are_more_than, (kill + 1) * ANSWERS), process)
-        bench.kill(f"taskmanager-{1 + kill % 2}")
-        killed.append(time.monotonic())
-    while process.poll() is None:
+    with bench.start(*bench.build_arguments(lake)) as process, killed_on_failure(process):
+        for kill in range(kills):
+            name = f"taskmanager-{1 + kill % 2}"
+            wait_for(partial(fetches.are_more_than, (kill + 1) * ANSWERS), process)
+            wait_for(partial(bench.is_up, name), process)
+            bench.kill(name)
+            killed.append(time.monotonic())
+        while process.poll() is None:
+            fetches.look()
+            time.sleep(LOOK_S)
         fetches.look()
-        time.sleep(LOOK_S)
-    fetches.look()
-    summary_of(process)
+        summary_of(process)
     return fetches, killed
 
 
