@@ -11,7 +11,7 @@ from functools import partial
 
 import odd_images
 from behaviours import Behaviour, PageStyle
-from identifiers import FIRST_IMAGE
+from identifiers import EARLY_IMAGE
 from PIL import Image
 from recorded import Album, ImageFile, Medium, Post
 from regular_posts import draft, make_album
@@ -55,8 +55,8 @@ def picture(studio: Studio, stamp: Stamp) -> Image.Image:
 def failing(behaviour: Behaviour, studio: Studio, stamp: Stamp) -> ImageFile:
     """An image that never arrives."""
     image = studio.paint([stamp])
-    if behaviour is Behaviour.TRICKLE:  # a build asks in the order of addresses, and waits for this beside the others
-        image = replace(image, id=FIRST_IMAGE)
+    if behaviour is Behaviour.TRICKLE:  # a build asks in the order of addresses, and waits for this beside others
+        image = replace(image, id=EARLY_IMAGE)
     keeps_body = behaviour in (Behaviour.SHORT_BODY, Behaviour.TRICKLE)
     return replace(image, behaviour=behaviour, valid=False, data=image.data if keeps_body else None)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 ALBUM_LENGTH = 5
 IMAGE_LENGTH = 7
-FIRST_IMAGE = "0" * IMAGE_LENGTH  # of all in order
+EARLY_IMAGE = "0" + "M" * (IMAGE_LENGTH - 1)  # among the first in order, and not the first
 FIRST_POST_NUMBER = 36**5 + 1_000_003
 BASE36 = string.digits + string.ascii_lowercase
 
