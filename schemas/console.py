@@ -7,11 +7,11 @@ A line that the next one takes the place of (`Passing`) is shown in place on a t
 import json
 import shutil
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import fields
+from time import monotonic
 from typing import Any, cast
 
 Say = Callable[[str], None]  # takes a line of progress
@@ -55,7 +55,7 @@ def paced(say: Say) -> Say:
 
     def hand_on(line: str) -> None:
         nonlocal last
-        now = time.monotonic()
+        now = monotonic()
         if not isinstance(line, Passing) or now - last >= PAUSE_S:
             last = now if isinstance(line, Passing) else last
             say(line)
@@ -82,7 +82,7 @@ class Console:
 
     def __init__(self, *, is_json: bool = False) -> None:
         self._is_json = is_json
-        self._started = time.monotonic()
+        self._started = monotonic()
         self._listener = _LISTENER.get()
         self._show = self._in_place if sys.stderr.isatty() else paced(self._below)
 
@@ -99,7 +99,7 @@ class Console:
         print(ERASED + text, end="" if is_passing else "\n", file=sys.stderr, flush=True)
 
     def _timed(self, line: str) -> str:
-        return f"[{time.monotonic() - self._started:6.1f} s] {line}"
+        return f"[{monotonic() - self._started:6.1f} s] {line}"
 
     def summarise(self, lines: Iterable[str], values: object) -> None:
         """Show the summary: its lines, and with `--json` its values, dataclasses among them, as the last line."""

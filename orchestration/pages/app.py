@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 
 from anyio.to_thread import current_default_thread_limiter
@@ -116,7 +116,7 @@ def _aliases(tracking: str | None) -> AliasesOf:
     return of
 
 
-async def _follow_indexes(shared: Pages) -> None:
+async def _follow_indexes(shared: Pages, wait: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
     """Open the first index beside those at work, whenever it is another; only then is it the first for visitors."""
     opened, found = None, shared.archives.choices
     while True:
@@ -128,7 +128,7 @@ async def _follow_indexes(shared: Pages) -> None:
         except Exception as problem:  # noqa: BLE001 - of whichever store or model; the next look may do better
             log.warning("the first index cannot be opened: %s", problem)
         found = shared.archives.choices
-        await asyncio.sleep(LOOK_AGAIN_S)
+        await wait(LOOK_AGAIN_S)
         try:
             found = await run_in_threadpool(shared.archives.look)
         except Exception as problem:  # noqa: BLE001 - likewise

@@ -88,7 +88,7 @@ class _Searches:
             raise BuildError("the index is not whole")
 
 
-def test_a_new_first_index_is_the_first_when_it_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_first_index_is_the_first_when_it_is_open(tmp_path: Path) -> None:
     """A look that fails, and an index that cannot be opened, change nothing."""
     lake, registry_fails = Lake.at(str(tmp_path)), [False]
 
@@ -114,9 +114,8 @@ def test_a_new_first_index_is_the_first_when_it_is_open(tmp_path: Path, monkeypa
         else:
             raise asyncio.CancelledError
 
-    monkeypatch.setattr(asyncio, "sleep", next_look)
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(app._follow_indexes(shared))
+        asyncio.run(app._follow_indexes(shared, next_look))
     assert steps == [
         [["a 1"], ["a 1"]],
         [["a 1"], ["a 1", "b 1"]],  # it could not be opened
