@@ -53,6 +53,7 @@ from training.loop.trainer import TrainResult
 logger = logging.getLogger(__name__)
 CHECKPOINTS_KEPT = 2
 WORKER_CRASHES_SURVIVED = 2  # of a training since its last checkpoint, of a task
+STARTS_TRIED = 500  # of workers, one after another; while a cluster has no room for them, one lasts a minute
 CONNECTIONS_TRIED = 3
 HEAD = "node:__internal_head__"  # the resource that Ray gives the head of a cluster
 OBJECT_STORE_BYTES = 80 << 20  # nothing but small messages goes through it; Ray's least is 75 MiB
@@ -134,7 +135,7 @@ def _trainer(
             name=run_id,
             storage_path=path,
             storage_filesystem=filesystem,
-            failure_config=ray.train.FailureConfig(max_failures=0),
+            failure_config=ray.train.FailureConfig(max_failures=0, controller_failure_limit=STARTS_TRIED),
             checkpoint_config=ray.train.CheckpointConfig(num_to_keep=CHECKPOINTS_KEPT),
             logging_config=ray.train.LoggingConfig(log_level="ERROR"),
             callbacks=[_Epochs(messages)],

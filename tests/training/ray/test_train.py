@@ -5,8 +5,11 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -31,6 +34,7 @@ from training.loop.trainer import train
 from training.mlflow.runs import connect
 from training.mlflow.tracked_training import TASKS, run_train
 from training.model import LinkModel
+from training.ray import train as ray_train
 from training.ray.train import (
     HEAD,
     _delivered,
@@ -269,6 +273,17 @@ def test_crashes_are_counted_since_the_last_checkpoint() -> None:
     assert _crashes_of([b"1", b"2", b"2", b"3", b"4", b"4", b"4"]) == 7
 
 
+def kill_workers() -> bool:
+    """Kill the workers of this process's training, and no others; return whether there was one."""
+    found = False
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if "RayTrainWorker" in process.name() or any("RayTrainWorker" in part for part in process.cmdline()):
+                process.kill()
+                found = True
+    return found
+
+
 @pytest.mark.trial  # four starts of a worker
 def test_a_training_outlives_crashes_that_epochs_lie_between(lake: Lake, tmp_path: Path) -> None:
     killed = list[float]()
@@ -276,15 +291,36 @@ def test_a_training_outlives_crashes_that_epochs_lie_between(lake: Lake, tmp_pat
     def kill(metrics: Mapping[str, float]) -> None:
         if metrics["epoch"] in (2, 4, 6) and metrics["epoch"] not in killed:
             killed.append(metrics["epoch"])
-            for process in psutil.Process().children(recursive=True):  # others on this machine train, too
-                if "RayTrainWorker" in process.name() or any("RayTrainWorker" in part for part in process.cmdline()):
-                    process.kill()
+            kill_workers()
 
     config = replace(CONFIG, training=replace(CONFIG.training, epochs=60))
     where = {"lake": lake, "dataset": "synthetic@v1", "workers": 1, "run_id": "outlives"}
     result = launch(config, **where, on_report=kill, on_progress=print)
     assert killed == [2, 4, 6]
     assert_same_weights(LinkModel.load(result.model), train_undisturbed(config, lake, tmp_path), 1e-4)
+
+
+@pytest.mark.trial  # workers are killed again and again
+def test_workers_that_die_while_they_start_end_a_training(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray begins workers anew that did not come up, and waits for room in the same way."""
+    monkeypatch.setattr(ray_train, "STARTS_TRIED", 4)
+    is_over, kills = threading.Event(), list[float]()
+
+    def kill() -> None:
+        while not is_over.wait(0.02):
+            if kill_workers():
+                kills.append(time.monotonic())
+
+    where = {"lake": lake, "dataset": "synthetic@v1", "workers": 1, "run_id": "startless"}
+    with ThreadPoolExecutor(1) as pool:
+        killing = pool.submit(kill)
+        try:
+            with pytest.raises(BuildError, match=r"^Ray Train could not run: ControllerError: [^\n]+$"):
+                launch(CONFIG, **where, on_report=print, on_progress=print)
+        finally:
+            is_over.set()
+        killing.result()
+    assert len(kills) > 4
 
 
 def test_workers_run_at_the_priority_of_the_command() -> None:
