@@ -41,6 +41,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image as Pixels
@@ -225,7 +226,7 @@ def fetch_with_stage(addresses: list[str], folder: Path, server: Server) -> Had:
         outcomes = (
             root | "candidates" >> beam.Create(candidates) | "images" >> ObtainImages(access, Progress(None), PROCESSES)
         )
-        _ = outcomes.failures | "write" >> beam.Map(note, str(folder))
+        _ = outcomes | "of all" >> beam.Flatten() | "write" >> beam.MapTuple(note, str(folder))
 
     begin = time.perf_counter()
     run_pipeline(assemble, runner=Runner.LOCAL, workers=PROCESSES)
@@ -233,10 +234,11 @@ def fetch_with_stage(addresses: list[str], folder: Path, server: Server) -> Had:
     return Had(dataset(access.copies.folder.uri).count_rows(), seconds)
 
 
-def note(failure: Failure, folder: str) -> None:
+def note(_: str, outcome: Any, folder: str) -> None:
     """Write down what failed, so that the run can be looked at."""
-    with Path(folder, "failures").open("a") as stream:
-        stream.write(f"{failure.reason} {failure.message}\n")
+    if isinstance(outcome, Failure):
+        with Path(folder, "failures").open("a") as stream:
+            stream.write(f"{outcome.reason} {outcome.message}\n")
 
 
 PEER = """

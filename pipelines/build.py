@@ -136,7 +136,7 @@ def _stages(root: beam.Pipeline, plan: BuildPlan) -> SimpleNamespace:
     first = config.documents.before_dedupe
     candidates = sources.results | "documents" >> FilterCandidates(first, access.takedowns)
     images = candidates.results | "images" >> ObtainImages(access, progress, plan.shares)
-    settled = candidates.results | "settle" >> SettleDocuments(first, images.outcomes)
+    settled = candidates.results | "settle" >> SettleDocuments(first, images)
     read = (sources.failures, candidates.failures, settled.failures) | "failures of reading" >> beam.Flatten()
     digest = (settled.results, read) | "inputs" >> DigestInputs()
     version = digest | "version" >> beam.Map(_version, identity=plan.identity, plan=plan)
@@ -179,9 +179,7 @@ def _passed(stages: SimpleNamespace, config: BuildConfig) -> dict[Stage, beam.PC
     passed = {
         Stage.SOURCES: stages.sources.results,
         Stage.DOCUMENTS: stages.settled.results,
-        Stage.IMAGES: stages.images.found,
         Stage.DEDUPE: stages.unique.documents,
-        Stage.FEATURES: stages.featured.images,
         Stage.SHARDS: stages.single.documents,
     }
     if config.quality.is_on:
@@ -196,14 +194,15 @@ def _passed(stages: SimpleNamespace, config: BuildConfig) -> dict[Stage, beam.PC
 def _facts(root: beam.Pipeline, stages: SimpleNamespace, files: beam.PCollection, plan: BuildPlan) -> beam.PCollection:
     """Return the facts that the manifest is composed of."""
     passed, split, featured = _passed(stages, plan.config), stages.split, stages.featured
+    images = {Stage.IMAGES: stages.images, Stage.FEATURES: (featured.images,)}
     things = (
-        *(stages.failures | "outcomes" >> ListOutcomes(passed, (stages.images.failures, featured.rejected))),
+        *(stages.failures | "outcomes" >> ListOutcomes(passed, images)),
         (split.leaks, split.heeded) | "leaks" >> ListLeaks(),
         *((featured.documents, featured.images) | "rights" >> ListRights()),
     ) | "things" >> beam.Flatten()
     return (
         things | "counts" >> CountThings(),
-        root | "stages" >> beam.Create([("passed", (str(stage), 0)) for stage in passed], reshuffle=False),
+        root | "stages" >> beam.Create([("passed", (str(stage), 0)) for stage in passed | images], reshuffle=False),
         stages.failures | "explain" >> ExplainFailures() | "explained" >> as_facts("explained"),
         stages.unique.counts | "near duplicates" >> as_facts("near_duplicates"),
         stages.single.counts | "near copies" >> as_facts("near_copies"),

@@ -140,23 +140,24 @@ class ListOutcomes(beam.PTransform):
 
     Attributes:
         passed: what each stage passed on.
-        recounted: failures of the stages in `RECOUNTED`, which count instead of their failure rows: one image that
-            cannot be had is a row in each of its documents.
+        images: of each stage in `RECOUNTED`, what became of each image once: PCollections of (key, result or failure).
+            These count instead of its failure rows: one image that cannot be had is a row in each of its documents.
     """
 
     passed: Mapping[Stage, beam.PCollection]
-    recounted: Iterable[beam.PCollection]
+    images: Mapping[Stage, Iterable[beam.PCollection]]
 
     def expand(self, failures: beam.PCollection) -> tuple[beam.PCollection, ...]:
         passed = [
             elements | f"{stage}" >> beam.ParDo(Tally(partial(_passed, stage)))
             for stage, elements in self.passed.items()
         ]
-        again = [
-            some | f"recounted {number}" >> beam.ParDo(Tally(partial(_left, "recounted")))
-            for number, some in enumerate(self.recounted)
+        images = [
+            some | f"{stage} {number}" >> beam.ParDo(Tally(partial(_became, stage)))
+            for stage, outcomes in self.images.items()
+            for number, some in enumerate(outcomes)
         ]
-        return (*passed, *again, failures | "lost" >> beam.ParDo(Tally(partial(_left, "lost"))))
+        return (*passed, *images, failures | "lost" >> beam.ParDo(Tally(partial(_left, "lost"))))
 
 
 class CountThings(beam.PTransform):
@@ -193,6 +194,11 @@ def stage_table(passed: Iterable[Passed], lost: Iterable[Lost], recounted: Itera
 
 def _passed(stage: Stage, _: Any) -> list[Fact]:
     return [("passed", str(stage))]
+
+
+def _became(stage: Stage, found: tuple[str, Any]) -> list[Fact]:
+    _, outcome = found
+    return _left("recounted", outcome) if isinstance(outcome, Failure) else _passed(stage, outcome)
 
 
 def _left(kind: str, failure: Failure) -> list[Fact]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
@@ -40,11 +41,11 @@ class SettleDocuments(beam.PTransform):
     """Joins candidates with what became of their images: gives an `Outcome` of settled documents.
 
     Attributes:
-        outcomes: PCollection[(address, PackedImage | Failure)].
+        outcomes: PCollections of (address, PackedImage | Failure).
     """
 
     config: DocumentsConfig
-    outcomes: beam.PCollection
+    outcomes: Sequence[beam.PCollection]
 
     def expand(self, candidates: beam.PCollection) -> Outcome:
         met = candidates | "meet images" >> MeetParts(attrgetter("id"), _addresses, self.outcomes)
@@ -81,17 +82,17 @@ class MeetParts(beam.PTransform, Generic[T]):
     Attributes:
         id_of: id of a whole.
         parts_of: keys of its parts, each once.
-        outcomes: PCollection[(key, outcome)], one for each key that any whole has.
+        outcomes: PCollections of (key, outcome): together, one for each key that any whole has.
     """
 
     id_of: Callable[[T], str]
     parts_of: Callable[[T], Iterable[str]]
-    outcomes: beam.PCollection
+    outcomes: Sequence[beam.PCollection]
 
     def expand(self, wholes: beam.PCollection) -> beam.PCollection:
         by_id = wholes | "by id" >> beam.WithKeys(self.id_of)
         parts = wholes | "parts" >> beam.FlatMap(self._parts)
-        found = (parts, self.outcomes) | "meet outcomes" >> beam.CoGroupByKey() | "deliver" >> beam.FlatMap(_deliver)
+        found = (parts, *self.outcomes) | "meet outcomes" >> beam.CoGroupByKey() | "deliver" >> beam.FlatMap(_deliver)
         return (by_id, found) | "meet wholes" >> beam.CoGroupByKey() | "met" >> beam.MapTuple(_met)
 
     def _parts(self, whole: T) -> Iterator[tuple[str, str]]:
@@ -99,9 +100,9 @@ class MeetParts(beam.PTransform, Generic[T]):
             yield key, self.id_of(whole)
 
 
-def _deliver(group: tuple[str, tuple[Iterable[str], Iterable[Any]]]) -> Iterator[tuple[str, tuple[str, Any]]]:
-    key, (ids, outcomes) = group
-    for outcome in outcomes:
+def _deliver(group: tuple[str, tuple[Iterable[Any], ...]]) -> Iterator[tuple[str, tuple[str, Any]]]:
+    key, (ids, *outcomes) = group
+    for outcome in chain.from_iterable(outcomes):
         for whole_id in ids:
             yield whole_id, (key, outcome)
 

@@ -34,12 +34,11 @@ DOCUMENTS_AT_ONCE = 32
 
 
 class Featured(NamedTuple):
-    """Documents with features, the failures of documents and their images, and of each image once what became of it."""
+    """Documents with features, the failures of documents and their images, and (hash, FeaturedImage | Failure)s."""
 
     documents: beam.PCollection
     failures: beam.PCollection
     images: beam.PCollection
-    rejected: beam.PCollection
 
 
 @dataclass(eq=False)
@@ -64,11 +63,10 @@ class ExtractFeatures(beam.PTransform):
             images = blocks | "extract images" >> extract
         else:
             images = images | "without features" >> beam.MapTuple(_without_features)
-        met = documents | "meet images" >> MeetParts(id_of, hashes_of, images)
+        met = documents | "meet images" >> MeetParts(id_of, hashes_of, (images,))
         featured = met | "add images" >> Fallible(
             Stage.FEATURES, partial(_add_images, config=self.config), itemgetter(0)
         )
-        once = images | "outcomes only" >> beam.Values() | "of images" >> Separate()
         complete: Outcome = (
             featured.results
             | "batch" >> beam.BatchElements(min_batch_size=DOCUMENTS_AT_ONCE, max_batch_size=DOCUMENTS_AT_ONCE)
@@ -76,7 +74,7 @@ class ExtractFeatures(beam.PTransform):
             | Separate()
         )
         failures = (featured.failures, complete.failures) | "failures" >> beam.Flatten()
-        return Featured(complete.results, failures, *once)
+        return Featured(complete.results, failures, images)
 
 
 class _Extract(beam.DoFn):

@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.transforms.window import GlobalWindows
@@ -35,24 +35,17 @@ from pipelines.images.obtain import (
 )
 from pipelines.progress import Progress
 from pipelines.sources.records import CandidateDocument
-from pipelines.transforms import Separate
 from pipelines.web.requests import host_of
 
 LOOKED_UP_AT_ONCE = 2048  # addresses
 CARRIED = 2048  # addresses that may be under way when the next share begins
 
 
-class Images(NamedTuple):
-    """(address, PackedImage | Failure) of every address; and the images and the failures on their own."""
-
-    outcomes: beam.PCollection
-    found: beam.PCollection
-    failures: beam.PCollection
-
-
 @dataclass(eq=False)
 class ObtainImages(beam.PTransform):
-    """Turns the addresses in candidates into images: gives `Images`.
+    """Turns the addresses in candidates into images: gives some PCollections of (address, PackedImage | Failure).
+
+    One that they all came together in would be written and read once more before what comes of them is joined.
 
     Attributes:
         shares: parts that hosts are divided into.
@@ -62,7 +55,7 @@ class ObtainImages(beam.PTransform):
     progress: Progress
     shares: int = 1
 
-    def expand(self, candidates: beam.PCollection) -> Images:
+    def expand(self, candidates: beam.PCollection) -> tuple[beam.PCollection, ...]:
         addresses = (
             candidates
             | "list addresses" >> beam.FlatMap(_addresses)
@@ -91,17 +84,18 @@ class ObtainImages(beam.PTransform):
             | "read what is stored" >> beam.ParDo(_Obtain(read_stored, self.access, self.progress))
             | "stored or to ask for" >> beam.Partition(_is_to_ask, 2)
         )
+        to_share = partial(_key_by_share, self.shares, self.access)
         fetched = (
-            (new | "never asked" >> beam.Values(), old | "to ask again" >> beam.Keys())
-            | "to ask for" >> beam.Flatten()
-            | "to the worker of its host" >> beam.Map(partial(_key_by_share, self.shares, self.access))
+            (
+                new | "never asked" >> beam.MapTuple(lambda _, uri: to_share(uri)),
+                old | "to ask again" >> beam.MapTuple(lambda uri, _: to_share(uri)),
+            )
+            | "to the workers of their hosts" >> beam.Flatten()
             | "group by worker" >> beam.GroupByKey()
             | "of each worker" >> beam.Values()
             | "fetch" >> beam.ParDo(_Fetch(self.access, self.progress))
         )
-        outcomes = (read, stored, fetched) | "outcomes" >> beam.Flatten()
-        found = outcomes | "outcomes only" >> beam.Values() | Separate()
-        return Images(outcomes, found.results, found.failures)
+        return read, stored, fetched
 
 
 class _Obtain(beam.DoFn):

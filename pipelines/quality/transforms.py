@@ -42,7 +42,7 @@ class FilterQuality(beam.PTransform):
         once = documents | "images" >> beam.FlatMap(_shown) | "once each" >> beam.CombinePerKey(_first)
         blocks = once | "by block" >> beam.Map(_by_block) | "blocks" >> beam.GroupByKey()
         judged = blocks | "judge images" >> beam.FlatMapTuple(self._judge_images)
-        met = documents | "meet images" >> MeetParts(id_of, hashes_of, judged)
+        met = documents | "meet images" >> MeetParts(id_of, hashes_of, (judged,))
         judge = partial(_judge, config=self.config, documents=self.documents)
         outcome: Outcome = met | "judge" >> Fallible(Stage.QUALITY, judge, itemgetter(0))
         return outcome

@@ -18,15 +18,16 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.documents.settle import SettledDocument
-from pipelines.features.extraction import FeaturedDocument
+from pipelines.features.extraction import FeaturedDocument, FeaturedImage
 from pipelines.progress import Progress
 from pipelines.settings import ShardsConfig
 from pipelines.shards.manifest import Message, add_digests, commonest, content_digest, kind_of, merge_messages
-from pipelines.shards.rights import RightsStatement, rights_of_document, rights_of_image
+from pipelines.shards.rights import rights_of_document, rights_of_image
 from pipelines.shards.writing import HASH_BYTES, ShardSummary, ShardWriter, part_name, write_rows
 from pipelines.splits.assign import shard_count, shard_of
 from pipelines.transforms import Fact, Tally
 from schemas.documents import Document, Split
+from schemas.failures import Failure
 from schemas.lake import Folder
 from schemas.manifest import FileEntry
 from schemas.tables import row_of
@@ -182,19 +183,23 @@ def _of_reason(kind: tuple[str, str], message: Message) -> tuple[str, Message]:
 
 
 class ListRights(beam.PTransform):
-    """(featured documents, featured images) to tallies of things: of `rights`, (kind, what is stated)."""
+    """(featured documents, what became of images) to tallies of things: of `rights`, (kind, what is stated)."""
 
     def expand(self, featured: tuple[beam.PCollection, beam.PCollection]) -> tuple[beam.PCollection, ...]:
         documents, images = featured
         return (
-            documents | "of documents" >> beam.ParDo(Tally(partial(_stated, rights_of_document))),
-            images | "of images" >> beam.ParDo(Tally(partial(_stated, rights_of_image))),
+            documents | "of documents" >> beam.ParDo(Tally(_stated_of_document)),
+            images | "of images" >> beam.ParDo(Tally(_stated_of_image)),
         )
 
 
-def _stated(statements_of: Callable[[Any], Iterable[RightsStatement]], featured: Any) -> Iterator[Fact]:
-    for statement in statements_of(featured):
-        yield "rights", statement
+def _stated_of_document(featured: FeaturedDocument) -> list[Fact]:
+    return [("rights", statement) for statement in rights_of_document(featured)]
+
+
+def _stated_of_image(found: tuple[str, FeaturedImage | Failure]) -> list[Fact]:
+    _, image = found
+    return [] if isinstance(image, Failure) else [("rights", statement) for statement in rights_of_image(image)]
 
 
 class DigestInputs(beam.PTransform):

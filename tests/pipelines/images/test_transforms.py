@@ -168,7 +168,7 @@ def test_the_stage_gives_what_the_plain_path_gives(
 
     def assemble(root: beam.Pipeline) -> None:
         images = root | beam.Create(drafts) | "images" >> stage
-        assert_that(images.outcomes | beam.MapTuple(lambda uri, each: (uri, seen(each))), equal_to(expected))
+        assert_that(images | beam.Flatten() | beam.MapTuple(lambda uri, each: (uri, seen(each))), equal_to(expected))
 
     run_pipeline(assemble, runner=Runner.LOCAL, workers=workers)
     assert len(Quiet.asked) == 26
