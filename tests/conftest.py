@@ -6,6 +6,7 @@ something costly stay together. What a test file uses marks its tests: `pytest -
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import re
@@ -223,6 +224,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(name)
     if hasattr(config, "workerinput"):  # what takes long begins first, so that no process waits for another at the end
         items.sort(key=lambda item: not any(item.get_closest_marker(name) for name in ("slow", "ray")))
+
+
+def pytest_collection_finish() -> None:
+    """Take what was imported out of every later garbage collection: a look through all of it takes a second."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)
