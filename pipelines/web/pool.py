@@ -248,7 +248,10 @@ class Crew:
             raise BuildError(f"{_HOPELESS} of the first {_JUDGED} requests failed alike, such as: {outcome}")
 
     def _enqueue(self, task: Task) -> None:
-        """Put a task where its next exchange is made, now or when its wait is over."""
+        """Put a task at the end of the queue of its next exchange, now or when its wait is over.
+
+        Not at the front: of a host that was down for a while, most is asked for the second time when it is up again.
+        """
         name = task.target.host
         host = self._hosts.setdefault(name, _Host(name, self._spill))
         if task.ready_at > self._client.clock():
