@@ -41,13 +41,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from PIL import Image as Pixels
 from pyarrow.dataset import dataset
 
-from pipelines.images.obtain import ImageAccess
+from pipelines.images.obtain import Found, ImageAccess
 from pipelines.images.packed import copy_packs
 from pipelines.progress import Progress
 from pipelines.settings import FingerprintName, HttpConfig, ImagesConfig
@@ -234,7 +233,7 @@ def fetch_with_stage(addresses: list[str], folder: Path, server: Server) -> Had:
     return Had(dataset(access.copies.folder.uri).count_rows(), seconds)
 
 
-def note(_: str, outcome: Any, folder: str) -> None:
+def note(_: str, outcome: Found, folder: str) -> None:
     """Write down what failed, so that the run can be looked at."""
     if isinstance(outcome, Failure):
         with Path(folder, "failures").open("a") as stream:
