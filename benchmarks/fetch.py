@@ -225,7 +225,7 @@ def fetch_with_stage(addresses: list[str], folder: Path, server: Server) -> Had:
         outcomes = (
             root | "candidates" >> beam.Create(candidates) | "images" >> ObtainImages(access, Progress(None), PROCESSES)
         )
-        _ = outcomes | "of all" >> beam.Flatten() | "write" >> beam.MapTuple(note, str(folder))
+        _ = outcomes | "of all" >> beam.Flatten() | "write" >> beam.MapTuple(partial(note, folder=str(folder)))
 
     begin = time.perf_counter()
     run_pipeline(assemble, runner=Runner.LOCAL, workers=PROCESSES)
