@@ -1,5 +1,5 @@
-// What every page does with a script: forms that answer when something is changed, arrow keys among many links, and
-// keys that press a button. Without a script forms have a button, and links are links.
+// What every page does with a script: forms that answer when something is changed, arrow keys among many links, keys
+// that press a button, and answers in the order of what was asked. Without a script forms have a button, and links are links.
 
 // <form data-live>: sent when something else is chosen; a button that does nothing else is not needed then.
 function live(form) {
@@ -49,6 +49,25 @@ document.addEventListener("keydown", (event) => {
 
 prepare();
 document.addEventListener("htmx:afterSwap", prepare);
+
+// An answer is shown while nothing newer was asked for: the list that went on, or the filter before, would otherwise
+// take the place and the address of what was pressed after it. A decision is no view: its answer is always shown.
+let newest = 0, restoring = null;
+function asks() {
+  newest += 1;
+  restoring?.abort();
+  restoring = null;
+}
+document.addEventListener("htmx:beforeRequest", ({ detail: { elt, boosted, requestConfig } }) => {
+  if (!boosted && requestConfig.verb !== "get") return;
+  if (boosted) asks();
+  const at = newest;
+  elt.addEventListener("htmx:beforeOnLoad", (event) => { if (at < newest) event.preventDefault(); }, { once: true });
+});
+document.addEventListener("htmx:historyCacheMiss", ({ detail }) => {  // back, or forward
+  asks();
+  restoring = detail.xhr;
+});
 // What was found is read out: an element with data-announce, after a part of the page was replaced.
 document.addEventListener("htmx:afterSettle", () => {
   const found = document.querySelector("main [data-announce]");

@@ -9,7 +9,9 @@ import pytest
 from newsroom import EVIL, Newsroom, searched, shown
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from collections.abc import Callable
+
+    from playwright.sync_api import Browser, Page, Route
 
 pytestmark = pytest.mark.slow  # builds the news and trains on them
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
@@ -77,6 +79,52 @@ def test_an_editor_needs_no_mouse(page: Page, newsroom: Newsroom) -> None:
         page.keyboard.press("Enter")
     assert second in page.url and page.locator("figure img").evaluate("each => each.naturalWidth") > 0
     assert "Graz" in str(page.text_content("main"))
+
+
+def held(page: Page, pattern: str, ask: Callable[[], object]) -> Route:
+    """What `ask` asks for first whose address has `pattern`: held until it is let go."""
+    found: list[Route] = []
+    page.unroute_all()
+    page.route(re.compile(pattern), lambda route: route.continue_() if found else found.append(route))
+    ask()
+    while not found:
+        page.wait_for_timeout(10)
+    return found[0]
+
+
+def let_go(page: Page, route: Route) -> None:
+    """Answer what was held, and wait until the page has seen it."""
+    with page.expect_event("requestfinished", lambda request: request == route.request):
+        route.continue_()
+    page.evaluate("new Promise((done) => setTimeout(done, 200))")
+
+
+def press(page: Page, selector: str) -> None:
+    page.focus(selector)
+    page.keyboard.press("Enter")
+
+
+def test_an_answer_that_comes_late_takes_no_place(page: Page, newsroom: Newsroom) -> None:
+    """The list that goes on, a filter, and a step back: each is answered after what was pressed next."""
+    page.goto(address(newsroom, weak="1", n="12"))
+    further = held(page, "&n=24", page.locator("#further").scroll_into_view_if_needed)
+    press(page, "#e-1-LOC")
+    page.wait_for_selector("#e-1-LOC.on")
+    filtered = shown(page.content())
+    let_go(page, further)
+    assert "entity=Graz" in page.url and shown(page.content()) == filtered
+
+    before = held(page, "leave=headline.2", lambda: press(page, "#w-headline-2"))
+    press(page, "#e-1-LOC")
+    page.wait_for_selector("#e-1-LOC:not(.on)")
+    let_go(page, before)
+    assert "leave" not in page.url and page.locator("#w-headline-2.out").count() == 0
+
+    back = held(page, "entity=Graz", page.go_back)
+    press(page, "#w-headline-4")
+    page.wait_for_selector("#w-headline-4.out")
+    assert back.request.failure == "net::ERR_ABORTED"
+    assert "leave=headline.4" in page.url and page.locator("#w-headline-4.out").count() == 1
 
 
 def test_the_first_press_of_tab_leads_past_the_navigation(page: Page, newsroom: Newsroom) -> None:
