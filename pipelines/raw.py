@@ -11,9 +11,10 @@ What closed segments hold is found through their indexes, many keys at once. The
 processes that fetch into one store need not know of each other: at worst both ask for the same thing.
 
 A segment is closed by the first answer after half a minute, so a kill costs less than a minute of one process: those
-that take over its work find the rest. On an object store an open segment is held in memory. On a file system a kill
-leaves a segment without an index, whole up to its last record: `recover` cuts off what is half and writes the index.
-Failures stand in the index alone, so a kill forgets those of the open segment; they are found again by asking.
+that take over its work find the rest once they `refresh`. On an object store an open segment is held in memory. On a
+file system a kill leaves a segment without an index, whole up to its last record: `recover` cuts off what is half and
+writes the index. Failures stand in the index alone, so a kill forgets those of the open segment; they are found again
+by asking.
 """
 
 import contextlib
@@ -21,6 +22,7 @@ import fcntl
 import gzip
 import hashlib
 import io
+import math
 import os
 import re
 import threading
@@ -35,7 +37,7 @@ from typing import BinaryIO
 import pyarrow.parquet as pq
 from fastwarc import ArchiveIterator, WarcRecordType
 
-from pipelines.packs import PackFolder
+from pipelines.packs import PackFolder, PackRef
 from schemas.errors import IntegrityError
 from schemas.lake import Folder
 from schemas.raw import RAW_SCHEMA, RawEntry
@@ -73,13 +75,18 @@ class RawStore:
         self._folder = folder
         self._segments: dict[str, _Segment] = {}
         self._lock = threading.Lock()
+        self._since = -math.inf  # what others had closed by then is known, by the monotonic clock
+
+    def refresh(self) -> None:
+        """Let the next lookups find what others have closed until now: who begins may have to go on for one of them."""
+        self._since = time.monotonic()
 
     def find_many(self, source: str, keys: Sequence[str]) -> list[RawEntry | None]:
         """Return the newest entry of each key, None where there is none."""
         packs = index_of(self._folder.child(source))
         with self._lock:
             open_entries = dict(self._segments[source].entries) if source in self._segments else {}
-            refs = packs.index(max_age_s=LISTED_S).find(keys)
+            refs = self._find(packs, keys)
             table = packs.read([ref for ref in refs if ref is not None], RAW_SCHEMA.names)
         stored = {row["key"]: RawEntry(**row) for row in table.to_pylist()}
         return [open_entries.get(key) or stored.get(key) for key in keys]
@@ -87,7 +94,7 @@ class RawStore:
     def locate(self, source: str, keys: Sequence[str]) -> list[str | None]:
         """Return the closed segment whose index has the newest entry of each key, None where there is none."""
         with self._lock:
-            refs = index_of(self._folder.child(source)).index(max_age_s=LISTED_S).find(keys)
+            refs = self._find(index_of(self._folder.child(source)), keys)
         return [None if ref is None else ref.pack for ref in refs]
 
     def add(self, source: str, entry: RawEntry, headers: Mapping[str, str], body: bytes) -> RawEntry:
@@ -127,6 +134,9 @@ class RawStore:
         with self._lock:
             for source in list(self._segments):
                 self._segments.pop(source).close()
+
+    def _find(self, packs: PackFolder, keys: Sequence[str]) -> list[PackRef | None]:
+        return packs.index(max_age_s=min(LISTED_S, time.monotonic() - self._since)).find(keys)
 
     def _append(self, source: str, entry: RawEntry, record: bytes | None) -> RawEntry:
         with self._lock:

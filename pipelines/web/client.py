@@ -159,6 +159,10 @@ class Client:
         """
         return response.body if response.body is not None else self._store.body(response.source, response.entry)
 
+    def refresh(self) -> None:
+        """Let the next lookups find what other processes have made visible until now."""
+        self._store.refresh()
+
     def flush(self) -> None:
         """Make what was stored visible to other processes."""
         self._store.close()

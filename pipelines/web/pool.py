@@ -125,6 +125,7 @@ class Crew:
 
     def __init__(self, client: Client, *, connections: int, connections_per_host: int) -> None:
         self._client = client
+        client.refresh()  # a crew may take over from one that was killed
         self._threads = ThreadPoolExecutor(connections, "fetch")
         self._spill = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`, or with a worker that Beam gives up
         weakref.finalize(self, self._spill.close)

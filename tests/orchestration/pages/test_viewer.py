@@ -579,7 +579,7 @@ def test_pictures_are_labelled_by_keyboard_and_say_what_the_corpus_is_worth(
     browser.goto(f"{site.url}/labels/synthetic/v1/{MODELS[0]}?count=10&by=Anna&ui=en")
     keys = ["r", "n", "c", "1", "ArrowDown Enter", *"rrrrr"]
     for number, (row, pressed) in enumerate(zip(rows, keys, strict=True)):
-        browser.wait_for_selector(f"[data-row='{row}']", timeout=15_000)
+        browser.wait_for_selector(f"[data-row='{row}']")
         assert browser.get_attribute("[data-done]", "data-done") == str(number)
         assert not re.search(r"similarity|probability|\d%|0\.\d\d", str(browser.text_content("main")))
         browser.locator("form.label img").evaluate("each => each.decode()")

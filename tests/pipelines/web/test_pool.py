@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +20,19 @@ from schemas.errors import BuildError
 from schemas.failures import Reason
 
 CLOSED = "127.0.0.1:9"
+OTHER = """
+import sys
+from pipelines.settings import HttpConfig
+from pipelines.web.client import Client
+from pipelines.web.requests import Kind
+from schemas.lake import Folder
+folder, port = sys.argv[1:]
+address = f"127.0.0.1:{port}"
+config = HttpConfig(connect_to=(f"host0.test={address}",), allow_hosts=(address,), obey_robots=False)
+client = Client(config, Folder(folder))
+client.get("http://host0.test/b", source="s", kind=Kind.IMAGE)
+client.flush()
+"""
 
 
 @pytest.fixture
@@ -62,6 +78,19 @@ def test_every_request_has_its_outcome_once(web, reply, client) -> None:
     assert len(web.asked) == asked  # what was stored or refused is there for the next process
     assert {url: type(each) for url, each in again.items()} == {url: type(each) for url, each in found.items()}
     assert all(each.from_store for each in again.values() if isinstance(each, Response))
+
+
+def test_what_another_process_stored_meanwhile_is_not_asked_for(web, reply, client, tmp_path) -> None:
+    """A worker that goes on for one that was killed had looked at the store shortly before."""
+    web.scripts |= {"/a": reply(200, b"a"), "/b": reply(200, b"b")}
+    mine = client(names(1))
+    assert [url for url, _ in ask(mine, ["http://host0.test/a"])] == ["http://host0.test/a"]
+    mine.look_up([Request("http://host0.test/b", "s", Kind.IMAGE)])
+    other = [sys.executable, "-c", OTHER, str(tmp_path / "raw"), str(web.port)]
+    subprocess.run(other, cwd=Path(pool.__file__).parents[2], check=True)
+    ((_, outcome),) = ask(mine, ["http://host0.test/b"])
+    assert isinstance(outcome, Response) and outcome.from_store
+    assert [path for path, _ in web.asked].count("/b") == 1
 
 
 def test_an_attempt_that_waits_holds_no_thread(web, reply, replies, client) -> None:
