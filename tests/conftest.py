@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
-from operator import itemgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -174,8 +173,15 @@ def object_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
             server.kill()
 
 
-# Relative to this folder: what shares a running newsroom, or a built version.
-KEPT_TOGETHER = ("orchestration/decisions", "orchestration/pages", "pipelines/exports", "pipelines/forgetting")
+# Relative to this folder: what shares a running newsroom, a data set with a registered model, a built version.
+KEPT_TOGETHER = (
+    "orchestration/decisions",
+    "orchestration/pages",
+    "pipelines/exports",
+    "pipelines/forgetting",
+    "training/mlflow",
+)
+OF_BUILT = ("orchestration/decisions", "orchestration/pages", "pipelines/exports", "pipelines/forgetting")
 SHARES = "share"  # what a file has fixtures for that all its tests use
 
 
@@ -198,7 +204,7 @@ def used_by(path: Path) -> list[str]:
     """Return the markers of a test file, and whether its tests share something."""
     text = path.read_text(encoding="utf-8")
     found = [name for name, pattern in USES.items() if re.search(pattern, text, re.MULTILINE)]
-    is_of_built = any(path.is_relative_to(Path(__file__).parent / name) for name in KEPT_TOGETHER)
+    is_of_built = any(path.is_relative_to(Path(__file__).parent / name) for name in OF_BUILT)
     return [*found, "build"] if is_of_built and "build" not in found else found
 
 
@@ -216,39 +222,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for name in used_by(item.path):
             if name != SHARES:
                 item.add_marker(name)
-    if hasattr(config, "workerinput"):
-        items[:] = _mixed(items)
+    if hasattr(config, "workerinput"):  # what takes long begins first, so that no process waits for another at the end
+        items.sort(key=lambda item: not any(item.get_closest_marker(name) for name in ("slow", "ray")))
 
 
 def pytest_collection_finish() -> None:
     """Take what was imported out of every later garbage collection: a look through all of it takes a second."""
     gc.collect()
     gc.freeze()
-
-
-def _mixed(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Return what takes long spread over the first two thirds of the tests that any process may take.
-
-    Not all of it first: it mostly waits, for servers and other processes. None of it last: one process would end after
-    the others. What stays together keeps its order: what a file's tests share is made once.
-    """
-    slow, rest = list[pytest.Item](), list[pytest.Item]()
-    for item in items:
-        if not _together(item.path):
-            (slow if any(item.get_closest_marker(name) for name in ("slow", "ray")) else rest).append(item)
-    places = [
-        (number / len(some) * share, item)
-        for some, share in ((slow, 2 / 3), (rest, 1))
-        for number, item in enumerate(some)
-    ]
-    return [*filter(lambda item: _together(item.path), items), *(item for _, item in sorted(places, key=itemgetter(0)))]
-
-
-@cache
-def _together(path: Path) -> str:
-    """Return the name of what a file's tests share with each other or with other files; empty where it is nothing."""
-    names = [name for name in KEPT_TOGETHER if path.is_relative_to(Path(__file__).parent / name)]
-    return names[0] if names else str(path) if SHARES in used_by(path) else ""
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -258,6 +239,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Together(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return _together(config.rootpath / nodeid.partition("::")[0]) or nodeid
+            path = Path(nodeid.partition("::")[0])
+            together = [name for name in KEPT_TOGETHER if path.is_relative_to(f"tests/{name}")]
+            together += [str(path)] if SHARES in used_by(config.rootpath / path) else []
+            return together[0] if together else nodeid
 
     return Together(config, log)
