@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import time
+import urllib.request
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -34,6 +35,7 @@ from bench import (
     summary_of,
 )
 
+from infra.local.engines import FLINK_PAGE
 from infra.local.programs import Engine
 from pipelines.launch import run_pipeline
 from pipelines.settings import Runner
@@ -96,7 +98,7 @@ class Fetches:
         self.times = defaultdict[tuple[str, str], list[float]](list)
 
     def look(self) -> None:
-        now = time.monotonic()
+        now = time.time()
         for key, count in (pictures(self._bench) - self._before).items():
             self.times[key] += [now] * (count - len(self.times[key]))
 
@@ -104,29 +106,37 @@ class Fetches:
         self.look()
         return sum(map(len, self.times.values())) > count
 
-    def again(self, kills: Sequence[float]) -> list[tuple[float, str]]:
-        """Return each picture that was asked for again after a kill, and how long before that it was asked for."""
+    def again(self, ends: Sequence[float]) -> list[tuple[float, str]]:
+        """Return each picture that was asked for again after an end, and how long before that it was asked for."""
         pairs = [(path, pair) for (_, path), times in self.times.items() for pair in itertools.pairwise(times)]
-        between = [(path, first, [kill for kill in kills if first <= kill < second]) for path, (first, second) in pairs]
-        return [(killed[0] - first, path) for path, first, killed in between if killed]
+        between = [(path, first, [end for end in ends if first <= end < second]) for path, (first, second) in pairs]
+        return [(ended[0] - first, path) for path, first, ended in between if ended]
 
 
-def build_with_kills(bench: Bench, lake: str, kills: int) -> tuple[Fetches, list[float]]:
-    """Build while one TaskManager after the other is killed as pictures come; return what was asked, and the kills."""
-    fetches, killed = Fetches(bench), list[float]()
+def ends_of_attempts(bench: Bench) -> list[float]:
+    """Return when Flink gave up an attempt at its newest job: workers that were not killed fetch until then."""
+    jobs = f"http://{bench.cluster.plan.machines['beam-head'].address}:{FLINK_PAGE}/jobs"
+    with urllib.request.urlopen(f"{jobs}/overview", timeout=30) as answer:
+        newest = max(json.load(answer)["jobs"], key=lambda job: int(job["start-time"]))
+    with urllib.request.urlopen(f"{jobs}/{newest['jid']}/exceptions?maxExceptions=100", timeout=30) as answer:
+        return sorted(entry["timestamp"] / 1000 for entry in json.load(answer)["exceptionHistory"]["entries"])
+
+
+def build_with_kills(bench: Bench, lake: str, kills: int) -> Fetches:
+    """Build while one TaskManager after the other is killed as pictures come; return what was asked."""
+    fetches = Fetches(bench)
     with bench.start(*bench.build_arguments(lake)) as process, killed_on_failure(process):
         for kill in range(kills):
             name = f"taskmanager-{1 + kill % 2}"
             wait_for(partial(fetches.are_more_than, (kill + 1) * ANSWERS), process)
             wait_for(partial(bench.is_up, name), process)
             bench.kill(name)
-            killed.append(time.monotonic())
         while process.poll() is None:
             fetches.look()
             time.sleep(LOOK_S)
         fetches.look()
         summary_of(process)
-    return fetches, killed
+    return fetches
 
 
 def test_mistake_ends_a_run(bench: Bench, found: Found) -> None:
@@ -147,13 +157,15 @@ def test_task_manager_killed(bench: Bench, local: Local, found: Found, kills: in
     again, builds = [], range(0, kills, KILLS_OF_A_BUILD)
     for first in builds:
         lake, of_build = f"s3://lake/killed-{kills}-{first}", min(KILLS_OF_A_BUILD, kills - first)
-        fetches, killed = build_with_kills(bench, lake, of_build)
+        fetches = build_with_kills(bench, lake, of_build)
         assert read_manifest(Lake.at(lake), "diy")[0].to_json() == local.manifest.to_json()
         assert max(map(len, fetches.times.values())) <= (1 + of_build) * ATTEMPTS
-        again.append(fetches.again(killed))
+        ends = ends_of_attempts(bench)
+        assert ends
+        again.append(fetches.again(ends))
     lost_s, path = max(itertools.chain(*again), default=(0.0, ""))
     assert lost_s < REPEATED_S, path
-    age = f", the first of them {lost_s:.0f} s before the kill" if any(again) else ""
+    age = f", the first of them {lost_s:.0f} s before Flink began anew" if any(again) else ""
     found(
         f"the same manifest of each of {len(builds)} builds; {' + '.join(str(len(each)) for each in again)} of "
         f"{len(fetches.times)} pictures asked for again{age}"
