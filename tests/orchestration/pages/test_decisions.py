@@ -227,12 +227,14 @@ def test_nothing_acknowledged_is_lost_when_the_pages_are_killed(newsroom: Newsro
         assert process.stdout is not None
         process.stdout.readline()
         url, acknowledged = json.loads(process.stdout.readline())["address"], []
-        with httpx.Client(base_url=url, timeout=120, follow_redirects=True) as client:
-            page = searched(client, ARTICLE)
-            for image in shown(page.text)[:6]:
-                assert decide(client, page, image, "shortlist").status_code == 200
-                acknowledged.append(image)
-            process.send_signal(signal.SIGKILL)
+        try:
+            with httpx.Client(base_url=url, timeout=120, follow_redirects=True) as client:
+                page = searched(client, ARTICLE)
+                for image in shown(page.text)[:6]:
+                    assert decide(client, page, image, "shortlist").status_code == 200
+                    acknowledged.append(image)
+        finally:
+            process.kill()
     assert process.returncode == -signal.SIGKILL
     with DecisionLog(open_database(store, must_exist=True)) as log:
         found = list(log.decisions())
