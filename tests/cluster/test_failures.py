@@ -14,7 +14,7 @@ import time
 import urllib.request
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -82,12 +82,16 @@ def killed_on_failure(process: subprocess.Popen[str]) -> Iterator[None]:
         raise
 
 
+@cache
+def plain_pictures() -> frozenset[str]:
+    """Return the pictures that answer at once: others are asked for more than once where nothing is killed."""
+    recorded = json.loads((ROOT / "tests" / "replay" / "recording" / "images.json").read_text(encoding="utf-8"))
+    return frozenset(image for image, entry in recorded.items() if "behaviour" not in entry)
+
+
 def pictures(bench: Bench) -> Counter[tuple[str, str]]:
-    """Count requests for the pictures that answer at once: others are asked more than once where nothing is killed."""
-    recorded = json.loads((ROOT / "tests" / "replay" / "recording" / "images.json").read_text())
-    plain = {image for image, entry in recorded.items() if "behaviour" not in entry}
-    asked = bench.asked().items()
-    return Counter({(host, path): count for (host, path), count in asked if Path(path).stem in plain})
+    asked, plain = bench.asked(), plain_pictures()
+    return Counter({key: asked[key] for key in asked if key[0] == "i.imgur.com" and Path(key[1]).stem in plain})
 
 
 class Fetches:

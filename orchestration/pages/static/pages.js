@@ -1,5 +1,6 @@
 // What every page does with a script: forms that answer when something is changed, arrow keys among many links, keys
-// that press a button, and answers in the order of what was asked. Without a script forms have a button, and links are links.
+// that press a button, and answers in the order of what was asked. Without a script forms have a button, and links are
+// links.
 
 // <form data-live>: sent when something else is chosen; a button that does nothing else is not needed then.
 function live(form) {
@@ -58,16 +59,19 @@ function asks() {
   restoring?.abort();
   restoring = null;
 }
-document.addEventListener("htmx:beforeRequest", ({ detail: { elt, boosted, requestConfig } }) => {
+document.addEventListener("htmx:beforeRequest", ({ detail: { elt, xhr, boosted, requestConfig } }) => {
   if (!boosted && requestConfig.verb !== "get") return;
   if (boosted) asks();
   const at = newest;
-  elt.addEventListener("htmx:beforeOnLoad", (event) => { if (at < newest) event.preventDefault(); }, { once: true });
+  elt.addEventListener("htmx:beforeOnLoad", (event) => {  // of the element: it may be on no page by then
+    if (event.detail.xhr === xhr && at < newest) event.preventDefault();
+  });
 });
 document.addEventListener("htmx:historyCacheMiss", ({ detail }) => {  // back, or forward
   asks();
   restoring = detail.xhr;
 });
+
 // What was found is read out: an element with data-announce, after a part of the page was replaced.
 document.addEventListener("htmx:afterSettle", () => {
   const found = document.querySelector("main [data-announce]");

@@ -127,6 +127,18 @@ def test_an_answer_that_comes_late_takes_no_place(page: Page, newsroom: Newsroom
     assert "leave=headline.4" in page.url and page.locator("#w-headline-4.out").count() == 1
 
 
+def test_what_was_cut_off_can_be_pressed_again(browser: Browser, newsroom: Newsroom) -> None:
+    with browser.new_context() as context:
+        page = context.new_page()
+        page.set_default_timeout(WAIT_MS)
+        page.goto(address(newsroom, weak="1", n="12"))
+        cut = held(page, "entity=Graz", lambda: press(page, "#e-1-LOC"))
+        with page.expect_event("requestfailed", lambda request: request == cut.request):
+            cut.abort()
+        press(page, "#e-1-LOC")
+        page.wait_for_selector("#e-1-LOC.on")
+
+
 def test_the_first_press_of_tab_leads_past_the_navigation(page: Page, newsroom: Newsroom) -> None:
     page.goto(f"{newsroom.url}/documents?index={newsroom.news}")
     page.keyboard.press("Tab")
