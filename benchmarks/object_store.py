@@ -4,10 +4,11 @@
 
 They are counted in the server's own log (versitygw, built once by Go: `infra/local/programs.py`). Targets: under 40 for
 1,000 images of a first build, under 10 of a rebuild. Beginning and ending a build take the same requests whatever its
-size, so that few images cost more each than many. Found on 2026-11-25 with 10,000 images of 64 px in 2,000 documents:
-12 for 1,000 images of a first build (122 in all), and 10 of a rebuild with 20 documents more (101 in all: 46 writes, 37
-reads, 12 listings, 3 looks at one object, 3 deletions). Before, it was 23 and 26: each look at an object was two
-requests, an upload in pieces four; and on a busy machine, whose build closes many small packs, 172 and 245.
+size, so that few images cost more each than many. Found on 2026-11-26 with 10,000 images of 64 px in 2,000 documents:
+13 for 1,000 images of a first build (126 in all), and 10 of a rebuild with 20 documents more (104 in all: 47 writes, 38
+reads, 13 listings, 3 looks at one object, 3 deletions). One listing each is that of workers that look anew at what
+others have stored. Before, it was 23 and 26: each look at an object was two requests, an upload in pieces four; and on
+a busy machine, whose build closes many small packs, 172 and 245.
 """
 
 from __future__ import annotations
