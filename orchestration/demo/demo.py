@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
-from importlib import import_module
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -79,7 +79,6 @@ def _steps(
 
     *first, last = OBJECTIVES
     trained, beside_trained = [threads.submit(train, title) for title in first], threads.submit(train_and_score, last)
-    import_module("training.report.sections")  # what the scores at the end are written by; nothing else is done here
     models = {title: each.result() for title, each in zip(first, trained, strict=True)}
     own = models[OWN]
     say(f"3/5 evaluate: {own['model_uri']}, NoStruct and random beside it")
@@ -106,7 +105,8 @@ def _steps(
         "index": index,
         "tracking_uri": settings.tracking_uri,
     }
-    yield [*_score_lines(home / "report", beside), *_next_lines(settings, scores["report"], page)], values
+    table = started.call(partial(_score_lines, home / "report", beside), say, title="scores")
+    yield [*table, *_next_lines(settings, scores["report"], page)], values
     if scores["auc"]["low"] <= scores["random"]["auc"]["high"]:
         raise GateError("the demo's model is not shown to beat random: their 95% intervals overlap")
 
@@ -140,8 +140,11 @@ def named(title: str, say: Say) -> Say:
     return lambda line: say(type(line)(f"{title}: {line}"))
 
 
-def _score_lines(report: Path, beside: dict[str, Any]) -> list[str]:
-    """Return the table of an evaluation's scores, with those of AP as its second row."""
+def _score_lines(report: Path, beside: dict[str, Any], _: Say) -> list[str]:
+    """Return the table of an evaluation's scores, with those of AP as its second row.
+
+    What it needs takes seconds to import: it runs in a process that has it.
+    """
     from training.evaluation.evaluate import FILE_NAME
     from training.metrics.links import ScoreKind
     from training.report.sections import score_row, score_table

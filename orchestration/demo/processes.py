@@ -9,12 +9,13 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import Any, TypeVar
 
 from orchestration.config import RayWhere
 from orchestration.interrupts import heed_interrupts
@@ -33,10 +34,11 @@ _IMPORTED = [
     *("mlflow.store.model_registry.sqlalchemy_workspace_store", "alembic.command", "git", "IPython"),
 ]
 _THREADS = "OMP_NUM_THREADS"
+Found = TypeVar("Found")
 
 
 class Processes:
-    """Runs steps in processes of their own; several threads may run one each. `processes` gives one."""
+    """Does work in processes of their own; several threads may have one each. `processes` gives one."""
 
     def __init__(self) -> None:
         self._context: Any = multiprocessing.get_context("forkserver" if _FORKS else "spawn")
@@ -50,10 +52,19 @@ class Processes:
             MultilinkError: of the kind that the command ends with.
             BuildError: its process was killed, or all was ended before it began.
         """
+        return self.call(partial(in_process, list(step)), say, title=" ".join(step[:3]))
+
+    def call(self, work: Callable[[Say], Found], say: Say, *, title: str) -> Found:
+        """Call a function that can be pickled with what says its lines; its result is no string.
+
+        Raises:
+            MultilinkError: the function raised it.
+            BuildError: its process was killed, or all was ended before it began.
+        """
         if self._is_ended:
-            raise BuildError(f"{' '.join(step[:3])}: not begun, since the rest was ended")
+            raise BuildError(f"{title}: not begun, since the rest was ended")
         receiving, sending = self._context.Pipe(duplex=False)
-        process = self._context.Process(target=_do, args=(list(step), sending))
+        process = self._context.Process(target=_do, args=(work, sending))
         process.start()
         sending.close()
         self._running.add(process)
@@ -63,14 +74,14 @@ class Processes:
                 say(found)
         except EOFError:
             process.join()
-            raise BuildError(f"{' '.join(step[:3])}: its process ended with status {process.exitcode}") from None
+            raise BuildError(f"{title}: its process ended with status {process.exitcode}") from None
         finally:
             process.join()
             self._running.discard(process)
         if isinstance(found, MultilinkError):
             raise found
-        summary: Summary = found
-        return summary
+        result: Found = found
+        return result
 
     def end(self) -> None:
         """End what runs; nothing begins after it."""
@@ -109,12 +120,12 @@ def _start_server() -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
-def _do(step: list[str], sending: Connection) -> None:
-    """Do a step here; its lines, and then its summary or its error, go to the parent."""
+def _do(work: Callable[[Say], Any], sending: Connection) -> None:
+    """Do some work here; its lines, and then its result or its error, go to the parent."""
     try:
         heed_interrupts()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        sending.send(in_process(step, sending.send))
+        sending.send(work(sending.send))
     except MultilinkError as problem:
         sending.send(problem)
     except KeyboardInterrupt:
