@@ -25,11 +25,13 @@ import resource
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from benchmarks.held_split import HeldSplit
 from benchmarks.learning_columns import SENTENCES, VECTORS
 from benchmarks.learning_data import build_posts
 from benchmarks.learning_models import ALL_IMAGES, ALL_SENTENCES, NAMES
@@ -38,9 +40,7 @@ from schemas.lake import Lake
 from schemas.overrides import override
 from training.closed_form.solver import Solver
 from training.data.documents import DocumentSet
-from training.data.index import SplitIndex
-from training.data.ragged import Ragged
-from training.data.split import TrainingSplit
+from training.data.ragged import Int64, Ragged
 from training.loop.context import Context
 from training.objectives.terms.closed_form import ClosedForm
 from training.recipes import recipe
@@ -50,21 +50,17 @@ from training.towers.whitening import Column
 SHARD, ROWS, SIZES, DIMENSIONS = 1000, 10, (512, 1280), 128
 
 
-class Repeated(TrainingSplit):
+class Repeated(HeldSplit):
     """A split of so many shards, each of the same documents."""
 
     def __init__(self, documents: DocumentSet, shards: int) -> None:
-        self.one = documents
-        self.index = SplitIndex(
-            shards=Ragged.of([len(documents)] * shards),
-            sentences=documents.sentences,
-            images=documents.images,
-            image_sets=documents.image_sets,
-            usable=np.arange(len(documents)),
+        super().__init__(documents)
+        self.index = replace(
+            self.index, shards=Ragged.of([len(documents)] * shards), usable=np.arange(len(documents) * shards)
         )
 
-    def shard(self, number: int) -> DocumentSet:
-        return self.one
+    def documents(self, positions: Int64) -> DocumentSet:
+        return self.held.take_documents(positions % len(self.held))
 
 
 def drawn() -> DocumentSet:

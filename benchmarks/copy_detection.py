@@ -168,7 +168,7 @@ def main() -> None:
     vectors = vectors_of(options.extractor, options.weights, rows)
     for cosine in (*COSINES, strict_cosine(vectors, count)):
         results[f"{options.extractor}, cosine {cosine:.4g}"] = judged(near_pairs(vectors, cosine), count)
-        in_many = near_pairs(vectors, cosine, cells=CELLS)
+        in_many = near_pairs(vectors, cosine, cells=min(CELLS, len(vectors)))
         every = near_pairs(vectors, cosine)
         right = {pair for pair in every if pair[0] % count == pair[1] % count}
         results[f"{CELLS} cells of {PROBES}, cosine {cosine:.4g}"] = {"found": len(in_many & right) / len(right)}

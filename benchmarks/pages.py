@@ -397,8 +397,8 @@ def busy_seconds() -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--index", required=True, type=Path)
-    parser.add_argument("--lake", required=True)
+    parser.add_argument("--index", type=Path, help="that articles and pictures are taken from")
+    parser.add_argument("--lake", help="of that index")
     parser.add_argument("--archive", type=Path, help="a lake that has the drawn archive, or that keeps it")
     parser.add_argument("--images", type=int, default=100_000, help="of the archive, where it is not there yet")
     parser.add_argument("--users", type=int, default=50, help="0: none; the log and the browser alone")
@@ -409,6 +409,12 @@ def main() -> None:
     parser.add_argument("--browser", action="store_true", help="have an editor's task done in Chromium")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
+    if given.index is None or given.lake is None:
+        missing = "name an index and its lake: --index demo/lake/indexes/... --lake demo/lake"
+        if not given.json:
+            parser.error(missing)
+        print(missing, "{}", sep="\n")  # `make bench` goes on
+        return
     manifest = IndexManifest.from_json((given.index / MANIFEST).read_text(encoding="utf-8"), where=str(given.index))
     articles = Articles(sentences_of(given.lake, manifest.dataset), Language.make())
     with tempfile.TemporaryDirectory(prefix="multilink-load-") as scratch:

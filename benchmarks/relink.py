@@ -38,6 +38,7 @@ from schemas.documents import Split
 from schemas.lake import Folder, Lake
 from schemas.links import PREDICTED_LINKS, RELINKED_SCHEMA
 from schemas.manifest import read_manifest
+from schemas.parts import split_parts
 from training.data.loading import read_for_model
 from training.linking.links import Linker
 from training.linking.versions import link_version, prepare_linking
@@ -53,8 +54,8 @@ def plain(model: LinkModel, lake: Lake, output: Path) -> None:
     manifest, folder = read_manifest(lake, DATASET)
     kind = RELINKED_SCHEMA.field(PREDICTED_LINKS).type
     output.mkdir()
-    for number, entry in enumerate(manifest.parts("documents", Split.TEST)):
-        documents = read_for_model(model.card.config, model.card.data, manifest, folder, Split.TEST, shards=[number])
+    for number, shard in enumerate(split_parts(manifest, Split.TEST)):
+        documents = read_for_model(model.card.config, model.card.data, manifest, folder, Split.TEST, shards=[shard])
         predicted = []
         for embedded in model.embed(documents):
             matrix = embedded.similarities()
@@ -66,7 +67,7 @@ def plain(model: LinkModel, lake: Lake, output: Path) -> None:
                 ]
             )
         names = [name for name in RELINKED_SCHEMA.names if name != PREDICTED_LINKS]
-        table = pq.read_table(io.BytesIO(folder.read(entry.path)), columns=names)
+        table = pq.read_table(io.BytesIO(folder.read(shard.documents.path)), columns=names)
         table = table.append_column(PREDICTED_LINKS, pa.array(predicted, kind))
         pq.write_table(table, output / f"{number}.parquet", compression="zstd")
 

@@ -1,6 +1,11 @@
-"""Benchmarks are run by hand: here they are imported, so that a renamed function is noticed, and asked for help."""
+"""Benchmarks are measured by hand. Here they are imported and asked for help; `make trials` runs each at a small size.
+
+A figure of such a run means nothing; that there is one means that what it measures can still be called.
+"""
 
 import importlib
+import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -28,3 +33,44 @@ def test_every_benchmark_prints_json(
     with pytest.raises(SystemExit) as ended:
         importlib.import_module(f"benchmarks.{name}").main()
     assert ended.value.code == 0 and "--json" in capsys.readouterr().out
+
+
+SMALL = {
+    "assignment": "--documents 3",
+    "build": "parts --documents 20 --images 1 --pixels 64 --plain",
+    "closed_form": "--documents 60",
+    "copy_detection": "--pictures 5",
+    "dedupe": "--sizes 500 --workers 1 --large 2000 --codes 500 --queries 20",
+    "encoders": "--repeats 1",
+    "features": "--images 8 --sentences 20",
+    "fetch": "--images 60",
+    "gallery": "--documents 40",
+    "gate": "--chains 4",
+    "gpu": "--device cpu --documents 2",
+    "labelled": "--corpora 3",
+    "learning": "--splits 1 --only posts",
+    "linking": "--shards 2 --documents 4 --turns 1",
+    "object_store": "--documents 4 --images 1 --pixels 64 --new 1",
+    "precision": "--draws 2",
+    "preference": "--runs 20",
+    "relink": "--shards 2 --documents 4",
+    "retrieval": "--images 500",
+    "scale": "--documents 300 600 --workers 1",
+    "scale_build": "--documents 10 20",
+    "search": "--archives 2",
+    "similarity": "",
+    "train": "--precision float32 --epochs 1 --batches 2 --shards 1",
+    "training": "--documents 2 --rounds 1",
+}
+
+
+@pytest.mark.trial
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_benchmark_runs(name: str, tmp_path: Path) -> None:
+    """Without what is not here (a GPU, an index) it prints no figures and ends well, so that `make bench` goes on."""
+    command = [sys.executable, "-m", f"benchmarks.{name}", *SMALL.get(name, "").split(), "--json"]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    figures = json.loads(ended.stdout.splitlines()[-1])
+    assert bool(figures) is (name in SMALL)
