@@ -198,10 +198,11 @@ def cluster() -> Iterator[RaySettings]:
 
 
 def forget_tokens() -> None:
-    """Let Ray read its token anew: it does so once a process, and another test may have used a Ray without one."""
-    from ray._raylet import AuthenticationTokenLoader
+    """Let Ray read its token and whether it needs one anew: it does so once a process, maybe in an earlier test."""
+    from ray._raylet import AuthenticationTokenLoader, Config
 
     AuthenticationTokenLoader.instance().reset_cache()
+    Config.initialize("")
 
 
 def jobs_at(address: str) -> Any:
