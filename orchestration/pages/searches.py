@@ -1,11 +1,12 @@
-"""A few processes that search, each of which can be ended: nothing outlives the request that wanted it.
+"""A few processes that search, each of which can be ended: no search outlives the request that wanted it.
 
-    request -> waits for a process -> the process opens what it has not open, and answers
-               `-- too late, or the visitor is gone: the process is ended, and another starts when one is wanted
+    request -> waits for a process -> the process opens what it has not open -> and answers
+               too late, or the visitor is gone:       `-- it goes on         `-- it is ended
 
-The time of a request counts from its arrival, waiting included. A process is chosen by what it has open. A new index is
-opened in a process beside those at work, so that nobody waits for it (`prepare`). Processes are forks of one that has
-imported what they need; each has a folder for temporary files that is removed with it.
+What was opened for a request that is over is taken by the next that wants it: an index may take longer to open than a
+request has. The time of a request counts from its arrival, waiting included. A process is chosen by what it has open. A
+new index is opened in a process beside those at work, so that nobody waits for it (`prepare`). Processes are forks of
+one that has imported what they need; each has a folder for temporary files that is removed with it.
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from orchestration.pages.opened import OpenArchives, Opened
 from schemas.errors import BuildError, MultilinkError
 
 Job = Callable[..., Any]  # of a module: takes what is opened, then arguments; its result can be pickled
+_Contents = frozenset[tuple[str, str]]  # of indexes (`Choice.content`)
 TOO_LATE = "the search took too long; shorten the text, or try again"
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["orchestration.pages.search_jobs"])
@@ -44,6 +46,7 @@ class Searches:
         self._folder = tempfile.gettempdir()  # of now: a build in this program has one of its own while it runs
         self._places = asyncio.Semaphore(count)
         self._idle: list[_Process] = []
+        self._left: dict[_Contents, asyncio.Task[_Process]] = {}  # openings whose requests are over
         self.processes: set[_Process] = set()
 
     async def run(self, request: Request, job: Job, choices: Sequence[Choice], *arguments: Any) -> Any:
@@ -74,9 +77,7 @@ class Searches:
             process.end()
             raise
         self.processes.add(process)
-        self._idle.append(process)
-        if len(self.processes) > self._count and self._idle[0] is not process:
-            self._end(self._idle.pop(0))
+        self._keep(process)
 
     def close(self) -> None:
         """End every process."""
@@ -86,30 +87,74 @@ class Searches:
     async def _run(self, job: Job, choices: Sequence[Choice], arguments: Sequence[Any]) -> Any:
         async with self._places:
             process = await self._free(choices)
-            try:
-                found = await process.answer(job, choices, arguments)
-            except MultilinkError:
-                self._give_back(process)
-                raise
-            except (EOFError, OSError) as problem:
-                self._end(process)
-                raise HTTPException(503, "a process that searched has ended; try again") from problem
-            except BaseException:  # the request is over
-                self._end(process)
-                raise
+            found = await self._answer(process, job, choices, arguments)
             self._give_back(process)
             return found
 
+    async def _answer(self, process: "_Process", job: Job, choices: Sequence[Choice], arguments: Sequence[Any]) -> Any:
+        """Return a job's result; where there is none the process is given back, or ended unless the job raised."""
+        try:
+            return await process.answer(job, choices, arguments)
+        except MultilinkError:
+            self._give_back(process)
+            raise
+        except (EOFError, OSError) as problem:
+            self._end(process)
+            raise HTTPException(503, "a process that searched has ended; try again") from problem
+        except BaseException:  # the request is over
+            self._end(process)
+            raise
+
     async def _free(self, choices: Sequence[Choice]) -> "_Process":
-        """Return an idle process that has opened most of some indexes; a new one where there may be more."""
-        wanted = {each.content for each in choices}
+        """Return a process that has opened some indexes: an idle one, or one that opens them."""
+        wanted = frozenset(each.content for each in choices)
+        for process in self._idle:
+            if process.opened >= wanted:
+                self._idle.remove(process)
+                return process
+        opening = self._left.pop(wanted, None) or asyncio.ensure_future(self._opened(choices, wanted))
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            self._leave(wanted, opening)
+            raise
+
+    def _leave(self, wanted: _Contents, opening: "asyncio.Task[_Process]") -> None:
+        """Let an opening go on without its request, unless enough of them do."""
+        if opening.done():
+            self._keep_opened(opening)
+        elif wanted in self._left or len(self._left) == self._count:
+            opening.cancel()
+        else:
+            self._left[wanted] = opening
+
+            def done(_: object) -> None:
+                if self._left.get(wanted) is opening:  # nobody has taken it
+                    del self._left[wanted]
+                    self._keep_opened(opening)
+
+            opening.add_done_callback(done)
+
+    def _keep_opened(self, opening: "asyncio.Task[_Process]") -> None:
+        if not opening.cancelled() and opening.exception() is None:
+            self._keep(opening.result())
+
+    async def _opened(self, choices: Sequence[Choice], wanted: _Contents) -> "_Process":
+        """Open indexes in a new process, or in the idle one that has most of them where there may be no more."""
         best = max(self._idle, key=lambda each: len(each.opened & wanted), default=None)
-        if best is None or (not best.opened >= wanted and len(self.processes) < self._count):
+        if best is None or len(self.processes) < self._count:
             best = await asyncio.to_thread(_Process, self._reading, self._folder)
             self.processes.add(best)
         else:
             self._idle.remove(best)
+        await self._answer(best, _open, choices, ())
         return best
+
+    def _keep(self, process: "_Process") -> None:
+        """Make a process that has opened an index idle; where there are too many, another idle one ends for it."""
+        self._idle.append(process)
+        if len(self.processes) > self._count and self._idle[0] is not process:
+            self._end(self._idle.pop(0))
 
     def _give_back(self, process: "_Process") -> None:
         if len(self.processes) > self._count:
@@ -131,7 +176,7 @@ class _Process:
         self._process = _CONTEXT.Process(target=_work, args=(theirs, reading, self._scratch), daemon=True)
         self._process.start()
         theirs.close()
-        self.opened: frozenset[tuple[str, str]] = frozenset()  # the content of each index
+        self.opened: _Contents = frozenset()
 
     async def answer(self, job: Job, choices: Sequence[Choice], arguments: Sequence[Any]) -> Any:
         """Return a job's result; raise what it raised, or EOFError where the process has died."""

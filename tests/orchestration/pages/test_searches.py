@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
 import tempfile
 import time
@@ -54,6 +55,20 @@ def new_file() -> str:
 
 def count(opened: Opened) -> tuple[int, int]:
     return os.getpid(), opened.archive.index.records.count
+
+
+class SlowChoice(Choice):
+    """An index that opens when the file named by its alias is there; beside that stands which processes began it."""
+
+    @property
+    def content(self) -> tuple[str, str]:
+        found = super().content
+        if multiprocessing.parent_process() is not None:
+            go = Path(self.aliases[0])
+            go.with_name(str(os.getpid())).touch()
+            while not go.exists():
+                time.sleep(0.01)
+        return found
 
 
 class Visitor:
@@ -140,15 +155,54 @@ def test_what_a_search_raises_is_raised_and_the_process_stays(tmp_path: Path) ->
     scene(act, processes=1)
 
 
+def choice_of(newsroom: Newsroom, name: str) -> Choice:
+    (folder,) = Path(newsroom.folder).parents[2].glob(f"*/{name.split('~')[1]}*/searcher-1")
+    return Choice(uri=str(folder), manifest=IndexManifest.from_json((folder / MANIFEST).read_text(), where=str(folder)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_open", [True, False])
+def test_an_index_that_opens_slower_than_a_visitor_waits_is_open_for_the_next(
+    newsroom: Newsroom, tmp_path: Path, is_open: bool
+) -> None:
+    """Whether the next comes while it is opened or afterwards; and no search of before is in its way."""
+    go = tmp_path / "go"
+    news, other = choice_of(newsroom, newsroom.news), choice_of(newsroom, newsroom.evil)
+    slow = SlowChoice(uri=news.uri, manifest=news.manifest, aliases=(str(go),))
+
+    def begun() -> list[int]:
+        return [int(path.name) for path in tmp_path.iterdir() if path != go]
+
+    async def act(searches: Searches) -> None:
+        visitor = Visitor(NEVER_S)
+        first = asyncio.create_task(searches.run(visitor, count, [slow]))
+        while not begun():
+            await asyncio.sleep(0.01)
+        visitor.left.set()
+        with pytest.raises(HTTPException, match="took too long"):
+            await first
+        assert (await searches.run(Visitor(START_S), count, [other]))[1] == 3
+        for _ in range(3):  # more who do not wait
+            with pytest.raises(HTTPException, match="took too long"):
+                await searches.run(Visitor(0.1), count, [slow])
+        if is_open:
+            go.touch()
+            while not any(slow.content in each.opened for each in searches.processes):
+                await asyncio.sleep(0.01)
+        following = asyncio.create_task(searches.run(Visitor(START_S), count, [slow]))
+        await asyncio.sleep(0.1)
+        go.touch()
+        pid, images = await following
+        assert images == 360 and begun() == [pid]
+        assert len(searches.processes) == 1
+
+    scene(act, processes=1)
+
+
 @pytest.mark.slow
 def test_an_index_is_opened_beside_the_one_in_use(newsroom: Newsroom, tmp_path: Path) -> None:
     """Whoever searches the first goes on while the second is opened, and each is searched where it is open."""
-    choices = []
-    for name in (newsroom.news, newsroom.evil):
-        (folder,) = Path(newsroom.folder).parents[2].glob(f"*/{name.split('~')[1]}*/searcher-1")
-        manifest = IndexManifest.from_json((folder / MANIFEST).read_text(), where=str(folder))
-        choices.append(Choice(uri=str(folder), manifest=manifest))
-    first, second = choices
+    first, second = (choice_of(newsroom, name) for name in (newsroom.news, newsroom.evil))
 
     async def act(searches: Searches) -> None:
         await searches.prepare([first])
