@@ -103,7 +103,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, threading.Event
     monkeypatch.setattr(demo, "recorded_web", lambda folder: nullcontext([]))
     monkeypatch.setattr(demo, "_link", lambda *arguments, **named: Path("page"))
     monkeypatch.setattr(demo, "remember", lambda *arguments, **named: None)
-    monkeypatch.setattr(demo, "_score_lines", lambda report, beside: [f"AP by {beside['scored']}"])
+    monkeypatch.setattr(demo, "_score_lines", lambda report, beside, say: [f"AP by {beside['scored']}"])
     monkeypatch.setattr(demo, "_next_lines", lambda *arguments: [])
     monkeypatch.setattr(demo, "processes", lambda: nullcontext(Scored()))
     yield events
@@ -115,6 +115,9 @@ class Scored:
 
     def run(self, step: list[str], say: Say, where: Any = None) -> Summary:
         return {"scored": step[step.index("--model") + 1]}
+
+    def call(self, work: Callable[[Say], Any], say: Say, *, title: str) -> Any:
+        return work(say)
 
 
 def test_ap_is_trained_beside_the_steps_that_do_not_need_it(steps: dict[str, threading.Event], tmp_path: Path) -> None:
@@ -159,7 +162,7 @@ def test_ap_stands_below_the_closed_form(tmp_path: Path) -> None:
     about = {"model": "m", "model_version": "1", "dataset": "diy", "dataset_version": "v", "split": "test"}
     EvaluationReport(**about, rows=tuple(rows)).write(tmp_path)  # type: ignore[arg-type]
     beside = {row.metric: {"mean": 60.0, "low": 55.5, "high": 64.0} for row in rows}
-    lines = _score_lines(tmp_path, beside)[1:]
+    lines = _score_lines(tmp_path, beside, print)[1:]
     assert [line.split("  ")[0] for line in lines] == ["Model", "closed form", "AP", "class names", "random"]
     assert "60.0 (55.5–64.0)" in lines[2]
 
