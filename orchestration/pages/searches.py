@@ -46,7 +46,7 @@ class Searches:
         self._folder = tempfile.gettempdir()  # of now: a build in this program has one of its own while it runs
         self._places = asyncio.Semaphore(count)
         self._idle: list[_Process] = []
-        self._left: dict[_Contents, asyncio.Task[_Process]] = {}  # openings whose requests are over
+        self._left: dict[_Contents, asyncio.Task[_Process]] = {}  # an opening whose request is over: one at most
         self.processes: set[_Process] = set()
 
     async def run(self, request: Request, job: Job, choices: Sequence[Choice], *arguments: Any) -> Any:
@@ -120,10 +120,10 @@ class Searches:
             raise
 
     def _leave(self, wanted: _Contents, opening: "asyncio.Task[_Process]") -> None:
-        """Let an opening go on without its request, unless enough of them do."""
+        """Let an opening go on without its request, unless another one does."""
         if opening.done():
             self._keep_opened(opening)
-        elif wanted in self._left or len(self._left) == self._count:
+        elif self._left:
             opening.cancel()
         else:
             self._left[wanted] = opening
