@@ -17,6 +17,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from fastapi import HTTPException, Request
@@ -45,6 +46,8 @@ class Searches:
         self._reading, self._count = reading, count
         self._folder = tempfile.gettempdir()  # of now: a build in this program has one of its own while it runs
         self._places = asyncio.Semaphore(count)
+        # A search waits in one; one more for an opening that is left, one for a new index. asyncio's own may be fewer.
+        self._threads = ThreadPoolExecutor(count + 2, thread_name_prefix="searches")
         self._idle: list[_Process] = []
         self._left: dict[_Contents, asyncio.Task[_Process]] = {}  # an opening whose request is over: one at most
         self.processes: set[_Process] = set()
@@ -70,7 +73,7 @@ class Searches:
 
     async def prepare(self, choices: Sequence[Choice]) -> None:
         """Open indexes in a new process; one of those that are there already ends for it."""
-        process = await asyncio.to_thread(_Process, self._reading, self._folder)
+        process = await self._start()
         try:
             await process.answer(_open, choices, ())
         except BaseException:
@@ -83,6 +86,7 @@ class Searches:
         """End every process."""
         for process in list(self.processes):
             self._end(process)
+        self._threads.shutdown(wait=False)
 
     async def _run(self, job: Job, choices: Sequence[Choice], arguments: Sequence[Any]) -> Any:
         async with self._places:
@@ -143,12 +147,16 @@ class Searches:
         """Open indexes in a new process, or in the idle one that has most of them where there may be no more."""
         best = max(self._idle, key=lambda each: len(each.opened & wanted), default=None)
         if best is None or len(self.processes) < self._count:
-            best = await asyncio.to_thread(_Process, self._reading, self._folder)
+            best = await self._start()
             self.processes.add(best)
         else:
             self._idle.remove(best)
         await self._answer(best, _open, choices, ())
         return best
+
+    async def _start(self) -> "_Process":
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, _Process, self._reading, self._folder, self._threads)
 
     def _keep(self, process: "_Process") -> None:
         """Make a process that has opened an index idle; where there are too many, another idle one ends for it."""
@@ -170,7 +178,8 @@ class Searches:
 class _Process:
     """A process, and what it has open."""
 
-    def __init__(self, reading: Sequence[str], folder: str) -> None:
+    def __init__(self, reading: Sequence[str], folder: str, threads: ThreadPoolExecutor) -> None:
+        self._threads = threads  # in which answers are waited for
         self._scratch = tempfile.mkdtemp(prefix="multilink-search-", dir=folder)
         self._connection, theirs = _CONTEXT.Pipe()
         self._process = _CONTEXT.Process(target=_work, args=(theirs, reading, self._scratch), daemon=True)
@@ -180,7 +189,9 @@ class _Process:
 
     async def answer(self, job: Job, choices: Sequence[Choice], arguments: Sequence[Any]) -> Any:
         """Return a job's result; raise what it raised, or EOFError where the process has died."""
-        found, problem, self.opened = await asyncio.to_thread(self._answered, (job, choices, arguments))
+        loop = asyncio.get_running_loop()
+        answered = loop.run_in_executor(self._threads, self._answered, (job, choices, arguments))
+        found, problem, self.opened = await answered
         if problem is not None:
             raise problem
         return found

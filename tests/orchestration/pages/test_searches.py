@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,13 @@ def sleep(folder: str, seconds: float) -> None:
     """Say that this is at work, as long as it is."""
     Path(folder, str(os.getpid())).touch()
     time.sleep(seconds)
+
+
+def wait_for_others(folder: str, count: int) -> None:
+    """Say that this is at work, until that many are."""
+    Path(folder, str(os.getpid())).touch()
+    while len(list(Path(folder).iterdir())) < count:
+        time.sleep(0.01)
 
 
 def fail(problem: str) -> None:
@@ -112,6 +120,15 @@ def test_fifty_slow_searches_on_four_places_leave_none_at_work(tmp_path: Path) -
     assert {(type(each), each.status_code) for each in answers} == {(HTTPException, 503)}
     worked = [int(path.name) for path in tmp_path.iterdir()]
     assert 1 <= len(worked) <= 8 and not any(map(is_alive, worked))  # those that waited never began
+
+
+def test_as_many_searches_work_at_once_as_there_are_processes_whatever_else_waits_in_threads(tmp_path: Path) -> None:
+    async def act(searches: Searches) -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        meet = (searches.run(Visitor(NEVER_S), wait_for_others, [], str(tmp_path), 3) for _ in range(3))
+        await asyncio.gather(*meet)
+
+    scene(act, processes=3)
 
 
 def test_a_process_that_starts_while_the_program_builds_has_its_folder_afterwards() -> None:
