@@ -195,6 +195,7 @@ USES = {
     "build": r"build_dataset|\bapache_beam\b|RecordedWeb|\bforked\b|def build\(|orchestration\.cli\b|multilink: [A-Z]",
     "trains": r"training\.loop\.trainer\b",
     "network": r"torchvision|find_entry|random_checkpoint",
+    "infra": r"^pytestmark = .*\bpytest\.mark\.infra\b",
     SHARES: r"scope=\"module\"",
 }
 

@@ -1,33 +1,32 @@
-"""Command lines as the programs' own parsers read them: a word that no program knows is found without starting it."""
+"""Command lines as the programs' own parsers read them: a word that no program knows is found without starting it.
+
+A program is imported when it is asked for: all of them take seconds, in every process that shares the tests.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from pkgutil import resolve_name
 from typing import Any
 
-from dagster._cli import create_dagster_cli
-from dagster._daemon.cli import create_dagster_daemon_cli
-from dagster_webserver.cli import create_dagster_webserver_cli
-from mlflow.cli import cli as mlflow_cli
-from typer.main import get_command
-
-from orchestration.cli import app
-
-
-def ray_cli() -> Any:
-    from ray.scripts.scripts import cli
-
-    return cli
-
-
-PROGRAMS: dict[str, Callable[[], Any]] = {
-    "multilink": lambda: get_command(app),
-    "dagster": create_dagster_cli,
-    "dagster-daemon": create_dagster_daemon_cli,
-    "dagster-webserver": create_dagster_webserver_cli,
-    "mlflow": lambda: mlflow_cli,
-    "ray": ray_cli,
+PROGRAMS = {
+    "multilink": "orchestration.cli:app",
+    "dagster": "dagster._cli:create_dagster_cli",
+    "dagster-daemon": "dagster._daemon.cli:create_dagster_daemon_cli",
+    "dagster-webserver": "dagster_webserver.cli:create_dagster_webserver_cli",
+    "mlflow": "mlflow.cli:cli",
+    "ray": "ray.scripts.scripts:cli",
 }
+
+
+def parser_of(program: str) -> Any:
+    """Return the program's own parser: a command, a function that makes one, or an application of Typer."""
+    from typer import Typer
+    from typer.main import get_command
+
+    found = resolve_name(PROGRAMS[program])
+    if isinstance(found, Typer):
+        return get_command(found)
+    return found if hasattr(found, "make_context") else found()
 
 
 def parse(command: list[str]) -> list[str]:
@@ -37,7 +36,7 @@ def parse(command: list[str]) -> list[str]:
         Exception: of the parser's kind, for a word it does not know.
     """
     program, *arguments = command
-    parser, context = PROGRAMS[program](), None
+    parser, context = parser_of(program), None
     name = program
     while True:
         context = parser.make_context(name, list(arguments), parent=context)

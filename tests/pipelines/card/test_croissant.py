@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import mlcroissant
 import numpy as np
 import pytest
 from PIL import Image
@@ -234,6 +233,8 @@ def written_parts(folder: Folder) -> tuple[FileEntry, ...]:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of its own libraries
 def test_mlcroissant_accepts_it_and_reads_every_column(tmp_path: Path) -> None:
+    import mlcroissant
+
     folder = Folder(str(tmp_path))
     manifest = dataclasses.replace(make_manifest(*written_parts(folder)), features=EVERY_KIND)
     folder.write("croissant.json", croissant(manifest).encode())

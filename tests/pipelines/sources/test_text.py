@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import spacy
 
 from pipelines.sources.text import Paragraphs, paragraphs_of, split_sentences
 from schemas.errors import ConfigError
@@ -56,6 +55,8 @@ def test_other_languages(language: str) -> None:
 
 
 def test_a_pipeline_of_ones_own(tmp_path: Path) -> None:
+    import spacy  # takes a second, of every process that shares the tests
+
     semicolons = spacy.blank("en")
     semicolons.add_pipe("sentencizer", config={"punct_chars": [";"]})
     semicolons.to_disk(tmp_path / "semicolons")
