@@ -25,6 +25,10 @@ def main() -> None:
 
 
 def _run() -> int:
+    from schemas.collector import collect_rarely
+
+    collect_rarely()  # of all that is imported from here on
+
     from collections.abc import Iterator
     from contextlib import contextmanager
     from pathlib import Path

@@ -41,12 +41,12 @@ from pipelines.flink_jobs import NAME_OPTION, cancel_job
 from pipelines.runner.spilling import SpillingRunner
 from pipelines.settings import Runner
 from schemas import errors
+from schemas.collector import collect_rarely
 from schemas.errors import BuildError, MultilinkError, UsageError
 from schemas.failures import is_about_machine
 from schemas.lake import Folder
 
 START_TIMEOUT_S = 60.0
-COLLECTED_AFTER = 20_000  # objects; Python: 700
 WORKER_TIMEOUT_S = 300.0  # a cluster without a free slot and a pool that starts no worker look alike
 WORKER_LOG_LEVEL = "CRITICAL"  # what fails is raised, with its traceback, by the run itself
 CLUSTER_LOG_LEVEL = "ERROR"  # the highest that Beam's Java half has a name for, too: its job server parses this option
@@ -132,14 +132,10 @@ def _outside_notebooks() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _collected_rarely() -> Iterator[None]:
-    """Collect cycles less often, and only among the objects that the run makes.
-
-    Elements have no cycles. At Python's own threshold the collector takes a seventh of the processor time of a build,
-    most of it to look at the objects of imported libraries again and again.
-    """
+    """Collect cycles less often, and only among the objects that the run makes."""
     before = gc.get_threshold()
     gc.freeze()
-    gc.set_threshold(COLLECTED_AFTER, *before[1:])
+    collect_rarely()
     try:
         yield
     finally:

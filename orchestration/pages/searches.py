@@ -30,7 +30,7 @@ Job = Callable[..., Any]  # of a module: takes what is opened, then arguments; i
 _Contents = frozenset[tuple[str, str]]  # of indexes (`Choice.content`)
 TOO_LATE = "the search took too long; shorten the text, or try again"
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["orchestration.pages.search_jobs"])
+_CONTEXT.set_forkserver_preload(["schemas.fork_server", "orchestration.pages.search_jobs"])
 log = logging.getLogger("multilink.pages")
 
 

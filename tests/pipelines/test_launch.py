@@ -20,7 +20,6 @@ from apache_beam.transforms import core, userstate
 
 from pipelines.flink_jobs import cancel_job
 from pipelines.launch import (
-    COLLECTED_AFTER,
     Sign,
     _methods_read_once,
     java_error,
@@ -28,6 +27,7 @@ from pipelines.launch import (
     run_pipeline,
 )
 from pipelines.settings import Runner
+from schemas.collector import COLLECTED_AFTER
 from schemas.errors import BuildError, UsageError
 from schemas.lake import Folder
 

@@ -12,19 +12,20 @@ import pytest
 from typer.main import get_command
 
 from orchestration.cli import TREE, app, help_line
+from schemas.collector import COLLECTED_AFTER
 
 COMMANDS = Path(__file__).parents[3] / "orchestration" / "commands"
 HEAVY = ("apache_beam", "dagster", "faiss", "jinja2", "matplotlib", "mlflow", "pandas", "PIL", "ray", "requests")
 HEAVY += ("scipy", "sklearn", "spacy", "torch", "torchvision")
 OF_PARTS = ("scipy", "torch")
 PROGRAM = """
-import os, sys
+import gc, os, sys
 from orchestration.__main__ import main
 try:
     main()
 except SystemExit as end:
     found = {name.partition(".")[0] for name in sys.modules}
-    print(end.code, *sorted(found), file=open(os.environ["LOADED"], "w"))
+    print(gc.get_threshold()[0], end.code, *sorted(found), file=open(os.environ["LOADED"], "w"))
 """
 
 
@@ -42,7 +43,8 @@ def loaded(folder: Path, arguments: Sequence[str]) -> tuple[int, set[str], str]:
         timeout=300,
     )
     assert note.is_file(), done.stderr
-    status, *names = note.read_text().split()
+    looks_after, status, *names = note.read_text().split()
+    assert int(looks_after) == COLLECTED_AFTER
     return int(status), set(names), done.stderr
 
 

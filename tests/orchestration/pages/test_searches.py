@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import multiprocessing
 import os
 import tempfile
@@ -19,6 +20,7 @@ from orchestration.pages.archives import Choice
 from orchestration.pages.opened import Opened
 from orchestration.pages.searches import Searches
 from pipelines.launch import scratch_folder
+from schemas.collector import COLLECTED_AFTER
 from schemas.errors import BuildError, UsageError
 from schemas.indexes import IndexManifest
 from schemas.lake import MANIFEST
@@ -49,6 +51,10 @@ def fail(problem: str) -> None:
     if problem == "death":
         os._exit(1)
     raise ValueError(problem)
+
+
+def threshold() -> int:
+    return gc.get_threshold()[0]
 
 
 def process() -> int:
@@ -129,6 +135,10 @@ def test_as_many_searches_work_at_once_as_there_are_processes_whatever_else_wait
         await asyncio.gather(*meet)
 
     scene(act, processes=3)
+
+
+def test_a_process_that_searches_looks_for_cycles_rarely() -> None:
+    assert scene(lambda searches: searches.run(Visitor(NEVER_S), threshold, [])) == COLLECTED_AFTER
 
 
 def test_a_process_that_starts_while_the_program_builds_has_its_folder_afterwards() -> None:
