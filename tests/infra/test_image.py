@@ -134,7 +134,7 @@ def test_a_ray_head_of_the_image_does_a_step(builder: Builder, image: str) -> No
     script = f"""
         export RAY_AUTH_MODE=token RAY_AUTH_TOKEN=$(python -c 'print(64 * "a")')
         {head} >/tmp/head.log 2>&1 & head=$!
-        timeout 120 sh -c 'until {jobs}; do sleep 1; done' >/dev/null 2>&1 && {step}
+        timeout 900 sh -c 'until {jobs}; do sleep 1; done' >/dev/null 2>&1 && {step}
         status=$?; kill $head; wait $head; exit $status
     """
     shown = builder("run", image, "--", "sh", "-c", script)
