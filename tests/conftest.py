@@ -27,6 +27,10 @@ import pytest
 from forked import CACHE, SETTINGS
 from hypothesis import HealthCheck, settings
 
+from schemas.collector import collect_rarely
+
+LOOKS_FOR_CYCLES = gc.get_threshold()
+collect_rarely()  # until the tests are imported
 PHOTOGRAPHS = Path(__file__).parent / "fixtures" / "photographs"
 CLUSTER = Path(__file__).parent / "cluster"
 SEED = 7
@@ -231,6 +235,7 @@ def pytest_collection_finish() -> None:
     """Take what was imported out of every later garbage collection: a look through all of it takes a second."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*LOOKS_FOR_CYCLES)
 
 
 @pytest.hookimpl(optionalhook=True)
