@@ -212,7 +212,9 @@ def _know_nothing(kind: str, shape: tuple[int, int]) -> np.ndarray:
             return np.where(numbers.random(shape) < 0.02, 1.0, 51.0)
 
 
-@pytest.mark.parametrize("count", [1, 2, 5, 10, 20, 50, 150, 1000])
+@pytest.mark.parametrize(
+    "count", [1, 2, 5, *(pytest.param(n, marks=pytest.mark.trial) for n in (10, 50)), 20, 150, 1000]
+)
 @pytest.mark.parametrize("kind", ["symmetric", "two-valued", "a few very bad", "a few very good", "one in fifty"])
 def test_a_model_that_knows_nothing_beats_random_in_at_most_one_draw_of_40(kind: str, count: int) -> None:
     draws = 1000

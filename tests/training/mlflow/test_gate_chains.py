@@ -9,7 +9,7 @@ ERROR = 2 * (0.05 * 0.95 / CHAINS) ** 0.5  # two standard errors of a share of t
 
 
 @pytest.mark.parametrize("are_fresh", [False, True])
-@pytest.mark.parametrize("documents", [20, 200, 1000])
+@pytest.mark.parametrize("documents", [20, pytest.param(200, marks=pytest.mark.trial), 1000])
 @pytest.mark.parametrize("kind", STEPS)
 def test_the_champion_falls_by_more_than_the_margin_in_at_most_one_chain_of_twenty(
     kind: str, documents: int, are_fresh: bool
