@@ -58,6 +58,7 @@ SMALL = {
     "scale": "--documents 300 600 --workers 1",
     "scale_build": "--documents 10 20",
     "search": "--archives 2",
+    "start": "--turns 1",
     "similarity": "",
     "train": "--precision float32 --epochs 1 --batches 2 --shards 1",
     "training": "--documents 2 --rounds 1",

@@ -306,3 +306,4 @@ def test_an_address_of_another_kind_is_one_clear_line(tmp_path: Path) -> None:
         connection.execute(sql.text("CREATE TABLE decisions (number INTEGER, at TEXT)"))
     with pytest.raises(UsageError, match="was made by another program; it lacks action, article"):
         DecisionLog(engine)
+    engine.dispose()
