@@ -44,19 +44,7 @@ def _run() -> int:
             yield
 
     be_quiet()
-    sys.unraisablehook = _tell_unraisable
     return run(sys.argv[1:], reporting=prepared())
-
-
-def _tell_unraisable(problem: "sys.UnraisableHookArgs") -> None:
-    """Tell an error that nobody can catch, but where the machine is full: the command has a line for that.
-
-    A file for whose last bytes there is no room raises it when it is freed (Python 3.13).
-    """
-    from schemas.failures import is_about_machine
-
-    if not is_about_machine(problem.exc_value):
-        sys.__unraisablehook__(problem)
 
 
 def _leave() -> None:

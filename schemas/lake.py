@@ -19,6 +19,7 @@ atomic: a file has its old content, or its new one, or does not exist.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import re
 import shutil
@@ -156,11 +157,11 @@ class Folder:
                 if self._has_client
                 else partial(_copy_to, filesystem, f"{path}/{name}")
             )
-            return Sink(cast(BinaryIO, SpooledTemporaryFile(_WRITTEN_AT_ONCE)), upload=upload)
+            return Sink(cast(BinaryIO, _Spooled(_WRITTEN_AT_ONCE)), upload=upload)
         target = Path(path, name)
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
-        return Sink(temporary.open("xb", buffering=_WRITTEN_AT_ONCE), (temporary, target))
+        return Sink(_Buffered(io.FileIO(temporary, "xb"), _WRITTEN_AT_ONCE), (temporary, target))
 
     def link(self, name: str, source: Folder) -> None:
         """Have a file of another folder of the same lake, too, which nobody changes: one file under two names.
@@ -273,9 +274,31 @@ class Sink:
 
     def discard(self) -> None:
         """Close the file and leave no trace of it."""
-        self.stream.close()
+        with contextlib.suppress(OSError):  # no room for its last bytes
+            self.stream.close()
         if self.renamed is not None:
             self.renamed[0].unlink(missing_ok=True)
+
+
+class _Uncommitted:
+    """A file that is closed when it is freed, as it is where an error ended what wrote it.
+
+    Nobody will read it: that there is no room for its last bytes is nothing to tell (Python 3.13 prints a traceback).
+    """
+
+    close: Callable[[], None]
+
+    def __del__(self) -> None:
+        with contextlib.suppress(OSError):
+            self.close()
+
+
+class _Buffered(_Uncommitted, io.BufferedWriter):
+    """On a file system."""
+
+
+class _Spooled(_Uncommitted, SpooledTemporaryFile[bytes]):
+    """For an object store."""
 
 
 def _copy_to(filesystem: pafs.FileSystem, path: str, stream: BinaryIO) -> None:

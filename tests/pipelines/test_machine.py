@@ -50,6 +50,24 @@ def test_no_room_is_one_line_and_the_next_build_goes_on(ten_documents: Path, tmp
     assert again.returncode == 0 and "built" in said
 
 
+@pytest.mark.parametrize("end", ["sink.discard()", "del sink"])
+def test_a_file_without_room_for_its_last_bytes_is_given_up_without_a_word(tmp_path: Path, end: str) -> None:
+    program = (
+        "import sys; from schemas.lake import Folder\n"
+        f"sink = Folder(sys.argv[1]).create('part'); sink.stream.write(bytes(9_000)); {end}"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, tmp_path],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        preexec_fn=small_files,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not (tmp_path / "part").exists() and (end == "del sink" or list(tmp_path.iterdir()) == [])
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_ended_build_leaves_nothing_temporary(ten_documents: Path, tmp_path: Path, number: signal.Signals) -> None:
     process = build(ten_documents, tmp_path)

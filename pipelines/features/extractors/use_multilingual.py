@@ -46,8 +46,8 @@ class UseMultilingual:
 
     def extract(self, documents: Sequence[Sequence[str]]) -> list[Row]:
         """Return for the texts of each document N x 512 vectors of length 1, of an empty text too."""
-        encoder = _encoder()
         with _BLAS_SETTING, self._blas.limit(limits=1, user_api="blas"):
+            encoder = _encoder()
             return [(encoder.encode(list(texts)),) for texts in documents]
 
     def _arithmetic(self) -> str:
