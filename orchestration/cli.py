@@ -46,8 +46,8 @@ SECTIONS = {
 TREE = {
     "": tuple(name for names in SECTIONS.values() for name in names),
     "datasets": (
-        *("list", "show", "verify", "diff", "failures", "duplicates", "export", "replicate", "subset"),
-        *("provenance", "sample", "what-if", "delete"),
+        *("list", "show", "verify", "diff", "overlap", "failures", "duplicates", "export", "replicate", "subset"),
+        *("provenance", "sample", "delete"),
     ),
     "features": ("list", "bench"),
     "lake": ("sweep", "takedown", "forget"),

@@ -18,7 +18,7 @@ from typing import Any
 import apache_beam as beam
 
 from pipelines.config import content_config
-from pipelines.copy_detection.transforms import FindSeen, by_vector
+from pipelines.copy_detection.transforms import by_vector
 from pipelines.dedupe.transforms import DropDuplicates, by_hash
 from pipelines.documents.transforms import FilterCandidates, JudgeDocuments, SettleDocuments
 from pipelines.features.extraction import FeaturePlan
@@ -43,7 +43,7 @@ from pipelines.sources.takedowns import Takedowns
 from pipelines.sources.transforms import ReadSource
 from pipelines.splits.transforms import AssignSplits, DropLeaks, ListLeaks
 from pipelines.transforms import CountThings, GatherFacts, ListOutcomes, as_facts
-from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, NEAR_COPY_SCHEMA, SEEN_SCHEMA
+from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, NEAR_COPY_SCHEMA
 from schemas.errors import BuildError
 from schemas.failures import FAILURE_SCHEMA, Stage
 from schemas.lake import Folder, Lake
@@ -53,7 +53,6 @@ _SCHEMAS = {
     "failures": FAILURE_SCHEMA,
     "duplicates": DUPLICATE_SCHEMA,
     "near-copies": NEAR_COPY_SCHEMA,
-    "seen": SEEN_SCHEMA,
     "leaks": LEAK_SCHEMA,
 }
 
@@ -152,13 +151,12 @@ def _stages(root: beam.Pipeline, plan: BuildPlan) -> SimpleNamespace:
     featured = split.documents | "features" >> ExtractFeatures(plan.features, access.copies, config.documents, progress)
     drop_copies = DropDuplicates(copies, config.copy_detection.policy, Stage.COPY_DETECTION)
     single = featured.documents | "copy detection" >> drop_copies
-    seen = single.documents | "seen" >> FindSeen(config.copy_detection, plan.features)
     shards = single.documents | "shards" >> WriteShards(config.shards, writer, progress, version)
     failed = (unique, ruled, sound, split, featured, single)
     failures = (read, *(stage.failures for stage in failed)) | "failures" >> beam.Flatten()
     return SimpleNamespace(
         sources=sources, images=images, settled=settled, digest=digest, version=version, unique=unique, ruled=ruled,
-        sound=sound, split=split, featured=featured, single=single, seen=seen, shards=shards, failures=failures,
+        sound=sound, split=split, featured=featured, single=single, shards=shards, failures=failures,
     )  # fmt: skip
 
 
@@ -168,7 +166,6 @@ def _tables(stages: SimpleNamespace, plan: BuildPlan) -> beam.PCollection[FileEn
         "failures": stages.failures,
         "duplicates": stages.unique.duplicates,
         "near-copies": stages.single.duplicates,
-        "seen": stages.seen.rows,
         "leaks": stages.split.leaks,
     }
     return rows | "tables" >> WriteTables(partial(plan.lake.dataset, plan.config.dataset), _SCHEMAS, stages.version)
@@ -206,7 +203,6 @@ def _facts(root: beam.Pipeline, stages: SimpleNamespace, files: beam.PCollection
         stages.failures | "explain" >> ExplainFailures() | "explained" >> as_facts("explained"),
         stages.unique.counts | "near duplicates" >> as_facts("near_duplicates"),
         stages.single.counts | "near copies" >> as_facts("near_copies"),
-        stages.seen.counts | "seen before" >> as_facts("seen"),
         files | "files" >> as_facts("files"),
         stages.shards.summaries | "summaries" >> as_facts("shards"),
         stages.shards.unique_images | "unique images" >> as_facts("unique_images"),

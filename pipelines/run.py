@@ -130,7 +130,7 @@ def build_dataset(
         machine_errors(),
     ):
         recover(lake.raw)
-        config, captured = with_inputs(with_earlier(with_takedowns(config, lake), lake), lake, say=say)
+        config, captured = with_inputs(with_takedowns(config, lake), lake, say=say)
         features = features_of(config, lake=lake, workers=processes_of_machine(runner, workers, beam_options))
         request = request_key(config, features)
         earlier = answered(lake, config.dataset, request)
@@ -236,13 +236,6 @@ def features_of(config: BuildConfig, *, lake: Lake, workers: int) -> FeaturePlan
     """Return the features of a build; see `plan_features`."""
     given = config.source.given_features
     return plan_features(config.features, config.images, config.http, given=given, lake=lake, workers=workers)
-
-
-def with_earlier(config: BuildConfig, lake: Lake) -> BuildConfig:
-    """Return a configuration whose earlier versions are there and have their whole names."""
-    against = tuple("@".join(lake.find(reference)) for reference in config.copy_detection.against)
-    copy_detection = dataclasses.replace(config.copy_detection, against=against)
-    return dataclasses.replace(config, copy_detection=copy_detection)
 
 
 def with_takedowns(config: BuildConfig, lake: Lake) -> BuildConfig:

@@ -272,20 +272,12 @@ class CopyDetectionConfig(Settings):
         cosine: two images are copies from this cosine on. SSCD's authors use 0.75; what another extractor needs, the
             benchmark `benchmarks/copy_detection.py` measures.
         policy: what happens to the documents of copies.
-        against: earlier versions, NAME@VERSION: it is told which images they have already.
     """
 
     part: ClassVar[str] = "copy_detection"
     extractor: str = ""
     cosine: Share = 0.75
     policy: Policy = Policy.DROP_DOCUMENTS
-    against: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        Settings.__post_init__(self)
-        is_fixed = all("@" in reference for reference in self.against)
-        rule = "name a fixed version: NAME@VERSION"
-        require(is_fixed, field="copy_detection.against", value=self.against, rule=rule)
 
 
 class Device(StrEnum):

@@ -104,29 +104,6 @@ NEAR_COPY_SCHEMA = table_schema(
 )
 
 
-@travels
-@dataclass(frozen=True, slots=True, order=True)
-class SeenImage:
-    """An image of a version that an earlier version has: `seen` is its hash there, `cosine` 1 for the same bytes."""
-
-    image: str
-    version: str
-    seen: str
-    cosine: float
-
-
-SEEN_SCHEMA = table_schema(
-    "seen",
-    1,
-    [
-        column("image", pa.string(), "content hash"),
-        column("version", pa.string(), "earlier version, NAME@VERSION"),
-        column("seen", pa.string(), "content hash of the image there: the same, or the most similar by its vector"),
-        column("cosine", pa.float64(), "of the two vectors; 1 for the same bytes", unit="-1 to 1"),
-    ],
-)
-
-
 class LeakKind(StrEnum):
     """What two documents share."""
 

@@ -1,19 +1,17 @@
-"""Pages of documents of a version: a random sample, and what other thresholds would drop."""
+"""A page of documents of a version: a random sample."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from pipelines.exports.reading import ShownDocument, sample_of
-from pipelines.exports.what_if import Dropped, Thresholds, what_if
 from schemas.documents import Split
 from schemas.lake import Folder
 from schemas.manifest import Manifest
 from training.report.examples import ExampleDocument
 from training.report.pages import documents_page
-from training.report.sections import Row, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,24 +42,6 @@ def sample_page(
     return DocumentsPage(html, [f"{manifest.reference}: {len(drawn)} of {total} documents"], values)
 
 
-def what_if_page(manifest: Manifest, folder: Folder, settings: Sequence[str], *, examples: int) -> DocumentsPage:
-    """Return a page of what other thresholds would drop of a version, with some documents of each reason.
-
-    Raises:
-        ConfigError: a setting is unknown or has a wrong value.
-    """
-    found = what_if(manifest, folder, Thresholds.of(manifest, settings), examples=examples)
-    groups = {
-        f"{what.capitalize()}: {reason}": [_dropped(each, what, reason) for each in some]
-        for (what, reason), some in found.examples.items()
-    }
-    about = f"What {', '.join(settings)} would drop; at most {examples} documents of each reason are drawn."
-    rows = tuple(Row(split, tuple(cells)) for split, *cells in found.rows())
-    table = Table(("Split", "There are", "Would go", "Why"), rows)
-    html = documents_page(groups, kicker="What if", title=manifest.reference, about=about, table=table)
-    return DocumentsPage(html, [*table.lines(), manifest.reference], {"dataset": manifest.reference, **found.to_json()})
-
-
 def _example(document: ShownDocument) -> ExampleDocument:
     """Return a document as the reports draw it, with the links it has."""
     links = document.row["links"]
@@ -72,13 +52,3 @@ def _example(document: ShownDocument) -> ExampleDocument:
         links=None if links is None else tuple((link["sentence"], link["image"]) for link in links),
         is_predicted=False,
     )
-
-
-def _dropped(dropped: Dropped, what: str, reason: str) -> ExampleDocument:
-    """Return a document as it is; of one that loses images, with what was found beside each of these."""
-    example = _example(dropped.document)
-    if what == "documents":
-        return example
-    found = {number: problem for number, (why, problem) in dropped.images.items() if why == reason}
-    notes = (found[number].partition(", ")[2] if number in found else "stays" for number in range(len(example.images)))
-    return replace(example, concepts=tuple((note,) for note in notes))

@@ -7,7 +7,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipelines.copy_detection.seen import SeenCount, seen_lines
 from schemas.documents import Split
 from schemas.failures import Stage
 from schemas.lake import Folder
@@ -100,7 +99,7 @@ def copy_lines(manifest: Manifest) -> list[str]:
     if found is not None:
         worst = f", the worst pair with cosine {found['worst']:.3f}" if found["clusters"] else ""
         lines.append(f"near copies by vectors: {found['images']} images in {found['clusters']} clusters{worst}")
-    return lines + seen_lines([SeenCount(**count) for count in manifest.notes.get("seen", ())])
+    return lines
 
 
 def split_lines(manifest: Manifest) -> list[str]:

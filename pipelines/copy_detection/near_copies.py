@@ -28,31 +28,29 @@ _CLUSTERS_AT_ONCE = 64
 Worst = Mapping[str, tuple[str, str, float]]  # of each cluster, two images and their cosine
 
 
-def pack_shown(documents: Iterable[FeaturedDocument], *, also_flat: bool = False) -> Iterator[Occurrences]:
+def pack_shown(documents: Iterable[FeaturedDocument]) -> Iterator[Occurrences]:
     """Yield the images of some documents; the code of an image is its hash."""
-    rows = [(each.packed.image.hash, position, name) for name, position, each in _shown(documents, also_flat)]
+    rows = [(each.packed.image.hash, position, name) for name, position, each in _shown(documents)]
     if rows:
         hashes, positions, ids = zip(*rows, strict=True)
         images = from_hex(hashes)
         yield Occurrences(images, images, np.array(positions), np.array(ids, object))
 
 
-def pack_points(
-    documents: Iterable[FeaturedDocument], plan: FeaturePlan, extractor: str, *, also_flat: bool = False
-) -> Iterator[Points]:
+def pack_points(documents: Iterable[FeaturedDocument], plan: FeaturePlan, extractor: str) -> Iterator[Points]:
     """Yield the images of some documents with their vectors, each once."""
     columns = plan.extracted(IMAGES)
     number = [column.name for column in columns].index(extractor)
-    refs = {each.packed.image.hash: each.features[number] for _, _, each in _shown(documents, also_flat)}
+    refs = {each.packed.image.hash: each.features[number] for _, _, each in _shown(documents)}
     if refs:
         vectors = column_to_vectors(feature_array(plan.lake, columns[number], IMAGES, [*refs.values()]))
         yield points_of(from_hex([*refs]), vectors)
 
 
-def _shown(documents: Iterable[FeaturedDocument], also_flat: bool) -> Iterator[tuple[str, int, FeaturedImage]]:
+def _shown(documents: Iterable[FeaturedDocument]) -> Iterator[tuple[str, int, FeaturedImage]]:
     for featured in documents:
         for position, each in enumerate(featured.images):
-            if also_flat or not each.packed.image.is_flat:
+            if not each.packed.image.is_flat:
                 yield featured.document.id, position, each
 
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import Self
 
 import numpy as np
@@ -37,12 +36,6 @@ Vectors = npt.NDArray[np.floating]
 Float64 = npt.NDArray[np.float64]
 
 
-class Role(Enum):
-    """Whether an image is found, looks for others, or both."""
-
-    BASE, QUERY, BOTH = range(3)
-
-
 @dataclass(frozen=True, slots=True)
 class Points(Codes):
     """Images with keys, which are cells; codes are content hashes.
@@ -61,10 +54,6 @@ class Points(Codes):
         every = super(Points, cls).concatenate(parts)
         every = every.take(np.lexsort((-every.bases, every.images, every.keys)))
         return every.take(starts_of_runs(every.keys, every.images))
-
-    def hashes(self) -> Codes:
-        """Return the images without their vectors."""
-        return Codes(self.codes, self.images, self.keys)
 
 
 def points_of(images: Bytes, vectors: Vectors) -> Points:
@@ -106,34 +95,32 @@ def centres_of(points: Points) -> npt.NDArray[np.float32]:
     return _on_grid(points.take(once))
 
 
-def in_cells(points: Points, centres: npt.NDArray[np.float32], role: Role = Role.BOTH) -> Points:
+def in_cells(points: Points, centres: npt.NDArray[np.float32]) -> Points:
     """Return points in their cells: in the nearest as bases, in the PROBES nearest as queries."""
     if not len(centres):
-        return replace(points, bases=points.bases * (role is not Role.QUERY))
-    probes = 1 if role is Role.BASE else PROBES
-    cells = np.argsort(-(_on_grid(points) @ centres.T), axis=1, kind="stable")[:, :probes]
+        return points
+    cells = np.argsort(-(_on_grid(points) @ centres.T), axis=1, kind="stable")[:, :PROBES]
     found = points.take(np.repeat(np.arange(len(points)), cells.shape[1]))
-    is_base = (np.arange(cells.shape[1]) == 0) & (role is not Role.QUERY)
-    return replace(found, keys=cells.reshape(-1), bases=np.tile(is_base, len(points)).astype(np.int64))
+    is_base = np.tile(np.arange(cells.shape[1]) == 0, len(points)).astype(np.int64)
+    return replace(found, keys=cells.reshape(-1), bases=is_base)
 
 
 def _on_grid(points: Points) -> npt.NDArray[np.float32]:
     return np.rint(_GRID * unit_length(matrix_of(points.vectors))).astype(np.float32)
 
 
-def near_points(points: Points, cosine: float, *, among_bases: bool = True) -> Iterator[tuple[Numbers, Numbers]]:
+def near_points(points: Points, cosine: float) -> Iterator[tuple[Numbers, Numbers]]:
     """Yield rows of points with equal keys from a cosine on, and their distances, some rows of a matrix at once.
 
     Args:
         points: of each key different images.
         cosine: least.
-        among_bases: whether bases are compared with one another, too.
     """
     order = np.lexsort((-points.bases, points.keys))
     for rows in np.split(order, starts_of_runs(points.keys[order])[1:]):
         unit, bases = unit_length(matrix_of(points.vectors[rows])), int(points.bases[rows].sum())
         short = unit.astype(np.float32)
-        blocks = [(row, min(row + _ROWS_AT_ONCE, bases), row) for row in range(0, bases * among_bases, _ROWS_AT_ONCE)]
+        blocks = [(row, min(row + _ROWS_AT_ONCE, bases), row) for row in range(0, bases, _ROWS_AT_ONCE)]
         blocks += [(row, row + _ROWS_AT_ONCE, 0) for row in range(bases, len(rows), _ROWS_AT_ONCE)]
         for start, end, first in blocks:
             may_be = short[start:end] @ short[first:bases].T >= cosine - _SLACK

@@ -8,8 +8,8 @@
                                                                                        `max_images_per_word`
     language          as the source says                                               `languages`
 
-Images are judged first; a document is judged by those that stay. Plain functions: a build applies them before anything
-is computed of a picture, `datasets what-if` to a version that is there.
+Images are judged first; a document is judged by those that stay. A build applies these functions before it computes
+anything of a picture.
 """
 
 from __future__ import annotations

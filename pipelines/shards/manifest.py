@@ -30,7 +30,7 @@ from schemas import vector_ranges
 from schemas.codecs import picture_libraries
 from schemas.configs import Json
 from schemas.documents import Document, Split, document_schema, image_schema
-from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, NEAR_COPY_SCHEMA, SEEN_SCHEMA
+from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, NEAR_COPY_SCHEMA
 from schemas.failures import FAILURE_SCHEMA, TRANSIENT, Failure
 from schemas.manifest import Manifest, SplitStatistics, version_name
 from schemas.tables import TABLE, schema_version
@@ -42,7 +42,6 @@ _SCHEMAS = (
     FAILURE_SCHEMA,
     DUPLICATE_SCHEMA,
     NEAR_COPY_SCHEMA,
-    SEEN_SCHEMA,
     LEAK_SCHEMA,
 )
 _DIGESTS = 1 << 256
@@ -108,7 +107,7 @@ def compose_manifest(
             things: of `passed`, `lost` and `recounted` of `ListOutcomes`, `leaks` and `heeded_leaks` of `ListLeaks`,
             `rights` of `ListRights`;
             `near_duplicates`, how many pictures have one and how many of them are left beside it; `near_copies`, their
-            counts, where they were looked for; `seen`, a `SeenCount` of each earlier version.
+            counts, where they were looked for.
     """
     known = defaultdict(list, facts)
     (digest,) = known["digest"]
@@ -142,7 +141,6 @@ def compose_manifest(
                 "left": sum(int(left) for _, left in known["near_duplicates"]),
             },
             **({"near_copies": known["near_copies"][0]} if known["near_copies"] else {}),
-            **({"seen": [dataclasses.asdict(count) for count in sorted(known["seen"])]} if known["seen"] else {}),
         },
         **deciding,
     )

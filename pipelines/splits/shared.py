@@ -97,17 +97,23 @@ def leaks_of_items(items: Items) -> Iterator[Leak]:
                 yield Leak(KINDS[kind], *ends, tokens=tokens)
 
 
-def _texts_of(document: Document) -> Iterator[tuple[str, int, int, str, str, int]]:
-    """Yield the rows of `Items`, digests in hexadecimal, of a document's sentences and its whole text.
+def texts_of(sentences: Iterable[str]) -> Iterator[tuple[LeakKind, str, int]]:
+    """Yield kind, words and number of words of the sentences of a document, each once, and of its whole text.
 
-    The whole text is its sentences whatever their order.
+    The whole text is its sentences whatever their order. What has few words is left out.
     """
-    texts = sorted(filter(None, (normalise(sentence.text) for sentence in document.sentences)))
+    texts = sorted(filter(None, map(normalise, sentences)))
     things = [(LeakKind.SENTENCE, text) for text in sorted(set(texts))]
     for kind, text in (*things, (LeakKind.DOCUMENT_TEXT, "\n".join(texts))):
         if (tokens := len(text.split())) >= MIN_TOKENS:
-            numbers = KINDS.index(kind), SPLITS.index(document.split)
-            yield _digest(f"{kind} {text}"), *numbers, document.id, _shown(text), tokens
+            yield kind, text, tokens
+
+
+def _texts_of(document: Document) -> Iterator[tuple[str, int, int, str, str, int]]:
+    """Yield the rows of `Items`, digests in hexadecimal, of a document's sentences and its whole text."""
+    for kind, text, tokens in texts_of(sentence.text for sentence in document.sentences):
+        numbers = KINDS.index(kind), SPLITS.index(document.split)
+        yield _digest(f"{kind} {text}"), *numbers, document.id, _shown(text), tokens
 
 
 def _digest(text: str) -> str:

@@ -14,7 +14,7 @@ from orchestration.dagster.definitions import make_definitions
 from pipelines.config import RECIPES
 from schemas.configs import resolve
 from schemas.documents import document_schema, image_schema
-from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, NEAR_COPY_SCHEMA, SEEN_SCHEMA
+from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, NEAR_COPY_SCHEMA
 from schemas.evaluation import EVALUATION_SCHEMA
 from schemas.failures import FAILURE_SCHEMA, Reason
 from schemas.features import FeatureColumn, FeatureKind, Storage
@@ -79,7 +79,6 @@ GOLDEN: dict[str, Callable[[], str]] = {
     "schema-raw.txt": lambda: schema_text(RAW_SCHEMA),
     "schema-duplicates.txt": lambda: schema_text(DUPLICATE_SCHEMA),
     "schema-near-copies.txt": lambda: schema_text(NEAR_COPY_SCHEMA),
-    "schema-seen.txt": lambda: schema_text(SEEN_SCHEMA),
     "schema-leaks.txt": lambda: schema_text(LEAK_SCHEMA),
     "schema-evaluation.txt": lambda: schema_text(EVALUATION_SCHEMA),
     "schema-links.txt": lambda: schema_text(LINK_SCHEMA),

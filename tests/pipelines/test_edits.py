@@ -23,7 +23,6 @@ from PIL import Image
 
 from pipelines.config import recipe
 from pipelines.exports.subset import Selection, write_subset
-from pipelines.exports.what_if import Thresholds, what_if
 from pipelines.forgetting.forget import forget
 from pipelines.run import BuildSummary, build_dataset
 from pipelines.sources.takedowns import parse_takedowns
@@ -220,16 +219,13 @@ def test_all_that_is_stated_of_equal_bytes_is_kept_and_goes_with_its_document(tm
     assert (row["source"], row["licence"], row["statements"]) == ("https://h.example/1/a.png", "CC BY-NC-ND 4.0", [])
 
 
-def test_images_that_a_filter_rejects_and_what_if_told_it(had: Lake, tmp_path: Path, quiet: Say) -> None:
+def test_images_that_a_filter_rejects(tmp_path: Path, quiet: Say) -> None:
     left = [without(without(each, "s1"), "s2") for each in ALL]
     expected, _ = build(tmp_path / "never", left, quiet)
     setting = "quality.min_side_px=60"
     found, _ = build(tmp_path / "filtered", ALL, quiet, setting)
     equal(version(found), expected)
-    manifest, folder = read_manifest(had, "hf")
-    told = what_if(manifest, folder, Thresholds.of(manifest, [setting]), examples=1)
-    assert sum(told.dropped.values()) == found.manifest.failures["too-small"] == 2
-    assert (had.latest("hf"), told.documents.total()) == (manifest.version, 4)
+    assert found.manifest.failures["too-small"] == 2
 
 
 def test_a_subset(had: Lake, tmp_path: Path, quiet: Say) -> None:

@@ -1,4 +1,4 @@
-"""A build finds crops and frames that hashes miss, says the worst pair, and what earlier versions have."""
+"""A build finds crops and frames that hashes miss, and says the worst pair."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from PIL import Image
 from pipelines.card.show import describe
 from pipelines.config import recipe
 from pipelines.run import BuildSummary, build_dataset
-from schemas.errors import ConfigError, NotFoundError
+from schemas.errors import ConfigError
 from schemas.lake import Folder, Lake
 from schemas.manifest import verify
 from schemas.overrides import override
@@ -105,34 +105,7 @@ def test_all_documents_of_copies_can_be_dropped(documents: Path, tmp_path: Path)
     assert len(rows(summary, "near-copies")) == 3
 
 
-def test_what_an_earlier_version_has_is_told(tmp_path: Path, photographs: dict[str, bytes]) -> None:
-    lake = Lake.at(str(tmp_path / "lake"))
-    path = write_documents(tmp_path / "old", photographs, ["cat", "coffee"])
-    lines = path.read_text(encoding="utf-8").splitlines()
-    path.write_text("\n".join(lines[:-1]) + "\n", encoding="utf-8")  # without the copies
-    first = build(path, lake)
-    new = write_documents(tmp_path / "new", photographs, ["cat", "rocket"])
-    short = first.manifest.version[:8]
-    summary = build(new, lake, *searched("keep-all", f"copy_detection.against=documents@{short}"))
-    reference = f"documents@{first.manifest.version}"
-    assert summary.manifest.notes["seen"] == [{"version": reference, "images": 4, "same": 1, "copies": 2}]
-    of = {image["source"]: image["hash"] for image in rows(summary, "images")}
-    found = {row["image"]: row for row in rows(summary, "seen")}
-    assert found.keys() == {of["cat.jpg"], of["crop.png"], of["frame.png"]}
-    assert {row["seen"] for row in found.values()} == {of["cat.jpg"]}
-    assert found[of["cat.jpg"]]["cosine"] == 1
-    assert COSINE <= found[of["crop.png"]]["cosine"] < 1
-    card = (Path(summary.path) / "README.md").read_text(encoding="utf-8")
-    assert f"seen before in {reference}: 1 of 4 images with the same bytes, 2 as copies" in card
-    assert list(verify(summary.manifest, Folder(summary.path))) == []
-
-
 def test_settings_that_cannot_work_are_refused(documents: Path, tmp_path: Path) -> None:
     lake = Lake.at(str(tmp_path / "lake"))
     with pytest.raises(ConfigError, match=r"must be one of features\.images: efficientnet-lite0"):
         build(documents, lake, "copy_detection.extractor=sscd")
-    with pytest.raises(ConfigError, match="name a fixed version: NAME@VERSION"):
-        build(documents, lake, "copy_detection.against=documents")
-    (tmp_path / "lake").mkdir()
-    with pytest.raises(NotFoundError, match="no data set 'documents'"):
-        build(documents, lake, "copy_detection.against=documents@abc")

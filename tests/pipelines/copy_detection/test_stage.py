@@ -10,13 +10,11 @@ from typing import Any
 
 import apache_beam as beam
 import numpy as np
-import pyarrow as pa
 import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
 from pipelines.copy_detection import near_copies
-from pipelines.copy_detection.seen import SeenCount
-from pipelines.copy_detection.transforms import FindSeenIn, by_vector
+from pipelines.copy_detection.transforms import by_vector
 from pipelines.dedupe.columns import from_hex
 from pipelines.dedupe.duplicates import Duplicates
 from pipelines.dedupe.transforms import FindDuplicates
@@ -25,13 +23,11 @@ from pipelines.features.values import IMAGES, feature_packs
 from pipelines.images.packed import PackedImage
 from pipelines.launch import Runner, run_pipeline
 from pipelines.settings import CopyDetectionConfig, FeaturesConfig, HttpConfig, Policy
-from pipelines.shards.writing import write_rows
-from schemas.documents import Document, Image, Provenance, Split
-from schemas.duplicates import NearCopy, SeenImage
+from schemas.documents import Document, Image, Provenance
+from schemas.duplicates import NearCopy
 from schemas.errors import BuildError
-from schemas.features import FeatureColumn, vectors_to_column
+from schemas.features import FeatureColumn
 from schemas.lake import Folder, Lake
-from schemas.manifest import Manifest, SplitStatistics, commit
 
 LEAST = 0.9
 COLUMN = FeatureColumn(name="cnn", dimensions=10, fingerprint="f" * 64)
@@ -160,61 +156,6 @@ def test_the_worst_pair_of_a_large_cluster_is_one_of_a_sample(tmp_path: Path, mo
         assert_that((root | beam.Create(given) | FindDuplicates(search, Policy.KEEP_ALL)).duplicates, check)
 
     run_pipeline(assemble, runner=Runner.LOCAL, workers=1)
-
-
-def earlier_version(lake: Lake, vectors: np.ndarray, numbers: Sequence[int], column: FeatureColumn) -> str:
-    """Commit a version that shows images of these numbers, in two parts."""
-    folder, entries = lake.dataset("old", "a" * 64), []
-    kind = vectors_to_column(vectors[:1], column.storage).type
-    schema = pa.schema([pa.field("hash", pa.string()), pa.field(column.column, kind)])
-    for part, some in enumerate(np.array_split(np.array(numbers), 2)):
-        rows = [{"hash": hashed(number), column.column: vectors[number].astype(np.float16)} for number in some]
-        entries.append(write_rows(folder, f"images/train/{part}.parquet", rows, schema))
-    empty = dict.fromkeys(SplitStatistics.__dataclass_fields__, 0)
-    manifest = Manifest(
-        dataset="old",
-        version="a" * 64,
-        files=tuple(sorted(entries)),
-        splits={str(split): SplitStatistics(**empty | {"density": None}) for split in Split},
-        failures={},
-        stages={},
-        features={"images": (column,), "documents": ()},
-        code_version="0",
-        notes={},
-        config={"dataset": "old"},
-        inputs={},
-        schema_versions={},
-    )
-    commit(lake, manifest)
-    return f"old@{'a' * 64}"
-
-
-@pytest.mark.parametrize("exact_below", [1000, 5])
-@pytest.mark.parametrize("is_same_column", [True, False])
-def test_what_was_seen_is_what_a_loop_finds(exact_below: int, is_same_column: bool, tmp_path: Path) -> None:
-    """Of the same bytes, else the nearest within the cosine; flat images are looked for, too."""
-    lake, vectors = Lake.at(str(tmp_path)), clouds(3)
-    numbers = np.random.default_rng(4).permutation(len(vectors)).tolist()
-    known, new = numbers[: len(numbers) // 2 + 5], numbers[len(numbers) // 2 - 5 :]
-    column = COLUMN if is_same_column else FeatureColumn(name="cnn", dimensions=10, fingerprint="0" * 64)
-    reference = earlier_version(lake, vectors, known, column)
-    given = made_up(lake, vectors, [new[:20], new[20:], new[:3]], flat=new[0])
-    expected = [SeenImage(hashed(image), reference, hashed(image), 1.0) for image in new if image in known]
-    same = len(expected)
-    for image in (image for image in new if image not in known):
-        value, seen = min((-cosine(vectors[image], vectors[other]), hashed(other)) for other in known)
-        if -value >= LEAST and is_same_column:
-            expected.append(SeenImage(hashed(image), reference, seen, -value))
-    copies = len(expected) - same if is_same_column else None
-    config = CopyDetectionConfig(extractor="cnn", cosine=LEAST, against=(reference,))
-
-    def assemble(root: beam.Pipeline) -> None:
-        found = root | beam.Create(given) | FindSeenIn(reference, config, planned(lake), exact_below=exact_below)
-        assert_that(found.rows, equal_to(expected), label="rows")
-        assert_that(found.counts, equal_to([SeenCount(reference, len(new), same, copies)]), label="counts")
-
-    run_pipeline(assemble, runner=Runner.LOCAL, workers=1)
-    assert same == 10 and (copies is None or copies > 10)
 
 
 def clustered(count: int) -> Duplicates:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import tracemalloc
+from dataclasses import replace
 from functools import partial
 from itertools import combinations
 
@@ -16,7 +17,6 @@ from pipelines.copy_detection import vectors as under_test
 from pipelines.copy_detection.vectors import (
     PROBES,
     Points,
-    Role,
     centres_of,
     cosines_of,
     in_cells,
@@ -54,10 +54,10 @@ def matrix(points: Points) -> np.ndarray:
     return np.stack([np.frombuffer(row.ljust(points.vectors.itemsize, b"\0"), np.float16) for row in points.vectors])
 
 
-def pairs_of(points: Points, least: float, **options: bool) -> dict[frozenset[bytes], float]:
+def pairs_of(points: Points, least: float) -> dict[frozenset[bytes], float]:
     """Return pairs of images and their cosines."""
     found = {}
-    for (first, second), distances in near_points(points, least, **options):
+    for (first, second), distances in near_points(points, least):
         images = zip(points.images[first].tolist(), points.images[second].tolist(), strict=True)
         found |= dict(zip(map(frozenset, images), cosines_of(distances).tolist(), strict=True))
     return found
@@ -81,19 +81,9 @@ def test_pairs_are_those_of_a_loop(seed: int, least: float) -> None:
     assert list(found.values()) == pytest.approx([wanted[pair] for pair in found], abs=1e-6)
 
 
-@given(st.integers(0, 10_000))
-def test_queries_meet_bases_alone(seed: int) -> None:
-    """As images of an earlier version are, which are not compared with one another."""
-    known, new = pointed(clouds(4, 2, seed), "known"), pointed(clouds(4, 2, seed + 1), "new")
-    both = Points.concatenate([in_cells(known, centres_of(known.take([])), Role.BASE), in_cells(new, [], Role.QUERY)])
-    whole = looped(Points.concatenate([known, new]), 0.2)
-    across = {pair for pair in whole if len(pair & {*known.images.tolist()}) == 1}
-    assert pairs_of(both, 0.2, among_bases=False).keys() == across
-
-
 def test_an_image_is_in_a_cell_once_and_rather_a_base() -> None:
     points = pointed(clouds(3, 1, 0))
-    query = in_cells(points.take([0]), [], Role.QUERY)
+    query = replace(points.take([0]), bases=np.zeros(1, np.int64))
     joined = Points.concatenate([query, points, points.take([1, 2])])
     assert len(joined) == 3 and joined.bases.tolist() == [1, 1, 1]
 

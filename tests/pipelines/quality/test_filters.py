@@ -1,4 +1,4 @@
-"""Each filter measures what it says and leaves out what is beyond its threshold; what-if tells the same before."""
+"""Each filter measures what it says and leaves out what is beyond its threshold."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image, ImageFilter
 from scipy import ndimage
-from typer.testing import CliRunner
 
-from orchestration.cli import app
 from pipelines.config import recipe
 from pipelines.quality.filters import document_problem, image_problem, sharpness
 from pipelines.run import BuildSummary, build_dataset
@@ -118,28 +116,11 @@ def rows(summary: BuildSummary, table: str) -> list[dict[str, Any]]:
 SETTINGS = ("quality.min_sharpness=20", "quality.max_aspect=4", "quality.max_images_per_word=0.5")
 
 
-def test_a_build_drops_what_what_if_said_it_would(tmp_path: Path, photographs: dict[str, bytes]) -> None:
+def test_a_build_drops_what_is_beyond_its_thresholds(tmp_path: Path, photographs: dict[str, bytes]) -> None:
     path = write_documents(tmp_path / "own", photographs)
     plain = build(path, tmp_path / "lake")
     assert len(rows(plain, "documents")) == 4
     assert "quality" not in plain.manifest.stages
-    page = tmp_path / "what-if.html"
-    options = [each for setting in SETTINGS for each in ("--set", setting)]
-    command = ["datasets", "what-if", "documents", "--lake", str(tmp_path / "lake"), "--output", str(page), "--json"]
-    result = CliRunner().invoke(app, [*command, *options])
-    assert result.exit_code == 0, result.output
-    told = {(row["what"], row["reason"]): row["count"] for row in json.loads(result.stdout.splitlines()[-1])["dropped"]}
-    assert told == {
-        ("images", "blurred"): 1,
-        ("images", "odd-aspect"): 1,
-        ("documents", "too-few-images"): 1,
-        ("documents", "image-text-ratio"): 1,
-    }
-    text = page.read_text(encoding="utf-8")
-    assert all(f">{title}</h2>" in text for title in ("Images: blurred", "Documents: image-text-ratio"))
-    assert text.count("<img ") == 5  # two of half, one of terse, and banner loses its image and goes
-    assert text.count(">stays</span>") == 1
-
     summary = build(path, tmp_path / "lake", *SETTINGS)
     kept = {row["id"]: row for row in rows(summary, "documents")}
     assert {name: [image["source"] for image in row["images"]] for name, row in kept.items()} == {
@@ -154,10 +135,3 @@ def test_a_build_drops_what_what_if_said_it_would(tmp_path: Path, photographs: d
         ("quality", "banner", "too-few-images"),
         ("quality", "terse", "image-text-ratio"),
     }
-    again = CliRunner().invoke(app, [*command, *options])
-    assert json.loads(again.stdout.splitlines()[-1])["dropped"] == []
-
-
-def test_what_if_asks_for_a_setting_it_knows(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["datasets", "what-if", "documents", "--lake", str(tmp_path)])
-    assert "expected --set" in str(result.exception)
