@@ -25,12 +25,12 @@ from pathlib import Path
 from typing import Annotated, ClassVar
 
 import yaml
+from msgspec import Meta
 
 from pipelines.config import datasets, recipe
 from pipelines.settings import Runner
 from schemas import configs
 from schemas.configs import (
-    Bounds,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
@@ -222,9 +222,9 @@ class CheckSettings(configs.Settings):
     """
 
     part: ClassVar[str] = "checks"
-    least_share: Annotated[float, Bounds(ge=0, le=1)] = 0.5
-    most_share: Annotated[float, Bounds(ge=1)] = 3.0
-    max_failure_share: Annotated[float, Bounds(ge=0, le=1)] = 0.25
+    least_share: Annotated[float, Meta(ge=0, le=1)] = 0.5
+    most_share: Annotated[float, Meta(ge=1)] = 3.0
+    max_failure_share: Annotated[float, Meta(ge=0, le=1)] = 0.25
     refused_leaks: tuple[LeakKind, ...] = (LeakKind.EXACT_IMAGE, LeakKind.NEAR_IMAGE, LeakKind.DOCUMENT_TEXT)
     least_norm: NonNegativeFloat = 1e-3
     most_norm: PositiveFloat = 1e4

@@ -8,6 +8,8 @@ DATASET --set key=value` addresses its keys. A recipe is a function that returns
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
+from msgspec import Meta
+
 from pipelines.settings import (
     NO_LIMIT,
     CopyDetectionConfig,
@@ -21,7 +23,7 @@ from pipelines.settings import (
     ShardsConfig,
     SplitsConfig,
 )
-from schemas.configs import Bounds, Settings, require
+from schemas.configs import Settings, require
 
 EVERY_DOCUMENT = DocumentsConfig(min_long_sentences=0, min_images=1, max_images=NO_LIMIT, long_sentence_tokens=1)
 
@@ -50,7 +52,7 @@ class BuildConfig(Settings):
     copy_detection: CopyDetectionConfig = field(default_factory=CopyDetectionConfig)
     splits: SplitsConfig = field(default_factory=SplitsConfig)
     shards: ShardsConfig = field(default_factory=ShardsConfig)
-    max_failure_share: Annotated[float, Bounds(ge=0, le=1)] = 0.5
+    max_failure_share: Annotated[float, Meta(ge=0, le=1)] = 0.5
     takedown_list: str = ""
     takedowns: tuple[str, ...] = ()
 

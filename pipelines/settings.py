@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated, ClassVar, Literal
 
+from msgspec import Meta
+
 from schemas.configs import (
-    Bounds,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
@@ -226,7 +227,7 @@ class DedupeConfig(Settings):
 
     part: ClassVar[str] = "dedupe"
     fingerprint: FingerprintName = FingerprintName.PHASH
-    radius: Annotated[int, Bounds(ge=0, le=12)] = 3
+    radius: Annotated[int, Meta(ge=0, le=12)] = 3
     policy: Policy = Policy.DROP_DOCUMENTS
 
 
@@ -314,9 +315,9 @@ class FeaturesConfig(Settings):
     sentences: tuple[str, ...] = ("use-multilingual",)
     weights: tuple[str, ...] = ()
     storage: Storage = Storage.FLOAT16
-    max_regions: Annotated[int, Bounds(ge=1, le=100)] = 36
+    max_regions: Annotated[int, Meta(ge=1, le=100)] = 36
     min_regions: NonNegativeInt = 10
-    min_score: Annotated[float, Bounds(ge=0, le=1)] = 0.2
+    min_score: Annotated[float, Meta(ge=0, le=1)] = 0.2
     device: Device = Device.AUTO
     threads: NonNegativeInt = 0
 

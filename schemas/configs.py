@@ -11,22 +11,25 @@ scalars, or further such dataclasses. Three kinds of field are chosen by a name:
     --set objective.margin=0.3                a setting of every term that has it
     --set objective.cross-document.margin=0.3 of one of several terms
 
-A bound stands at its field (`PositiveInt`, `Annotated[float, Bounds(ge=0, lt=1)]`) and holds for every configuration
-that is a `Settings`, however it is made. What settings mean together is checked by their own `__post_init__`.
+Values are checked and converted by msgspec. A bound stands at its field (`PositiveInt`, `Annotated[float, Meta(ge=0,
+lt=1)]`, a text's `Meta(pattern=..., description=...)`) and holds for every configuration that is a `Settings`, however
+it is made; msgspec ignores other marks in an `Annotated`. What settings mean together is checked by their own
+`__post_init__`.
 """
 
-import contextlib
 import dataclasses
 import difflib
 import enum
 import json
-import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, Union, cast, get_args, get_origin
+
+import msgspec
+from msgspec import Meta
 
 from schemas.errors import ConfigError, IntegrityError
 from schemas.plugins import NAME, Group, canonical_names, default_name, find_part, part_names
@@ -37,50 +40,12 @@ _hints: Callable[[Any], dict[str, Any]] = cache(partial(typing.get_type_hints, i
 Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """The range of a number: above `gt`, or at least `ge`; below `lt`, or at most `le`."""
-
-    gt: float | None = None
-    ge: float | None = None
-    lt: float | None = None
-    le: float | None = None
-
-    def check(self, value: float, *, field: str) -> None:
-        """Raise a `ConfigError` where a number is outside."""
-        is_low = (self.gt is not None and value <= self.gt) or (self.ge is not None and value < self.ge)
-        is_high = (self.lt is not None and value >= self.lt) or (self.le is not None and value > self.le)
-        require(not (is_low or is_high), field=field, value=value, rule=self.rule)
-
-    @property
-    def rule(self) -> str:
-        """Return the range in words."""
-        if self.lt is None and self.le is None:
-            if (self.gt, self.ge) in ((0, None), (None, 0)):
-                return "must be positive" if self.gt == 0 else "must not be negative"
-            return f"must be at least {self.ge:g}" if self.gt is None else f"must be above {self.gt:g}"
-        low = f"({self.gt:g}" if self.gt is not None else f"[{self.ge:g}"
-        return f"must be in {low}, " + (f"{self.lt:g})" if self.lt is not None else f"{self.le:g}]")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
-    """The form of a text: a regular expression that all of it matches, and the rule in words."""
-
-    pattern: str
-    rule: str
-
-    def check(self, value: str, *, field: str) -> None:
-        """Raise a `ConfigError` where a text has another form."""
-        require(re.fullmatch(self.pattern, value) is not None, field=field, value=value, rule=self.rule)
-
-
-PositiveInt = Annotated[int, Bounds(gt=0)]
-NonNegativeInt = Annotated[int, Bounds(ge=0)]
-PositiveFloat = Annotated[float, Bounds(gt=0)]
-NonNegativeFloat = Annotated[float, Bounds(ge=0)]
-Probability = Annotated[float, Bounds(ge=0, lt=1)]
-Share = Annotated[float, Bounds(gt=0, le=1)]
+PositiveInt = Annotated[int, Meta(gt=0)]
+NonNegativeInt = Annotated[int, Meta(ge=0)]
+PositiveFloat = Annotated[float, Meta(gt=0)]
+NonNegativeFloat = Annotated[float, Meta(ge=0)]
+Probability = Annotated[float, Meta(ge=0, lt=1)]
+Share = Annotated[float, Meta(gt=0, le=1)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,22 +63,15 @@ class Settings:
 
 
 def check(config: Settings) -> None:
-    """Check each field of a configuration by itself; the plain name of a member or of a part becomes what it names.
+    """Check and convert each field of a configuration by itself; a nested configuration has checked itself.
 
     Raises:
         ConfigError: a value breaks the bound of its field, or is not one of an enumeration or of its dataclass's name.
     """
-    for name, hint in _hints(type(config)).items():
+    for name, hint in hints_of(type(config)).items():
         value, key = getattr(config, name), f"{config.part}.{name}".removeprefix(".")
-        is_member_named = isinstance(hint, type) and issubclass(hint, enum.Enum) and not isinstance(value, hint)
-        if is_member_named or (isinstance(value, str | Mapping) and alternatives_of(hint) is not None):
+        if not dataclasses.is_dataclass(value):
             object.__setattr__(config, name, coerce(value, hint, key=key))
-        members = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-        for rule in (each for member in members for each in getattr(member, "__metadata__", ())):
-            if isinstance(rule, Bounds) and isinstance(value, int | float):
-                rule.check(value, field=key)
-            if isinstance(rule, Form) and isinstance(value, str):
-                rule.check(value, field=key)
         if name == NAME and (own := default_name(type(config))):
             require(value == own, field=key, value=value, rule=f"these are the settings of '{own}'")
 
@@ -133,12 +91,16 @@ def restore(kind: type[C], values: Mapping[str, Any], *, prefix: str = "", like:
         like: a configuration whose parts without a name keep their classes; None: those of the declared types.
 
     Raises:
-        ConfigError: a key is unknown or a value has the wrong type.
+        ConfigError: a key is unknown or missing, or a value has the wrong type.
     """
     hints = hints_of(kind)
     for name in values:
         if name not in hints:
             raise ConfigError(unknown_key(prefix + name, [prefix + other for other in hints]))
+    for field in dataclasses.fields(cast(Any, kind)):
+        is_needed = field.default is field.default_factory is dataclasses.MISSING
+        if field.name not in values and is_needed:
+            raise ConfigError(f"{prefix}{field.name}: expected a value, found none")
     kept = {name: kept_hint(hints[name], getattr(like, name, None)) for name in values}
     return kind(**{name: coerce(value, kept[name], key=prefix + name) for name, value in values.items()})
 
@@ -288,76 +250,35 @@ def unknown_key(key: str, keys: Iterable[str]) -> str:
 
 def coerce(value: Any, hint: Any, *, key: str) -> Any:
     """Return `value` as the type `hint`, or raise naming the key, what was expected and what was found."""
-    choice = alternatives_of(hint)
+    choice, origin, arguments = alternatives_of(hint), get_origin(hint), get_args(hint)
     if choice is not None and isinstance(value, list | tuple | Mapping | str):
         return _chosen(value, choice, key=key)
-    if get_origin(hint) is not None:
-        return _coerce_generic(value, hint, key=key)
-    if hint is Any:
-        return value
-    if isinstance(hint, type):
-        if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
-            return restore(hint, value, prefix=f"{key}.")
-        if issubclass(hint, enum.Enum) and value in [member.value for member in hint]:
-            return hint(value)
-        if hint is float and isinstance(value, int) and not isinstance(value, bool):
-            return float(value)
-        if isinstance(value, hint) and not (hint in (int, float) and isinstance(value, bool)):
-            return value
-    raise _mismatch(value, hint, key=key)
-
-
-def _coerce_generic(value: Any, hint: Any, *, key: str) -> Any:
-    """Return `value` as a type with arguments: `Annotated`, a union, `Literal`, a mapping or a tuple."""
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin is Annotated:
-        found = coerce(value, arguments[0], key=key)
-        for bounds in arguments[1:]:
-            bounds.check(found, field=key)
-        return found
-    if origin in (Union, types.UnionType):
-        return _coerce_union(value, arguments, key=key)
-    if origin is Literal and value in arguments:
-        return value
-    if origin is Mapping and isinstance(value, Mapping):
-        return {name: coerce(item, arguments[1], key=f"{key}.{name}") for name, item in value.items()}
     if origin is tuple and isinstance(value, list | tuple):
         return tuple(coerce(item, arguments[0], key=key) for item in value)
-    raise _mismatch(value, hint, key=key)
+    if origin is Mapping and isinstance(value, Mapping):
+        return {name: coerce(item, arguments[1], key=f"{key}.{name}") for name, item in value.items()}
+    kinds = [kind for kind in (hint, *arguments) if dataclasses.is_dataclass(kind)]
+    if kinds and isinstance(value, Mapping):
+        return restore(cast(type[Any], kinds[0]), value, prefix=f"{key}.")
+    try:
+        return msgspec.convert(value, hint)
+    except msgspec.ValidationError as problem:
+        raise ConfigError(f"{key} = {value!r}: {_rule(hint) or str(problem)[:1].lower() + str(problem)[1:]}") from None
 
 
-def _mismatch(value: Any, hint: Any, *, key: str) -> ConfigError:
-    is_choice = get_origin(hint) is Literal or (isinstance(hint, type) and issubclass(hint, enum.Enum))
-    found = "" if is_choice else f", found {_describe(type(value))}"
-    return ConfigError(f"{key} = {value!r}: expected {_describe(hint)}{found}")
+def _rule(hint: Any) -> str:
+    """Return the rule of a type in words, where it says it better than msgspec: its description, or its choices."""
+    described = [each.description for each in getattr(hint, "__metadata__", ()) if isinstance(each, Meta)]
+    names = get_args(hint) if get_origin(hint) is Literal else hint if isinstance(hint, enum.EnumType) else ()
+    return "".join(filter(None, described)) or (names and f"expected one of {', '.join(map(str, names))}") or ""
 
 
 def _chosen(value: Any, choice: Alternatives, *, key: str) -> Any:
     """Return the part that a value's name chooses, or of a sum the parts."""
+    if dataclasses.is_dataclass(value):
+        return value
     if choice.is_sum:
         parts = canonical_names(cast(Group, choice.group), value, key=key) if isinstance(value, str) else value
         return tuple(_chosen(each, dataclasses.replace(choice, is_sum=False), key=key) for each in parts)
     values = {NAME: value} if isinstance(value, str) else value
     return restore(choice.kind(values.get(NAME), key=f"{key}.{NAME}"), values, prefix=f"{key}.")
-
-
-def _coerce_union(value: Any, members: tuple[Any, ...], *, key: str) -> Any:
-    *others, last = [member for member in members if value is None or member is not type(None)]
-    for member in others:
-        with contextlib.suppress(ConfigError):
-            return coerce(value, member, key=key)
-    return coerce(value, last, key=key)
-
-
-def _describe(hint: Any) -> str:
-    if hint is type(None):
-        return "null"
-    if isinstance(hint, type) and issubclass(hint, enum.Enum):
-        return "one of " + ", ".join(str(member.value) for member in hint)
-    if get_origin(hint) is Literal:
-        return "one of " + ", ".join(map(str, get_args(hint)))
-    if get_origin(hint) is tuple:
-        return f"a list of {_describe(get_args(hint)[0])}"
-    return {str: "text", int: "a whole number", float: "a number", bool: "true or false", list: "a list"}.get(
-        hint, getattr(hint, "__name__", str(hint))
-    )

@@ -2,11 +2,12 @@
 
 import contextlib
 import dataclasses
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, cast, get_args, get_origin
+
+import msgspec
 
 from schemas.configs import (
     Alternatives,
@@ -163,8 +164,8 @@ def _parse(text: str, hint: Any, *, key: str) -> Any:
     """Read one override's text as the declared type."""
     text = text.strip()
     try:
-        value = json.loads(text)
-    except json.JSONDecodeError:
+        value = msgspec.json.decode(text)
+    except msgspec.DecodeError:
         value = text
     try:
         return plain(coerce(value, hint, key=key))

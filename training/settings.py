@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, ClassVar, Literal
 
-from schemas.configs import Bounds, NonNegativeFloat, PositiveInt, Settings, require
+from msgspec import Meta
+
+from schemas.configs import NonNegativeFloat, PositiveInt, Settings, require
 from schemas.documents import Role
 
 
@@ -66,7 +68,7 @@ class LinkSettings(Settings):
     part: ClassVar[str] = "link"
     steps: tuple[LinkStep, ...] = ()
     names: NonNegativeFloat | Literal["auto"] = "auto"
-    bank: Annotated[int, Bounds(ge=1, le=10_000)] = 1000
+    bank: Annotated[int, Meta(ge=1, le=10_000)] = 1000
     neighbours: PositiveInt = 10
 
 

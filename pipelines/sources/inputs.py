@@ -18,16 +18,17 @@ from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, Protocol, TypeVar
 from urllib.parse import quote
 
+from msgspec import Meta
+
 from pipelines.files import COMPRESSED, INSIDE, BrokenInputError, file_names, input_file, is_archive
 from pipelines.sources.records import UNUSABLE, CandidateDocument, on_web
-from schemas.configs import Form
 from schemas.errors import UsageError
 from schemas.failures import Failure
 from schemas.lake import Folder
 
 Capture = Callable[[str], Path]
 _LANGUAGE = r"[a-z]{2,3}(-[A-Za-z0-9]{1,8})*"
-Language = Annotated[str, Form(pattern=_LANGUAGE, rule="expected a language code such as 'en'")]
+Language = Annotated[str, Meta(pattern=rf"^{_LANGUAGE}\Z", description="expected a language code such as 'en'")]
 
 
 @dataclass(frozen=True, slots=True)

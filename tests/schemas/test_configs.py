@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Annotated, Any
 
 import pytest
 from configurations import dotted_keys
+from msgspec import Meta
 
 from pipelines.config import RECIPES
 from pipelines.config import recipe as recipe_of
-from schemas.configs import require, resolve, restore
+from schemas.configs import Settings, require, resolve, restore
 from schemas.errors import ConfigError
+from schemas.manifest import FileEntry
 from schemas.overrides import flatten, override
 from training import recipes as train_recipes
 
@@ -27,9 +31,18 @@ class Inner:
     names: tuple[str, ...] = ()
     sizes: tuple[int, ...] = ()
     colour: Colour = Colour.RED
+    share: Annotated[float, Meta(ge=0, lt=1), "a mark that is not msgspec's"] = 0.5
+    code: Annotated[str, Meta(pattern=r"^[a-z]{2}\Z", description="expected two small letters")] = "en"
 
     def __post_init__(self) -> None:
         require(self.rate > 0, field="inner.rate", value=self.rate, rule="must be positive")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made(Settings):
+    share: Annotated[float, Meta(ge=0, lt=1)] = 0.5
+    names: tuple[str, ...] = ()
+    colour: Colour = Colour.RED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,14 +89,18 @@ def test_an_override_sets_the_value_with_the_declared_type(
     [
         ("inner.rat=1", "unknown key 'inner.rat'; did you mean 'inner.rate'?"),
         ("colour=blue", "unknown key 'colour'; did you mean 'inner.colour'?"),
-        ("zzzzzz=1", "unknown key 'zzzzzz'; valid keys: count, inner.colour"),
+        ("zzzzzz=1", "unknown key 'zzzzzz'; valid keys: count, inner.code, inner.colour"),
         ("count", "expected key=value"),
-        ("count=many", "count = 'many': expected a whole number, found text"),
-        ("count=1.5", "count = 1.5: expected a whole number"),
-        ("is_on=1", "is_on = 1: expected true or false"),
+        ("count=many", "count = 'many': expected `int`, got `str`"),
+        ("count=1.5", "count = 1.5: expected `int`, got `float`"),
+        ("is_on=1", "is_on = 1: expected `bool`, got `int`"),
         ("inner.colour=green", "expected one of red, blue"),
-        ("inner.sizes=3,many", "inner.sizes = 'many': expected a whole number, found text"),
+        ("inner.sizes=3,many", "inner.sizes = 'many': expected `int`, got `str`"),
         ("inner.rate=-1", "inner.rate = -1.0: must be positive"),
+        ("inner.share=NaN", "inner.share = 'NaN': expected `float`, got `str`"),
+        ("inner.share=1", "inner.share = 1: expected `float` < 1.0"),
+        ("inner.code=EN", "inner.code = 'EN': expected two small letters"),
+        ("limit=x", "limit = 'x': expected `int | null`, got `str`"),
     ],
 )
 def test_a_wrong_override_says_what_is_wrong(assignment: str, words: str) -> None:
@@ -110,6 +127,31 @@ def test_a_saved_configuration_with_an_unknown_key_is_refused() -> None:
         restore(Outer, {"inner": {"speed": 1}})
 
 
+@pytest.mark.parametrize(
+    ("values", "key"),
+    [
+        ({"share": float("nan")}, "share"),
+        ({"share": "0.5"}, "share"),
+        ({"share": True}, "share"),
+        ({"names": "a"}, "names"),
+    ],
+)
+def test_a_configuration_that_is_made_directly_is_checked(values: dict[str, Any], key: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{key} = "):
+        Made(**values)
+
+
+def test_equal_settings_are_equal_however_they_are_made() -> None:
+    made = Made(share=0, names=["a"], colour="blue")  # type: ignore[arg-type]
+    assert json.dumps(resolve(made)) == json.dumps(resolve(override(Made(), ["share=0", "names=a", "colour=blue"])))
+    assert made == restore(Made, resolve(made)) and hash(made)
+
+
+def test_a_setting_without_a_default_is_named_where_it_is_missing() -> None:
+    with pytest.raises(ConfigError, match=r"^files\.bytes: expected a value"):
+        restore(FileEntry, {"path": "a"}, prefix="files.")
+
+
 def test_documented_keys_are_settable() -> None:
     build = {name: dotted_keys(make()) for name, make in RECIPES.items()}
     assert "http.allow_hosts" in build["diy"]
@@ -126,7 +168,7 @@ def test_an_override_keeps_the_class_of_a_source(name: str) -> None:
 
 
 def test_a_source_out_of_range_is_told_by_its_own_rule() -> None:
-    with pytest.raises(ConfigError, match=r"source\.true_images = 0: must be positive"):
+    with pytest.raises(ConfigError, match=r"source\.true_images = 0: expected `int` >= 1"):
         override(recipe_of("mscoco"), ["source.true_images=0"])
 
 

@@ -37,11 +37,11 @@ from training.towers.text.transformer import TransformerSettings
         ("encoder.dropout=0.1", "unknown key 'encoder.dropout'; did you mean 'text.dropout'?"),
         ("text.name=grus", "text.name = 'grus': expected one of bilstm-attention, gru, "),
         ("training.schedule.name=step", "expected one of plateau, steps, constant"),
-        ("text.dropout=1", "text.dropout = 1.0: must be in [0, 1)"),
-        ("image.dropout=-0.1", "image.dropout = -0.1: must be in [0, 1)"),
-        ("text.max_words=-1", "text.max_words = -1: must not be negative"),
-        ("text.word_dimensions=0", "text.word_dimensions = 0: must be positive"),
-        ("training.schedule.factor=0", "training.schedule.factor = 0.0: must be positive"),
+        ("text.dropout=1", "text.dropout = 1: expected `float` < 1.0"),
+        ("image.dropout=-0.1", "image.dropout = -0.1: expected `float` >= 0.0"),
+        ("text.max_words=-1", "text.max_words = -1: expected `int` >= 0"),
+        ("text.word_dimensions=0", "text.word_dimensions = 0: expected `int` >= 1"),
+        ("training.schedule.factor=0", "training.schedule.factor = 0: expected `float` > 0.0"),
     ],
 )
 def test_a_setting_of_something_else_is_an_unknown_key(assignment: str, words: str) -> None:

@@ -219,9 +219,9 @@ def test_settings_are_checked(tmp_path: Path, counts: Counter[str]) -> None:
     for setting, words in (
         ("features.images=colours,colours", "a name may be given once"),
         ("features.images=../up", "expected names of letters"),
-        ("features.max_regions=101", r"must be in \[1, 100\]"),
+        ("features.max_regions=101", "expected `int` <= 100"),
         ("features.min_regions=37", "must be at most features.max_regions"),
-        ("features.threads=-1", "must not be negative"),
+        ("features.threads=-1", "expected `int` >= 0"),
         ("features.storage=float8", "expected one of float16, float32, int8"),
         ("features.weights=densenet169", "expected NAME=URI"),
         ("features.images=unknown", "expected one of all-minilm-l6-v2, colour-shape, .*colours, cells"),

@@ -261,7 +261,7 @@ def test_fingerprints_follow_network_sidecar_and_tokenizer(tmp_path: Path) -> No
         ({"colour": "rgb"}, r"tower\.json: unknown key 'colour'"),
         ({"mean": [1, 2]}, r"tower\.json: mean = \(1\.0, 2\.0\): three values"),
         ({"deviation": [1, 0, 1]}, "three values above 0"),
-        ({"size_px": "big"}, "size_px = 'big': expected a whole number"),
+        ({"size_px": "big"}, "size_px = 'big': expected `int`"),
         ({"shorter_side_px": 10}, "shorter_side_px = 10: at least size_px, 32"),
         ({"output": "logits"}, r"its sidecar names 'logits', which the network lacks; it has embedding, places"),
         ({"output": ""}, r"its sidecar names '', which the network lacks; it has embedding, places"),

@@ -231,7 +231,7 @@ def test_files_of_another_form_end_the_build(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"true_images": 0}, r"source\.true_images = 0: must be positive"),
+        ({"true_images": 0}, r"source\.true_images = 0: expected `int` >= 1"),
         ({"captions": ("a", "b", "c"), "folders": ("x", "y")}, r"source\.folders .* one for each of 3"),
         ({"val": 1.0}, r"source\.val = 1\.0"),
         ({"val": 0.5, "test": 0.5}, r"source\.val \+ source\.test = 1\.0"),
