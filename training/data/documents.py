@@ -138,6 +138,11 @@ class DocumentSet:
         """Return D keys; two documents with equal keys hold the same set of images (see `keys.set_keys`)."""
         return set_keys(text_keys(self.image_hashes)[self.image_rows], self.images)
 
+    @property
+    def row_texts(self) -> tuple[str, ...]:
+        """Return all that the N rows say: a sentence each, or the texts of all sources that a row fuses."""
+        return self.texts if self.sources is None else tuple(map(" ".join, self.sources))
+
     def take_documents(self, documents: Int64 | Sequence[int]) -> DocumentSet:
         """Return some documents, in the given order, with the images they show and no other."""
         documents = np.asarray(documents, np.int64)

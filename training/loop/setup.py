@@ -6,7 +6,7 @@ before are taken over last (`starting.py`).
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
@@ -68,8 +68,7 @@ def _vocabulary(config: TrainConfig, documents: Sample, context: Context) -> Voc
     """
     own, labels = Counter[str](), set[str]()
     for part in documents:
-        texts: Iterable[str] = part.texts if part.sources is None else map(" ".join, part.sources)
-        own += count_words(texts, _languages(config, part))
+        own += count_words(part.row_texts, _languages(config, part))
         if config.needs.labels and part.regions is not None:
             labels.update(part.regions.labels)
     counts = sum(map(Counter, gather_json(own, context)), Counter[str]())

@@ -2,7 +2,7 @@
 
 Three uses: `multi-source` from single-source models (Liu 2020, 6.2: an encoder a role, word table and image tower of
 the caption's model, the fuser new and trained alone for an epoch); all-for-one (5.2.3: all but the word vectors, which
-are another language's); and plain continuation on other data.
+are another language's); and plain continuation of a model on other data.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,18 +38,19 @@ def start_from_models(model: LinkModel, find: FindModel = Path) -> None:
         return
     givers = {source: _load(name, find) for source, name in named.items()}
     sources = config.needs.sources
-    if not sources:
-        if set(givers) != {EVERY_SOURCE}:
-            raise _mismatch(model, "expected one MODEL; ROLE=MODEL is for a tower of several sources")
-        _take(model, givers[EVERY_SOURCE].state_dict(), givers[EVERY_SOURCE].vocabulary)
+    whole = givers.get(EVERY_SOURCE)
+    if whole is not None and len(givers) == 1 and whole.card.config.needs.sources == sources:
+        _take(model, whole.state_dict(), whole.vocabulary)
         return
+    if not sources:
+        raise _mismatch(model, "expected one MODEL; ROLE=MODEL is for a tower of several sources")
     by_source = _by_source(model, sources, givers)
     leader = by_source.get(Role.CAPTION, next(iter(by_source.values())))
     weights = dict(leader.state_dict())
     for source, giver in by_source.items():
         for name, value in giver.text.get_submodule(giver.text.own_encoder).state_dict().items():
             weights[f"text.{model.text.source_encoders}.{source}.{name}"] = value
-    _take(model, weights, leader.vocabulary)
+    _take(model, weights, leader.vocabulary, fresh=_new_modules(model))
 
 
 def set_trainable(model: LinkModel, epoch: int) -> None:
@@ -99,11 +100,17 @@ def _by_source(model: LinkModel, sources: Sequence[str], givers: Mapping[str, Li
     return given
 
 
-def _take(model: LinkModel, weights: Mapping[str, Tensor], vocabulary: Vocabulary | None) -> None:
-    """Copy weights by name, word tables word by word; every parameter but the fuser's and the banks must be there."""
-    own = model.state_dict()
-    for name, target in own.items():
-        if name.startswith((*_new_modules(model), "steps.")):
+def _take(
+    model: LinkModel, weights: Mapping[str, Tensor], vocabulary: Vocabulary | None, *, fresh: tuple[str, ...] = ()
+) -> None:
+    """Copy weights by name, word tables word by word; every parameter but those of `fresh` and the banks must be there.
+
+    A tensor that two modules share (Li 2022: regions' concepts are words of the text's table) has two names in the
+    state. It is copied once, under its first name, which is the one that `word_tables` has.
+    """
+    distinct = dict(model.named_parameters()) | dict(model.named_buffers())
+    for name, target in model.state_dict().items():
+        if name not in distinct or name.startswith((*fresh, "steps.")):
             continue
         if name not in weights:
             raise _mismatch(model, f"its models have no weights for {name}")

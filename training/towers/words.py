@@ -198,6 +198,6 @@ def starting_vectors(
 
 
 def _all_texts(documents: Iterable[DocumentSet], workers: Workers) -> list[str]:
-    """Return all workers' sentences, in the order of the workers."""
-    own = [text for part in documents for text in part.texts]
+    """Return all workers' texts, of every source, in the order of the workers."""
+    own = [text for part in documents for text in part.row_texts]
     return [text for part in gather_json(own, workers) for text in part]

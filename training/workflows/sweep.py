@@ -28,7 +28,7 @@ from schemas.overrides import override
 from schemas.versions import fingerprint
 from training.data.loading import identify
 from training.evaluation.studies import Sweep, SweepCell, combinations
-from training.mlflow.runs import open_tracking, parent_run, set_parent
+from training.mlflow.runs import TrackedRun, finishing, open_tracking, parent_run, set_parent
 from training.mlflow.tracked_training import run_train
 from training.recipes import DEFAULT_RECIPE
 from training.recipes import recipe as named_recipe
@@ -66,8 +66,8 @@ def run_sweep(
         say: takes a line of progress.
 
     Raises:
-        UsageError: the data set is not there, or does not fit a combination, or `at_once` is below 1: before anything
-            is trained.
+        UsageError: the data set is not there, does not fit a combination or has no known link in the split, or
+            `at_once` is below 1: before anything is trained.
         ConfigError: a combination is no configuration: likewise.
     """
     if at_once < 1:
@@ -76,6 +76,8 @@ def run_sweep(
     reference = "@".join(home.find(dataset))
     manifest, folder = read_manifest(home, reference)
     configs = {each: override(named_recipe(name), [*overrides, *each]) for each in combinations(vary)}
+    if not (split in manifest.splits and manifest.splits[split].links):
+        raise UsageError(f"sweep: no link of {reference}, split {split}, is known, so no combination can be judged")
     for config in configs.values():
         identify(manifest, folder, config)
     key = fingerprint([reference, *map(resolve, configs.values())])
@@ -84,16 +86,16 @@ def run_sweep(
         _cell, name, list(overrides), reference, lake=lake, workers=workers, split=split, parent=parent,
         tracking=client.tracking_uri,
     )  # fmt: skip
-    if at_once == 1:
-        cells = [cell(settings, say=say) for settings in configs]
-    else:
-        threads = max(1, torch.get_num_threads() // at_once)
-        say(f"{len(configs)} combinations, {at_once} at once, each in {threads} threads")
-        with ThreadPoolExecutor(at_once) as pool:
-            cells = list(pool.map(partial(_apart, cell, threads=threads), configs))
-    sweep = Sweep(recipe=name, dataset=reference, split=str(split), run=parent, cells=tuple(cells))
-    client.log_text(parent, sweep_page(sweep), f"sweep-{split}.html")
-    client.set_terminated(parent)
+    with finishing(TrackedRun(client, parent, {})):
+        if at_once == 1:
+            cells = [cell(settings, say=say) for settings in configs]
+        else:
+            threads = max(1, torch.get_num_threads() // at_once)
+            say(f"{len(configs)} combinations, {at_once} at once, each in {threads} threads")
+            with ThreadPoolExecutor(at_once) as pool:
+                cells = list(pool.map(partial(_apart, cell, threads=threads), configs))
+        sweep = Sweep(recipe=name, dataset=reference, split=str(split), run=parent, cells=tuple(cells))
+        client.log_text(parent, sweep_page(sweep), f"sweep-{split}.html")
     return sweep
 
 

@@ -222,6 +222,18 @@ def test_word2vec_starts_from_the_training_split(lake: Lake) -> None:
     assert not torch.equal(table[2:], plain.text.state_dict()["embedding.weight"][2:])
 
 
+def test_word2vec_reads_every_source(lake: Lake) -> None:
+    pytest.importorskip("gensim")
+    sources = ("headline", "caption")
+    plain, trained = (
+        new_model(config, load_training_data(lake, "synthetic", config), Context())
+        for config in (config_of(text="multi-source", sources=sources, word_vectors=name) for name in ("", "word2vec"))
+    )
+    first, second = (model.text.state_dict()["embedding.table.weight"] for model in (plain, trained))
+    assert plain.vocabulary is not None
+    assert (first[2 : len(plain.vocabulary)] != second[2 : len(plain.vocabulary)]).any(dim=1).all()
+
+
 def test_what_does_not_fit_is_refused_before_training(lake: Lake, tmp_path: Path) -> None:
     def load(config: TrainConfig) -> TrainingData:
         return load_training_data(lake, "synthetic", config)

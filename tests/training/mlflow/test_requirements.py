@@ -85,7 +85,7 @@ def test_a_fine_tuned_model_loads_in_the_environment_that_it_names(
     config = TrainConfig(
         dimensions=8,
         text=text_tower("gru", word_dimensions=4),
-        image=image_tower("fine-tuned", cnn="mobilenet-v3-small"),
+        image=image_tower("fine-tuned", cnn="mobilenetv3_small_050"),
     )
     manifest, folder = read_manifest(lake, "synthetic")
     torch.manual_seed(0)
@@ -100,7 +100,7 @@ def test_a_fine_tuned_model_loads_in_the_environment_that_it_names(
 
     stored = mlflow.pyfunc.get_model_dependencies(version.uri)
     lines = [line for line in Path(stored).read_text().splitlines() if line.strip()]
-    assert any(line.startswith("torchvision==") for line in lines)
+    assert any(line.startswith("timm==") for line in lines)
     assert any(line.startswith("pillow==") for line in lines)
     assert not any(line.startswith("multilink") for line in lines)  # nobody else's package can come in
     python = environment_of(lines, tmp_path / "environment")
@@ -112,7 +112,7 @@ def test_a_fine_tuned_model_loads_in_the_environment_that_it_names(
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["sentences"] and all(found["sentences"])
-    assert "torchvision" in found["modules"] and "apache_beam" not in found["modules"]
+    assert "timm" in found["modules"] and "apache_beam" not in found["modules"]
     assert "multilink.zip/training/mlflow/pyfunc.py" in found["code"]
 
     site = next((tmp_path / "environment").glob("lib/python*/site-packages"))
@@ -140,7 +140,7 @@ def test_each_part_names_its_packages() -> None:
     plain = requirements_of(TrainConfig())
     names = [line.partition("==")[0] for line in plain]
     assert names == ["torch", "numpy", "scipy", "pyarrow", "lapjv", "pillow", "securesystemslib"]
-    for cnn, package in (("timm/resnet18", "timm"), ("resnet50", "torchvision"), ("nasnet-mobile", "pillow")):
+    for cnn, package in (("resnet50", "timm"), ("nasnet-mobile", "pillow")):
         tuned = requirements_of(replace(TrainConfig(), image=image_tower("fine-tuned", cnn=cnn)))
         assert any(line.startswith(f"{package}==") for line in tuned)
     assert requirements_of(TrainConfig(text="sentence", objective=objective("hal"))) == plain  # type: ignore[arg-type]

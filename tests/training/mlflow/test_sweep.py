@@ -7,6 +7,7 @@ import os
 import re
 import signal
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import mlflow
@@ -14,6 +15,7 @@ import pytest
 from forked import clean_environment, server, start
 
 from orchestration.cli import run
+from schemas.documents import Split
 from schemas.errors import BuildError, ConfigError, UsageError
 from schemas.lake import Lake
 from training.config import TrainConfig
@@ -177,3 +179,17 @@ def test_two_sweeps_at_once_share_the_trainings(
     assert first == second and len({cell["model"] for cell in first}) == 4
     versions = client.search_model_versions("name='multilink-synthetic-cross-document'")
     assert {f"models:/{each.name}/{each.version}" for each in versions} == {cell["model"] for cell in first}
+
+
+def test_a_sweep_that_cannot_be_judged_trains_nothing_and_leaves_no_run(
+    client: mlflow.MlflowClient, lakes: ModuleType, trained: Trained, tmp_path: Path
+) -> None:
+    made = {
+        split: lakes.without_links(lakes.make_documents(split, 20, lakes.World())) for split in (Split.TRAIN, Split.VAL)
+    }
+    lake = lakes.write_lake(str(tmp_path / "lake"), made)
+    with pytest.raises(UsageError, match="no link of synthetic"):
+        sweep.run_sweep(
+            lake=lake.root.uri, dataset="synthetic", recipe="tiny", vary=VARY, tracking=client.tracking_uri, say=print
+        )
+    assert not trained and not client.search_experiments(filter_string="name = 'multilink-synthetic'")

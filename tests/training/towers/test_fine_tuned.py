@@ -130,14 +130,6 @@ def test_packaged_network_starts_from_its_weights() -> None:
         start_weights(network.module, "efficientnet-lite0", "nothing.pt")
 
 
-def test_networks_of_torchvision_have_no_classifier() -> None:
-    pytest.importorskip("torchvision")
-    network = build_network("mobilenet-v3-small")
-    network.module.eval()
-    with torch.no_grad():
-        assert network.module(torch.zeros(1, 3, 64, 64)).shape == (1, network.features)
-
-
 def test_nasnet_is_the_extractors_and_is_trained(tmp_path: Path) -> None:
     extractor = NasnetMobile()
     for module in extractor.modules():
@@ -173,24 +165,22 @@ def test_features_are_batch_normalised_before_the_map_where_that_is_set() -> Non
     assert torch.allclose(tower.norm.running_mean, reference.running_mean, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("cnn", "features"), [("timm/mobilenetv3_small_050", 1024), ("shufflenet-v2-x0-5", 1024), ("squeezenet1-1", None)]
-)
-def test_networks_of_timm_and_torchvision_are_taken_by_name(cnn: str, features: int | None) -> None:
-    if features is None:
-        with pytest.raises(ConfigError, match="expected a network that ends in a classifier"):
-            build_network(cnn)
-        return
-    network = build_network(cnn)
-    network.module.eval()
-    with torch.no_grad():
-        assert network.module(torch.zeros(2, 3, 64, 64)).shape == (2, features) == (2, network.features)
+@pytest.mark.parametrize("cnn", ["mobilenetv3_small_050", "resnet18", "tiny_vit_5m_224"])
+def test_a_network_of_timm_is_trained_and_draws_nothing_from_torch(cnn: str) -> None:
+    pytest.importorskip("timm")
+    tower = FineTunedTower(FineTunedSettings(cnn=cnn, dropout=0.0), Sizes(dimensions=8)).train()
+    rows = tower.prepare(pictures(2))
+    torch.manual_seed(1)
+    first = tower(rows, MOMENT)
+    torch.manual_seed(2)
+    assert torch.equal(first, tower(rows, MOMENT))
+    (first * torch.arange(8)).sum().backward()
+    assert all(parameter.grad is not None for parameter in tower.parameters())
 
 
-@pytest.mark.parametrize(
-    ("cnn", "words"), [("timm/none", "timm has no network of that name"), ("none", "one of torchvision's by its name")]
-)
-def test_a_network_that_nobody_has_is_one_line(cnn: str, words: str) -> None:
-    with pytest.raises(ConfigError, match=words) as caught:
+@pytest.mark.parametrize("cnn", ["none", "hf-hub:timm/resnet18", "timm/resnet18", "vit_tiny_patch16_384"])
+def test_a_network_that_cannot_be_trained_is_refused_in_one_line(cnn: str) -> None:
+    pytest.importorskip("timm")
+    with pytest.raises(ConfigError, match=r"image\.cnn") as caught:
         build_network(cnn)
     assert "\n" not in str(caught.value)

@@ -46,7 +46,6 @@ PICTURES_AT_ONCE = 64
 Normalisation = tuple[tuple[float, float, float], tuple[float, float, float]]
 IMAGENET: Normalisation = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 LITE0, NASNET = "efficientnet-lite0", "nasnet-mobile"
-TIMM = "timm/"  # what the names of timm's networks begin with
 INCEPTION: Normalisation = ((0.5,) * 3, (0.5,) * 3)
 LITE: Normalisation = ((127 / 255,) * 3, (128 / 255,) * 3)
 
@@ -56,8 +55,8 @@ class FineTunedSettings(ImageTowerSettings):
     """H suppl. 2: a CNN trained end to end.
 
     Attributes:
-        cnn: the network: `efficientnet-lite0` (packaged, with its weights), `nasnet-mobile` (H's), one of torchvision's
-            by its name (`resnet50`, `densenet169` ...), or one of timm's as `timm/NAME`.
+        cnn: the network: `efficientnet-lite0` (packaged, with its weights), `nasnet-mobile` (H's), or one of timm's by
+            its name (`resnet50`, `densenet169` ...).
         weights: file of its starting weights (a torch state); empty: those its package holds, or random.
         batch_norm: whether the CNN's features are batch-normalised before the affine map (A).
     """
@@ -74,8 +73,8 @@ class FineTunedSettings(ImageTowerSettings):
     @property
     def packages(self) -> tuple[str, ...]:
         """Return what the network comes from, and what decodes pictures."""
-        own = {LITE0: ("efficientnet-lite-pytorch",), NASNET: ()}
-        return ("pillow", *own.get(self.cnn, ("timm" if self.cnn.startswith(TIMM) else "torchvision",)))
+        packages = {LITE0: ("efficientnet-lite-pytorch",), NASNET: ()}
+        return ("pillow", *packages.get(self.cnn, ("timm",)))
 
     def build(self, sizes: Sizes, text: object) -> Tower:
         return FineTunedTower(self, sizes)
@@ -262,36 +261,39 @@ def build_network(name: str) -> Network:
         network = nasnet_mobile.NasnetMobile()
         network.last_linear = nn.Identity()  # type: ignore[assignment]
         return Network(_Pooled(network, "features", has_relu=True), nasnet_mobile.DIMENSIONS, INCEPTION)
-    return _of_timm(name.removeprefix(TIMM)) if name.startswith(TIMM) else _of_torchvision(name)
+    return _of_timm(name)
 
 
 def _of_timm(name: str) -> Network:
-    timm: Any = _import("timm", "timm", TIMM + name)
-    try:
-        network = timm.create_model(name, pretrained=False, num_classes=0)
-    except RuntimeError as problem:
-        raise ConfigError(f"image.cnn = '{TIMM}{name}': timm has no network of that name") from problem
-    expected = timm.data.resolve_model_data_config(network)
-    features = getattr(network, "head_hidden_size", network.num_features)  # of what it returns without a classifier
-    return Network(network, features, (expected["mean"], expected["std"]))
+    timm: Any = _import("timm", "timm", name)
+    if not timm.is_model(name):  # an address of a hub would be downloaded
+        expected = f"'{LITE0}', '{NASNET}' or a network of timm by its name"
+        raise ConfigError(f"image.cnn = '{name}': expected {expected}")
+    network = timm.create_model(name, pretrained=False, num_classes=0)
+    for module in network.modules():
+        if isinstance(module, timm.layers.DropPath):
+            module.drop_prob = 0.0
+        elif isinstance(module, nn.Dropout):
+            module.p = 0.0
+    expects = timm.data.resolve_model_data_config(network)
+    return Network(network, _features_of(network, name), (expects["mean"], expects["std"]))
 
 
-def _of_torchvision(name: str) -> Network:
-    models: Any = _import("torchvision.models", "torchvision", name)
+def _features_of(network: nn.Module, name: str) -> int:
+    """Return f of a network by an empty picture.
+
+    Raises:
+        ConfigError: the network does not read pictures of 224 x 224, or gives no vector a picture.
+    """
     try:
-        network = models.get_model(name.replace("-", "_"), weights=None)
-    except ValueError as problem:
-        known = f"'{LITE0}', '{NASNET}', one of torchvision's by its name, or one of timm's as '{TIMM}NAME'"
-        raise ConfigError(f"image.cnn = '{name}': expected {known}") from problem
-    classifier = "fc" if hasattr(network, "fc") else "classifier"
-    layers = getattr(network, classifier, network).modules()
-    features = next((each.in_features for each in layers if isinstance(each, nn.Linear)), None)
-    if features is None or not hasattr(network, classifier):
-        raise ConfigError(
-            f"image.cnn = '{name}': expected a network that ends in a classifier (fc or classifier with a linear layer)"
-        )
-    setattr(network, classifier, nn.Identity())
-    return Network(network, features, IMAGENET)
+        with torch.no_grad():
+            shape = network.eval()(torch.zeros(1, 3, CROP_PX, CROP_PX)).shape
+    except (AssertionError, RuntimeError, ValueError) as problem:
+        reason = str(problem).partition("\n")[0]
+        raise ConfigError(f"image.cnn = '{name}': it reads no pictures of {CROP_PX} x {CROP_PX}: {reason}") from problem
+    if len(shape) != 2:
+        raise ConfigError(f"image.cnn = '{name}': expected a vector a picture, found the shape {tuple(shape[1:])}")
+    return int(shape[1])
 
 
 def start_weights(network: nn.Module, name: str, path: str) -> None:
