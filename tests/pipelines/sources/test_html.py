@@ -18,8 +18,9 @@ def article(markup: str, head: str = "") -> bytes:
     """Return a page whose second paragraph comes after some markup."""
     return (
         f'<!DOCTYPE html><html lang="en-GB"><head><title>A shelf</title>{head}</head><body><header>'
-        f'<img src="/logo.png"><nav><a href="/">Home</a> <a href="/b">About us</a></nav></header><article><h1>How to make a shelf</h1>'
-        f"<p>{SAW}</p>{markup}<p>{GLUE}</p><p>{LAST}</p></article><aside><img src='/advert.jpg'><p>Buy now</p></aside>"
+        f'<img src="/logo.png"><nav><a href="/">Home</a> <a href="/b">About us</a></nav></header>'
+        f"<article><h1>How to make a shelf</h1><p>{SAW}</p>{markup}<p>{GLUE}</p><p>{LAST}</p></article>"
+        f"<aside><img src='/advert.jpg'><p>Buy now</p></aside>"
         f"<footer>Copyright <img src='/end.png'></footer></body></html>"
     ).encode()
 
