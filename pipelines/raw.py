@@ -2,6 +2,7 @@
 
     <raw>/<source>/<segment>.warc.gz            on a file system appended to in place, and locked while it is open
     <raw>/<source>/index/<segment>.parquet      written when the segment is closed
+    <raw>/files/...                             files that were captured as a whole (`web.downloads`): never segments
 
 A segment is one WARC 1.1 file that one process writes (ISO 28500:2017), each record a gzip member of its own. A record
 holds the status line, the few headers that are kept, and the body without transfer or content encoding, so that its
@@ -44,6 +45,7 @@ from schemas.raw import RAW_SCHEMA, RawEntry
 from schemas.tables import records_table
 
 SUFFIX = ".warc.gz"
+FILES = "files"  # of captured files: no source has this name
 LOCAL_BYTES = 256 << 20
 REMOTE_BYTES = 64 << 20
 AGE_S = 30.0
@@ -51,6 +53,7 @@ LISTED_S = 60.0  # for so long a process need not know what others have added
 MAX_ENTRIES = 20_000
 _GZIP_WINDOW = 31
 _INDEX = "index"
+_SEGMENT = re.compile(r"[0-9a-f]{16}-[0-9a-f]{8}")
 _KEPT_HEADERS = (
     "cache-control",
     "content-language",
@@ -212,12 +215,27 @@ def request_key(kind: str, url: str) -> str:
 
 def recover(raw: Folder) -> None:
     """Write the index of every segment that has none and that no process is writing."""
-    there = raw.infos()
-    for path in there:
-        source, _, name = path.rpartition("/")
-        segment = name.removesuffix(SUFFIX)
-        if name.endswith(SUFFIX) and f"{source}/{_INDEX}/{segment}.parquet" not in there:
-            _recover(raw.child(source), segment)
+    for source in sources_of(raw):
+        folder = raw.child(source)
+        for segment in sorted(open_segments(folder)):
+            _recover(folder, segment)
+
+
+def sources_of(raw: Folder) -> list[str]:
+    """Return the sources whose answers are in a raw store."""
+    return [name for name in raw.names() if name != FILES]
+
+
+def open_segments(folder: Folder) -> set[str]:
+    """Return the segments of a source that have no index; a file of another name is no segment, whatever its ending."""
+    names = (name.removesuffix(SUFFIX) for name in folder.names() if name.endswith(SUFFIX))
+    return set(filter(_SEGMENT.fullmatch, names)) - closed_segments(folder)
+
+
+def closed_segments(folder: Folder) -> set[str]:
+    """Return the segments of a source that have an index."""
+    names = index_of(folder).folder.names()
+    return {name.removesuffix(".parquet") for name in names if name.endswith(".parquet")}
 
 
 def _recover(folder: Folder, segment: str) -> None:

@@ -24,6 +24,7 @@ from pipelines.settings import (
     SplitsConfig,
 )
 from schemas.configs import Settings, require
+from schemas.lake import check_name
 
 EVERY_DOCUMENT = DocumentsConfig(min_long_sentences=0, min_images=1, max_images=NO_LIMIT, long_sentence_tokens=1)
 
@@ -58,6 +59,7 @@ class BuildConfig(Settings):
 
     def __post_init__(self) -> None:
         Settings.__post_init__(self)
+        check_name(self.dataset)
         extractor, known = self.copy_detection.extractor, self.features.images
         rule = f"must be one of features.images: {', '.join(known) or 'none'}"
         require(not extractor or extractor in known, field="copy_detection.extractor", value=extractor, rule=rule)

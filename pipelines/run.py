@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,7 @@ _PACE = frozenset(
     }
 )
 UNREACHED_SHARE = 0.05
+_DIGESTS_KEPT = 256
 SHARES_OF_A_WORKER = 8  # parts that hosts are divided into
 CLUSTER_SHARES = 16_384  # where the number of workers is the cluster's affair: of 100 million images, 6,000 each
 
@@ -203,10 +204,12 @@ def finish(
 
 
 def note_ledger(plan: BuildPlan, version: str) -> None:
-    """Note which build made a version; of a version that was there, the ledger of the build that made it says all."""
+    """Note which build made a version first; the ledger of another one goes only where the first has all its files."""
     versions = plan.lake.ledger(plan.config.dataset, VERSIONS)
     if not versions.add(version, f"{plan.name}\n".encode()):
-        plan.ledger.remove()
+        first = plan.lake.ledger(plan.config.dataset, versions.read(version).decode().strip())
+        if {*plan.ledger.files()} <= {*first.files()}:
+            plan.ledger.remove()
 
 
 @contextmanager
@@ -300,9 +303,17 @@ def request_key(config: BuildConfig, features: FeaturePlan) -> str | None:
 
 
 def _digest(place: str) -> str:
+    """Return the digest of a file, and the name of what is read in it."""
     file = input_file(place)
-    with open_uri(file.uri) as stream:
-        return f"{digest_stream(stream)}{INSIDE}{file.member}"
+    folder, _, name = file.uri.rpartition("/")
+    return f"{_file_digest(file.uri, Folder(folder or '.').stamp(name))}{INSIDE}{file.member}"
+
+
+@lru_cache(_DIGESTS_KEPT)
+def _file_digest(uri: str, stamp: tuple[int, int]) -> str:
+    """Return the digest of a file, read once while its size and time are the same: an archive may hold many inputs."""
+    with open_uri(uri) as stream:
+        return digest_stream(stream)
 
 
 def remember(lake: Lake, request: str, manifest: Manifest, *, retry_after_s: float) -> None:

@@ -29,11 +29,10 @@ from pipelines.settings import FingerprintName, ImagesConfig
 from pipelines.turns import LEASES, turn_alone
 from schemas.configs import restore
 from schemas.errors import UsageError
-from schemas.lake import MANIFEST, Folder, Lake
+from schemas.lake import MANIFEST, Folder, Lake, is_temporary
 from schemas.manifest import Manifest, read_manifest
 
 MIN_AGE_S = 86_400.0
-_TEMPORARY = ".tmp"
 _OF_VERSIONS = ("datasets", "retrievals", "links", "indexes")
 
 
@@ -129,7 +128,7 @@ class _Needs:
     def is_unneeded(self, path: str) -> bool:
         """Whether no version needs a file; `path` is relative to the lake."""
         top, *rest = path.split("/")
-        if path.endswith(_TEMPORARY):
+        if is_temporary(path):
             return True
         if top in _OF_VERSIONS:
             return len(rest) > 2 and "/".join(rest[:2]) not in self._versions

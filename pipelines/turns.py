@@ -9,7 +9,7 @@ Each takes its own lease first and looks at the others' then, so that of two tha
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
-from schemas.lake import Folder, Lake
+from schemas.lake import Folder, Lake, check_name
 from schemas.leases import hold
 
 LEASES = "leases"
@@ -21,12 +21,15 @@ def turn_of_build(lake: Lake, dataset: str, say: Callable[[str], None]) -> Itera
     """Hold a data set for a build of it; another build of it, and what works alone, are waited for.
 
     Gives what checks that it is still held, before a version is committed.
+
+    Raises:
+        ConfigError: the data set's name is none.
     """
 
     def wait_for(what: str) -> Callable[[str], None]:
         return lambda holder: say(f"{what} is under way on this lake: {holder}; waiting for it")
 
-    with hold(_leases(lake).child(dataset), on_wait=wait_for(f"another build of {dataset}")) as check:
+    with hold(_leases(lake).child(check_name(dataset)), on_wait=wait_for(f"another build of {dataset}")) as check:
         with hold(_leases(lake).child(_LAKE), on_wait=wait_for("lake sweep or lake forget")):
             pass
         yield check

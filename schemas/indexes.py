@@ -23,6 +23,7 @@ from typing import ClassVar, Literal
 import pyarrow as pa
 
 from schemas.configs import JsonFile
+from schemas.lake import inner_path
 from schemas.manifest import FileEntry
 from schemas.tables import column, table_schema
 
@@ -118,3 +119,7 @@ class IndexManifest(JsonFile):
     described: Mapping[str, int]
     files: tuple[FileEntry, ...]
     format: Literal[3] = 3
+
+    def __post_init__(self) -> None:
+        for part in self.parts:
+            inner_path(part)

@@ -33,7 +33,7 @@ from typing import BinaryIO, cast
 
 import pyarrow.fs as pafs
 
-from schemas.errors import NotFoundError, UsageError
+from schemas.errors import ConfigError, IntegrityError, NotFoundError, UsageError
 from schemas.stores import (
     S3,
     delete_object,
@@ -49,7 +49,36 @@ from schemas.stores import (
 MANIFEST = "manifest.json"
 LATEST = "latest"
 _WRITTEN_AT_ONCE = 1 << 20  # bytes
-_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*")
+_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,99}")
+_TEMPORARY = re.compile(r"(?:.*/)?\.[^/]+\.[0-9a-f]{32}\.tmp")
+
+
+def check_name(name: str) -> str:
+    """Return the name of a data set.
+
+    Raises:
+        ConfigError: it is none: it would be no single folder of a lake, or no command would find it.
+    """
+    if not _NAME.fullmatch(name):
+        rule = "expected up to 100 lower-case letters, digits, `-`, `_` and `.`, a letter or a digit first"
+        raise ConfigError(f"data set {name!r}: {rule}")
+    return name
+
+
+def inner_path(path: str) -> str:
+    """Return a path that a file names, which is below the folder that it is relative to.
+
+    Raises:
+        IntegrityError: it is not: it is absolute, empty, leads upwards, or has another system's separators.
+    """
+    if "\\" in path or "\0" in path or not {"", ".", ".."}.isdisjoint(path.split("/")):
+        raise IntegrityError(f"path {path!r}: expected one below the folder of the file that names it")
+    return path
+
+
+def is_temporary(path: str) -> bool:
+    """Return whether a file is one that a process began to write and did not finish; a captured file never is."""
+    return _TEMPORARY.fullmatch(path) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +140,9 @@ class Folder:
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file atomically, with the folders above it; of several processes that write it, the last counts."""
-        sink = self.create(name)
-        sink.stream.write(data)
-        sink.commit()
+        with self.create(name) as sink:
+            sink.stream.write(data)
+            sink.commit()
 
     def settle(self, name: str, data: bytes) -> None:
         """Write a file that several processes may write at once; one that has these bytes is left alone.
@@ -132,21 +161,19 @@ class Folder:
         """
         if self.uri.startswith(S3):
             return write_object(self.uri, name, data, tag=None) is not None
-        sink = self.create(name)
-        sink.stream.write(data)
-        if sink.renamed is None:
-            is_new = not self.exists(name)
-            sink.commit() if is_new else sink.discard()
-            return is_new
-        sink.stream.flush()
-        os.fsync(sink.stream.fileno())
-        try:
-            os.link(*sink.renamed)
-        except FileExistsError:
-            return False
-        finally:
-            sink.discard()
-        return True
+        with self.create(name) as sink:
+            sink.stream.write(data)
+            if sink.renamed is None:
+                if is_new := not self.exists(name):
+                    sink.commit()
+                return is_new
+            sink.stream.flush()
+            os.fsync(sink.stream.fileno())
+            try:
+                os.link(*sink.renamed)
+            except FileExistsError:
+                return False
+            return True
 
     def create(self, name: str) -> Sink:
         """Return a new file to write piece by piece; it appears, whole, when it is committed."""
@@ -247,7 +274,7 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """A file that is being written.
+    """A file that is being written; what is not committed within a `with` block leaves no trace.
 
     Attributes:
         stream: takes its bytes.
@@ -259,6 +286,12 @@ class Sink:
     stream: BinaryIO
     renamed: tuple[Path, Path] | None = None
     upload: Callable[[BinaryIO], None] | None = None
+
+    def __enter__(self) -> Sink:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.discard()  # of one that was committed nothing is left to discard
 
     def commit(self) -> None:
         """Wait until the file is on the disk, or in the store, and give it its name."""
@@ -294,7 +327,12 @@ class _Uncommitted:
 
 
 class _Buffered(_Uncommitted, io.BufferedWriter):
-    """On a file system."""
+    """On a file system, under a temporary name, which it has no more once it is committed."""
+
+    def __del__(self) -> None:
+        super().__del__()
+        with contextlib.suppress(OSError):
+            Path(self.raw.name).unlink(missing_ok=True)  # type: ignore[attr-defined]  # a FileIO
 
 
 class _Spooled(_Uncommitted, SpooledTemporaryFile[bytes]):
@@ -396,8 +434,7 @@ class Lake:
             NotFoundError: there is no such lake, data set or version; the message lists what there is.
         """
         name, _, wanted = reference.partition("@")
-        if not _NAME.fullmatch(name):
-            raise UsageError(f"data set {reference!r}: expected NAME or NAME@VERSION")
+        check_name(name)
         self.check_exists()
         known = self.versions(name)
         if not known:

@@ -1,12 +1,13 @@
 """LEDGER: everything that a build read, what it rejected included, so that what is to be forgotten can be found.
 
     <lake>/ledger/<name>/<build>/<digest of its rows>.parquet
-    <lake>/ledger/<name>/versions/<version>                      the build that made it
+    <lake>/ledger/<name>/versions/<version>                      the build that made it first
 
 It stands beside the versions, not in them, and is private: it names what no version does. It stays when its version
 goes, as long as the answers of hosts do. Workers write it as they read, so that a build that failed or was killed has
-one, too. One row for each document that was read, and one for each record of which a page was asked for, before it was;
-one for each address that gave an image. What a takedown list took out has none.
+one, too; builds that gave one version may have read different things that they rejected. One row for each document that
+was read, and one for each record of which a page was asked for, before it was; one for each address that gave an image.
+What a takedown list took out has none.
 """
 
 import hashlib

@@ -18,7 +18,7 @@ from schemas.configs import JsonFile
 from schemas.documents import Split
 from schemas.errors import IntegrityError
 from schemas.features import FeatureColumn, FeatureKind
-from schemas.lake import MANIFEST, Folder, Lake
+from schemas.lake import MANIFEST, Folder, Lake, check_name, inner_path
 from schemas.versions import digest_stream, fingerprint
 
 VERSION_DIGITS = 16
@@ -34,6 +34,9 @@ class FileEntry:
     bytes: int
     sha256: str
     rows: int
+
+    def __post_init__(self) -> None:
+        inner_path(self.path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +93,10 @@ class Manifest(JsonFile):
     format: Literal[1] = 1
     notes: Mapping[str, Any] = field(default_factory=dict)
     features: Mapping[str, tuple[FeatureColumn, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_name(self.dataset)
+        check_name(self.version)
 
     @property
     def reference(self) -> str:

@@ -33,7 +33,7 @@ from pipelines.exports.reading import Shard, shards_of
 from pipelines.shards.writing import groups_of, write_file
 from schemas.console import Say
 from schemas.errors import UsageError
-from schemas.lake import Folder
+from schemas.lake import Folder, inner_path
 from schemas.manifest import FileEntry, Manifest
 
 EXPORT = "export.json"
@@ -101,7 +101,7 @@ def _earlier(target: Folder) -> set[str]:
     there = list(target.files())
     if there and EXPORT not in there:
         raise UsageError(f"{target.uri}: expected an empty folder or an earlier export, found {there[0]}")
-    return {entry["path"] for entry in json.loads(target.read(EXPORT))["files"]} if there else set()
+    return {inner_path(entry["path"]) for entry in json.loads(target.read(EXPORT))["files"]} if there else set()
 
 
 def _written(shards: Sequence[Shard], folder: Folder, target: Folder, form: str, say: Say) -> Iterator[FileEntry]:

@@ -48,9 +48,8 @@ def replicate(source: Lake, reference: str, target: Lake, *, say: Say) -> list[R
         replicas = [
             _replicate(source, name, each, target, say) for each in (source.versions(name) if is_all else [version])
         ]
-        latest = source.latest(name) if is_all else None if target.latest(name) else version
-        if latest is not None:
-            target.point_latest(name, latest)
+        if is_all or not target.latest(name):
+            target.point_latest(name, version)
     return replicas
 
 

@@ -30,7 +30,7 @@ from schemas.console import Say
 from schemas.document_rows import from_row
 from schemas.documents import Split, document_schema, image_schema
 from schemas.errors import UsageError
-from schemas.lake import MANIFEST, Folder, Lake
+from schemas.lake import MANIFEST, Folder, Lake, check_name
 from schemas.manifest import FileEntry, Manifest, version_name
 from schemas.parts import read_part
 from schemas.tables import ADDED
@@ -125,7 +125,7 @@ def write_subset(
         UsageError: the condition is none.
         IntegrityError: a part of the version is damaged.
     """
-    chosen = dataclasses.replace(_draft(manifest, selection), dataset=name or manifest.dataset)
+    chosen = dataclasses.replace(_draft(manifest, selection), dataset=check_name(name or manifest.dataset))
     target = lake.dataset(chosen.dataset, chosen.version)
     if target.exists(MANIFEST):
         return Manifest.from_json(target.read(MANIFEST).decode())

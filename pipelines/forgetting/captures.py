@@ -22,14 +22,22 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from pipelines.raw import SUFFIX, index_of, read_body, segment_entries, write_index
+from pipelines.raw import (
+    SUFFIX,
+    closed_segments,
+    index_of,
+    open_segments,
+    read_body,
+    segment_entries,
+    sources_of,
+    write_index,
+)
 from pipelines.sources.takedowns import Takedowns, url_key
 from schemas.errors import BuildError
 from schemas.lake import Folder
 from schemas.raw import RawEntry
 
-FILES = "files"  # of captured files, which are no segments
-LISTINGS = ("reddit", "listings")  # likewise
+LISTINGS = ("reddit", "listings")  # which are no segments
 _OF_ORIGINS = ("robots", "well-known")
 _API = "api"
 _CONTINUED = re.compile(r"&\w*continue=[^&]*")  # what an address of MediaWiki's interface has where an answer goes on
@@ -96,10 +104,8 @@ class Removal:
 
 def remove_captures(raw: Folder, marks: Marks, *, dry_run: bool) -> Iterator[Removal]:
     """Take captures out of the raw store, or only find them; yield what went of each source that had any."""
-    for source in raw.names():
+    for source in sources_of(raw):
         folder = raw.child(source)
-        if source == FILES:
-            continue
         if not dry_run:
             _check_closed(folder)
         removal, affected = _find(source, folder, marks)
@@ -130,7 +136,7 @@ def captured_images(raw: Folder, wanted: Collection[str], takedowns: Takedowns) 
         takedowns: what is named; images whose address is, are under the key "".
     """
     found = defaultdict[str, set[str]](set)
-    for source in raw.names():
+    for source in sources_of(raw):
         index = index_of(raw.child(source)).folder
         for name in index.names():
             with index.open(name) as stream:
@@ -146,10 +152,8 @@ def captured_images(raw: Folder, wanted: Collection[str], takedowns: Takedowns) 
 
 def _check_closed(folder: Folder) -> None:
     """Raise a `BuildError` where a process writes a segment: its content is not known yet."""
-    indexed = set(_indexed(folder))
-    for name in folder.names():
-        if name.endswith(SUFFIX) and name.removesuffix(SUFFIX) not in indexed:
-            raise BuildError(f"{folder.uri}/{name}: another program is writing it; wait until it has ended")
+    for name in sorted(open_segments(folder)):
+        raise BuildError(f"{folder.uri}/{name}{SUFFIX}: another program is writing it; wait until it has ended")
 
 
 def _find(source: str, folder: Folder, marks: Marks) -> tuple[Removal, set[str]]:
@@ -158,7 +162,7 @@ def _find(source: str, folder: Folder, marks: Marks) -> tuple[Removal, set[str]]
     An answer that was found unchanged has a row in a later index: that index changes with the segment it points into.
     """
     points, affected, records, rows = dict[str, set[str]](), set[str](), 0, 0
-    for segment in _indexed(folder):
+    for segment in sorted(closed_segments(folder)):
         entries = _entries(folder, segment)
         points[segment] = {entry.segment for entry in entries if entry.segment}
         without = sum(marks.name(entry) and entry.segment != segment for entry in entries)
@@ -216,10 +220,6 @@ def _write_segment(folder: Folder, marks: Marks, segment: str) -> dict[int, int]
     if offsets:
         folder.write(f"{marks.new_name(segment)}{SUFFIX}", b"".join(pieces))
     return offsets
-
-
-def _indexed(folder: Folder) -> list[str]:
-    return [name.removesuffix(".parquet") for name in index_of(folder).folder.names() if name.endswith(".parquet")]
 
 
 def _entries(folder: Folder, segment: str) -> list[RawEntry]:

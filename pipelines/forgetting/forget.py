@@ -23,11 +23,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipelines.exports.subset import EmptySubsetError, with_values, write_subset
-from pipelines.forgetting.captures import FILES, Marks, Removal, remove_captures
+from pipelines.forgetting.captures import Marks, Removal, remove_captures
 from pipelines.forgetting.holdings import Holding, NamedContent, find_holdings
 from pipelines.forgetting.ledger import take_out
 from pipelines.packs import SUFFIX, parse_keys, read_keys, remove_rows
-from pipelines.raw import recover, request_key
+from pipelines.raw import FILES, recover, request_key
 from pipelines.shards.writing import write_rows
 from pipelines.sources.takedowns import Takedowns
 from pipelines.sweep import remove_version
@@ -38,7 +38,7 @@ from schemas.document_rows import from_row, to_row
 from schemas.documents import AFTER_SENTENCE, GIVEN_LINKS, GIVEN_SIMILARITIES, Image, ImageStatement, document_schema
 from schemas.errors import IntegrityError
 from schemas.indexes import FIELDS, PARTS, IndexManifest
-from schemas.lake import LATEST, MANIFEST, Folder, Lake
+from schemas.lake import LATEST, MANIFEST, Folder, Lake, is_temporary
 from schemas.manifest import Manifest, read_manifest
 from schemas.metadata import Metadata
 from schemas.raw import RETRIEVAL_SCHEMA, Retrieved
@@ -166,7 +166,7 @@ def _remove_unfinished(lake: Lake) -> None:
             there = {LATEST, *lake.versions(name)}
             for version in set(top.child(name).names()) - there:
                 top.child(name, version).remove()
-    for path in [path for path in lake.root.files() if path.endswith(".tmp")]:
+    for path in [path for path in lake.root.files() if is_temporary(path)]:
         lake.root.delete(path)
 
 

@@ -15,10 +15,9 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from pipelines.forgetting.captures import captured_images
-from pipelines.shards.writing import write_rows
 from pipelines.sources.takedowns import Takedowns, url_key
 from schemas.lake import Folder, Lake
-from schemas.ledger import LEDGER_SCHEMA, VERSIONS, Read
+from schemas.ledger import VERSIONS, LedgerRow, Read, append
 
 Row = dict[str, Any]
 Place = tuple[str, str, str]  # data set, build, address
@@ -102,13 +101,14 @@ def take_out(lake: Lake, documents: frozenset[str], images: frozenset[str], *, d
     count = 0
     ways = {(*build, row["url"]) for build, row in _rows(lake, Read.IMAGE) if row["key"] in images}
     for build, folder in _folders(lake):
-        for name in folder.files():
+        for name in list(folder.files()):
             rows = pq.read_table(folder.open(name)).to_pylist()
             stay = [row for row in rows if row["key"] not in (documents if row["kind"] == Read.DOCUMENT else images)]
             left = [_without(row, [(*build, address) not in ways for address in row["addresses"]]) for row in stay]
             count += len(rows) - len(stay)
             if left != rows and not dry_run:
-                write_rows(folder, name, left, LEDGER_SCHEMA)
+                append(folder, (LedgerRow(**row) for row in left))  # under a name of its content
+                folder.delete(name)
     return count
 
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from pipelines.forgetting.holdings import parts
 from pipelines.packs import SUFFIX, parse_keys, read_keys
-from pipelines.raw import index_of
+from pipelines.raw import index_of, sources_of
 from pipelines.sources.takedowns import url_key
 from schemas.errors import NotFoundError
 from schemas.lake import MANIFEST, Folder, Lake
@@ -177,7 +177,7 @@ def _addresses(held: dict[str, Any]) -> Iterator[str]:
 def _answers(raw: Folder, addresses: set[str], digests: set[str]) -> Iterator[dict[str, Any]]:
     """Yield the rows of the raw store's indexes with one of these addresses or digests."""
     keys = set(filter(None, map(url_key, addresses)))
-    for source in raw.names():
+    for source in sources_of(raw):
         index = index_of(raw.child(source)).folder
         for name in index.names():
             with index.open(name) as stream:

@@ -76,14 +76,10 @@ def write_file(folder: Folder, path: str, write: Callable[[BinaryIO], int]) -> F
 
     Where the function raises, nothing is written: a file that was there stays as it was.
     """
-    sink = folder.create(path)
-    stream = _Digesting(sink.stream)
-    try:
+    with folder.create(path) as sink:
+        stream = _Digesting(sink.stream)
         rows = write(cast(BinaryIO, stream))
-    except BaseException:
-        sink.discard()
-        raise
-    sink.commit()
+        sink.commit()
     return FileEntry(path=path, bytes=stream.tell(), sha256=stream.digest.hexdigest(), rows=rows)
 
 

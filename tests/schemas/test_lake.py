@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
-from schemas.errors import NotFoundError, UsageError
-from schemas.lake import Folder, Lake
+from schemas.errors import ConfigError, IntegrityError, NotFoundError, UsageError
+from schemas.lake import Folder, Lake, check_name, inner_path, is_temporary
 
 
 def test_a_written_file_reads_back_and_leaves_no_temporary(tmp_path: Path) -> None:
@@ -90,5 +92,56 @@ def test_what_is_not_there_is_named_with_what_is(tmp_path: Path, reference: str,
 
 
 def test_a_reference_cannot_leave_the_lake(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="expected NAME"):
+    with pytest.raises(ConfigError):
         Lake.at(str(tmp_path)).find("../etc")
+
+
+@pytest.mark.parametrize("name", ["diy", "story-dii", "9", "a" * 100, "v1.2_b"])
+def test_a_name_of_a_data_set(name: str) -> None:
+    assert check_name(name) == name
+
+
+@pytest.mark.parametrize(
+    "name", ["", "../../evil", "a/b", "My Data", "_lake", ".hidden", "..", "a@b", "a\n", "a\0", "ä", "a" * 101]
+)
+def test_what_is_no_name_of_a_data_set(name: str) -> None:
+    with pytest.raises(ConfigError):
+        check_name(name)
+
+
+@pytest.mark.parametrize("path", ["README.md", "documents/train/part-00000-of-00001.parquet", "a/..b", "...", "a:b"])
+def test_a_path_below_a_folder(path: str) -> None:
+    assert inner_path(path) == path
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["", ".", "..", "/etc/passwd", "../x", "a/../../x", "a/..", "./a", "a//b", "a/", "..\\x", "a\\..\\x", "a\0b"],
+)
+def test_a_path_that_leads_out_of_its_folder(path: str) -> None:
+    with pytest.raises(IntegrityError):
+        inner_path(path)
+
+
+@pytest.mark.parametrize(
+    ("path", "is_one"),
+    [
+        (f"datasets/a/v/.part.parquet.{'0a' * 16}.tmp", True),
+        (f".latest.{'0a' * 16}.tmp", True),
+        ("raw/files/ab/crawl.tmp", False),
+        ("raw/files/ab/.cache.tmp", False),
+    ],
+)
+def test_a_file_that_was_not_finished(path: str, is_one: bool) -> None:
+    assert is_temporary(path) is is_one
+
+
+@pytest.mark.parametrize("call", ["write", "add", "settle"])
+def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("schemas.lake.os.fsync", full)
+    with pytest.raises(OSError, match="space"):
+        getattr(Folder(str(tmp_path)), call)("a", b"data")
+    assert list(tmp_path.iterdir()) == []
