@@ -8,7 +8,13 @@ from typing import Literal
 from pipelines.recipe import BuildConfig
 from pipelines.settings import DocumentsConfig
 from pipelines.sources.diy.albums import AlbumHost, fetch_albums
-from pipelines.sources.diy.submissions import Credentials, Submission, rank, read_dump, reject_submission
+from pipelines.sources.diy.submissions import (
+    Credentials,
+    Submission,
+    choose_capture,
+    read_dump,
+    reject_submission,
+)
 from pipelines.sources.inputs import Input
 from pipelines.sources.records import rejected
 from pipelines.sources.source import Context, Outcomes, Source
@@ -21,12 +27,14 @@ class DiySource(Source):
     """Reddit submissions of a subreddit and their imgur albums (SPEC 2).
 
     Attributes:
-        kind: a dump file, or the Reddit API through PRAW (credentials come from the environment:
-            REDDIT_CLIENT_ID, REDDIT_CLIENT_SECRET).
+        kind: dump files, or the Reddit API through PRAW (credentials come from the environment:
+            REDDIT_CLIENT_ID, REDDIT_CLIENT_SECRET), and dumps beside it where some are named.
         dump: path or URL of an `RS_*` file, .zst, .xz, .bz2, .gz or plain, or of a folder or an archive of such;
-            several are separated by commas.
+            several are separated by commas. A post that one record says is gone is left out, whichever it is in.
         subreddit: compared without case.
         min_score: a submission below it is left out.
+        album_forms: which posts have an album: all with imgur's addresses of albums and galleries, and Reddit's own
+            galleries; or those with imgur's `/a/` alone, as Hessel 2019.
         listing: which listing of the API.
         limit: submissions asked of the API (Reddit stops at 1000).
         albums: imgur's page, or its API (client id from the environment: IMGUR_CLIENT_ID).
@@ -40,6 +48,7 @@ class DiySource(Source):
     dump: tuple[str, ...] = ()
     subreddit: str = "DIY"
     min_score: int = 25
+    album_forms: Literal["all", "hessel-2019"] = "all"
     listing: Literal["new", "top", "hot"] = "top"
     limit: int = 1000
     albums: Literal["page", "api"] = "page"
@@ -50,8 +59,8 @@ class DiySource(Source):
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """Return the settings that name what is read: an API reads no file."""
-        return (Input("dump", "files", ("RS_*",), is_needed=True),) if self.kind == "dump" else ()
+        """Return the settings that name what is read: an API needs no file."""
+        return (Input("dump", "files", ("RS_*",), is_needed=self.kind == "dump"),)
 
     @property
     def is_fixed(self) -> bool:
@@ -65,12 +74,12 @@ class DiySource(Source):
         return (*reddit, *(("IMGUR_CLIENT_ID",) if self.albums == "api" else ()))
 
     def shards(self) -> tuple[str, ...]:
-        """Return the dumps, or the name of the listing."""
-        return self.dump if self.kind == "dump" else (self.listing,)
+        """Return the dumps, and the name of the listing where the API is asked."""
+        return self.dump if self.kind == "dump" else (*self.dump, self.listing)
 
     def read_shard(self, shard: str, context: Context) -> Iterator[Submission | Failure]:
         """Yield the submissions of a dump or of the listing, and failures."""
-        if self.kind == "dump":
+        if shard in self.dump:
             return read_dump(shard, subreddit=self.subreddit)
         from pipelines.sources.diy.listing import Listing, read_listing  # PRAW's import takes a quarter of a second
 
@@ -79,10 +88,11 @@ class DiySource(Source):
 
     def select(self, key: str, submissions: Iterable[Submission], context: Context) -> Iterator[Submission | Failure]:
         """Yield the submission of an id that counts, where it is wanted, and a failure for each other."""
-        first, *others = sorted(submissions, key=rank)
-        kept = reject_submission(first, min_score=self.min_score, takedowns=context.takedowns) or first
-        yield kept
-        name = NAMELESS if isinstance(kept, Failure) and kept.reason is Reason.TAKEN_DOWN else key
+        first, *others = choose_capture(submissions)
+        hessel = self.album_forms == "hessel-2019"
+        failure = reject_submission(first, min_score=self.min_score, takedowns=context.takedowns, hessel=hessel)
+        yield failure or first
+        name = NAMELESS if failure is not None and failure.reason is Reason.TAKEN_DOWN else key
         for _ in others:
             yield rejected(name, Reason.DUPLICATE_RECORD, "expected one record of this id, found another")
 

@@ -18,23 +18,17 @@ fetched.
 import html
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
 
 from bs4 import BeautifulSoup, Tag
 
-from pipelines.sources.diy.submissions import Submission, find_album_id
-from pipelines.sources.records import (
-    CandidateDocument,
-    FieldError,
-    checked,
-    optional,
-    rejected,
-    required,
-    sentence,
-)
+from pipelines.sources.diy.addresses import Album, find_album
+from pipelines.sources.diy.galleries import AlbumEntry, join_caption
+from pipelines.sources.diy.submissions import Submission
+from pipelines.sources.records import CandidateDocument, FieldError, checked, optional, required, unusable
 from pipelines.sources.source import fetch_records
 from pipelines.sources.text import absolute_url, check_work
 from pipelines.web.client import Client
@@ -50,26 +44,12 @@ _EMBEDDED = (
     (re.compile(r"window\.postDataJSON\s*=\s*"), "media"),
     (re.compile(r'"album_images"\s*:\s*(?=\{)'), "images"),
 )
+_ONE_PICTURE = re.compile(r'"is_album"\s*:\s*false')
 _STRING = re.compile(r"""(['"])((?:(?!\1)[^\\]|\\.)*+)\1""", re.DOTALL)
 _ESCAPE = re.compile(r'\\(x[0-9a-fA-F]{2}|.)|"', re.DOTALL)
 _DIV = re.compile(r"<(/?)div\b", re.IGNORECASE)
 _MAX_WORK = 2e8  # a few seconds
 _MAX_DEPTH = 100  # of `div` elements: what is in a container is read once for each that it is in
-
-
-@dataclass(frozen=True, slots=True)
-class AlbumEntry:
-    """One block of an album.
-
-    Attributes:
-        image_uri: absolute; None where the block has no picture.
-        caption: title and description in one line; None where there is neither.
-        is_animated: an animation or a video: no image in the sense of SPEC 2.
-    """
-
-    image_uri: str | None
-    caption: str | None
-    is_animated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +59,7 @@ class AlbumHost:
     url: str
     client_id: str = field(default="", repr=False)
 
-    def request(self, album: str | None) -> Request:
+    def request(self, album: str) -> Request:
         """Return the request of an album."""
         root = self.url.rstrip("/")
         if not self.client_id:
@@ -94,38 +74,51 @@ def fetch_albums(
     host: AlbumHost,
     note: Callable[[Iterable[tuple[str, str]]], None] | None = None,
 ) -> Iterator[CandidateDocument | Failure]:
-    """Yield the document of each submission's album and a failure for each animated entry; or why there is none.
+    """Yield the document of each submission's album, or why there is none; a gallery of Reddit's is asked of no host.
 
     `note` is that of `fetch_records`.
     """
+    unsure: set[str] = set()
 
-    def request_of(submission: Submission) -> Request:
-        return host.request(find_album_id(submission.url))
+    def albums() -> Iterator[tuple[str, tuple[Submission, Album]]]:
+        for submission in submissions:
+            if (album := find_album(submission.url)) is not None and submission.gallery is None:
+                unsure.update(() if album.is_sure else (submission.id,))
+                yield submission.id, (submission, album)
 
-    def read(submission: Submission, answer: Response) -> Iterator[CandidateDocument | Failure]:
+    def request_of(item: tuple[Submission, Album]) -> Request:
+        return host.request(item[1].id)
+
+    def read(item: tuple[Submission, Album], answer: Response) -> Iterator[CandidateDocument]:
         parse = parse_album_api if host.client_id else parse_album_page
-        entries = parse(client.body(answer), base_url=answer.final_url)
-        yield _document(submission, entries, answer)
-        for position, entry in enumerate(entries):
-            if entry.is_animated:
-                found = f"expected a still picture, found an animation: {entry.image_uri or 'without an address'}"
-                yield rejected(f"{submission.id}#{position}", Reason.ANIMATED_IMAGE, found)
+        yield document_of(item[0], parse(client.body(answer), base_url=answer.final_url), answer)
 
-    items = ((submission.id, submission) for submission in submissions)
-    return fetch_records(items, client=client, request_of=request_of, read=read, note=note)
+    submissions = list(submissions)
+    for submission in submissions:
+        if submission.gallery is not None:
+            yield document_of(submission, submission.gallery)
+    for outcome in fetch_records(albums(), client=client, request_of=request_of, read=read, note=note):
+        if isinstance(outcome, Failure) and outcome.reason is Reason.NOT_FOUND and outcome.record_id in unsure:
+            message = f"expected an album, found none of this name: a single picture has none; {outcome.message}"
+            yield replace(outcome, reason=Reason.NOT_AN_ALBUM, message=message)
+        else:
+            yield outcome
 
 
-def _document(submission: Submission, entries: Iterable[AlbumEntry], answer: Response) -> CandidateDocument:
+def document_of(
+    submission: Submission, entries: Iterable[AlbumEntry], answer: Response | None = None
+) -> CandidateDocument:
     """Return the document of an album: each caption is a sentence, linked to its image if that one is kept.
 
-    An image stands beside its caption, or where it would stand: before the captions of the blocks below.
+    An image stands beside its caption, or where it would stand: before the captions of the blocks below. An animation
+    is an image that cannot be used.
     """
     sentences: list[Sentence] = []
     images: list[str] = []
     links: list[Link] = []
     after: list[int] = []
     for entry in entries:
-        image = None if entry.is_animated else entry.image_uri
+        image = _still(entry) if entry.is_animated else entry.image_uri
         if image is not None:
             images.append(image)
             after.append(len(sentences))
@@ -133,18 +126,22 @@ def _document(submission: Submission, entries: Iterable[AlbumEntry], answer: Res
             sentences.append(Sentence(entry.caption))
         if image is not None and entry.caption is not None:
             links.append(Link(len(sentences) - 1, len(images) - 1))
+    fetched = {} if answer is None else {"retrieved": answer.fetched_at, "captured": answer.entry.url}
     return CandidateDocument(
         id=submission.id,
         dataset=DATASET,
         sentences=tuple(sentences),
         image_uris=tuple(images),
         links=tuple(links),
-        provenance=Provenance(
-            "reddit", submission.id, submission.page_url, retrieved=answer.fetched_at, captured=answer.entry.url
-        ),
+        provenance=Provenance("reddit", submission.id, submission.page_url, **fetched),
         language=LANGUAGE,
         after_sentence=tuple(after),
     )
+
+
+def _still(entry: AlbumEntry) -> str:
+    found = entry.image_uri or "without an address"
+    return unusable(FieldError(Reason.ANIMATED_IMAGE, f"expected a still picture, found an animation: {found}"))
 
 
 def parse_album_page(page: bytes, *, base_url: str) -> tuple[AlbumEntry, ...]:
@@ -163,15 +160,24 @@ def parse_album_page(page: bytes, *, base_url: str) -> tuple[AlbumEntry, ...]:
         found = pattern.search(text)
         if found is not None:
             album = checked(_read_value(text, found.end()), dict, name)
+            _check_album(album, base_url)
             return tuple(_json_entry(image, base_url) for image in required(album, name, list))
     check_work(text, limit=_MAX_WORK)
     depths = accumulate(-1 if match[1] else 1 for match in _DIV.finditer(text))
     if max(depths, default=0) > _MAX_DEPTH:
         raise FieldError(Reason.BROKEN_RECORD, f"{base_url}: its elements are nested too deep")
     containers = BeautifulSoup(text, "html.parser").find_all("div", class_="post-image-container")
+    if not containers and _ONE_PICTURE.search(text):
+        _check_album({"is_album": False}, base_url)
     if not containers:
         raise FieldError(Reason.BROKEN_RECORD, f"{base_url}: expected an album in HTML or JSON, found none")
     return tuple(_container_entry(container, base_url) for container in containers)
+
+
+def _check_album(about: Mapping[str, Any], base_url: str) -> None:
+    """Raise where what an address leads to says that it is a single picture."""
+    if about.get("is_album") is False:
+        raise FieldError(Reason.NOT_AN_ALBUM, f"{base_url}: expected an album, found a single picture")
 
 
 def parse_album_api(data: bytes, *, base_url: str) -> tuple[AlbumEntry, ...]:
@@ -184,13 +190,9 @@ def parse_album_api(data: bytes, *, base_url: str) -> tuple[AlbumEntry, ...]:
     answer = checked(json.loads(data), dict, "the answer")
     if answer.get("success") is False:
         raise FieldError(Reason.NOT_FOUND, f"the API has no such album: status {answer.get('status')}")
-    images = required(required(answer, "data", dict), "images", list)
+    _check_album(required(answer, "data", dict), base_url)
+    images = required(answer["data"], "images", list)
     return tuple(_json_entry(image, base_url) for image in images)
-
-
-def join_caption(title: str | None, description: str | None) -> str | None:
-    """Return title and description joined by one space, in one line; None where nothing of them can be seen."""
-    return sentence(f"{title or ''} {description or ''}").text or None
 
 
 def _json_entry(item: object, base_url: str) -> AlbumEntry:

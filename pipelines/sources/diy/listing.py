@@ -18,6 +18,8 @@ import prawcore
 import requests
 
 from pipelines.settings import HttpConfig
+from pipelines.sources.diy.galleries import GALLERY_FIELDS
+from pipelines.sources.diy.removal import REMOVAL_FIELDS
 from pipelines.sources.diy.submissions import Credentials, Submission, read_records
 from pipelines.web.transport import Transport
 from schemas.errors import BuildError, UsageError
@@ -25,7 +27,7 @@ from schemas.failures import Failure
 from schemas.lake import Folder
 
 _OBJECTS = ("author", "subreddit")  # of PRAW, where the API has names
-_FIELDS = frozenset({"id", "score", "title", "url", "permalink", *_OBJECTS})
+_FIELDS = frozenset({"id", "score", "title", "url", "permalink", *_OBJECTS, *REMOVAL_FIELDS, *GALLERY_FIELDS})
 
 
 class Listing(NamedTuple):
@@ -59,7 +61,8 @@ def read_listing(
     if kept["fetched_s"] < clock() - http.listing_max_age_s:
         kept = {"fetched_s": clock(), "submissions": _ask(source, credentials, http)}
         folder.write(name, json.dumps(kept, ensure_ascii=False, indent=1).encode())
-    yield from read_records((f"{name}#{position}", record) for position, record in enumerate(kept["submissions"]))
+    records = (record | {"retrieved_on": kept["fetched_s"]} for record in kept["submissions"])
+    yield from read_records((f"{name}#{position}", record) for position, record in enumerate(records))
 
 
 def _ask(source: Listing, credentials: Credentials, http: HttpConfig) -> list[dict[str, Any]]:

@@ -7,13 +7,14 @@ records (`listing.py`).
 from __future__ import annotations
 
 import html
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
-from urllib.parse import urlsplit
 
 from pipelines.files import input_file, read_lines
+from pipelines.sources.diy.addresses import find_album
+from pipelines.sources.diy.galleries import AlbumEntry, gallery_of
+from pipelines.sources.diy.removal import removal_of
 from pipelines.sources.records import FieldError, identifier, json_object, optional, outcomes_of, rejected, required
 from pipelines.sources.takedowns import Takedowns, taken_down
 from pipelines.sources.text import absolute_url
@@ -22,10 +23,8 @@ from schemas.tables import travels
 
 _REDDIT = "https://www.reddit.com"
 _ALBUM_PAGES = "https://imgur.com/a"
-_ALBUM_HOSTS = frozenset({"imgur.com", "www.imgur.com", "m.imgur.com"})
-_ALBUM_PATH = re.compile(r"/a/(?:[^/]*-)?([A-Za-z0-9]+)(?:/.*)?")  # newer links spell the title before the id
 _DELETED_AUTHOR = "[deleted]"
-_DELETED_TITLES = frozenset({"[deleted]", "[deleted by user]", "[removed]"})
+_TIMES = ("retrieved_on", "retrieved_utc", "retrieved_2nd_on", "updated_on", "updated_utc")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +50,11 @@ class Submission:
     """The published fields that are used here.
 
     Attributes:
-        url: where it points, with HTML entities undone.
+        url: where it points, with HTML entities undone; of a post that repeats another, where that one points.
         permalink: path of its page on Reddit.
-        was_deleted_later: the archive saw that its author or a moderator took it down.
+        removal: which field says that it is gone (`removal_of`); empty: none does.
+        captured: when the record was last brought up to date, in seconds since 1970; 0: unknown.
+        gallery: its own pictures, where it is a gallery of Reddit's; empty: it lost them.
     """
 
     id: str
@@ -62,7 +63,9 @@ class Submission:
     url: str
     permalink: str
     author: str
-    was_deleted_later: bool
+    removal: str = ""
+    captured: float = 0.0
+    gallery: tuple[AlbumEntry, ...] | None = None
 
     @property
     def page_url(self) -> str:
@@ -103,53 +106,83 @@ def _records(path: str, subreddit: str) -> Iterator[tuple[str, dict[str, Any] | 
 
 
 def _parse(record: Mapping[str, Any], _: str) -> Iterator[Submission]:
+    removal = removal_of(record)
+    if removal:  # what else it lacks must not hide that
+        url, permalink = (html.unescape(str(record.get(name) or "")) for name in ("url", "permalink"))
+        yield Submission(identifier(record), 0, "", url, permalink, "", removal)
+        return
     required(record, "subreddit", str)
-    meta: dict[str, Any] = optional(record, "_meta", {})
     yield Submission(
         id=identifier(record),
         score=required(record, "score", int),
         title=html.unescape(required(record, "title", str)),
-        url=html.unescape(required(record, "url", str)),
+        url=_target(record),
         permalink=optional(record, "permalink", ""),
         author=optional(record, "author", _DELETED_AUTHOR),
-        was_deleted_later=optional(meta, "was_deleted_later", False),
+        captured=_captured(record),
+        gallery=gallery_of(record),
     )
 
 
-def reject_submission(submission: Submission, *, min_score: int, takedowns: Takedowns) -> Failure | None:
+def _target(record: Mapping[str, Any]) -> str:
+    """Return where a post points; of one that repeats another and points at its page, where that one does."""
+    url = html.unescape(required(record, "url", str))
+    parents = optional(record, "crosspost_parent_list", list[Any]())
+    if find_album(url) is None and parents and isinstance(parents[0], Mapping):
+        return html.unescape(optional(parents[0], "url", url))
+    return url
+
+
+def _captured(record: Mapping[str, Any]) -> float:
+    """Return the latest time at which an archive says that it read a record; 0 where none does."""
+    places = (record, optional(record, "_meta", dict[str, Any]()))
+    return max((_seconds(place.get(name)) for place in places for name in _TIMES), default=0.0)
+
+
+def _seconds(value: object) -> float:
+    """Return a time that a record has as a number or as digits; 0 where it has none."""
+    if isinstance(value, str):
+        return float(value) if value.isascii() and value.isdigit() else 0.0
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def choose_capture(submissions: Iterable[Submission]) -> list[Submission]:
+    """Return the records of one post, the one that counts first: one that says that it is gone, else the latest.
+
+    Of equally late ones the highest score counts, as scores grow.
+    """
+    return sorted(submissions, key=lambda each: (not each.removal, -each.captured, -each.score, repr(each)))
+
+
+def reject_submission(
+    submission: Submission, *, min_score: int, takedowns: Takedowns, hessel: bool = False
+) -> Failure | None:
     """Return why a submission is left out before anything is fetched for it, or None where it is wanted (SPEC 2, diy).
+
+    Args:
+        submission: the record that counts.
+        min_score: a lower one is left out.
+        takedowns: what must not be asked for.
+        hessel: whether imgur's addresses with `/a/` alone are albums.
 
     Returns:
         A failure: TAKEN_DOWN, DELETED_RECORD, LOW_SCORE or NOT_AN_ALBUM; the first that applies.
     """
-    album_id = find_album_id(submission.url)
-    pages = (submission.page_url, submission.url, f"{_ALBUM_PAGES}/{album_id}")
-    is_deleted = submission.author == _DELETED_AUTHOR and submission.title in _DELETED_TITLES
-    entry = takedowns.matches_record((submission.id, str(album_id)), pages)
+    album = find_album(submission.url)
+    pages = (submission.page_url, submission.url, *([f"{_ALBUM_PAGES}/{album.id}"] if album else []))
+    entry = takedowns.matches_record((submission.id, *([album.id] if album else [])), pages)
     if entry is not None:
         return taken_down(Stage.SOURCES, entry)
-    if submission.was_deleted_later or is_deleted:
-        reason, message = Reason.DELETED_RECORD, "its author or a moderator took it down"
+    is_album = album is not None and (album.is_sure or not hessel)
+    if submission.removal:
+        reason, message = Reason.DELETED_RECORD, submission.removal
     elif submission.score < min_score:
         reason, message = Reason.LOW_SCORE, f"expected a score of {min_score}, found {submission.score}"
-    elif album_id is None:
-        reason, message = Reason.NOT_AN_ALBUM, f"expected imgur.com/a/ID, found {submission.url}"
+    elif submission.gallery == () and not hessel:
+        reason, message = Reason.DELETED_RECORD, "a gallery without pictures"
+    elif not is_album and (hessel or submission.gallery is None):
+        expected = "imgur.com/a/ID, as source.album_forms = hessel-2019" if hessel else "an album of imgur or a gallery"
+        reason, message = Reason.NOT_AN_ALBUM, f"expected {expected}, found {submission.url}"
     else:
         return None
     return rejected(submission.id, reason, message)
-
-
-def rank(submission: Submission) -> tuple[int, str]:
-    """Return where a record comes among those of its id: the highest score first, as a rule the latest captured."""
-    return -submission.score, repr(submission)
-
-
-def find_album_id(url: str) -> str | None:
-    """Return the id in the URL of an imgur album (`/a/ID`, whatever follows), or None for any other URL."""
-    try:
-        parts = urlsplit(html.unescape(url).strip())
-        is_album = parts.scheme in ("http", "https") and parts.hostname in _ALBUM_HOSTS
-    except ValueError:
-        return None
-    match = _ALBUM_PATH.fullmatch(parts.path) if is_album else None
-    return match.group(1) if match else None

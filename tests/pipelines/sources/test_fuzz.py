@@ -45,8 +45,9 @@ from pipelines.sources.datasets.multi_retrieval import MultiRetrievalSource
 from pipelines.sources.datasets.news import NewsSource
 from pipelines.sources.datasets.rqa import RecipeqaSource
 from pipelines.sources.datasets.vist import VistSource
+from pipelines.sources.diy.addresses import find_album
 from pipelines.sources.diy.albums import parse_album_api, parse_album_page
-from pipelines.sources.diy.submissions import find_album_id, read_dump, reject_submission
+from pipelines.sources.diy.submissions import read_dump, reject_submission
 from pipelines.sources.records import CandidateDocument, outcomes_of
 from pipelines.sources.takedowns import Takedowns
 from pipelines.sources.wikipedia.imageclef import article_wikitext, parse_metadata
@@ -490,5 +491,5 @@ def test_no_dump_stops_its_reader(tmp_path: Path) -> None:
             if isinstance(outcome, Failure):
                 check(outcome)
             else:
-                find_album_id(outcome.url)
+                find_album(outcome.url)
                 reject_submission(outcome, min_score=25, takedowns=Takedowns())

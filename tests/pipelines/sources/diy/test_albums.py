@@ -9,7 +9,8 @@ from typing import Any, Literal, cast, get_args
 import pytest
 
 from pipelines.settings import HttpConfig
-from pipelines.sources.diy.albums import AlbumEntry, AlbumHost, fetch_albums, parse_album_api, parse_album_page
+from pipelines.sources.diy.albums import AlbumHost, fetch_albums, parse_album_api, parse_album_page
+from pipelines.sources.diy.galleries import AlbumEntry
 from pipelines.sources.diy.submissions import Submission
 from pipelines.sources.records import CandidateDocument, FieldError
 from pipelines.web.client import Client
@@ -28,7 +29,6 @@ SUBMISSION = Submission(
     url="http://imgur.com/a/bbKvv?x",
     permalink="/r/DIY/comments/1abc/",
     author="maker",
-    was_deleted_later=False,
 )
 BLOCKS = """
 <html><body><img src="//s.imgur.com/logo.png">
@@ -181,9 +181,9 @@ def without_a_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipelines.sources.source.fetch_all", Host.fetch_all)
 
 
-def fetch(host: Host, albums: PageOrApi = "page") -> list[CandidateDocument | Failure]:
+def fetch(host: Host, albums: PageOrApi = "page", of: Submission = SUBMISSION) -> list[CandidateDocument | Failure]:
     album_host = AlbumHost("https://imgur.com") if albums == "page" else AlbumHost("https://api.imgur.com", "key")
-    return list(fetch_albums([SUBMISSION], client=cast(Client, host), host=album_host))
+    return list(fetch_albums([of], client=cast(Client, host), host=album_host))
 
 
 def failure(host: Host, albums: PageOrApi = "page") -> Failure:
@@ -201,17 +201,17 @@ def test_captions_link_to_the_image_they_were_written_under() -> None:
         {"url": "https://i.imgur.com/3.jpg", "metadata": {"title": "last"}},
     ]
     host = Host(f"<script>window.postDataJSON={json.dumps({'media': media})}</script>".encode())
-    document, *failures = fetch(host)
+    (document,) = fetch(host)
     assert isinstance(document, CandidateDocument)
-    assert document.image_uris == tuple(f"https://i.imgur.com/{number}.jpg" for number in (0, 1, 3))
+    moving = "unusable:animated-image:expected a still picture, found an animation: https://i.imgur.com/2.mp4"
+    first, second, *_, last = (f"https://i.imgur.com/{number}.jpg" for number in range(4))
+    assert document.image_uris == (first, second, moving, last)
     assert document.sentences == tuple(map(Sentence, ("first", "under a video", "last")))
-    assert document.links == (Link(0, 1), Link(2, 2))
-    assert document.after_sentence == (0, 0, 2)  # the first has no caption; that of the video is between the others
+    assert document.links == (Link(0, 1), Link(1, 2), Link(2, 3))
+    assert document.after_sentence == (0, 0, 1, 2)
     assert (document.id, document.dataset, document.language, document.split) == ("1abc", "diy", "en", None)
     assert document.provenance == Provenance("reddit", "1abc", "https://www.reddit.com/r/DIY/comments/1abc/")
     assert document.provenance.retrieved == "2026-11-22T00:00:00Z"
-    message = "expected a still picture, found an animation: https://i.imgur.com/2.mp4"
-    assert failures == [Failure(Stage.SOURCES, "1abc#2", Reason.ANIMATED_IMAGE, message)]
     assert host.asked == [Request("https://imgur.com/a/bbKvv", "imgur", Kind.PAGE)]
 
 
@@ -265,6 +265,34 @@ def test_pages_that_are_no_album_are_rows(page: str) -> None:
 )
 def test_pages_that_would_take_for_ever_are_refused_before_they_are_parsed(piece: str, message: str) -> None:
     assert message in failure(Host(piece.encode() * 200_000)).message
+
+
+def test_a_gallery_of_reddit_s_is_asked_of_no_host() -> None:
+    host = Host(b"")
+    gallery = (AlbumEntry("https://i.redd.it/a.jpg", "One."), AlbumEntry("https://i.redd.it/b.jpg", "Two."))
+    (document,) = fetch(host, of=replace(SUBMISSION, gallery=gallery))
+    assert isinstance(document, CandidateDocument) and host.asked == []
+    assert document.image_uris == ("https://i.redd.it/a.jpg", "https://i.redd.it/b.jpg")
+    assert document.links == (Link(0, 0), Link(1, 1)) and document.provenance.retrieved is None
+
+
+GONE = FetchFailed(Reason.NOT_FOUND, "status 404")
+ONE_PICTURE = b'window.postDataJSON={"is_album": false, "media": [{"url": "https://i.imgur.com/B1.jpeg"}]}'
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "albums", "reason"),
+    [
+        ("https://imgur.com/gallery/bbKvv", ("", GONE), "page", Reason.NOT_AN_ALBUM),
+        ("https://imgur.com/a/bbKvv", ("", GONE), "page", Reason.NOT_FOUND),
+        ("https://imgur.com/gallery/bbKvv", (ONE_PICTURE,), "page", Reason.NOT_AN_ALBUM),
+        ("https://imgur.com/r/DIY/bbKvv", (b'<script>{"is_album":false}</script>',), "page", Reason.NOT_AN_ALBUM),
+        ("https://imgur.com/t/diy/bbKvv", (b'{"data": {"is_album": false}}',), "api", Reason.NOT_AN_ALBUM),
+    ],
+)
+def test_a_single_picture_is_no_album(url: str, host: tuple[Any, ...], albums: PageOrApi, reason: Reason) -> None:
+    (found,) = fetch(Host(*host), albums, of=replace(SUBMISSION, url=url))
+    assert isinstance(found, Failure) and found.reason is reason
 
 
 @pytest.mark.parametrize("address", ["http://[x/a.jpg", "//[x.jpg", "http://ex\u2100mple.com/x.jpg"])

@@ -39,6 +39,7 @@ class Reddit:
         author = "[deleted]" if number == 1 else "maker"
         post = {"id": str(number), "name": f"t3_{number}", "subreddit": "DIY", "score": number, "title": f"No {number}"}
         post |= {"url": "http://imgur.com/a/x", "permalink": "/r/DIY/", "is_self": False, "created_utc": 1.5e9}
+        post |= {"removed_by_category": "moderator"} if number == 3 else {}
         return post | {"author": author} | ({"score": None} if number == 2 else {})
 
 
@@ -97,6 +98,7 @@ def test_a_listing_is_read_over_its_pages(reddit: Reddit, tmp_path: Path) -> Non
     assert isinstance(found[0], Submission) and found[0].page_url == "https://www.reddit.com/r/DIY/"
     assert found[1].author == "[deleted]"
     assert found[2].reason == "missing-field"
+    assert found[3].removal and found[4].captured == 1000.0
     listings = [path for path, _, _ in reddit.asked if path.endswith("/new")]
     assert len(listings) == 2
     assert all("tester/1.0 (+a@b.example)" in agent for _, _, agent in reddit.asked)

@@ -1,10 +1,12 @@
 """Submissions and the albums they point at."""
 
+from itertools import permutations
 from typing import Any
 
 import pytest
 
-from pipelines.sources.diy.submissions import Submission, find_album_id, rank, read_records, reject_submission
+from pipelines.sources.diy.addresses import Album, find_album
+from pipelines.sources.diy.submissions import Submission, choose_capture, read_records, reject_submission
 from pipelines.sources.takedowns import NAMELESS, NO_TAKEDOWNS, parse_takedowns
 from schemas.failures import Failure, Reason, Stage
 
@@ -17,6 +19,13 @@ RECORD: dict[str, Any] = {
     "permalink": "/r/DIY/comments/1abc/",
     "author": "maker",
 }
+MEDIA = {"status": "valid", "e": "Image", "m": "image/jpg", "s": {"u": "https://preview.redd.it/x.jpg?a=1&amp;s=2"}}
+GALLERY = {
+    "url": "https://www.reddit.com/gallery/1abc",
+    "is_gallery": True,
+    "gallery_data": {"items": [{"media_id": "x", "caption": "Cut &amp; glue."}]},
+    "media_metadata": {"x": MEDIA},
+}
 
 
 def submission(**changes: Any) -> Submission:
@@ -28,15 +37,78 @@ def submission(**changes: Any) -> Submission:
 def test_a_record_is_read() -> None:
     assert submission() == Submission(
         id="1abc", score=30, title="A shelf & a box", url="http://imgur.com/a/bbKvv",
-        permalink="/r/DIY/comments/1abc/", author="maker", was_deleted_later=False,
+        permalink="/r/DIY/comments/1abc/", author="maker",
     )  # fmt: skip
     assert submission().page_url == "https://www.reddit.com/r/DIY/comments/1abc/"
     assert submission(permalink="//[x").page_url == "//[x"
 
 
-def test_the_highest_score_comes_first() -> None:
-    early, late = submission(score=3), submission(score=30, title="edited")
-    assert sorted([early, late], key=rank) == [late, early]
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"removed_by_category": "deleted", "author": "[deleted]"},
+        *({"removed_by_category": by} for by in ("author", "moderator", "reddit", "automod_filtered", "anti_evil_ops")),
+        *(
+            {"removed_by_category": by}
+            for by in ("copyright_takedown", "content_takedown", "community_ops", "a new one")
+        ),
+        {"removed_by": "mod1"},
+        {"banned_by": "mod1"},
+        {"banned_by": True},
+        {"removal_reason": "legal"},
+        {"is_robot_indexable": False},
+        {"selftext": "[removed]"},
+        {"selftext": "[deleted]", "author": "[deleted]"},
+        {"title": "[deleted by user]"},
+        {"title": "[ Removed by moderator ]"},
+        {"title": "[removed by Reddit in response to a copyright notice]"},
+        {"_meta": {"was_deleted_later": True}},
+        {"_meta": {"removal_type": "removed by moderator"}},
+        {"crosspost_parent_list": [{"removed_by_category": "author"}]},
+        {"removed_by_category": "author", "score": None, "url": None, "title": 7, "subreddit": None, "_meta": 1},
+    ],
+)
+def test_a_record_says_that_its_post_is_gone(changes: dict[str, Any]) -> None:
+    assert submission(**changes).removal
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"author": "[deleted]"},  # the account went, the post stands
+        {"removed_by_category": None, "removed_by": None, "banned_by": None, "removal_reason": None, "selftext": ""},
+        {"removed_by_category": "", "banned_by": False, "is_robot_indexable": True, "is_crosspostable": False},
+        {"title": "[Removed old deck]"},
+        {"title": "I [removed] a wall"},
+        {"_meta": {"was_deleted_later": False, "removal_type": None, "retrieved_2nd_on": 1500000000}},
+        {"crosspost_parent_list": []},
+    ],
+)
+def test_a_post_that_stands(changes: dict[str, Any]) -> None:
+    assert submission(**changes).removal == ""
+
+
+GONE = {"removed_by_category": "moderator", "score": 0, "retrieved_on": 1}
+
+
+@pytest.mark.parametrize(
+    ("records", "counts"),
+    [
+        (({"score": 3}, {"score": 30, "title": "b"}), {"score": 30}),
+        (({"score": 300, "retrieved_on": 5}, {"score": 30, "retrieved_on": 6}), {"score": 30}),
+        (({"score": 300, "retrieved_utc": "5"}, {"score": 30, "retrieved_on": 6.5}), {"score": 30}),
+        (({"score": 300, "retrieved_on": 9}, {"score": 30, "_meta": {"retrieved_2nd_on": 10}}), {"score": 30}),
+        (({"score": 300}, {"score": 30, "retrieved_on": 6}), {"score": 30}),
+        ((GONE, {"score": 300, "retrieved_on": 6}), {"removal": "removed_by_category: moderator"}),
+    ],
+)
+def test_of_several_records_of_a_post_one_counts_in_any_order(
+    records: tuple[dict[str, Any], ...], counts: dict[str, Any]
+) -> None:
+    for order in permutations(records):
+        first, *others = choose_capture([submission(**changes) for changes in order])
+        assert {name: getattr(first, name) for name in counts} == counts
+        assert len(others) == len(records) - 1
 
 
 @pytest.mark.parametrize(
@@ -81,22 +153,41 @@ def test_half_a_surrogate_pair_does_not_reach_the_tables() -> None:
         ("http&#58;//imgur.com/a/bbKvv", "bbKvv"),
         (" http://imgur.com/a/bbKvv ", "bbKvv"),
         ("https://imgur.com/a/my-first-table-AbC1234", "AbC1234"),
+        ("http://imgur.com/A/bbKvv,", "bbKvv"),
+        ("http://imgur.com/a/bbKvv).", "bbKvv"),
+        ("http://imgur.com/a/bbKvv&amp;utm-source=x", "bbKvv"),
+        ("http://i.imgur.com/a/bbKvv", "bbKvv"),
+        ("https://imgur.io/a/bbKvv", "bbKvv"),
+        ("//imgur.com/a/bbKvv", "bbKvv"),
+        ("imgur.com/a/bbKvv", "bbKvv"),
+        ("http://imgur.com/gallery/bbKvv", "bbKvv?"),
+        ("http://imgur.com/gallery/caf%C3%A9-shelf-bbKvv/new", "bbKvv?"),
+        ("http://imgur.com/t/diy/bbKvv", "bbKvv?"),
+        ("http://imgur.com/topic/Aww/bbKvv?a", "bbKvv?"),
+        ("http://imgur.com/r/DIY/bbKvv", "bbKvv?"),
         ("http://imgur.com/bbKvv", None),
-        ("http://imgur.com/gallery/bbKvv", None),
+        ("http://imgur.com/bbKvv,AbC1234", None),
+        ("http://imgur.com/a/bbKvv,AbC1234", None),
+        ("http://imgur.com/gallery/bbKvv.jpg", None),
+        ("http://imgur.com/gallery/new", None),
+        ("http://imgur.com/r/DIY", None),
+        ("http://imgur.com/r/DIY/top/month", None),
         ("http://imgur.com/a/", None),
         ("http://imgur.com/r/diy/a/bbKvv", None),
         ("http://imgur.com/a/../etc", None),
-        ("http://i.imgur.com/a/bbKvv", None),
+        ("http://stack.imgur.com/a/bbKvv", None),
         ("http://notimgur.com/a/bbKvv", None),
         ("http://imgur.com.evil.example/a/bbKvv", None),
+        ("http://imgur.com@evil.example/a/bbKvv", None),
         ("http://evil.example/http://imgur.com/a/bbKvv", None),
         ("ftp://imgur.com/a/bbKvv", None),
         ("http://[imgur.com/a/bbKvv", None),
         ("", None),
     ],
 )
-def test_album_ids(url: str, album_id: str | None) -> None:
-    assert find_album_id(url) == album_id
+def test_albums(url: str, album_id: str | None) -> None:
+    """Of an address that may lead to a single picture the id has a question mark here."""
+    assert find_album(url) == (Album(album_id.rstrip("?"), not album_id.endswith("?")) if album_id else None)
 
 
 @pytest.mark.parametrize(
@@ -107,18 +198,23 @@ def test_album_ids(url: str, album_id: str | None) -> None:
         ({"score": 24}, "low-score"),
         ({"url": "http://imgur.com/x.jpg"}, "not-an-album"),
         ({"author": "[deleted]"}, None),
-        ({"author": "[deleted]", "title": "[deleted]"}, "deleted-record"),
-        ({"author": "[deleted]", "title": "[deleted by user]", "score": 1}, "deleted-record"),
-        ({"title": "[deleted]"}, None),
-        ({"_meta": {"was_deleted_later": True}}, "deleted-record"),
-        ({"_meta": {"was_deleted_later": False}}, None),
-        ({"_meta": {}}, None),
-        ({"author": None, "title": "[removed]"}, "deleted-record"),
+        ({"author": None, "title": "[removed]", "score": 1}, "deleted-record"),
+        ({"url": "http://imgur.com/gallery/bbKvv"}, None),
+        ({"url": "https://i.redd.it/x.jpg"}, "not-an-album"),
+        (GALLERY, None),
+        (GALLERY | {"gallery_data": None, "media_metadata": None}, "deleted-record"),
     ],
 )
 def test_selection(changes: dict[str, Any], expected: str | None) -> None:
     rejected = reject_submission(submission(**changes), min_score=25, takedowns=NO_TAKEDOWNS)
     assert (rejected.reason if rejected else None) == expected
+
+
+@pytest.mark.parametrize("changes", [{"url": "http://imgur.com/gallery/bbKvv"}, GALLERY])
+def test_hessel_s_albums_alone(changes: dict[str, Any]) -> None:
+    for post, reason in ((changes, "not-an-album"), ({}, None)):
+        found = reject_submission(submission(**post), min_score=25, takedowns=NO_TAKEDOWNS, hessel=True)
+        assert (found.reason if found else None) == reason
 
 
 @pytest.mark.parametrize(
@@ -139,3 +235,51 @@ def test_a_takedown_is_known_before_the_album_is_asked_for(entry: str, by: str |
     found = reject_submission(linked, min_score=25, takedowns=listed)
     expected = Failure(Stage.SOURCES, NAMELESS, Reason.TAKEN_DOWN, f"on the takedown list by its {by}")
     assert found == (expected if by else None)
+
+
+def entries(items: list[Any], media: Any = None, **more: Any) -> list[tuple[str | None, str | None, bool]]:
+    found = submission(**GALLERY | {"gallery_data": {"items": items}, "media_metadata": media or {}} | more).gallery
+    assert found is not None
+    return [(each.image_uri, each.caption, each.is_animated) for each in found]
+
+
+def test_a_gallery_is_read_in_its_order_with_its_captions() -> None:
+    items = [{"media_id": "b", "caption": " Cut\nit. ", "outbound_url": "http://x.example"}, {"media_id": "a", "id": 7}]
+    media = {"a": MEDIA | {"m": "image/png"}, "b": MEDIA}
+    assert entries(items, media) == [
+        ("https://i.redd.it/b.jpg", "Cut it.", False),
+        ("https://i.redd.it/a.png", None, False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("about", "uri", "is_animated"),
+    [
+        (MEDIA, "https://i.redd.it/x.jpg", False),
+        (MEDIA | {"m": "image/jpeg"}, "https://i.redd.it/x.jpg", False),
+        (MEDIA | {"m": None}, "https://i.redd.it/x.jpg", False),
+        (MEDIA | {"m": "image/avif"}, "https://preview.redd.it/x.jpg?a=1&s=2", False),
+        (MEDIA | {"e": "AnimatedImage", "m": "image/gif", "s": {"gif": "https://i.redd.it/x.gif"}},
+         "https://i.redd.it/x.gif", True),
+        (MEDIA | {"m": None, "s": None}, "unusable:missing-field:", False),
+        ({"status": "failed"}, "unusable:not-found:", False),
+        ({"status": "unprocessed"}, "unusable:not-found:", False),
+        (None, "unusable:not-found:", False),
+        ("x", "unusable:not-found:", False),
+    ],
+)  # fmt: skip
+def test_a_picture_of_a_gallery(about: Any, uri: str, is_animated: bool) -> None:
+    ((found, caption, moves),) = entries([{"media_id": "x", "caption": "It."}], {"x": about})
+    assert found is not None and found.startswith(uri) and (caption, moves) == ("It.", is_animated)
+    assert uri.startswith("unusable:") or found == uri
+
+
+def test_what_is_wrong_with_a_caption_costs_the_caption_alone() -> None:
+    assert entries([{"media_id": "x", "caption": 7}], {"x": MEDIA}) == [("https://i.redd.it/x.jpg", None, False)]
+
+
+def test_a_post_that_repeats_another_has_its_album() -> None:
+    page = {"url": "/r/woodworking/comments/2abc/"}
+    repeated = submission(**page, crosspost_parent_list=[GALLERY])
+    assert repeated.gallery == submission(**GALLERY).gallery and repeated.gallery
+    assert submission(**page, crosspost_parent_list=[RECORD]).url == RECORD["url"]

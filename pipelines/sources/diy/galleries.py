@@ -1,0 +1,92 @@
+"""Entries of albums, and those of Reddit's own galleries, which posts have had since 2020.
+
+    "is_gallery": true,
+    "gallery_data":   {"items": [{"media_id": "abc", "caption": "Cut the wood."}, ...]}       their order
+    "media_metadata": {"abc": {"status": "valid", "e": "Image", "m": "image/jpg", "s": {"u": "https://preview..."}}}
+
+The address in `s.u` is signed and expires, so that of the original (`i.redd.it`) is made of id and type. A picture that
+Reddit could not process, or no longer has, is a failed image of its document. A gallery that lost its list is gone.
+"""
+
+import html
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from pipelines.sources.records import FieldError, checked, optional, sentence, unusable
+from schemas.failures import Reason
+from schemas.tables import travels
+
+GALLERY_FIELDS = ("is_gallery", "gallery_data", "media_metadata", "crosspost_parent_list")  # what is asked of the API
+_ORIGINALS = "https://i.redd.it"
+_MEDIA_ID = re.compile("[A-Za-z0-9_-]+")
+_ENDINGS = {"jpg": "jpg", "jpeg": "jpg", "png": "png", "gif": "gif", "webp": "webp"}
+
+
+@travels
+@dataclass(frozen=True, slots=True)
+class AlbumEntry:
+    """One block of an album.
+
+    Attributes:
+        image_uri: absolute; None where the block has no picture.
+        caption: title and description in one line; None where there is neither.
+        is_animated: an animation or a video: no image in the sense of SPEC 2.
+    """
+
+    image_uri: str | None
+    caption: str | None
+    is_animated: bool = False
+
+
+def join_caption(title: str | None, description: str | None) -> str | None:
+    """Return title and description joined by one space, in one line; None where nothing of them can be seen."""
+    return sentence(f"{title or ''} {description or ''}").text or None
+
+
+def gallery_of(record: Mapping[str, Any]) -> tuple[AlbumEntry, ...] | None:
+    """Return the entries of a post's gallery, or of the gallery that it repeats; none of one that is gone.
+
+    Returns:
+        None where the post is no gallery.
+
+    Raises:
+        FieldError: BROKEN_RECORD: it is not the published form.
+    """
+    if optional(record, "is_gallery", False) or record.get("gallery_data"):
+        items = optional(optional(record, "gallery_data", dict[str, Any]()), "items", list[Any]())
+        media = optional(record, "media_metadata", dict[str, Any]())
+        return tuple(_entry(checked(item, dict, "an item of a gallery"), media) for item in items)
+    parents = optional(record, "crosspost_parent_list", list[Any]())
+    return (
+        gallery_of(checked(parents[0], dict, "a repeated post") | {"crosspost_parent_list": None}) if parents else None
+    )
+
+
+def _entry(item: Mapping[str, Any], media: Mapping[str, Any]) -> AlbumEntry:
+    """Return a picture's entry; what is wrong with its caption or its file costs no more than that."""
+    caption, media_id = item.get("caption"), str(item.get("media_id"))
+    text = join_caption(html.unescape(caption), None) if isinstance(caption, str) else None
+    about = media.get(media_id)
+    if not isinstance(about, Mapping) or about.get("status", "valid") != "valid":
+        status = about.get("status") if isinstance(about, Mapping) else "none"
+        problem = FieldError(
+            Reason.NOT_FOUND, f"expected a picture that Reddit has, found {media_id} of status {status}"
+        )
+        return AlbumEntry(unusable(problem), text)
+    is_moving = about.get("e", "Image") != "Image"
+    return AlbumEntry(_address(media_id, about), text, is_moving)
+
+
+def _address(media_id: str, about: Mapping[str, Any]) -> str:
+    source = about.get("s")
+    shown = str(source.get("u") or source.get("gif") or "") if isinstance(source, Mapping) else ""
+    preview = html.unescape(shown)
+    kind = str(about.get("m") or "").rpartition("/")[2] or urlsplit(preview).path.rpartition(".")[2]
+    if kind.lower() in _ENDINGS and _MEDIA_ID.fullmatch(media_id):
+        return f"{_ORIGINALS}/{media_id}.{_ENDINGS[kind.lower()]}"
+    return preview or unusable(
+        FieldError(Reason.MISSING_FIELD, f"{media_id}: expected the type of a picture, found {kind}")
+    )
