@@ -1,4 +1,4 @@
-"""Where a pipeline runs, waiting for it, and the one folder for everything temporary of a run.
+"""Where a pipeline runs, and waiting for it.
 
 local       Beam's FnApiRunner, bounded in memory (`runner.spilling`), in this process, or several with `workers > 1`
 portable    Beam's own job service and an external worker pool, both started here: the way a cluster runs Python
@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import functools
-import gc
 import logging
-import multiprocessing.util
 import os
 import re
-import shutil
+import shlex
 import signal
 import socket
 import subprocess
@@ -26,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MethodType, ModuleType
+from types import MethodType
 from typing import Any, TypeVar
 
 import apache_beam as beam
@@ -35,13 +32,13 @@ from apache_beam.portability.api import beam_provision_api_pb2
 from apache_beam.runners.portability.fn_api_runner.fn_runner import ExtendedProvisionInfo
 from apache_beam.runners.runner import PipelineResult
 from apache_beam.transforms import core, userstate
+from apache_beam.transforms.environments import SubprocessSDKEnvironment
 from google.protobuf.struct_pb2 import Struct
 
 from pipelines.flink_jobs import NAME_OPTION, cancel_job
 from pipelines.runner.spilling import SpillingRunner
 from pipelines.settings import Runner
 from schemas import errors
-from schemas.collector import collect_rarely
 from schemas.errors import BuildError, MultilinkError, UsageError
 from schemas.failures import is_about_machine
 from schemas.lake import Folder
@@ -51,8 +48,9 @@ WORKER_TIMEOUT_S = 300.0  # a cluster without a free slot and a pool that starts
 WORKER_LOG_LEVEL = "CRITICAL"  # what fails is raised, with its traceback, by the run itself
 CLUSTER_LOG_LEVEL = "ERROR"  # the highest that Beam's Java half has a name for, too: its job server parses this option
 _STEP = " [while running "
-_SCRATCH = "multilink-run-"  # begins the names of folders of temporary files
+_MOST_METHODS = 10_000  # whose parameters are remembered
 T = TypeVar("T")
+V = TypeVar("V", bound=PipelineOptions)
 Assemble = Callable[[beam.Pipeline], None]
 # The last line of a traceback, with the step Beam adds to it. A cause comes before what was raised from it.
 _OWN_ERROR = re.compile(r"^schemas\.errors\.(?P<kind>\w+): (?P<message>.*?)(?: \[while running .*)?$", re.MULTILINE)
@@ -67,7 +65,43 @@ _CLUSTER_RUNNERS = {Runner.FLINK: "FlinkRunner", Runner.SPARK: "SparkRunner", Ru
 class _Options(PipelineOptions):
     """Beam's options, each view of them made once: Beam asks for one at every transform, and parses them all anew."""
 
-    view_as = functools.cache(PipelineOptions.view_as)
+    def view_as(self, cls: type[V]) -> V:
+        views: dict[type[V], V] = self.__dict__.setdefault("views", {})
+        if cls not in views:
+            views[cls] = super().view_as(cls)
+        return views[cls]
+
+
+def _function(value: object) -> object | None:
+    """Return the function of a method; None of anything else: a function of the moment leaves its place to another."""
+    return value.__func__ if isinstance(value, MethodType) else None
+
+
+def _read_once(read: Callable[[Any], tuple[Any, ...]], key: Callable[[Any], object | None]) -> Callable[[Any], Any]:
+    """Return a function of Beam's that reads code, its results remembered by a key; a key of None is not."""
+    results: dict[object, tuple[Any, ...]] = {}
+
+    def read_once(argument: Any) -> tuple[Any, ...]:
+        known = key(argument)
+        found = results.get(known) if known is not None else read(argument)
+        if found is None:
+            found = results[known] = read(argument)
+            if len(results) > _MOST_METHODS:
+                results.clear()
+        return tuple(map(copy.copy, found))
+
+    return read_once
+
+
+# Beam 2.77 reads the parameters of all methods of a DoFn at each bundle and at each step of translating a pipeline:
+# half the processor time of a build of a few documents. In a notebook it names steps by cells, by modules that cannot
+# be imported with pandas 3. Both are changed here, for good: what is changed and restored is not safe among threads.
+core.get_function_args_defaults = _read_once(core.get_function_args_defaults, _function)
+userstate.get_dofn_specs = _read_once(
+    userstate.get_dofn_specs, lambda step: (type(step), *filter(None, map(_function, vars(step).values())))
+)
+beam.pipeline.alter_label_if_ipython = lambda transform, _: transform
+beam.pipeline.is_in_ipython = bool  # False
 
 
 def processes_of_machine(runner: Runner, workers: int, beam_options: Sequence[str]) -> int:
@@ -101,7 +135,7 @@ def run_pipeline(
     if workers < 1:
         raise UsageError(f"--workers {workers}: expected at least 1")
     logging.getLogger("apache_beam").setLevel(WORKER_LOG_LEVEL)
-    with _outside_notebooks(), _methods_read_once(), _collected_rarely(), _where(runner, workers) as (target, settings):
+    with _where(runner, workers) as (target, settings):
         options = [*settings, *_name(runner), *beam_options]
         pipeline = beam.Pipeline(runner=target, options=_Options(options))
         assemble(pipeline)
@@ -115,74 +149,6 @@ def run_pipeline(
     if state not in (None, "DONE"):
         raise BuildError(f"the {runner} runner ended in state {state}")
     return result
-
-
-@contextlib.contextmanager
-def _outside_notebooks() -> Iterator[None]:
-    """Hide IPython: Beam 2.77 names steps by a notebook's cells, by modules that cannot be imported with pandas 3."""
-    found = sys.modules.get("IPython")
-    sys.modules["IPython"] = None  # type: ignore[assignment]  # its import fails, and Beam takes that for a plain program
-    try:
-        yield
-    finally:
-        del sys.modules["IPython"]
-        if found is not None:
-            sys.modules["IPython"] = found
-
-
-@contextlib.contextmanager
-def _collected_rarely() -> Iterator[None]:
-    """Collect cycles less often, and only among the objects that the run makes."""
-    before = gc.get_threshold()
-    gc.freeze()
-    collect_rarely()
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
-
-
-@contextlib.contextmanager
-def _methods_read_once() -> Iterator[None]:
-    """Read the parameters of each method of a step once, and what state and timers a class of steps has.
-
-    Beam 2.77 reads those of all methods of a DoFn at each bundle and at each step of translating a pipeline: half the
-    processor time of a build of a few documents.
-    """
-    with (
-        _cached(core, "get_function_args_defaults", _function),
-        _cached(
-            userstate, "get_dofn_specs", lambda step: (type(step), *filter(None, map(_function, vars(step).values())))
-        ),
-    ):
-        yield
-
-
-def _function(value: object) -> object | None:
-    """Return the function of a method; None of anything else: a function of the moment leaves its place to another."""
-    return value.__func__ if isinstance(value, MethodType) else None
-
-
-@contextlib.contextmanager
-def _cached(module: ModuleType, name: str, key: Callable[[Any], object | None]) -> Iterator[None]:
-    """Cache the tuples that a function of a module returns, by a key of its argument; a key of None is not cached."""
-    compute: Callable[[Any], tuple[Any, ...]] = getattr(module, name)
-    known: dict[object, tuple[Any, ...]] = {}
-
-    def cached(argument: Any) -> tuple[Any, ...]:
-        found = key(argument)
-        if found is None:
-            return compute(argument)
-        if found not in known:
-            known[found] = compute(argument)
-        return tuple(map(copy.copy, known[found]))
-
-    setattr(module, name, cached)
-    try:
-        yield
-    finally:
-        setattr(module, name, compute)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,14 +235,13 @@ def machine_error(message: object) -> BuildError:
 @contextlib.contextmanager
 def _where(runner: Runner, workers: int) -> Iterator[tuple[object, list[str]]]:
     if runner is Runner.LOCAL:
-        mode = "in_memory" if workers == 1 else "multi_processing"
-        settings = [f"--direct_num_workers={workers}", f"--direct_running_mode={mode}"]
-        yield _local_runner(), [*settings, _log_level(WORKER_LOG_LEVEL)]
+        yield _local_runner(workers), [f"--direct_num_workers={workers}", _log_level(WORKER_LOG_LEVEL)]
     elif runner is Runner.PORTABLE:
         # Not the job service that Beam embeds: its threads keep a process from ending that is interrupted.
         with (
-            _service("apache_beam.runners.portability.local_job_service_main", "--port") as job_port,
-            _service("apache_beam.runners.worker.worker_pool_main", "--service_port") as pool_port,
+            tempfile.TemporaryDirectory(prefix="multilink-run-", ignore_cleanup_errors=True) as folder,
+            _service("apache_beam.runners.portability.local_job_service_main", "--port", folder) as job_port,
+            _service("apache_beam.runners.worker.worker_pool_main", "--service_port", folder) as pool_port,
         ):
             settings = [
                 f"--job_endpoint=localhost:{job_port}",
@@ -294,17 +259,28 @@ def _log_level(level: str) -> str:
     return f"--default_sdk_harness_log_level={level}"
 
 
-def _local_runner() -> SpillingRunner:
+def _local_runner(workers: int) -> SpillingRunner:
     """Return Beam's local runner, its worker processes as quiet as workers elsewhere are told to be by an option."""
+    start = f"exec {shlex.join([*_with_parent('apache_beam.runners.worker.sdk_worker_main')])}"
+    environment = SubprocessSDKEnvironment.from_command_string(start) if workers > 1 else None
     options = Struct()
     options.update({"beam:option:default_sdk_harness_log_level:v1": WORKER_LOG_LEVEL})
     information = beam_provision_api_pb2.ProvisionInfo(retrieval_token="none", pipeline_options=options)
-    return SpillingRunner(provision_info=ExtendedProvisionInfo(information))
+    return SpillingRunner(default_environment=environment, provision_info=ExtendedProvisionInfo(information))
+
+
+def _with_parent(module: str) -> list[str]:
+    return [sys.executable, "-m", "pipelines.runner.exit_with_parent", str(os.getpid()), module]
 
 
 @contextlib.contextmanager
-def _service(module: str, port_option: str) -> Iterator[int]:
+def _service(module: str, port_option: str, folder: str) -> Iterator[int]:
     """Run a service of Beam's on a free port; it ends with the block, or with this process.
+
+    Args:
+        module: of the service.
+        port_option: names its port.
+        folder: for its temporary files.
 
     Raises:
         BuildError: it does not start.
@@ -314,10 +290,9 @@ def _service(module: str, port_option: str) -> Iterator[int]:
         port = free.getsockname()[1]
     # The worker pool starts plain `python`: this environment's has to be the first on its PATH.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    start = [sys.executable, "-m", "pipelines.runner.exit_with_parent", str(os.getpid()), module]
     service = subprocess.Popen(
-        [*start, f"{port_option}={port}"],
-        env=os.environ | {"PATH": path},
+        [*_with_parent(module), f"{port_option}={port}"],
+        env=os.environ | {"PATH": path, "TMPDIR": folder},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
@@ -337,37 +312,3 @@ def _await_port(service: subprocess.Popen[bytes], port: int) -> None:
             return
         time.sleep(0.1)
     raise BuildError(f"a Beam service did not listen on port {port} within {START_TIMEOUT_S:.0f} s, or ended")
-
-
-@contextlib.contextmanager
-def scratch_folder() -> Iterator[Path]:
-    """Make temporary files of this process and of those it starts go to a folder of their own while the block runs.
-
-    It is for progress, spilled collections and Beam's own files, is named after its process and removed at the end.
-    What a killed process left is removed by the next run.
-    """
-    multiprocessing.util.get_temp_dir()  # has the socket of a server of processes, which may outlive this run
-    before = tempfile.gettempdir()
-    remove_leftovers(Path(before))
-    with tempfile.TemporaryDirectory(prefix=f"{_SCRATCH}{os.getpid()}-", ignore_cleanup_errors=True) as folder:
-        tempfile.tempdir = os.environ["TMPDIR"] = folder
-        try:
-            yield Path(folder)
-        finally:
-            tempfile.tempdir = os.environ["TMPDIR"] = before
-
-
-def remove_leftovers(root: Path) -> None:
-    """Remove the folders of runs whose process is gone."""
-    for folder in root.glob(f"{_SCRATCH}*"):
-        process = folder.name.removeprefix(_SCRATCH).partition("-")[0]
-        if process.isdigit() and not _is_running(int(process)):
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except OSError as problem:
-        return isinstance(problem, PermissionError)  # it is somebody else's
-    return True

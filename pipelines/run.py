@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from pipelines.build import BuildPlan, chain_stages
@@ -29,7 +30,7 @@ from pipelines.card.show import describe, explain_failures
 from pipelines.config import content_config
 from pipelines.features.extraction import FeaturePlan, plan_features
 from pipelines.files import INSIDE, input_file, open_uri
-from pipelines.launch import ON_THIS_MACHINE, Sign, machine_error, processes_of_machine, run_pipeline, scratch_folder
+from pipelines.launch import ON_THIS_MACHINE, Sign, machine_error, processes_of_machine, run_pipeline
 from pipelines.progress import Progress, watched
 from pipelines.raw import recover
 from pipelines.recipe import BuildConfig
@@ -126,7 +127,7 @@ def build_dataset(
         config = dataclasses.replace(config, http=dataclasses.replace(config.http, workers_per_host=sharing))
     with (
         without_trace(lake),
-        scratch_folder() as scratch,
+        TemporaryDirectory(prefix="multilink-run-", ignore_cleanup_errors=True) as counted,
         turn_of_build(lake, config.dataset, say) as check_turn,
         machine_errors(),
     ):
@@ -141,14 +142,12 @@ def build_dataset(
             return BuildSummary(earlier, lake.dataset(config.dataset, earlier.version).uri, why)
         if config.source.fetch is not None and not config.http.contact:
             say("http.contact is not set: hosts cannot reach you; --set http.contact=you@example.org")
-        counted = scratch / "progress"
-        counted.mkdir()
         sign = None if is_here else Sign(lake.builds.child("signs"))
         plan = BuildPlan(
             config=config,
             lake=lake,
             features=features,
-            progress=Progress(str(counted) if is_here else None),
+            progress=Progress(counted if is_here else None),
             name=f"{time.time_ns():016x}-{os.urandom(4).hex()}",
             shares=SHARES_OF_A_WORKER * workers if is_here else CLUSTER_SHARES,
             begin=sign.leave if sign is not None else None,

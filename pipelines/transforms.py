@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import apache_beam as beam
@@ -93,10 +93,11 @@ class Merge(beam.PTransform, Generic[T]):
         return AsSingleton(merged, default_value=self.function(()))
 
 
-@lru_cache(maxsize=1)
 def nothing(pipeline: beam.Pipeline) -> beam.PCollection:
     """Return a pipeline's empty collection: one for all who need one, since each would be a step to run."""
-    return pipeline | "nothing" >> beam.Create([])
+    if "nothing" not in vars(pipeline):
+        pipeline.nothing = pipeline | "nothing" >> beam.Create([])
+    return pipeline.nothing
 
 
 @dataclass(eq=False)

@@ -31,7 +31,6 @@ CACHE = "MULTILINK_CACHE"  # where the data that is trained on is mapped; the te
 SETTINGS = ("MLFLOW_", "MULTILINK_")  # how names of variables begin that change what commands do
 # The modules of the commands; what they import comes with them.
 IMPORTED = (
-    "schemas.fork_server",
     *("orchestration.__main__", "pipelines.run", "pipelines.exports.formats"),
     *("training.workflows.evaluate", "training.workflows.report", "training.workflows.link"),
     *("pyarrow.dataset", "scipy.optimize", "torchvision", "training.loop.run"),

@@ -26,7 +26,6 @@ from schemas.errors import BuildError, MultilinkError
 AT_ONCE = 2  # trainings side by side
 _FORKS = sys.platform == "linux"
 _IMPORTED = [
-    "schemas.fork_server",
     *("training.mlflow.tracked_training", "training.workflows.evaluate", "training.workflows.report"),
     *("training.workflows.link", "training.retrieval.build", "orchestration.inference.documents"),
     *("orchestration.cli", "training.loop.run"),

@@ -30,7 +30,7 @@ Job = Callable[..., Any]  # of a module: takes what is opened, then arguments; i
 _Contents = frozenset[tuple[str, str]]  # of indexes (`Choice.content`)
 TOO_LATE = "the search took too long; shorten the text, or try again"
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["schemas.fork_server", "orchestration.pages.search_jobs"])
+_CONTEXT.set_forkserver_preload(["orchestration.pages.search_jobs"])
 log = logging.getLogger("multilink.pages")
 
 
@@ -44,7 +44,6 @@ class Searches:
 
     def __init__(self, count: int, reading: Sequence[str] = ()) -> None:
         self._reading, self._count = reading, count
-        self._folder = tempfile.gettempdir()  # of now: a build in this program has one of its own while it runs
         self._places = asyncio.Semaphore(count)
         # A search waits in one; one more for an opening that is left, one for a new index. asyncio's own may be fewer.
         self._threads = ThreadPoolExecutor(count + 2, thread_name_prefix="searches")
@@ -156,7 +155,7 @@ class Searches:
 
     async def _start(self) -> "_Process":
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, _Process, self._reading, self._folder, self._threads)
+        return await loop.run_in_executor(self._threads, _Process, self._reading, self._threads)
 
     def _keep(self, process: "_Process") -> None:
         """Make a process that has opened an index idle; where there are too many, another idle one ends for it."""
@@ -178,9 +177,9 @@ class Searches:
 class _Process:
     """A process, and what it has open."""
 
-    def __init__(self, reading: Sequence[str], folder: str, threads: ThreadPoolExecutor) -> None:
+    def __init__(self, reading: Sequence[str], threads: ThreadPoolExecutor) -> None:
         self._threads = threads  # in which answers are waited for
-        self._scratch = tempfile.mkdtemp(prefix="multilink-search-", dir=folder)
+        self._scratch = tempfile.mkdtemp(prefix="multilink-search-")
         self._connection, theirs = _CONTEXT.Pipe()
         self._process = _CONTEXT.Process(target=_work, args=(theirs, reading, self._scratch), daemon=True)
         self._process.start()

@@ -2,11 +2,12 @@
 
     python -m pipelines.runner.exit_with_parent PARENT_PID MODULE [ARGUMENT ...]
 
-A build that is killed must not leave Beam's services behind. On Linux the kernel sees to it; elsewhere they are stopped
-by the build alone, where it still can.
+A build that is killed must not leave Beam's services and workers behind. On Linux the kernel sees to it; elsewhere they
+are stopped by the build alone, where it still can. What they log before they know where to is not the user's to read.
 """
 
 import ctypes
+import logging
 import os
 import runpy
 import signal
@@ -22,6 +23,7 @@ def main() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # it ended before the kernel knew of the request
             sys.exit(1)
+    logging.getLogger().addHandler(logging.NullHandler())
     sys.argv = sys.argv[2:]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 

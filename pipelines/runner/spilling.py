@@ -5,28 +5,23 @@ output and every group wait in memory. `SpillingRunner` is that runner, its tran
 with
 
 - outputs in a `Spool`, and groups in a `Sorter`, in place of `ListBuffer` and `GroupingBuffer`;
-- what a Flatten gives to a GroupByKey alone written into its groups at once, without the stage between the two;
 - a stage's input cut into bundles of a bounded size, handed to whichever worker is free;
-- what an in-process worker puts out taken from it at once, instead of when its bundle has ended;
-- worker processes that end all at once, where Beam waits half a second for one after the other.
+- what an in-process worker puts out taken from it at once, instead of when its bundle has ended.
 
 One element, and one group of a GroupByKey, still have to fit into memory; so do side inputs, which are in memory as in
 Beam. Groups come sorted by encoded key rather than in order of arrival. The input of a stage with timers is one bundle.
 
 What it relies on in `apache_beam.runners.portability.fn_api_runner` (2.77), which is no public interface, and what
-`tests/pipelines/runner/test_spilling.py` checks: `FnApiRunner.create_stages`, whose stages have `transforms` that read
-and write buffers by their names; `FnApiRunner._get_bundle_manager`, whose result has `process_bundle`;
+`tests/pipelines/runner/test_spilling.py` checks: `FnApiRunner._get_bundle_manager`, whose result has `process_bundle`;
 `BundleManager`, which runs one bundle on `bundle_context_manager.worker_handlers`, and appends what several workers put
 out under one lock; `BundleContextManager`, a copy of which can have other `_worker_handlers`, and whose `get_buffer`
 looks a buffer up in `execution_context.pcoll_buffers` before it makes one; the four methods called on a buffer (append,
-extend, copy, iteration); the attributes of `GroupingBuffer` that hold its coders; and `WorkerHandlerManager.close_all`,
-which ends workers by a marker in the queue of their `control_conn`.
+extend, copy, iteration); and the attributes of `GroupingBuffer` that hold its coders.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -40,13 +35,7 @@ from apache_beam.metrics.monitoring_infos import consolidate
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.portability.fn_api_runner.execution import GroupingBuffer
 from apache_beam.runners.portability.fn_api_runner.fn_runner import BundleManager
-from apache_beam.runners.portability.fn_api_runner.worker_handlers import (
-    BeamFnControlServicer,
-    EmbeddedWorkerHandler,
-    GrpcWorkerHandler,
-    WorkerHandlerManager,
-)
-from apache_beam.runners.worker.bundle_processor import DATA_INPUT_URN, DATA_OUTPUT_URN
+from apache_beam.runners.portability.fn_api_runner.worker_handlers import EmbeddedWorkerHandler
 from apache_beam.runners.worker.data_plane import SizeBasedBufferingClosableOutputStream
 
 from pipelines.runner.spill import Sorter, Spool
@@ -80,41 +69,8 @@ class SpillingRunner(FnApiRunner):
         super().__init__(**settings)
         self._limits = limits or Limits()
 
-    def create_stages(self, pipeline_proto: Any) -> tuple[Any, list[Any]]:
-        context, stages = super().create_stages(pipeline_proto)
-        return context, _without_relays(stages)
-
     def _get_bundle_manager(self, bundle_context_manager: Any) -> _BoundedBundles:
-        manager = bundle_context_manager.execution_context.worker_handler_manager
-        manager.close_all = partial(_close_all, manager, bundle_context_manager.worker_handlers)
         return _BoundedBundles(bundle_context_manager, self._limits)
-
-
-def _without_relays(stages: Sequence[Any]) -> list[Any]:
-    """Return stages without those that only read what a Flatten gave, and write it into groups: all write there.
-
-    Beam writes the inputs of a Flatten into one buffer, which a stage of its own reads: each element is decoded and
-    encoded once more.
-    """
-    readers = Counter(step.spec.payload for stage in stages for step in stage.transforms if _is_reading(step))
-    groups_of = dict[bytes, bytes]()
-    for stage in stages:
-        buffers = {step.spec.urn: step.spec.payload for step in stage.transforms}
-        source, sink = buffers.get(DATA_INPUT_URN, b""), buffers.get(DATA_OUTPUT_URN, b"")
-        if len(stage.transforms) == len(buffers) == 2 and sink.startswith(b"group:") and readers[source] == 1:
-            groups_of[source] = sink
-    kept = [
-        stage
-        for stage in stages
-        if not any(_is_reading(each) and each.spec.payload in groups_of for each in stage.transforms)
-    ]
-    for step in (step for stage in kept for step in stage.transforms if step.spec.urn == DATA_OUTPUT_URN):
-        step.spec.payload = groups_of.get(step.spec.payload, step.spec.payload)
-    return kept
-
-
-def _is_reading(step: Any) -> bool:
-    return bool(step.spec.urn == DATA_INPUT_URN)
 
 
 class _Groups:
@@ -287,14 +243,6 @@ def _taken_at_once(worker: Any, outputs: Mapping[str, Any]) -> Iterator[None]:
         yield
     finally:
         del channel.output_stream
-
-
-def _close_all(manager: WorkerHandlerManager, workers: Iterable[Any]) -> None:
-    """Close a run's workers, all of them signalled before the first is waited for."""
-    for worker in workers:
-        if isinstance(worker, GrpcWorkerHandler):
-            worker.control_conn.push(BeamFnControlServicer._DONE_MARKER)
-    WorkerHandlerManager.close_all(manager)
 
 
 def _merge(results: Sequence[Any]) -> Any:

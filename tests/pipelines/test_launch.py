@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import json
-from collections import Counter
-from collections.abc import Iterator
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,19 +17,18 @@ from typing import Any
 
 import apache_beam as beam
 import pytest
-from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms import core, userstate
 
 from pipelines.flink_jobs import cancel_job
 from pipelines.launch import (
     Sign,
-    _methods_read_once,
+    _function,
+    _read_once,
     java_error,
     processes_of_machine,
     run_pipeline,
 )
 from pipelines.settings import Runner
-from schemas.collector import COLLECTED_AFTER
 from schemas.errors import BuildError, UsageError
 from schemas.lake import Folder
 
@@ -47,20 +48,6 @@ def test_an_error_of_ours_keeps_its_kind_and_its_words(workers: int) -> None:
     with pytest.raises(BuildError) as caught:
         run_pipeline(partial(assemble, kind=BuildError), runner=Runner.LOCAL, workers=workers)
     assert str(caught.value) == "docs.json: expected a list, found text"
-
-
-def test_the_collector_looks_at_a_runs_own_objects_and_is_left_as_it_was() -> None:
-    before, found = (gc.get_threshold(), gc.get_freeze_count()), list[tuple[int, int]]()
-
-    def look(root: beam.Pipeline) -> None:
-        found.append((gc.get_threshold()[0], gc.get_freeze_count()))
-        _ = root | beam.Create([None])
-
-    run_pipeline(look, runner=Runner.LOCAL, workers=1)
-    ((threshold, frozen),) = found
-    assert threshold == COLLECTED_AFTER
-    assert frozen > before[1]
-    assert (gc.get_threshold(), gc.get_freeze_count()) == before
 
 
 def test_any_other_error_is_not_dressed_up() -> None:
@@ -89,27 +76,56 @@ class Count(beam.DoFn):
 def test_state_is_found_where_a_class_or_an_instance_has_it() -> None:
     borrowing = Plain()
     borrowing.process = MethodType(Count.process, borrowing)  # type: ignore[method-assign]
-    with _methods_read_once():
-        found = [userstate.is_stateful_dofn(step) for step in (Plain(), Count(), borrowing, Plain())]
+    found = [userstate.is_stateful_dofn(step) for step in (Plain(), Count(), borrowing, Plain())]
     assert found == [False, True, True, False]
 
 
-def test_parameters_of_a_method_are_read_once_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    original, read = core.get_function_args_defaults, Counter[object]()
+def test_what_a_method_has_is_read_once() -> None:
+    read = list[object]()
 
-    def count(function: Any) -> Any:
-        read[getattr(function, "__func__", None)] += 1
-        return original(function)
+    def defaults(function: Any) -> tuple[list[str], list[int]]:
+        read.append(function)
+        return ["element", "times"], [2]
 
-    def repeat(root: beam.Pipeline) -> None:
-        assert_that(root | beam.Create([1, 2]) | "2" >> beam.ParDo(Repeat()) | "3" >> beam.ParDo(Repeat(), 3), equal)
+    read_once = _read_once(defaults, _function)
+    for step in (Repeat(), Repeat()):
+        found = read_once(step.process)
+        assert found == (["element", "times"], [2])
+        found[1].append(3)  # whoever asks may change what it gets
+    assert len(read) == 1
+    for _ in range(2):
+        read_once(fail)
+    assert len(read) == 3
 
-    monkeypatch.setattr(core, "get_function_args_defaults", count)
-    equal = equal_to([1] * 6 + [2] * 6)
-    for runs in (1, 2):
-        run_pipeline(repeat, runner=Runner.LOCAL, workers=1)
-        assert read[Repeat.process] == runs
-    assert core.get_function_args_defaults is count
+
+BEGAN, ENDED = Event(), Event()
+
+
+def begin_second(_: int) -> None:
+    assert BEGAN.wait(60)
+
+
+def end_last(_: int) -> None:
+    BEGAN.set()
+    assert ENDED.wait(60)
+
+
+def test_two_runs_in_two_threads_leave_the_process_as_it_was() -> None:
+    """The first begins before the second and ends within it."""
+    before = (os.environ.copy(), tempfile.gettempdir(), core.get_function_args_defaults, sys.modules.get("IPython"))
+
+    def run(function: Callable[[int], None]) -> None:
+        run_pipeline(lambda root: root | beam.Create([1]) | beam.Map(function), runner=Runner.LOCAL, workers=1)
+
+    with ThreadPoolExecutor(2) as threads:
+        runs = [threads.submit(run, function) for function in (begin_second, end_last)]
+        runs[0].result()
+        ENDED.set()
+        runs[1].result()
+    after = (os.environ.copy(), tempfile.gettempdir(), core.get_function_args_defaults, sys.modules.get("IPython"))
+    assert after == before
+    with tempfile.TemporaryFile():
+        pass
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.launch import _own_error, remove_leftovers, scratch_folder
+from pipelines.launch import _own_error
 from schemas.errors import BuildError, ConfigError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest, verify
@@ -20,9 +20,9 @@ from schemas.manifest import read_manifest, verify
 PLAIN = ["--set", "features.images=", "--set", "features.sentences="]
 
 
-def build(documents: Path, folder: Path, **options: object) -> subprocess.Popen[str]:
+def build(documents: Path, folder: Path, *arguments: str, **options: object) -> subprocess.Popen[str]:
     (folder / "tmp").mkdir(exist_ok=True)
-    settings = ["--set", f"source.documents={documents}", *PLAIN, "--lake", str(folder / "lake")]
+    settings = ["--set", f"source.documents={documents}", *PLAIN, "--lake", str(folder / "lake"), *arguments]
     return subprocess.Popen(
         [sys.executable, "-c", "from orchestration.__main__ import main; main()", "build", "documents", *settings],
         stdout=subprocess.PIPE,
@@ -48,6 +48,15 @@ def test_no_room_is_one_line_and_the_next_build_goes_on(ten_documents: Path, tmp
     again = build(ten_documents, tmp_path)
     said, _ = again.communicate()
     assert again.returncode == 0 and "built" in said
+
+
+@pytest.mark.slow
+def test_worker_processes_say_nothing_of_their_own(ten_documents: Path, tmp_path: Path) -> None:
+    process = build(ten_documents, tmp_path, "--workers", "2")
+    printed, said = process.communicate()
+    assert process.returncode == 0 and "built" in said + printed
+    assert "WARNING" not in said + printed and "INFO" not in said + printed
+    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 @pytest.mark.parametrize("end", ["sink.discard()", "del sink"])
@@ -87,27 +96,6 @@ def test_of_two_builds_at_once_one_waits_and_reuses(ten_documents: Path, tmp_pat
     (version,) = [folder for folder in (tmp_path / "lake/datasets/documents").iterdir() if folder.is_dir()]
     manifest, folder = read_manifest(Lake.at(str(tmp_path / "lake")), f"documents@{version.name}")
     assert list(verify(manifest, folder)) == []
-
-
-def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path: Path) -> None:
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    left, own = tmp_path / f"multilink-run-{gone.pid}-x", tmp_path / f"multilink-run-{os.getpid()}-x"
-    for folder in (left, own, tmp_path / "multilink-run-of-another-kind"):
-        folder.mkdir()
-        (folder / "file").touch()
-    remove_leftovers(tmp_path)
-    assert not left.exists() and own.exists() and len(list(tmp_path.iterdir())) == 2
-
-
-def test_temporary_files_of_a_run_are_in_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    import tempfile
-
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    with scratch_folder() as folder:
-        assert folder.parent == tmp_path and tempfile.gettempdir() == str(folder) == os.environ["TMPDIR"]
-    assert tempfile.gettempdir() == str(tmp_path) == os.environ["TMPDIR"] and not folder.exists()
 
 
 CHAINED = """Traceback (most recent call last):

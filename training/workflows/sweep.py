@@ -121,7 +121,7 @@ def _begin(threads: int, environment: dict[str, str]) -> None:
 def _context() -> BaseContext:
     """Return how a cell's process starts: by a fork of a server that has imported what trains, where that is safe."""
     context = get_context("forkserver" if sys.platform == "linux" else "spawn")
-    context.set_forkserver_preload(["schemas.fork_server", __name__, "torch._dynamo"])
+    context.set_forkserver_preload([__name__, "torch._dynamo"])
     return context
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import multiprocessing
 import os
 import tempfile
@@ -19,8 +18,6 @@ from fastapi import HTTPException
 from orchestration.pages.archives import Choice
 from orchestration.pages.opened import Opened
 from orchestration.pages.searches import Searches
-from pipelines.launch import scratch_folder
-from schemas.collector import COLLECTED_AFTER
 from schemas.errors import BuildError, UsageError
 from schemas.indexes import IndexManifest
 from schemas.lake import MANIFEST
@@ -51,10 +48,6 @@ def fail(problem: str) -> None:
     if problem == "death":
         os._exit(1)
     raise ValueError(problem)
-
-
-def threshold() -> int:
-    return gc.get_threshold()[0]
 
 
 def process() -> int:
@@ -135,20 +128,6 @@ def test_as_many_searches_work_at_once_as_there_are_processes_whatever_else_wait
         await asyncio.gather(*meet)
 
     scene(act, processes=3)
-
-
-def test_a_process_that_searches_looks_for_cycles_rarely() -> None:
-    assert scene(lambda searches: searches.run(Visitor(NEVER_S), threshold, [])) == COLLECTED_AFTER
-
-
-def test_a_process_that_starts_while_the_program_builds_has_its_folder_afterwards() -> None:
-    async def act(searches: Searches) -> None:
-        with scratch_folder():
-            await searches.run(Visitor(START_S), process, [])
-        again, later = (searches.run(Visitor(START_S), new_file, []) for _ in range(2))
-        assert [Path(name).read_bytes() for name in await asyncio.gather(again, later)] == [b"a", b"a"]
-
-    scene(act)
 
 
 def test_a_search_ends_with_the_visitor_who_wanted_it(tmp_path: Path) -> None:
