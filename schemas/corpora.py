@@ -112,5 +112,7 @@ def extras_of(row: Mapping[str, Any], images: Mapping[str, Mapping[str, Any]]) -
         "after_sentence": row.get("after_sentence"),
         "given_links": row.get("given_links"),
         "given_similarities": row.get("given_similarities"),
+        "sentence_numbers": row.get("sentence_numbers"),
+        "image_numbers": row.get("image_numbers"),
         "provenance": row["provenance"],
     }

@@ -139,7 +139,7 @@ class Decision:
         dataset: NAME@VERSION that it is of.
         model: URI of the model that ranked it or predicted the link; empty in a blind comparison.
         document: of a link or a label: id of its document.
-        sentence: of a link: number of its sentence in the document, from 0; of a label: of the sentence that fits.
+        sentence: of a link: number of its sentence (`schemas.documents`); of a label: of the sentence that fits.
         reason: of a rejection.
         note: of who decided.
         who: name that the reverse proxy gave; empty: unknown.

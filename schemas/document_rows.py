@@ -8,6 +8,8 @@ from schemas.documents import (
     AFTER_SENTENCE,
     GIVEN_LINKS,
     GIVEN_SIMILARITIES,
+    IMAGE_NUMBERS,
+    SENTENCE_NUMBERS,
     Document,
     Given,
     GivenLink,
@@ -57,6 +59,8 @@ def to_row(document: Document) -> dict[str, Any]:
         },
         AFTER_SENTENCE: list(after) if is_placed(after) else None,
         **_given_columns(document.given),
+        SENTENCE_NUMBERS: list(document.sentence_numbers) or None,
+        IMAGE_NUMBERS: list(document.image_numbers) or None,
     }
 
 
@@ -79,6 +83,8 @@ def from_row(row: Mapping[str, Any]) -> Document:
         given=None
         if given is None
         else Given(tuple(GivenLink(**each) for each in given), tuple(row[GIVEN_SIMILARITIES] or ())),
+        sentence_numbers=tuple(row.get(SENTENCE_NUMBERS) or ()),
+        image_numbers=tuple(row.get(IMAGE_NUMBERS) or ()),
     )
 
 

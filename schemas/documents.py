@@ -16,6 +16,13 @@ image behind the last sentence that was kept is at n, and the images that stay k
 null where the order of the sentences tells nothing (shuffled, with distractors). In posts, recipes and stories it is
 nearly the ground truth: it is for evaluation, and no objective is ever shown it.
 
+Inside a row, links and places go by a part's index in the row. A sentence that was blank and an image that cannot be
+had are not in it, and those behind them move up. Every other table, answer and message (predicted links, decisions,
+labels, failures) goes by a part's number: its index, from 0, in the lists that the document was read from.
+
+    sentences that were read   "  "  s1  s2          sentence_numbers   1, 2       null where nothing was left out
+    images that were read      a     -   c           image_numbers      0, 2
+
 A corpus that was linked by a model before it came here (MMC4 by CLIP) keeps what it was given: `given_links`, and
 `given_similarities` of all pairs where the corpus has them. They are a baseline, never ground truth: that is `links`.
 
@@ -26,7 +33,7 @@ from feature vectors alone (`multi-retrieval`) has no pixels: the picture column
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 
@@ -41,6 +48,7 @@ UNDETERMINED = "und"
 SHORTER_SIDE_PX = 256
 AFTER_SENTENCE = "after_sentence"
 GIVEN_LINKS, GIVEN_SIMILARITIES = "given_links", "given_similarities"
+SENTENCE_NUMBERS, IMAGE_NUMBERS = "sentence_numbers", "image_numbers"
 
 
 class Split(StrEnum):
@@ -123,8 +131,7 @@ class Given:
             images: likewise.
             images_before: how many images there were.
         """
-        new_text = {old: new for new, old in enumerate(sentences)}
-        new_image = {old: new for new, old in enumerate(images)}
+        new_text, new_image = indexes(sentences), indexes(images)
         links = (
             GivenLink(new_text[link.sentence], new_image[link.image], link.similarity)
             for link in self.links
@@ -162,6 +169,8 @@ class Document:
         after_sentence: of each image, how many sentences stand before it (see the module), None where unknown; empty:
             unknown of all.
         given: what the corpus it came from says of it; None: nothing.
+        sentence_numbers: of each sentence, its number (see the module); empty: its index.
+        image_numbers: of each image, likewise.
     """
 
     id: str
@@ -174,6 +183,8 @@ class Document:
     split: Split | None = None
     after_sentence: tuple[int | None, ...] = ()
     given: Given | None = None
+    sentence_numbers: tuple[int, ...] = ()
+    image_numbers: tuple[int, ...] = ()
 
     def with_images(self, kept: Sequence[int]) -> Document:
         """Return the document with some of its images alone, by their numbers in order: links and places follow them.
@@ -182,7 +193,7 @@ class Document:
         images that stay    a       c   d          links renumber: 0 -> 0, 2 -> 1, 3 -> 2
         stand at            0   1   1   3          sentences stay: 0, 1, 3
         """
-        new = {old: number for number, old in enumerate(kept)}
+        new, numbers = indexes(kept), self.image_numbers or range(len(self.images))
         links, after = self.links, self.after_sentence
         return replace(
             self,
@@ -190,7 +201,23 @@ class Document:
             links=links and tuple(replace(link, image=new[link.image]) for link in links if link.image in new),
             after_sentence=tuple(after[old] for old in kept) if after else (),
             given=self.given and self.given.of_kept(range(len(self.sentences)), kept, images_before=len(self.images)),
+            image_numbers=numbers_of(numbers[old] for old in kept),
         )
+
+
+def numbers_of(kept: Iterable[int]) -> tuple[int, ...]:
+    """Return the numbers of parts as a `Document` has them: empty where each is its index."""
+    numbers = tuple(kept)
+    return () if numbers == tuple(range(len(numbers))) else numbers
+
+
+def indexes(numbers: Sequence[int]) -> Mapping[int, int]:
+    """Return the index of each part by its number.
+
+    >>> indexes([0, 2])
+    {0: 0, 2: 1}
+    """
+    return {number: index for index, number in enumerate(numbers)}
 
 
 _SENTENCE = pa.struct(
@@ -266,6 +293,14 @@ def document_schema(features: Iterable[FeatureColumn] = ()) -> pa.Schema:
             "of every pair, by sentence and then by image, as the corpus tells them; null: it does not",
             is_added=True,
         ),
+        column(
+            SENTENCE_NUMBERS,
+            pa.list_(pa.int32()),
+            "of each sentence, its index in the list it was read from, which other tables go by; null: its own index",
+            unit="from 0",
+            is_added=True,
+        ),
+        column(IMAGE_NUMBERS, pa.list_(pa.int32()), "of each image, likewise", unit="from 0", is_added=True),
     ]
     return table_schema("documents", 1, [*columns, *sentence_fields(features)])
 

@@ -1,5 +1,8 @@
 """LINK: one predicted link a row, what `multilink link` writes; and the manifest of the links of a data set version.
 
+Links go by the numbers of sentences and images in the lists that the document was read from; `predicted_links` of a
+relinked row, as its other columns, by their index in the row (`schemas.documents`).
+
 The links of a document are the best one-to-one assignment of its sentences and images; a document for which nothing
 was predicted has no row. How they are chosen is `training.linking`'s business. The links of a whole version are
 
@@ -13,7 +16,7 @@ was predicted has no row. How they are chosen is `training.linking`'s business. 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, Literal
@@ -21,7 +24,7 @@ from typing import ClassVar, Literal
 import pyarrow as pa
 
 from schemas.configs import JsonFile
-from schemas.documents import document_schema
+from schemas.documents import IMAGE_NUMBERS, SENTENCE_NUMBERS, document_schema
 from schemas.lake import MANIFEST, Folder
 from schemas.manifest import FileEntry
 from schemas.tables import column, table_schema
@@ -39,19 +42,19 @@ class PredictedRelation:
 
 @dataclass(frozen=True, slots=True)
 class PredictedLink:
-    """Sentence `sentence` of a document goes with its image `image` (both count from 0).
+    """Sentence `sentence` of a document goes with its image `image`.
 
     Attributes:
         document: id of the document.
-        sentence: index of the sentence.
-        image: index of the image.
+        sentence: its number: its index, from 0, in the list that the document was read from (`schemas.documents`).
+        image: likewise.
         similarity: cosine of the two embeddings, -1 to 1, or what the model's steps at link time make of it.
         rank: place among the document's links by similarity, from 1.
         model: URI of the model that predicted it, with its version.
         probability: that it is true, 0 to 1, by the model's calibration; None without one.
         relations: those that a coherence model predicts, each with its probability; None of other models.
         text: the sentence, in a user's own documents; None in a data set version, whose shards hold it.
-        source: path or URL of the image, as `text`. Images that cannot be used have no index.
+        source: path or URL of the image, as `text`.
     """
 
     document: str
@@ -68,7 +71,7 @@ class PredictedLink:
 
 @dataclass(frozen=True, slots=True)
 class TrueLink:
-    """A link of the ground truth between a sentence that the model reads and an image, as the document counts them."""
+    """A link of the ground truth between a sentence that the model reads and an image, by their numbers."""
 
     sentence: int
     image: int
@@ -90,6 +93,8 @@ class DocumentLinks:
         confidence: mean probability of the links, without a calibration their mean similarity; None without a link.
         relations: those that some link has by the model: with a probability of at least 1/2.
         truth: the true links of the sentences that the model reads; None: unknown.
+        sentence_numbers: of each of the document's sentences; None: its index (`schemas.documents`).
+        image_numbers: of each of its images, likewise.
     """
 
     document: str
@@ -103,6 +108,8 @@ class DocumentLinks:
     confidence: float | None
     relations: tuple[str, ...]
     truth: tuple[TrueLink, ...] | None
+    sentence_numbers: Sequence[int] | None = None
+    image_numbers: Sequence[int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,8 +165,8 @@ LINK_SCHEMA = table_schema(
     2,
     [
         column("document", pa.string(), "id of the document"),
-        column("sentence", pa.int32(), "index of the sentence in the document", unit="from 0"),
-        column("image", pa.int32(), "index of the image in the document", unit="from 0"),
+        column("sentence", pa.int32(), "index of the sentence in the list it was read from", unit="from 0"),
+        column("image", pa.int32(), "index of the image in the list it was read from", unit="from 0"),
         column("similarity", pa.float32(), "cosine of the two embeddings, or what the model's steps make of it"),
         column("rank", pa.int32(), "place among the document's links by similarity", unit="from 1"),
         column("model", pa.string(), "URI of the model that predicted it"),
@@ -177,8 +184,8 @@ LINK_SCHEMA = table_schema(
 )
 _TRUE_LINK = pa.struct(
     [
-        column("sentence", pa.int32(), "index of the sentence in the document", unit="from 0"),
-        column("image", pa.int32(), "index of the image in the document", unit="from 0"),
+        column("sentence", pa.int32(), "index of the sentence in the list it was read from", unit="from 0"),
+        column("image", pa.int32(), "index of the image in the list it was read from", unit="from 0"),
     ]
 )
 LINKED_SCHEMA = table_schema(
@@ -211,11 +218,24 @@ LINKED_SCHEMA = table_schema(
         column(
             "truth", pa.list_(_TRUE_LINK), "true links of sentences that the model reads; null: unknown", nullable=True
         ),
+        column(
+            SENTENCE_NUMBERS,
+            pa.list_(pa.int32()),
+            "of each sentence of the data set's row, its index in the list it was read from; null: its own index",
+            nullable=True,
+            unit="from 0",
+        ),
+        column(IMAGE_NUMBERS, pa.list_(pa.int32()), "of each image, likewise", nullable=True, unit="from 0"),
     ],
 )
 PREDICTED_LINKS = "predicted_links"
 _PREDICTED = pa.struct(
-    [LINK_SCHEMA.field(name) for name in ("sentence", "image", "similarity", "probability")],
+    [
+        column("sentence", pa.int32(), "index into sentences", unit="from 0"),
+        column("image", pa.int32(), "index into images", unit="from 0"),
+        LINK_SCHEMA.field("similarity"),
+        LINK_SCHEMA.field("probability"),
+    ],
 )
 RELINKED_SCHEMA = table_schema(
     "relinked",

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from pipelines.card.changes import as_code
-from schemas.documents import Split
+from schemas.documents import IMAGE_NUMBERS, SENTENCE_NUMBERS, Split
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.links import LINK_SCHEMA, read_links
 from schemas.manifest import FileEntry, read_manifest
@@ -20,6 +20,7 @@ from training.report.examples import clip, thumbnail_uri
 DOCUMENTS, SENTENCES, PICTURES = 5, 4, 3  # of a version; of each document
 LINKED = 8  # links, each of another document
 _DOCUMENT = ("id", "sentences", "images")
+_NUMBERED = (*_DOCUMENT, SENTENCE_NUMBERS, IMAGE_NUMBERS)
 
 
 def sample_of(lake: Lake, reference: str) -> str:
@@ -61,12 +62,12 @@ def links_of(lake: Lake, reference: str, output: str) -> str:
         next(each for each in manifest.parts(table, split) if each.path.endswith(f"/{name}"))
         for table in ("documents", "images")
     )
-    found = {row["id"]: row for row in rows_where(folder, documents, _DOCUMENT, list(surest)[:LINKED])}
-    keys = [found[link["document"]]["images"][link["image"]]["hash"] for link in links]
+    found = {row["id"]: row for row in rows_where(folder, documents, _NUMBERED, list(surest)[:LINKED])}
+    keys = [_part(found[link["document"]], "images", IMAGE_NUMBERS, link["image"])["hash"] for link in links]
     pictures = _pictures(folder, images, keys)
     lines = ["| probability | sentence | picture | document |", "|---|---|---|---|"]
     for link, key in zip(links, keys, strict=True):
-        sentence = found[link["document"]]["sentences"][link["sentence"]]["text"]
+        sentence = _part(found[link["document"]], "sentences", SENTENCE_NUMBERS, link["sentence"])["text"]
         sure = "" if link["probability"] is None else f"{link['probability']:.0%}"
         cells = (sure, _cell(clip(sentence)), pictures.get(key, ""), _cell(link["document"]))
         lines.append(f"| {' | '.join(cells)} |")
@@ -77,6 +78,12 @@ def _document(row: Mapping[str, Any], images: Iterable[str], pictures: Mapping[s
     texts = " / ".join(as_code(clip(each["text"])) for each in row["sentences"][:SENTENCES])
     text = f"{as_code(row['id'])}, {len(row['images'])} pictures: {texts}"
     return "\n\n".join(filter(None, (text, " ".join(filter(None, map(pictures.get, images))))))
+
+
+def _part(row: Mapping[str, Any], parts: str, numbers: str, number: int) -> Mapping[str, Any]:
+    """Return a sentence or an image of a row by its number (`schemas.documents`)."""
+    found: Mapping[str, Any] = row[parts][row[numbers].index(number) if row.get(numbers) else number]
+    return found
 
 
 def _cell(text: str) -> str:

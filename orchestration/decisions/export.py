@@ -22,7 +22,7 @@ from typing import Any
 
 from orchestration.decisions.log import DecisionLog
 from schemas.decisions import Action, Decision, Ranking, standing
-from schemas.documents import Role, Split
+from schemas.documents import SENTENCE_NUMBERS, Role, Split, indexes
 from schemas.errors import NotFoundError
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest
@@ -173,7 +173,7 @@ def _documents(decided: Iterable[Decision], lake: Lake, left_out: Counter[str]) 
 
 def _rows(manifest: Manifest, folder: Folder, ids: Collection[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the rows of some of a version's documents, by id."""
-    columns = ["id", "language", "sentences", "images", "links", "provenance"]
+    columns = ["id", "language", "sentences", "images", "links", "provenance", SENTENCE_NUMBERS]
     for split in sorted(manifest.splits):
         for entry in manifest.parts("documents", split):
             yield from ((row["id"], row) for row in rows_where(folder, entry, columns, sorted(ids)))
@@ -183,8 +183,13 @@ def _document(dataset: str, row: Mapping[str, Any], corrections: Sequence[Decisi
     images = list(dict.fromkeys(each["hash"] for each in row["images"]))
     corrected = {each.image for each in corrections}
     known = {(link["sentence"], row["images"][link["image"]]["hash"]) for link in row["links"] or ()}
+    texts = indexes(row.get(SENTENCE_NUMBERS) or range(len(row["sentences"])))
     right, wrong = (
-        {(each.sentence or 0, each.image) for each in corrections if each.action is action}
+        {
+            (texts[each.sentence or 0], each.image)
+            for each in corrections
+            if each.action is action and (each.sentence or 0) in texts
+        }
         for action in (Action.RIGHT, Action.WRONG)
     )
     links = (known | right) - wrong
@@ -194,7 +199,7 @@ def _document(dataset: str, row: Mapping[str, Any], corrections: Sequence[Decisi
         language=row["language"],
         sentences=[{"text": each["text"], "role": each["role"]} for each in row["sentences"]],
         images=[image for image in images if row["links"] is not None or image in corrected],
-        links={(number, image) for number, image in links if number < len(row["sentences"]) and image in images},
+        links={(number, image) for number, image in links if image in images},
         url=row["provenance"]["url"] or "",
     )
 

@@ -68,4 +68,6 @@ def given_document(read: VectorDocument) -> GivenDocument:
         regions=None if read.regions is None else region_bank(read.regions),
         jpegs=read.jpegs,
         sources=[image.source or image.hash for image in document.images],
+        sentence_numbers=document.sentence_numbers,
+        image_numbers=document.image_numbers,
     )

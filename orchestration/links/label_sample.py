@@ -14,6 +14,7 @@ import numpy as np
 from orchestration.decisions.log import DecisionLog
 from orchestration.links.linked import LinkSet, find_links, linked_documents, outcomes
 from schemas.decisions import Action, Decision, standing
+from schemas.documents import IMAGE_NUMBERS, indexes
 from schemas.errors import UsageError
 from schemas.lake import Folder
 from schemas.links import LINK_SCHEMA
@@ -46,7 +47,7 @@ class Frame:
 
     Attributes:
         population: of N images.
-        sentences: N; the sentence that each is linked with, -1: none.
+        sentences: N; the number of the sentence that each is linked with (`schemas.documents`), -1: none.
         starts: of each document, in the order of `outcomes`, its first image; then N.
         documents: id of each.
     """
@@ -57,7 +58,7 @@ class Frame:
     documents: Sequence[str]
 
     def image(self, row: int) -> tuple[int, int]:
-        """Return the document of an image and the image's number in it, both from 0."""
+        """Return the document of an image and the image's index in it, both from 0."""
         document = int(np.searchsorted(self.starts, row, side="right")) - 1
         return document, row - int(self.starts[document])
 
@@ -124,12 +125,16 @@ def frame_of(links: LinkSet) -> Frame:
     documents, counts = table.column("document").to_pylist(), table.column("images").to_numpy()
     starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     number = {name: row for row, name in enumerate(documents)}
+    moved = {row: indexes(own) for row, own in enumerate(table.column(IMAGE_NUMBERS).to_pylist()) if own}
     scores, sentences = np.zeros(starts[-1]), np.full(starts[-1], -1, np.int64)
     for entry in links.manifest.files:
         if entry.path.startswith(f"{LINKS}/"):
             part = read_part(links.folder, entry, ["document", "sentence", "image", "similarity"], LINK_SCHEMA)
             own = np.array([number[name] for name in part.column("document").to_pylist()], np.int64)
-            rows = starts[own] + part.column("image").to_numpy()
+            images = part.column("image").to_numpy().copy()
+            for at in np.flatnonzero(np.isin(own, list(moved))).tolist():
+                images[at] = moved[int(own[at])][int(images[at])]
+            rows = starts[own] + images
             scores[rows], sentences[rows] = part.column("similarity").to_numpy(), part.column("sentence").to_numpy()
     is_linked = sentences >= 0
     population = Population(strata=strata_of(is_linked, scores, PARTS), is_linked=is_linked, scores=scores)
@@ -201,7 +206,7 @@ def _last(answers: Iterable[Decision], known: dict[tuple[str, str], int]) -> dic
 def labels_of(
     links: LinkSet, manifest: Manifest, folder: Folder, log: DecisionLog, *, seed: int
 ) -> dict[str, dict[int, int | None]]:
-    """Return document -> number of an image -> number of the sentence that fits, or None, as people labelled it.
+    """Return document -> index of an image -> number of the sentence that fits, or None, as people labelled it.
 
     Raises:
         UsageError: nobody has answered.
@@ -258,19 +263,19 @@ def labelled_rows(
     }
 
 
-def label_of(answer: str, *, sentences: int, known: Decision) -> Decision:
-    """Return a label: the number of a sentence from 0, none-fits or cannot-say.
+def label_of(answer: str, *, sentences: Sequence[int], known: Decision) -> Decision:
+    """Return a label: the number of a sentence, none-fits or cannot-say.
 
     Args:
         answer: as the form has it.
-        sentences: of the document.
+        sentences: numbers of the document's sentences.
         known: the rest of the label.
 
     Raises:
         UsageError: the answer is none of these.
     """
-    if answer.isascii() and answer.isdigit() and int(answer) < sentences:
+    if answer.isascii() and answer.isdigit() and int(answer) in sentences:
         return replace(known, action=Action.FITS, sentence=int(answer))
     if answer not in (Action.NONE_FITS, Action.CANNOT_SAY):
-        raise UsageError(f"answer: expected a sentence from 0 to {sentences - 1}, none-fits or cannot-say")
+        raise UsageError("answer: expected the number of a sentence, none-fits or cannot-say")
     return replace(known, action=Action(answer))

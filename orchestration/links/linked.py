@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from orchestration.links.rows import find_documents, rows_at
+from schemas.documents import IMAGE_NUMBERS, SENTENCE_NUMBERS, indexes
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.links import LINK_SCHEMA, LINKED_SCHEMA, LinksManifest, read_links
@@ -66,10 +67,14 @@ class LinkSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnDocument:
-    """A document as it is drawn, with the addresses of its pictures, and the content hashes of its images."""
+    """A document as it is drawn, with the addresses of its pictures, and the content hashes of its images.
+
+    It goes by the indexes of its row; `sentence_numbers` are what tables of links and decisions go by.
+    """
 
     drawn: ExampleDocument
     images: tuple[str, ...]
+    sentence_numbers: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,8 +208,13 @@ def linked_documents(links: LinkSet, manifest: Manifest, folder: Folder, rows: S
         part = f"{row['split']}/{row['part']}"
         own = _links(links.folder, files[f"{LINKS}/{part}"]).slice(row["start"], row["links"]).to_pylist()
         pictures = [picture_address(reference, f"images/{part}", image["hash"]) for image in text["images"]]
-        drawn = _example(row, text, own, pictures)
-        found.append(DrawnDocument(drawn=drawn, images=tuple(image["hash"] for image in text["images"])))
+        found.append(
+            DrawnDocument(
+                drawn=_example(row, text, own, pictures),
+                images=tuple(image["hash"] for image in text["images"]),
+                sentence_numbers=row[SENTENCE_NUMBERS] or range(len(text["sentences"])),
+            )
+        )
     return found
 
 
@@ -218,14 +228,16 @@ def _example(
 ) -> ExampleDocument:
     probabilities = [link["probability"] for link in links if link["probability"] is not None]
     truth = outcome["truth"]
+    sentences = indexes(outcome[SENTENCE_NUMBERS] or range(len(text["sentences"])))
+    images = indexes(outcome[IMAGE_NUMBERS] or range(len(pictures)))
     return ExampleDocument(
         id=outcome["document"],
         auc=outcome["auc"],
         sentences=tuple(sentence["text"] for sentence in text["sentences"]),
         images=tuple(pictures),
-        predicted=tuple((link["sentence"], link["image"], link["similarity"]) for link in links),
+        predicted=tuple((sentences[link["sentence"]], images[link["image"]], link["similarity"]) for link in links),
         probabilities=tuple(probabilities),
-        links=None if truth is None else tuple((link["sentence"], link["image"]) for link in truth),
+        links=None if truth is None else tuple((sentences[link["sentence"]], images[link["image"]]) for link in truth),
     )
 
 

@@ -9,7 +9,7 @@ from schemas.decisions import Action, Decision, standing
 from schemas.errors import UsageError
 from schemas.manifest import Manifest
 
-Link = tuple[str, int, str]  # document, sentence, content hash of the image
+Link = tuple[str, int, str]  # document, number of the sentence, content hash of the image
 _CORRECTION = re.compile(r"(\d{1,6})-(\d{1,6})-(right|wrong)")
 
 
@@ -30,7 +30,7 @@ def correct(
         links: that were shown.
         linked: the document.
         form: `correction`, SENTENCE-IMAGE-right or SENTENCE-IMAGE-wrong; else `sentence` and `image` of a link that is
-            right. Numbers are from 0.
+            right, by their indexes in the document that is shown.
         who: corrects it.
 
     Raises:
@@ -47,7 +47,7 @@ def correct(
         dataset=f"{manifest.dataset}@{manifest.version}",
         model=links.manifest.model,
         document=linked.drawn.id,
-        sentence=int(found[1]),
+        sentence=linked.sentence_numbers[int(found[1])],
         who=who,
     )
     return shared.decisions.decide(decision)

@@ -76,9 +76,7 @@ async def answer(
             who=who,
             article=sample_of(links, seed),
         )
-        return shared.decisions.decide(
-            label_of(form.get("answer", ""), sentences=len(linked.drawn.sentences), known=known)
-        )
+        return shared.decisions.decide(label_of(form.get("answer", ""), sentences=linked.sentence_numbers, known=known))
 
     await run_in_threadpool(write)
     return RedirectResponse(address(request), 303)

@@ -31,7 +31,7 @@ from orchestration.pages.rendering import address, page, root_of
 from orchestration.pages.state import Shared
 from orchestration.pages.writes import form_of
 from schemas.decisions import Decision
-from schemas.documents import Split
+from schemas.documents import Split, indexes
 from schemas.errors import UsageError
 from schemas.lake import Folder
 from schemas.manifest import Manifest, read_manifest
@@ -193,11 +193,15 @@ def _correctable(found: Sequence[DrawnDocument | None], corrections: Mapping[Lin
     there = [each for each in found if each is not None]
     first, document = there[0], there[0].drawn.id
     number = {image: place for place, image in enumerate(first.images)}
+    numbers = first.sentence_numbers
+    texts = indexes(numbers)
     pairs = {(link[0], link[1]) for each in there for link in each.drawn.predicted}
     pairs |= {link for each in there for link in each.drawn.links or ()}
-    pairs |= {(s, number[image]) for own, s, image in corrections if own == document and image in number}
+    pairs |= {
+        (texts[s], number[image]) for own, s, image in corrections if own == document and s in texts and image in number
+    }
     return {
         "sentences": len(first.drawn.sentences),
         "images": len(first.images),
-        "links": [(s, i, corrections.get((document, s, first.images[i]))) for s, i in sorted(pairs)],
+        "links": [(s, i, corrections.get((document, numbers[s], first.images[i]))) for s, i in sorted(pairs)],
     }

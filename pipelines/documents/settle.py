@@ -86,15 +86,16 @@ def settle(
     """Yield a failure row for each image that cannot be had, then the document of the others, or why it is dropped.
 
     Sentences stay, whatever happens to their images: a document may have more captions than images. A failure row's
-    record is `<document id>#<position of the image in the candidate>`.
+    record is `<document id>#<number of the image>` (`schemas.documents`).
     """
     kept: dict[int, PackedImage] = {}
+    numbers = candidate.image_numbers or range(len(candidate.image_uris))
     images = list[ImageRef]()
     for position, uri in enumerate(candidate.image_uris):
         outcome, source = outcomes[uri], candidate.source_of(position)
         images.append(ImageRef("", source, candidate.licence_of(position), candidate.metadata_of(position)))
         if isinstance(outcome, Failure):
-            yield dataclasses.replace(outcome, record_id=f"{candidate.id}#{position}", stage=Stage.IMAGES)
+            yield dataclasses.replace(outcome, record_id=f"{candidate.id}#{numbers[position]}", stage=Stage.IMAGES)
         else:
             kept[position] = _from(outcome, source) if candidate.image_sources else outcome
             images[position] = dataclasses.replace(images[position], hash=outcome.image.hash)
@@ -109,6 +110,8 @@ def settle(
         split=candidate.split,
         after_sentence=candidate.after_sentence,
         given=candidate.given,
+        sentence_numbers=candidate.sentence_numbers,
+        image_numbers=candidate.image_numbers,
     ).with_images(list(kept))
     missing = len(images) - len(kept)
     yield _judge(SettledDocument(document, tuple(kept.values())), missing, config, Stage.DOCUMENTS)
@@ -126,6 +129,7 @@ def without_images(
         stage: that drops what is left with too few images.
     """
     document = settled.document
+    numbers = document.image_numbers or range(len(document.images))
     kept = [position for position, image in enumerate(document.images) if image.hash not in rejected]
     missing = len(document.images) - len(kept)
     if not missing:
@@ -133,7 +137,7 @@ def without_images(
         return
     for position, image in enumerate(document.images):
         if image.hash in rejected:
-            yield dataclasses.replace(rejected[image.hash], record_id=f"{document.id}#{position}")
+            yield dataclasses.replace(rejected[image.hash], record_id=f"{document.id}#{numbers[position]}")
     left = SettledDocument(document.with_images(kept), tuple(settled.images[position] for position in kept))
     yield _judge(left, missing, config, stage)
 

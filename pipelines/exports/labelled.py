@@ -15,13 +15,13 @@ from pipelines.exports.subset import with_values, write_subset
 from pipelines.turns import turn_of_build
 from schemas.console import Say
 from schemas.document_rows import from_row, to_row
-from schemas.documents import Link, document_schema
+from schemas.documents import Link, document_schema, indexes
 from schemas.errors import UsageError
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest
 from schemas.versions import fingerprint
 
-Labels = Mapping[str, Mapping[int, int | None]]  # document -> number of an image -> number of its sentence, or none
+Labels = Mapping[str, Mapping[int, int | None]]  # document -> index of an image -> number of its sentence, or none
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,10 @@ class _Labelled:
 
     def _linked(self, row: dict[str, Any]) -> dict[str, Any]:
         labels = self.labels[row["id"]]
-        kept = sorted(labels)
-        links = tuple(Link(text, new) for new, old in enumerate(kept) if (text := labels[old]) is not None)
-        return to_row(replace(from_row(row).with_images(kept), links=links))
+        kept, document = sorted(labels), from_row(row)
+        texts = indexes(document.sentence_numbers or range(len(document.sentences)))
+        links = tuple(Link(texts[text], new) for new, old in enumerate(kept) if (text := labels[old]) is not None)
+        return to_row(replace(document.with_images(kept), links=links))
 
     def images(self, images: pa.Table) -> pa.Table:
         """Return rows as the version has them."""

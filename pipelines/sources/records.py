@@ -58,6 +58,8 @@ class CandidateDocument:
         image_sources: of each image that is embedded in a file, the address it came from, which is kept in place of
             the one in the file; None, or empty: `image_uris` are the addresses.
         given: what the corpus says by a model of its own, over `sentences` and `image_uris`.
+        sentence_numbers: of each of `sentences`, its index in the source's list (`schemas.documents`); empty: its own.
+        image_numbers: of each of `image_uris`, likewise.
     """
 
     id: str
@@ -73,6 +75,8 @@ class CandidateDocument:
     image_metadata: tuple[Metadata | None, ...] = ()
     image_sources: tuple[str | None, ...] = ()
     given: Given | None = None
+    sentence_numbers: tuple[int, ...] = ()
+    image_numbers: tuple[int, ...] = ()
 
     def source_of(self, image: int) -> str:
         """Return where an image came from by its position."""

@@ -246,6 +246,8 @@ class GivenDocument:
         regions: of the m images, for a model that reads regions.
         jpegs: m pictures, for a model that reads pictures, and for who looks at the links.
         sources: paths or URLs of the m images; None where they have none.
+        sentence_numbers: of the n texts (`schemas.documents`); empty: their indexes.
+        image_numbers: of the m images, likewise.
     """
 
     id: str = ""
@@ -257,14 +259,21 @@ class GivenDocument:
     regions: RegionBank | None = None
     jpegs: Sequence[bytes] | None = None
     sources: Sequence[str] | None = None
+    sentence_numbers: Sequence[int] = ()
+    image_numbers: Sequence[int] = ()
 
     def check(self) -> None:
         """Raise a `UsageError` where the parts of the document do not fit together."""
-        of_sentences: dict[str, Any] = {"vectors": self.sentence_vectors, "roles": self.roles}
+        of_sentences: dict[str, Any] = {
+            "vectors": self.sentence_vectors,
+            "roles": self.roles,
+            "numbers": self.sentence_numbers or None,
+        }
         of_images: dict[str, Any] = {
             "regions": self.regions and self.regions.images,
             "pictures": self.jpegs,
             "sources": self.sources,
+            "numbers": self.image_numbers or None,
         }
         for what, count, parts in (
             ("sentences", len(self.texts), of_sentences),

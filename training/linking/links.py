@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +26,6 @@ from schemas.tables import records_table
 from training.data.documents import DocumentSet, GivenDocument
 from training.data.ragged import Floats, Int64
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
-from training.metrics.calibration import Calibration
 from training.metrics.relations import RelationPredictor
 from training.model import EmbeddedDocument, LinkModel
 from training.similarity.assignment import predicted_pairs
@@ -43,9 +42,11 @@ class LinkedDocument:
 
     Attributes:
         id: of the document.
-        sentence_numbers: indices in the document of the n sentences that the model reads; of fused sentences the first.
+        sentence_numbers: of the n sentences that the model reads, their indexes in a data set's document, their
+            numbers (`schemas.documents`) in a user's; of fused sentences the first.
         similarities: n x m of those with the document's images: cosines, or what the model's steps make of them.
-        links: the predicted links.
+        links: the predicted links, by the same.
+        image_numbers: of a user's m images.
         given: the document itself, where it is a user's.
     """
 
@@ -53,6 +54,7 @@ class LinkedDocument:
     sentence_numbers: Int64
     similarities: Floats
     links: tuple[PredictedLink, ...]
+    image_numbers: Sequence[int] = ()
     given: GivenDocument | None = None
 
 
@@ -117,12 +119,21 @@ class Linker:
         matrix = vectors.similarities()
         if not np.isfinite(matrix).all():
             return _failure(document, Reason.NOT_FINITE, "its vectors are not finite")
-        links = predicted_links(
-            document, matrix, sentence_numbers, model_uri=self.uri, pairs=self._chosen(matrix, vectors)
-        )
+        rows, columns = by_similarity(matrix, *self._chosen(matrix, vectors))
+        columns_of: dict[str, list[Any]] = {"sentence": sentence_numbers[rows].tolist(), "image": columns.tolist()}
+        columns_of["similarity"] = matrix[rows, columns].tolist()
+        if self.options.calibration is not None and len(rows):
+            columns_of["probability"] = self.options.calibration.of_links(matrix, rows, columns).tolist()
         if self.model.relations is not None:
-            links = with_relations(links, RelationPredictor.of(self.model), vectors, sentence_numbers)
-        links = calibrated(links, self.options.calibration, matrix, sentence_numbers)
+            predictor = RelationPredictor.of(self.model)
+            columns_of["relations"] = [
+                tuple(map(PredictedRelation, predictor.names, probabilities))
+                for probabilities in predictor.pairs(vectors.texts[rows], vectors.images[columns]).tolist()
+            ]
+        links = (
+            PredictedLink(document=document, rank=rank, model=self.uri, **dict(zip(columns_of, values, strict=True)))
+            for rank, values in enumerate(zip(*columns_of.values(), strict=True), start=1)
+        )
         return LinkedDocument(document, sentence_numbers, matrix, tuple(links))
 
     def pairs(self, vectors: EmbeddedDocument) -> tuple[Int64, Int64]:
@@ -139,72 +150,36 @@ class Linker:
 
 
 def _named(found: LinkedDocument, document: GivenDocument) -> LinkedDocument:
-    """Return a user's linked document; its links carry the texts and images that they are of."""
-    sources: Sequence[str | None] = document.sources or [None] * len(document.image_vectors)
+    """Return a user's linked document; its links carry the texts and images that they are of, and go by numbers."""
+    images = document.image_numbers or range(len(document.image_vectors))
+    sentences = document.sentence_numbers or range(len(document.texts))
+    sources: Sequence[str | None] = document.sources or [None] * len(images)
     named = (replace(link, text=document.texts[link.sentence], source=sources[link.image]) for link in found.links)
-    return replace(found, given=document, links=tuple(named))
+    return replace(
+        found,
+        sentence_numbers=np.asarray(sentences, np.int64)[found.sentence_numbers],
+        links=tuple(numbered(named, sentences, images)),
+        image_numbers=images,
+        given=document,
+    )
 
 
-def predicted_links(
-    document: str,
-    matrix: Floats,
-    sentence_numbers: Int64,
-    *,
-    model_uri: str = "",
-    pairs: tuple[Int64, Int64] | None = None,
-) -> list[PredictedLink]:
-    """Return the links of one document, the most similar first.
-
-    They are the maximum-weight matching of at most min(n, m) edges of the n x m matrix: each sentence and each image
-    has at most one link, and no link has a similarity below zero.
-
-    Args:
-        document: its id.
-        matrix: n x m similarities of the sentences that are read and the images.
-        sentence_numbers: indices of those n sentences in the document.
-        model_uri: address of the model.
-        pairs: rows and columns that are linked, where they are others than the matching's.
-    """
-    rows, columns = predicted_pairs(matrix) if pairs is None else pairs
-    weights = matrix[rows, columns]
-    order = np.lexsort((columns, rows, -weights))
-    return [
-        PredictedLink(document, int(sentence_numbers[rows[e]]), int(columns[e]), float(weights[e]), rank, model_uri)
-        for rank, e in enumerate(order, start=1)
-    ]
+def numbered(
+    links: Iterable[PredictedLink], sentences: Sequence[int], images: Sequence[int]
+) -> Iterator[PredictedLink]:
+    """Yield links that go by indexes with the numbers of their sentences and images."""
+    for link in links:
+        yield replace(link, sentence=sentences[link.sentence], image=images[link.image])
 
 
-def with_relations(
-    links: list[PredictedLink], predictor: RelationPredictor, vectors: EmbeddedDocument, sentence_numbers: Int64
-) -> list[PredictedLink]:
-    """Return a document's links, each with the relations that the model predicts for its sentence and image."""
-    rows, columns = _places(links, sentence_numbers)
-    found = predictor.pairs(vectors.texts[rows], vectors.images[columns]).tolist()
-    return [
-        replace(link, relations=tuple(map(PredictedRelation, predictor.names, probabilities)))
-        for link, probabilities in zip(links, found, strict=True)
-    ]
+def by_similarity(matrix: Floats, rows: Int64, columns: Int64) -> tuple[Int64, Int64]:
+    """Return linked rows and columns of n x m similarities, the most similar first."""
+    order = np.lexsort((columns, rows, -matrix[rows, columns]))
+    return rows[order], columns[order]
 
 
 def _failure(document: str, reason: Reason, message: str, exception: str | None = None) -> Failure:
     return Failure(Stage.LINKING, document, reason, message, exception)
-
-
-def _places(links: list[PredictedLink], sentence_numbers: Int64) -> tuple[Int64, Int64]:
-    """Return the row and the column of each link in its document's similarities."""
-    row_of = {number: row for row, number in enumerate(sentence_numbers.tolist())}
-    rows = [row_of[link.sentence] for link in links]
-    return np.array(rows, np.int64), np.array([link.image for link in links], np.int64)
-
-
-def calibrated(
-    links: list[PredictedLink], calibration: Calibration | None, matrix: Floats, sentence_numbers: Int64
-) -> list[PredictedLink]:
-    """Return links of a document with n x m similarities with their probability, where there is a calibration."""
-    if calibration is None or not links:
-        return links
-    probabilities = calibration.of_links(matrix, *_places(links, sentence_numbers)).tolist()
-    return [replace(link, probability=value) for link, value in zip(links, probabilities, strict=True)]
 
 
 def write_links(links: Iterable[PredictedLink], path: Path) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from schemas.documents import IMAGE_NUMBERS, SENTENCE_NUMBERS
 from schemas.errors import UsageError
 from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage
 from schemas.lake import Folder
@@ -32,7 +33,7 @@ from schemas.tables import records_table
 from training.data.documents import DocumentSet
 from training.data.lake import Unreadable
 from training.data.loading import read_for_model
-from training.linking.links import LinkedDocument, Linker, parquet_bytes
+from training.linking.links import LinkedDocument, Linker, numbered, parquet_bytes
 from training.linking.options import LinkOptions
 from training.linking.relinked import relinked_table
 from training.metrics.links import score_documents
@@ -41,6 +42,7 @@ from training.model import LinkModel
 NOTE = b"multilink.linking"
 RELINKED = "relinked"
 LINKS, DOCUMENTS, FAILURES = "links", "documents", "failures"
+_ALL = range(2**31)  # numbers of parts of which none was left out
 RELATION_FROM = 0.5  # probability at which a link counts as having a relation
 
 
@@ -106,13 +108,19 @@ def link_shard(linking: Linking, model: LinkModel, shard: Shard) -> LinkedShard:
     documents = read_for_model(card.config, card.data, *where, with_truth=True, shards=[shard], unreadable=unreadable)
     failures = [Failure(Stage.LINKING, each.id, Reason.UNREADABLE, each.problem) for each in unreadable]
     count = len(documents) + len(failures)
+    numbers = read_part(linking.folder, shard.documents, ["id", SENTENCE_NUMBERS, IMAGE_NUMBERS]).to_pylist()
+    numbers_of = {row["id"]: (row.get(SENTENCE_NUMBERS), row.get(IMAGE_NUMBERS)) for row in numbers}
     for number, found in enumerate(linker.link_set(replace(documents, links=None))):
         if isinstance(found, Failure):
             failures.append(found)
         else:
             linked[found.id] = found.links
-            outcomes.append(_outcome(found, documents, number))
-    links = [link for own in linked.values() for link in own]
+            outcomes.append(_outcome(found, documents, number, *numbers_of[found.id]))
+    links = [
+        link
+        for each in outcomes
+        for link in numbered(linked[each.document], each.sentence_numbers or _ALL, each.image_numbers or _ALL)
+    ]
     reasons = dict(sorted(Counter(str(failure.reason) for failure in failures).items()))
     counts = LinkCounts(documents=count, links=len(links), failures=reasons)
     about = {"model": linking.model, "dataset": linking.reference, "made_by": linking.made_by}
@@ -129,7 +137,13 @@ def link_shard(linking: Linking, model: LinkModel, shard: Shard) -> LinkedShard:
     return LinkedShard(shard=shard, counts=counts, files=files)
 
 
-def _outcome(linked: LinkedDocument, documents: DocumentSet, number: int) -> DocumentLinks:
+def _outcome(
+    linked: LinkedDocument,
+    documents: DocumentSet,
+    number: int,
+    sentence_numbers: list[int] | None,
+    image_numbers: list[int] | None,
+) -> DocumentLinks:
     """Return the outcome of linking document `number` of some that were read with their links.
 
     How sure its links are, and which are wrong or were missed: the ground truth is compared with links that were chosen
@@ -155,7 +169,13 @@ def _outcome(linked: LinkedDocument, documents: DocumentSet, number: int) -> Doc
         auc=float(scores[0, 0]) if len(scores) else None,
         confidence=sum(confidences) / len(confidences) if confidences else None,
         relations=tuple(sorted(relations)),
-        truth=None if truth is None else tuple(TrueLink(*link) for link in sorted(truth)),
+        truth=None
+        if truth is None
+        else tuple(
+            TrueLink((sentence_numbers or _ALL)[text], (image_numbers or _ALL)[image]) for text, image in sorted(truth)
+        ),
+        sentence_numbers=sentence_numbers,
+        image_numbers=image_numbers,
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any, cast
 import pyarrow.parquet as pq
 
 from schemas.console import Passing, Say, counted
+from schemas.documents import indexes
 from schemas.failures import FAILURE_SCHEMA, Failure
 from schemas.lake import Folder, Lake
 from schemas.links import PredictedLink
@@ -134,11 +135,12 @@ def _write_failures(failures: Sequence[Failure], path: Path) -> str:
 def _drawn(found: LinkedDocument) -> ExampleDocument:
     """Return a user's document as the page draws it."""
     document = cast(GivenDocument, found.given)
+    sentences, images = indexes(document.sentence_numbers or range(len(document.texts))), indexes(found.image_numbers)
     return ExampleDocument(
         id=found.id,
         sentences=tuple(document.texts),
         images=tuple(document.jpegs or [None] * len(document.image_vectors)),
-        predicted=tuple((link.sentence, link.image, link.similarity) for link in found.links),
+        predicted=tuple((sentences[link.sentence], images[link.image], link.similarity) for link in found.links),
         probabilities=tuple(link.probability for link in found.links if link.probability is not None),
     )
 

@@ -30,7 +30,7 @@ from pipelines.sources.records import (
 )
 from pipelines.sources.text import paragraphs_of, split_sentences
 from schemas.document_rows import is_placed, layout_problem
-from schemas.documents import Given, GivenLink, Link, Provenance, Role, Sentence
+from schemas.documents import Given, GivenLink, Link, Provenance, Role, Sentence, numbers_of
 from schemas.failures import Failure, Reason
 from schemas.metadata import Metadata
 from schemas.tables import clean
@@ -137,10 +137,13 @@ def document_of(
     after: tuple[int | None, ...] = (),
     links: tuple[Link, ...] | None = None,
     given: Given | None = None,
+    sentence_numbers: Sequence[int] = (),
+    image_numbers: Sequence[int] = (),
 ) -> Iterator[CandidateDocument | Failure]:
     """Yield a document that has a sentence and a picture at least, or why there is none.
 
-    `own` is its id in the corpus, where that is another: it may be the same in two shards.
+    `own` is its id in the corpus, where that is another: it may be the same in two shards. The numbers are those in the
+    corpus's lists (`schemas.documents`), where some parts were left out.
     """
     if not sentences or not pictures:
         reason = Reason.TOO_FEW_IMAGES if sentences else Reason.TOO_FEW_SENTENCES
@@ -159,6 +162,8 @@ def document_of(
         image_metadata=stated(picture.metadata for picture in pictures),
         image_sources=stated(picture.source for picture in pictures),
         given=given,
+        sentence_numbers=numbers_of(sentence_numbers),
+        image_numbers=numbers_of(image_numbers),
     )
 
 
@@ -206,11 +211,21 @@ def restored(pieces: Sequence[Piece], reading: Reading, record_id: str, extras: 
         image_metadata=stated(_metadata(image) for image in about),
         image_sources=stated(text_or_none(image, "source") for image in about),
         given=_given(extras, len(texts), len(pictures)),
+        sentence_numbers=_numbers(extras, "sentence_numbers", len(texts)),
+        image_numbers=_numbers(extras, "image_numbers", len(pictures)),
     )
 
 
 def _list(fields: Mapping[str, Any], name: str) -> list[Any]:
     return optional(fields, name, list[Any]())
+
+
+def _numbers(extras: Mapping[str, Any], name: str, parts: int) -> tuple[int, ...]:
+    """Return the numbers of a document's parts, which ascend."""
+    numbers = [checked(value, int, name) for value in _list(extras, name)]
+    if len(numbers) not in (0, parts) or numbers != sorted({*numbers}) or min(numbers, default=0) < 0:
+        raise FieldError(Reason.BROKEN_RECORD, f"{name}: expected {parts} ascending numbers from 0")
+    return tuple(numbers)
 
 
 def _role(value: object) -> Role:

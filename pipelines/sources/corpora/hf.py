@@ -109,6 +109,8 @@ def _outcomes(
         own=None if own is None else str(own),
         after=after,
         links=(Link(0, 0),) if is_pair else None,
+        sentence_numbers=kept_texts,
+        image_numbers=list(found),
     )
 
 

@@ -92,6 +92,7 @@ def _outcomes(
         record_id,
         url=text_or_none(record, Mmc4.URL),
         given=given,
+        sentence_numbers=kept_texts,
     )
 
 

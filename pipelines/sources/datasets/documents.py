@@ -43,7 +43,7 @@ from pipelines.sources.records import (
 )
 from pipelines.sources.source import Outcomes, Source
 from schemas.document_rows import is_placed
-from schemas.documents import UNDETERMINED, Provenance, Role, Sentence, Split
+from schemas.documents import UNDETERMINED, Provenance, Role, Sentence, Split, numbers_of
 from schemas.failures import Failure, Reason
 from schemas.metadata import Metadata
 
@@ -111,6 +111,7 @@ def _outcomes(record: Mapping[str, Any], record_id: str) -> Iterator[CandidateDo
         image_licences=stated(image.licence for image in images),
         image_metadata=stated(image.metadata for image in images),
         after_sentence=after if is_placed(after) else (),
+        sentence_numbers=numbers_of(index for index, text in enumerate(sentences) if text.text),
     )
     if document.sentences and document.image_uris:
         yield document

@@ -7,35 +7,22 @@ import pytest
 
 from schemas.links import LINK_SCHEMA, PredictedLink, PredictedRelation
 from schemas.tables import check_schema
-from training.linking.links import predicted_links, write_links
+from training.linking.links import by_similarity, write_links
+from training.similarity.assignment import predicted_pairs
 
 
-def test_links_are_the_best_assignment_not_each_rows_best() -> None:
-    matrix = np.array([[0.9, 0.8], [0.85, 0.1]], dtype=np.float32)
-    found = predicted_links("d", matrix, np.arange(len(matrix)), model_uri="m")
-    assert [(link.sentence, link.image) for link in found] == [(1, 0), (0, 1)]
-    assert [link.rank for link in found] == [1, 2]
-    assert [link.similarity for link in found] == pytest.approx([0.85, 0.8])
-
-
-def test_a_link_below_zero_is_none() -> None:
-    matrix = np.array([[0.5, -0.1], [0.4, -0.9]], dtype=np.float32)
-    assert [
-        (link.sentence, link.image) for link in predicted_links("d", matrix, np.arange(len(matrix)), model_uri="m")
-    ] == [(0, 0)]
-
-
-@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0)])
-def test_nothing_to_link(shape: tuple[int, int]) -> None:
-    assert predicted_links("d", np.zeros(shape, np.float32), np.arange(shape[0])) == []
-
-
-def test_each_sentence_and_image_has_at_most_one_link() -> None:
-    matrix = np.random.default_rng(0).uniform(-1, 1, (12, 5)).astype(np.float32)
-    found = predicted_links("d", matrix, np.arange(len(matrix)), model_uri="m")
-    assert len({link.sentence for link in found}) == len({link.image for link in found}) == len(found) <= 5
-    weights = [link.similarity for link in found]
-    assert weights == sorted(weights, reverse=True)
+@pytest.mark.parametrize(
+    ("matrix", "expected"),
+    [
+        pytest.param([[0.9, 0.8], [0.85, 0.1]], [(1, 0), (0, 1)], id="the best assignment, not each row's best"),
+        pytest.param([[0.5, -0.1], [0.4, -0.9]], [(0, 0)], id="none below zero"),
+        *(pytest.param(np.zeros(shape), [], id=f"{shape}") for shape in ((0, 3), (3, 0), (0, 0))),
+    ],
+)
+def test_linked_pairs(matrix: list[list[float]], expected: list[tuple[int, int]]) -> None:
+    similarities = np.array(matrix, dtype=np.float32)
+    rows, columns = by_similarity(similarities, *predicted_pairs(similarities))
+    assert list(zip(rows.tolist(), columns.tolist(), strict=True)) == expected
 
 
 def test_written_links_have_the_schema(tmp_path: Path) -> None:
