@@ -76,7 +76,7 @@ class LinkPredictor:
     def answers(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return of each document its similarities, its predicted links, and the model's address.
 
-        `read` are the indices of the n sentences that the model reads (all, unless it goes by their roles), and
+        `read` are the indices of the n sentences that the model reads (all but blank ones, unless it goes by roles), and
         `similarities` n lists of m cosines, or what the model's steps make of them; `links` are those of
         `multilink link`, the most similar first, with their
         `sentence`, `image`, `similarity` and `probability`; of a coherence model also their `relations`.
@@ -101,13 +101,17 @@ class LinkPredictor:
 
     def _given(self, row: dict[str, Any], place: int) -> GivenDocument:
         data = self.model.card.data
-        texts = _items(row[SENTENCES])
+        texts, roles = _items(row[SENTENCES]), _items(row.get(ROLES))
+        kept = [number for number, text in enumerate(texts) if str(text).strip()]  # a blank sentence has no link
         vectors = None
         if data.sentence_dimensions is not None:
             vectors = _vectors(row.get(SENTENCE_VECTORS), data.sentence_dimensions, f"row {place}, {SENTENCE_VECTORS}")
             if len(vectors) != len(texts):
                 expected = f"a {data.sentence_features} vector for each of {len(texts)} sentences"
                 raise UsageError(f"row {place}, {SENTENCE_VECTORS}: expected {expected}, found {len(vectors)}")
+            vectors = vectors[kept]
+        if roles and len(roles) != len(texts):
+            raise UsageError(f"row {place}, {ROLES}: expected one of each of {len(texts)} sentences, found {len(roles)}")
         regions, jpegs = None, None
         images = np.zeros((0, 0), np.float32)
         if data.image_dimensions is not None:
@@ -118,15 +122,16 @@ class LinkPredictor:
         if self.model.card.config.needs.jpegs:
             jpegs = [_picture(text, f"row {place}, {PICTURES}") for text in _items(row.get(PICTURES))]
             images = np.zeros((len(jpegs), 0), np.float32)
-        roles, language = row.get(ROLES), row.get(LANGUAGE)
+        language = row.get(LANGUAGE)
         return GivenDocument(
-            texts=texts,
+            texts=[texts[number] for number in kept],
             image_vectors=images,
             sentence_vectors=vectors,
-            roles=_items(roles) or None,
+            roles=[roles[number] for number in kept] if roles else None,
             language=language if isinstance(language, str) else None,
             regions=regions,
             jpegs=jpegs,
+            sentence_numbers=kept,
         )
 
 
