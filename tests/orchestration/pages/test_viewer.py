@@ -555,7 +555,7 @@ def test_a_hundred_thousand_documents_are_filtered_and_sorted() -> None:
         "auc": (100 * rng.random(count)).astype(np.float32),
         "confidence": rng.random(count).astype(np.float32),
         "relations": [["story"] if n % 3 else [] for n in range(count)],
-        "truth": [None] * count,
+        **{name: [None] * count for name in ("truth", "sentence_numbers", "image_numbers")},
     }
     table = pa.table({name: columns[name] for name in LINKED_SCHEMA.names}, schema=LINKED_SCHEMA)
     table = table.append_column("split", pa.repeat("test", count).dictionary_encode())
