@@ -111,7 +111,9 @@ class LinkPredictor:
                 raise UsageError(f"row {place}, {SENTENCE_VECTORS}: expected {expected}, found {len(vectors)}")
             vectors = vectors[kept]
         if roles and len(roles) != len(texts):
-            raise UsageError(f"row {place}, {ROLES}: expected one of each of {len(texts)} sentences, found {len(roles)}")
+            raise UsageError(
+                f"row {place}, {ROLES}: expected one of each of {len(texts)} sentences, found {len(roles)}"
+            )
         regions, jpegs = None, None
         images = np.zeros((0, 0), np.float32)
         if data.image_dimensions is not None:
