@@ -76,10 +76,10 @@ class LinkPredictor:
     def answers(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return of each document its similarities, its predicted links, and the model's address.
 
-        `read` are the indices of the n sentences that the model reads (all but blank ones, unless it goes by roles), and
-        `similarities` n lists of m cosines, or what the model's steps make of them; `links` are those of
-        `multilink link`, the most similar first, with their
-        `sentence`, `image`, `similarity` and `probability`; of a coherence model also their `relations`.
+        `read` are the indices of the n sentences that the model reads (all but blank ones, unless it goes by roles),
+        and `similarities` n lists of m cosines, or what the model's steps make of them; `links` are those of
+        `multilink link`, the most similar first, with their `sentence`, `image`, `similarity` and `probability`; of a
+        coherence model also their `relations`.
 
         Raises:
             UsageError: vectors are missing, not finite, or of another size than the model's extractors give.
