@@ -20,7 +20,6 @@ import zstandard
 
 from pipelines.files import BrokenInputError, file_names, input_file, read_lines, read_tree
 from pipelines.named_files import FileRejected, read_named
-from pipelines.sources.json_stream import read_items
 from pipelines.sources.records import json_lines
 from schemas.errors import ConfigError, NotFoundError
 from schemas.failures import Reason
@@ -123,18 +122,18 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, outer: str) -> None:
     record = json.dumps({"id": 1, "text": "x" * 480}).encode()
     count = 32_000
     if outer == "zst":
-        path = tmp_path / "large.json.zst"
+        path = tmp_path / "large.jsonl.zst"
         with path.open("wb") as file, zstandard.ZstdCompressor(level=1).stream_writer(file) as stream:
             _write(stream, record, count)
         place = str(path)
     else:
-        _write_plain(tmp_path / "large.json", record, count)
+        _write_plain(tmp_path / "large.jsonl", record, count)
         with tarfile.open(tmp_path / "large.tar.gz", "w:gz", compresslevel=1) as archive:
-            archive.add(tmp_path / "large.json", "large.json")
-        place = f"{tmp_path / 'large.tar.gz'}!/large.json"
+            archive.add(tmp_path / "large.jsonl", "large.jsonl")
+        place = f"{tmp_path / 'large.tar.gz'}!/large.jsonl"
     tracemalloc.start()
     try:
-        assert sum(1 for _ in read_items(place)) == count
+        assert sum(1 for _ in read_lines(place)) == count
         assert tracemalloc.get_traced_memory()[1] < 8 * 2**20
     finally:
         tracemalloc.stop()
@@ -146,10 +145,8 @@ def _write_plain(path: Path, record: bytes, count: int) -> None:
 
 
 def _write(stream: io.BufferedIOBase, record: bytes, count: int) -> None:
-    stream.write(b"[")
-    for number in range(count):
-        stream.write(record if number == 0 else b"," + record)
-    stream.write(b"]")
+    for _ in range(count):
+        stream.write(record + b"\n")
 
 
 @pytest.mark.parametrize("outer", [".zip", ".tar"])

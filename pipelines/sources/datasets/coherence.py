@@ -28,7 +28,7 @@ from pipelines.files import MAX_LINE_BYTES, BrokenInputError, input_file, read_l
 from pipelines.recipe import BuildConfig, as_published
 from pipelines.sources.draws import share_of
 from pipelines.sources.inputs import IMAGES, Input
-from pipelines.sources.json_stream import read_mapping
+from pipelines.sources.json_files import read_mapping
 from pipelines.sources.records import (
     UNKNOWN,
     CandidateDocument,

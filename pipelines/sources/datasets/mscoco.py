@@ -4,14 +4,15 @@
      "images": [{"id": 9, "file_name": "COCO_train2014_000000000009.jpg", "license": 3, ...}],
      "annotations": [{"id": 661611, "image_id": 9, "caption": "..."}]}
 
-A caption's id is its own among those of its image: files like COCO's may number them anew for each image.
+Ids are of their file alone: an image of another file is the same where its name is equal, too, and so is a caption of
+an image where its text is. Else both count, since tools number from 1. A caption's id is its own among those of its
+image: files like COCO's may number them anew for each image.
 
     images by hash   |------- true half -------|------- fake half -------|
     groups of five     t0    t1    t2   ...       f0    f1    f2   ...
     paired             (t0, f0)   (t1, f1)   (t2, f2)   ...
 
-Groups, versions and distractors follow from ids and the seed, whatever the order of the records. Files are streamed;
-ids, names and captions are in memory (130 MB for the 414,113 captions of train2014).
+Groups, versions and distractors follow from ids and the seed, whatever the order of the records.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ from typing import Any, ClassVar
 from pipelines.recipe import BuildConfig, as_published
 from pipelines.sources.draws import CaptionPool, hashed, shuffled_order
 from pipelines.sources.inputs import Input
-from pipelines.sources.json_stream import read_lists
+from pipelines.sources.json_files import read_lists
 from pipelines.sources.records import (
+    MAX_ID,
     CandidateDocument,
+    FieldError,
     caption_text,
     checked,
     file_name,
@@ -53,7 +56,7 @@ class MscocoSource(Source):
 
     Attributes:
         captions: paths of the captions files (`captions_train2014.json`, ...), plain or .gz. An image or a caption that
-            several of them hold counts once, as the first one listed says.
+            several of them hold counts once; the order of the files decides about ids that stand for several things.
         folders: the folder under `images` that a captions file's images are in (`train2014`), one for each file or one
             for all; none: they lie in `images` itself.
         images: directory or tar that image names are relative to.
@@ -105,17 +108,15 @@ class MscocoSource(Source):
         for index, path in enumerate(self.captions):
             yield from _read_file(path, index, folders[index] if folders else "", tables)
         captions = {image: _shuffled(tables.captions.get(image, {}), image, self.seed) for image in sorted(tables.uris)}
-        for image in [image for image in tables.captions if image not in tables.uris]:
-            for caption in tables.captions[image]:
-                expected = f"expected an image {image} among 'images', found none"
-                yield rejected(f"caption {caption}", Reason.NOT_FOUND, expected)
         for image in [image for image, texts in captions.items() if not texts]:
             del captions[image]
-            yield rejected(f"image {image}", Reason.TOO_FEW_SENTENCES, "expected a caption of the image, found none")
+            yield rejected(
+                f"image {image % MAX_ID}", Reason.TOO_FEW_SENTENCES, "expected a caption of the image, found none"
+            )
         groups, left_over = group_images(captions, true=self.true_images, fake=self.fake_images, seed=self.seed)
         for image in left_over:
             message = f"too few images are left for {self.true_images} with and {self.fake_images} without captions"
-            yield rejected(f"image {image}", Reason.TOO_FEW_IMAGES, message)
+            yield rejected(f"image {image % MAX_ID}", Reason.TOO_FEW_IMAGES, message)
         for split, members in split_groups(groups, val=self.val, test=self.test, seed=self.seed).items():
             yield from self._documents(split, members, captions, tables)
 
@@ -170,15 +171,22 @@ class ImageGroup:
 
 @dataclass(slots=True)
 class _Tables:
-    """What the files say, by id, each with the number of the file that says so.
+    """What the files say, by number, each with the number of the file that says so.
+
+    The number of an image or a caption is its id; where another thing of another file has that, so much more that it
+    is no id.
 
     Attributes:
+        numbers: of images, by the number of a file and their id in it.
+        named: of images, by name.
         uris: the images' names.
-        captions: by image, by their own id.
+        captions: by image, by their own number.
         licensed: the number of each image's licence.
         licences: by number of a file and of the licence.
     """
 
+    numbers: dict[tuple[int, int], int] = field(default_factory=dict)
+    named: dict[str, int] = field(default_factory=dict)
     uris: dict[int, NumberedText] = field(default_factory=dict)
     captions: dict[int, dict[int, NumberedText]] = field(default_factory=dict)
     licensed: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -229,12 +237,17 @@ def _read_file(path: str, file: int, folder: str, tables: _Tables) -> Iterator[F
             tables.licences[file, record_id] = licence
         elif name == "images":
             uri = f"{folder.strip('/')}/{file_name(record.get('file_name'), 'file_name')}".lstrip("/")
-            yield from _add(tables.uris, record_id, (file, uri), "image")
+            image = tables.named.setdefault(uri, _free(tables.uris, record_id, (file, uri)))
+            yield from _add(tables.uris, image, (file, uri), "image")
+            tables.numbers[file, record_id] = image
             if isinstance(record.get("license"), int):
-                tables.licensed.setdefault(record_id, (file, record["license"]))
+                tables.licensed.setdefault(image, (file, record["license"]))
         else:
-            image, text = number(record, "image_id"), caption_text(record, "caption")
-            yield from _add(tables.captions.setdefault(image, {}), record_id, (file, text), "caption")
+            image_id, text = number(record, "image_id"), caption_text(record, "caption")
+            if (file, image_id) not in tables.numbers:
+                raise FieldError(Reason.NOT_FOUND, f"expected an image {image_id} among 'images', found none")
+            captions = tables.captions.setdefault(tables.numbers[file, image_id], {})
+            yield from _add(captions, _free(captions, record_id, (file, text)), (file, text), "caption")
 
     return outcomes_of(read_lists(path, *names, needed=names[:2]), add, _record_id)
 
@@ -246,10 +259,19 @@ def _record_id(listed: tuple[str, object]) -> str:
     return f"{name.removesuffix('s').replace('annotation', 'caption')} {number(record, 'id')}"
 
 
+def _free(table: Mapping[int, NumberedText], key: int, value: NumberedText) -> int:
+    """Return an id, or so much more that it is not the number of another thing of another file."""
+    while key in table and table[key][0] != value[0] and table[key][1] != value[1]:
+        key += MAX_ID
+    return key
+
+
 def _add(table: dict[int, NumberedText], key: int, value: NumberedText, what: str) -> Iterator[Failure]:
     """Add what a file says of a key; the first file's stays, and of two values in one file the one that sorts first."""
     if key in table:
-        yield rejected(f"{what} {key}", Reason.DUPLICATE_RECORD, f"expected one {what} of this id, found another")
+        yield rejected(
+            f"{what} {key % MAX_ID}", Reason.DUPLICATE_RECORD, f"expected one {what} of this id, found another"
+        )
     table[key] = min(value, table.get(key, value))
 
 

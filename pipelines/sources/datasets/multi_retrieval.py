@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from pipelines.recipe import EVERY_DOCUMENT, BuildConfig, without_limits
 from pipelines.settings import FeaturesConfig, SplitsConfig
 from pipelines.sources.inputs import Input
-from pipelines.sources.json_stream import read_lists, read_mapping
+from pipelines.sources.json_files import read_lists, read_mapping
 from pipelines.sources.records import (
     CandidateDocument,
     FieldError,

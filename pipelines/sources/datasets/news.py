@@ -39,7 +39,7 @@ from pipelines.files import INSIDE, input_file
 from pipelines.named_files import FileRejected, read_named
 from pipelines.recipe import BuildConfig, as_published
 from pipelines.sources.inputs import IMAGES, Input, Language
-from pipelines.sources.json_stream import read_items, read_mapping, read_members
+from pipelines.sources.json_files import read_items, read_mapping, read_members
 from pipelines.sources.records import (
     CandidateDocument,
     FieldError,

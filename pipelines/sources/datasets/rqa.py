@@ -9,13 +9,13 @@ joined by one space) linked to the step's images, which stand beside it (beside 
 one); a step without a word goes, and its images with it. The published validation questions give the test split;
 validation recipes are drawn from the training ones by a hash of their id.
 That a recipe has two images and two steps at least is for `DocumentsConfig` (`min_images`, `min_sentences`) to see to:
-here it needs one of each. Files are streamed; the recipes of one of them are in memory.
+here it needs one of each.
 """
 
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
@@ -24,7 +24,7 @@ from pipelines.recipe import BuildConfig, without_limits
 from pipelines.settings import NO_LIMIT, DocumentsConfig
 from pipelines.sources.draws import share_of
 from pipelines.sources.inputs import IMAGES, Input
-from pipelines.sources.json_stream import read_lists
+from pipelines.sources.json_files import read_lists
 from pipelines.sources.records import (
     CandidateDocument,
     FieldError,
@@ -69,26 +69,30 @@ class RecipeqaSource(Source):
     def read(self) -> Outcomes:
         """Yield each recipe once, test recipes first, and a failure for what cannot be used.
 
-        A training recipe that is a test recipe too is left out (DUPLICATE_RECORD, once).
+        A training recipe that is a test recipe too is left out (DUPLICATE_RECORD, once). The published ids are names
+        of pages; where one is a number, the recipe is the same if it has a step or an image in common, and else comes
+        as `train-<id>`.
 
         Raises:
             BuildError: a file has no questions.
             NotFoundError: there is no such file.
         """
-        test_ids: set[str] = set()
+        tests: dict[str, _Recipe] = {}
         for published, path in (("val", self.val), ("train", self.train)):
             recipes: dict[str, _Recipe] = {}
             yield from _read_questions(path, recipes) if path else ()
-            yield from outcomes_of(recipes.items(), partial(self._outcomes, published, frozenset(test_ids)))
-            test_ids.update(recipes)
+            yield from outcomes_of(recipes.items(), partial(self._outcomes, published, tests))
+            tests = recipes
 
     def _outcomes(
-        self, published: str, test_ids: frozenset[str], recipe: _Recipe, recipe_id: str
+        self, published: str, tests: Mapping[str, _Recipe], recipe: _Recipe, recipe_id: str
     ) -> Iterator[CandidateDocument | Failure]:
         """Yield a recipe's document, or why there is none, then the failures of its parts."""
-        if recipe_id in test_ids:
-            message = "expected a recipe of one split, found it among the test recipes too"
-            raise FieldError(Reason.DUPLICATE_RECORD, message)
+        if recipe_id in tests:
+            if not recipe_id.isdecimal() or recipe.content & tests[recipe_id].content:
+                message = "expected a recipe of one split, found it among the test recipes too"
+                raise FieldError(Reason.DUPLICATE_RECORD, message)
+            recipe_id = f"train-{recipe_id}"
         steps = [step for _, step in sorted(recipe.steps.items()) if step.sentence.text]
         shown = [sorted(step.images, key=_longest) for step in steps]
         steps_of: dict[str, int] = {}  # of each image, the first step that shows it
@@ -138,6 +142,12 @@ class _Recipe:
 
     steps: dict[int, _Step] = field(default_factory=dict)
     failures: dict[Failure, None] = field(default_factory=dict)
+
+    @property
+    def content(self) -> set[str]:
+        """The names of its images and the bodies of its steps."""
+        bodies = {step.body for step in self.steps.values() if step.body}
+        return bodies.union(*(step.images for step in self.steps.values()))
 
 
 def _read_questions(path: str, recipes: dict[str, _Recipe]) -> Iterator[Failure]:

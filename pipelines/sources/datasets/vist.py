@@ -6,7 +6,7 @@
 Stories in sequence have a `story_id` and a `worker_arranged_photo_order`. Descriptions in isolation have only a
 `photo_order_in_story`: they are in the file's order, and a story starts where it returns to 0. A story whose photos are
 not all there is no document: its one failure row says what is wrong with it. An annotation that cannot be used has its
-own row, and its story is then one short. Files are streamed; a split's stories are in memory. The sentence is the text
+own row, and its story is then one short. The sentence is the text
 as it was typed; the tokenized one stands in where that is absent.
 """
 
@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 from pipelines.recipe import BuildConfig, as_published
 from pipelines.sources.draws import CaptionPool, shuffled_order
 from pipelines.sources.inputs import IMAGES, Input
-from pipelines.sources.json_stream import read_lists
+from pipelines.sources.json_files import read_lists
 from pipelines.sources.records import (
     CandidateDocument,
     FieldError,
@@ -97,8 +97,9 @@ class VistSource(Source):
             BuildError: a file is not in VIST's format.
             NotFoundError: there is no such file.
         """
+        taken: set[str] = set()
         for split in Split:
-            found = list(_stories(getattr(self, split), split, self))
+            found = list(_stories(getattr(self, split), split, self, taken))
             yield from (outcome for outcome in found if isinstance(outcome, Failure))
             stories = [outcome for outcome in found if isinstance(outcome, CandidateDocument)]
             stories.sort(key=attrgetter("id"))
@@ -133,10 +134,14 @@ def _stressed(stories: Sequence[CandidateDocument], source: VistSource) -> Itera
         yield replace(story, sentences=texts, links=tuple(links), after_sentence=())
 
 
-def _stories(path: str, split: Split, source: VistSource) -> Iterator[CandidateDocument | Failure]:
-    """Yield the stories of a file, if there is one, and a failure for each story and annotation that cannot be used."""
+def _stories(path: str, split: Split, source: VistSource, taken: set[str]) -> Iterator[CandidateDocument | Failure]:
+    """Yield the stories of a file, if there is one, and a failure for each story and annotation that cannot be used.
+
+    The id of a story that another split's has begins with its split. `taken` are those; this file's are added.
+    """
     licences: dict[str, str | None] = {}
     annotations: list[_Annotation] = []
+    ids: set[str] = set()
 
     def add(listed: tuple[str, object], _: str) -> Sequence[Failure]:
         name, item = listed
@@ -152,10 +157,14 @@ def _stories(path: str, split: Split, source: VistSource) -> Iterator[CandidateD
     for members in _by_story_id(annotations) if source.kind == "sis" else _by_order(annotations):
         kept = list(dict.fromkeys(members))
         story = _story(kept, licences, split, "dii-stress" if source.kind == "dii-stress" else f"story-{source.kind}")
+        if story.id in taken and source.kind == "sis":
+            story = replace(story, id=f"{split}-{story.id}")
+        ids.add(story.id)
         for _ in range(len(members) - len(kept)):
             yield rejected(story.id, Reason.DUPLICATE_RECORD, "expected an annotation once, found it repeated")
         problem = _problem(kept, licences)
         yield problem.failure(story.id) if problem else story
+    taken |= ids
 
 
 def _annotation(item: object, *, is_sequence: bool) -> _Annotation:

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from pipelines.files import BrokenInputError
 from pipelines.sources.corpora.source import CorpusSource
 from pipelines.sources.datasets.archive import ArchiveSource
 from pipelines.sources.datasets.coherence import CiteSource
@@ -21,10 +20,8 @@ from pipelines.sources.datasets.mscoco import MscocoSource
 from pipelines.sources.datasets.news import NewsSource
 from pipelines.sources.datasets.rqa import RecipeqaSource
 from pipelines.sources.datasets.vist import VistSource
-from pipelines.sources.json_stream import read_items, read_mapping, read_members
-from pipelines.sources.records import CandidateDocument, FieldError
+from pipelines.sources.records import CandidateDocument
 from pipelines.sources.wikipedia.imageclef import ImageclefSource, read_articles, with_sentences
-from schemas.errors import BuildError
 from schemas.failures import Failure, Reason
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
@@ -88,20 +85,6 @@ def test_a_caption_that_is_not_utf8_is_a_failure(tmp_path: Path) -> None:
     first, second = CorpusSource(format="webdataset", documents=(str(tmp_path / "a.tar"),)).read()
     assert isinstance(first, Failure) and "expected UTF-8, found byte 0xe9" in first.message
     assert isinstance(second, CandidateDocument) and second.sentences[0].text == "café"
-
-
-def test_values_of_large_files(tmp_path: Path) -> None:
-    path = tmp_path / "a.json"
-    path.write_bytes(b'["a", "caf\xe9", "\\udce9", "caf\xc3\xa9"]')
-    found = [item for _, item in read_items(path)]
-    assert [found[0], found[2], found[3]] == ["a", "\udce9", "café"]  # written as an escape it is half a pair
-    assert isinstance(found[1], FieldError)
-    path.write_bytes(b'{"a": 1, "caf\xe9": 2}')
-    with pytest.raises(BrokenInputError, match="expected UTF-8, found byte 0xe9"):
-        list(read_members(path))
-    path.write_bytes(b'{"a": "caf\xe9"}')
-    with pytest.raises(BuildError, match="expected UTF-8, found byte 0xe9"):
-        read_mapping(path, str)
 
 
 @pytest.mark.parametrize("indent", [None, 1])

@@ -196,31 +196,49 @@ def test_another_seed_gives_other_documents(tmp_path: Path, built: list[Candidat
     assert not {draft.id for draft in others} & {draft.id for draft in built}
 
 
-def test_several_files_each_with_its_folder(tmp_path: Path) -> None:
+def test_what_two_files_hold_counts_once(tmp_path: Path) -> None:
     first, second = corpus(20), corpus(40)
-    second["annotations"][0] |= {"caption": "not the first file's"}
     packed = tmp_path / "b.json.gz"
     packed.write_bytes(gzip.compress(json.dumps(second).encode()))
     files = (write(tmp_path / "a.json", first), str(packed))
-    drafts, failures = read(MscocoSource(captions=files, folders=("train2014", "val2014"), val=0, test=0))
-    uris = {uri for draft in drafts for uri in draft.image_uris}
-    assert uris == {f"{'train2014' if number < 20 else 'val2014'}/{number}.jpg" for number in range(40)}
-    assert "not the first file's" not in {text for draft in drafts for text in texts(draft)}
+    drafts, failures = read(MscocoSource(captions=files, folders=("train2014",), val=0, test=0))
+    assert {uri for draft in drafts for uri in draft.image_uris} == {f"train2014/{number}.jpg" for number in range(40)}
     assert Counter(failure.reason for failure in failures) == {Reason.DUPLICATE_RECORD: 20 + 99}
+
+
+@pytest.mark.parametrize("folders", [(), ("a", "b")])
+def test_ids_that_are_unique_in_one_file_only(tmp_path: Path, folders: tuple[str, ...]) -> None:
+    """Two exports number their images and captions from 1; one picture is in both, under two ids."""
+    files, about = [], {}
+    for name in "ab":
+        images = [{"id": n, "file_name": f"{'' if folders else name}{n}.jpg", "license": 1} for n in range(1, 21)]
+        if not folders and name == "b":
+            images[4]["file_name"] = "a9.jpg"
+        words = [{"id": n, "image_id": n, "caption": f"{name} {n}"} for n in range(1, 21)]
+        about |= {
+            text["caption"]: f"{name}/{image['file_name']}".removeprefix("" if folders else f"{name}/")
+            for text, image in zip(words, images, strict=True)
+        }
+        licences = [{"id": 1, "name": f"licence {name}"}]
+        files.append(write(tmp_path / f"{name}.json", {"images": images, "annotations": words, "licenses": licences}))
+    few = {"true_images": 1, "fake_images": 1, "distractors": 1, "val": 0.0, "test": 0.0}
+    drafts, failures = read(MscocoSource(captions=tuple(files), folders=folders, **few))
+    assert len({uri for draft in drafts for uri in draft.image_uris}) == (40 if folders else 38)
+    for draft in drafts:
+        for uri, text in linked_texts(draft).items():
+            assert about[text] == uri
+        assert all(about[text] not in draft.image_uris for text in distractors(draft))
+        for uri, licence in zip(draft.image_uris, draft.image_licences, strict=True):
+            assert licence == f"licence {uri[0]}"
+    assert [failure.reason for failure in failures] == [Reason.DUPLICATE_RECORD, Reason.TOO_FEW_IMAGES][
+        2 * bool(folders) :
+    ]
 
 
 def test_a_split_of_one_group_has_no_distractors(tmp_path: Path) -> None:
     drafts, failures = read(MscocoSource(captions=(write(tmp_path / "c.json", corpus(50)),)))
     assert {draft.split for draft in drafts} == {Split.TRAIN}
     assert [failure.reason for failure in failures] == [Reason.TOO_FEW_SENTENCES] * 2
-
-
-def test_a_file_cut_short(tmp_path: Path) -> None:
-    path = Path(write(tmp_path / "c.json", corpus(60)))
-    path.write_bytes(path.read_bytes()[:-30])
-    drafts, failures = read(MscocoSource(captions=(str(path),), val=0, test=0))
-    assert drafts
-    assert [failure.reason for failure in failures] == [Reason.BROKEN_RECORD]
 
 
 def test_files_of_another_form_end_the_build(tmp_path: Path) -> None:

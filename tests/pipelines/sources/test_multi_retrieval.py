@@ -95,7 +95,7 @@ def test_records_of_another_form(tmp_path: Path, record: Any) -> None:
 @pytest.mark.parametrize(
     ("corpus", "rows", "message"),
     [
-        ({"train": []}, [], "id2row.json: expected '{'"),
+        ({"train": []}, [], "id2row.json: the file: expected an object"),
         ({"train": []}, {"i0": "1"}, "'i0': expected a whole number, found text"),
     ],
 )

@@ -162,14 +162,6 @@ def test_without_a_val_file_there_is_no_test_split() -> None:
     assert names(outcomes).count("rice-pudding") == 1
 
 
-def test_a_file_cut_short_gives_what_came_before() -> None:
-    failure, draft = read(train="cut.json", val="")
-    assert isinstance(draft, CandidateDocument)
-    assert draft.sentences == (Sentence("Figs Wash them."),)
-    assert isinstance(failure, Failure)
-    assert (failure.stage, failure.record_id, failure.reason) == (Stage.SOURCES, "cut.json", Reason.BROKEN_RECORD)
-
-
 def test_many_questions_about_one_recipe_are_one_document(tmp_path: Path) -> None:
     step = {"title": "t", "body": "b" * 1000, "images": ["x.jpg"]}
     questions = [{"recipe_id": f"r{number // 4}", "context": [step, step]} for number in range(2000)]
@@ -188,3 +180,22 @@ def test_files_of_another_form_end_the_build(tmp_path: Path, content: Any) -> No
 def test_a_file_that_is_not_there() -> None:
     with pytest.raises(NotFoundError):
         read(train="lost.json")
+
+
+def test_ids_that_are_unique_in_one_file_only(tmp_path: Path) -> None:
+    def question(recipe: str, body: str) -> dict[str, object]:
+        return {"recipe_id": recipe, "context": [{"title": "Mix", "body": body, "images": [f"{body}.jpg"]}]}
+
+    for name, bodies in {"val": ("flour", "milk"), "train": ("eggs", "milk")}.items():
+        questions = [question(str(number), body) for number, body in enumerate(bodies, start=1)]
+        (tmp_path / f"{name}.json").write_text(json.dumps({"data": questions}))
+    source = RecipeqaSource(train=str(tmp_path / "train.json"), val=str(tmp_path / "val.json"))
+    drafts = {each.id: each for each in source.read() if isinstance(each, CandidateDocument)}
+    assert {name: (draft.sentences[0].text, draft.image_uris[0]) for name, draft in drafts.items()} == {
+        "1": ("Mix flour", "images-qa/val/images-qa/flour.jpg"),
+        "2": ("Mix milk", "images-qa/val/images-qa/milk.jpg"),
+        "train-1": ("Mix eggs", "images-qa/train/images-qa/eggs.jpg"),
+    }
+    assert [(each.record_id, each.reason) for each in source.read() if isinstance(each, Failure)] == [
+        ("2", Reason.DUPLICATE_RECORD)
+    ]

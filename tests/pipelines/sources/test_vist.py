@@ -223,14 +223,6 @@ def test_too_few_captions_of_other_photos() -> None:
         assert distractors <= ({*FIRST, *SECOND, *THIRD} - own)
 
 
-def test_a_file_cut_short_gives_the_stories_before_the_cut(tmp_path: Path) -> None:
-    path = Path(write(tmp_path / "train.json", farm_stories(3)))
-    path.write_bytes(path.read_bytes()[:-40])
-    drafts, failures = read(VistSource(train=str(path)))
-    assert len(drafts) == 2
-    assert [failure.reason for failure in failures] == [Reason.BROKEN_RECORD, Reason.TOO_FEW_IMAGES]
-
-
 def test_files_of_another_form_end_the_build(tmp_path: Path) -> None:
     path = tmp_path / "train.json"
     path.write_text('{"images": [{"id": "1"}]}')
@@ -252,3 +244,13 @@ def test_photos_have_the_licence_flickr_numbers(tmp_path: Path) -> None:
     names = {"4": "CC-BY-2.0", 1: "CC-BY-NC-SA-2.0", "0": "All Rights Reserved"}
     assert licences == {uri: names.get(known.get(uri)) for uri in drafts[0].image_uris}
     assert any(licences.values())
+
+
+def test_stories_numbered_anew_in_each_split(tmp_path: Path) -> None:
+    files = {}
+    for first, split in ((0, "train"), (100, "test")):
+        story = [annotation(first + k, None, worker_arranged_photo_order=k, story_id="1") for k in range(5)]
+        files[split] = write(tmp_path / f"{split}.json", [story])
+    drafts, failures = read(VistSource(kind="sis", **files))
+    assert not failures
+    assert {draft.id: texts(draft)[0] for draft in drafts} == {"sis-1": "about 0", "test-sis-1": "about 100"}
