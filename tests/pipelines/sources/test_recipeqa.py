@@ -11,7 +11,7 @@ from pipelines.sources.datasets.rqa import RecipeqaSource
 from pipelines.sources.records import CandidateDocument
 from schemas.documents import Link, Provenance, Sentence, Split
 from schemas.errors import BuildError, NotFoundError
-from schemas.failures import Failure, Reason, Stage
+from schemas.failures import Failure, Reason
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "recipeqa"
 
