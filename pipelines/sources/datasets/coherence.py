@@ -5,7 +5,7 @@
     CLUE     ,index,caption,url,Visible,Subjective,Action,Story,Meta,Irrelevant,Other,When,...     1, 0 or blank
 
 A row of a CSV file is a document of one sentence and one image, linked, the link carrying each relation as true, false
-or unknown. Files are streamed; a row that is not as the header says is a failure row of its own.
+or unknown. A row that is not as the header says is a failure row of its own (`pipelines.sources.delimited`).
 
 CITE's texts are steps of RecipeQA's recipes; of its ten questions, `q2` to `q8` are relations. It has no published
 split: where neither a file nor a column `split` names one, test and validation rows are drawn by a hash of the image's
@@ -16,7 +16,6 @@ rows share their image with training rows: the build reports such leaks, and wit
 splits.leak_kinds=images-exact` drops those training rows (`pipelines.splits.leaks`).
 """
 
-import csv
 import html
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -24,8 +23,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
-from pipelines.files import MAX_LINE_BYTES, BrokenInputError, input_file, read_lines
 from pipelines.recipe import BuildConfig, as_published
+from pipelines.sources.delimited import Row, read_table
 from pipelines.sources.draws import share_of
 from pipelines.sources.inputs import IMAGES, Input
 from pipelines.sources.json_files import read_mapping
@@ -33,13 +32,11 @@ from pipelines.sources.records import (
     UNKNOWN,
     CandidateDocument,
     FieldError,
-    damage_of,
     file_name,
     on_web,
     outcomes_of,
     sentence,
     split_named,
-    utf8,
     web_url,
 )
 from pipelines.sources.source import Outcomes, Source
@@ -48,7 +45,6 @@ from schemas.documents import Link, Provenance, Split
 from schemas.errors import BuildError
 from schemas.failures import Failure, Reason
 
-Row = dict[str, str]  # cells by column name, without space around them
 LANGUAGE = "en"
 VAL_SHARE = 0.1  # of the training rows (A)
 CITE_TEST_SHARE = 0.2  # of the rows of a file without a split (A: 860 of 4,299)
@@ -244,55 +240,6 @@ def _label(cell: str, name: str) -> bool | None:
 def _spelled(found: re.Match[str]) -> str:
     """Return the character that a file spells with a backslash: a control character, or white space."""
     return chr(int(found.group(1), 16)) if found.group(1) else " "
-
-
-def read_table(path: str) -> tuple[list[str], Iterator[tuple[str, Row | FieldError]]]:
-    """Return the columns of a CSV file with a header, and its rows, which can be read once, under `<file name>:<line>`.
-
-    The delimiter is the pipe or comma that the header has more of.
-
-    Raises:
-        BuildError: there is no header.
-        NotFoundError: there is no such file.
-    """
-    csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_BYTES))  # of the process: there is no other
-    lines = read_lines(path)
-    try:
-        header = utf8(next(lines, (0, b""))[1])
-    except (BrokenInputError, FieldError) as problem:
-        raise BuildError(f"{path}: expected a header, found {problem}") from problem
-    if not header:
-        raise BuildError(f"{path}: expected a header, found an empty file")
-    delimiter = "|" if header.count("|") > header.count(",") else ","
-    columns = [cell.strip() for cell in header.split(delimiter)]
-    return columns, _rows(lines, columns, input_file(path).name, delimiter)
-
-
-def _rows(
-    lines: Iterator[tuple[int, bytes]], columns: list[str], name: str, delimiter: str
-) -> Iterator[tuple[str, Row | FieldError]]:
-    line_number = 1
-
-    def texts() -> Iterator[str]:
-        nonlocal line_number
-        for line_number, line in lines:  # noqa: B007 - it says which line the reader has come to
-            yield line.decode("utf-8", errors="surrogateescape") + "\n"
-
-    reader = csv.reader(texts(), delimiter=delimiter, strict=True)
-    while True:
-        record: Row | FieldError
-        try:
-            cells = next(reader)
-            record = FieldError(Reason.BROKEN_RECORD, f"expected {len(columns)} columns, found {len(cells)}")
-            if (problem := damage_of("".join(cells))) is not None:
-                record = problem
-            elif len(cells) == len(columns):
-                record = dict(zip(columns, (cell.strip() for cell in cells), strict=True))
-        except StopIteration:
-            return
-        except csv.Error as error:
-            record = FieldError(Reason.BROKEN_RECORD, f"expected {len(columns)} columns: {error}")
-        yield f"{name}:{line_number}", record
 
 
 def cite() -> BuildConfig:
