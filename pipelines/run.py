@@ -246,7 +246,6 @@ def with_takedowns(config: BuildConfig, lake: Lake) -> BuildConfig:
     if not place:
         return config
     listed = read_takedowns(_capture(place, config, lake).path if on_web(place) else place)
-    listed.check_fingerprint(str(config.dedupe.fingerprint))
     return dataclasses.replace(config, takedowns=listed.entries)
 
 

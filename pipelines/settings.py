@@ -48,11 +48,7 @@ class FingerprintName(StrEnum):
 
     PHASH = "phash"
     FINDIMAGEDUPES = "findimagedupes"
-    DHASH = "dhash"
-    WHASH = "whash"
     PHASH_256 = "phash-256"
-    DHASH_256 = "dhash-256"
-    WHASH_256 = "whash-256"
 
 
 class Policy(StrEnum):

@@ -219,7 +219,7 @@ ReadingSettings = Annotated[
 ]
 Named = Annotated[
     list[str] | None,
-    typer.Argument(metavar="ID|URL|HASH", help="As in a takedown list: id:, url:, domain:, sha256:, phash:."),
+    typer.Argument(metavar="ID|URL|HASH", help="As in a takedown list: id:, url:, domain:, sha256:."),
 ]
 PagesPort = Annotated[int, typer.Option(help="Port to listen on; 0: one that is free.")]
 Recipe = Annotated[str | None, typer.Option(help="Named settings; `multilink settings` lists them.")]

@@ -54,42 +54,6 @@ def provenance(lake: Lake, reference: str, document: str) -> dict[str, Any]:
     }
 
 
-def provenance_lines(known: dict[str, Any]) -> Iterator[str]:
-    """Yield the same in words."""
-    yield f"{known['document']} of {known['dataset']}"
-    for held in known["versions"]:
-        read = held["provenance"]
-        licence = f"licence {read['licence'] or 'not stated'}"
-        latest = " (latest)" if held["is_latest"] else ""
-        yield f"version {held['version']}{latest}: {held['split']}, {held['part']}, {len(held['sentences'])} sentences"
-        yield f"  from {read['source']} {read['record_id']} {read['url'] or ''}, {licence}"
-        for row in held["retrieved"]:
-            yield f"  fetched: {row['kind']} {row['url'] or row['key']} at {row['retrieved']}"
-        for image in held["images"]:
-            size = f"{image['width']} x {image['height']} px {image['format']}" if image.get("format") else "no pixels"
-            licence = f"licence {image.get('licence') or 'not stated'}"
-            yield f"  image {image['hash'][:16]} {image['source'] or ''}, {size}, {licence}"
-            for name, value in (image.get("rights") or {}).items():
-                if value:
-                    yield f"    {name}: {value}"
-        yield f"  made with: {', '.join(held['made_with'])}"
-        for row in held["failures"]:
-            yield f"  left out: {row['record_id']} {row['reason']}: {row['message']}"
-        for row in held["duplicates"]:
-            yield f"  near-duplicate: image {row['position']} of {row['nearest'][:16]} at {row['distance']} bits"
-        for each in held["links"]:
-            yield f"  links: {each['path']}, {each['links']} of it, by {each['model']}"
-        for path in held["indexes"]:
-            yield f"  index: {path}"
-        for model in held.get("models", ()):
-            yield f"  model: {model}"
-    for row in known["answers"]:
-        came = row["reason"] or f"status {row['status']}, {row['media_type'] or 'no type'}"
-        yield f"answer: {row['fetched_at']} {row['kind']} {row['url']}: {came}, raw/{row['source']}"
-    for path in known["packs"]:
-        yield f"copy or features: {path}"
-
-
 def _in_version(lake: Lake, reference: str, document: str) -> dict[str, Any] | None:
     """Return what a version holds of a document, None where it does not hold it."""
     manifest, folder = read_manifest(lake, reference)

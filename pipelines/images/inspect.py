@@ -120,10 +120,10 @@ def _resize(image: Pixels.Image, box: tuple[int, int, int, int], size: tuple[int
 @cache
 def fingerprint_libraries(name: FingerprintName) -> dict[str, str]:
     """Return what a fingerprint depends on beside `picture_libraries`: versions, and the machine where that matters."""
-    libraries = {each: importlib.metadata.version(each) for each in _LIBRARIES.get(name, ())}
     if name is FingerprintName.FINDIMAGEDUPES:
         return {"blas": blas_kind()}
-    return libraries | {"machine": platform.machine()}  # whose floating point decides bits of a picture with a symmetry
+    scipy = importlib.metadata.version("scipy")
+    return {"scipy": scipy, "machine": platform.machine()}  # whose rounding decides bits of a picture with a symmetry
 
 
 @cache
@@ -150,18 +150,6 @@ def phash(image: Pixels.Image, *, side: int = 8) -> str:
     ordered = np.sort(spectrum, axis=None)
     median = (ordered[side * side // 2 - 1] + ordered[side * side // 2]) / 2  # numpy's own takes twice the transform
     return np.packbits(spectrum > median).tobytes().hex()
-
-
-def library_hash(image: Pixels.Image, *, name: str, side: int) -> str:
-    """Return the hash of a function of `imagehash`.
-
-    `dhash`, the gradient: which pixel of a (side + 1) x side grid is above its left one. `whash`, the Haar wavelet,
-    computed at the picture's own scale: it holds about six float64 copies of a square with the largest power of two
-    that the picture's shorter side allows.
-    """
-    import imagehash
-
-    return str(getattr(imagehash, name)(image, hash_size=side))
 
 
 def findimagedupes(image: Pixels.Image) -> str:
@@ -204,20 +192,8 @@ def _neighbourhoods(size: int) -> npt.NDArray[np.int64]:
     return places
 
 
-_LIBRARIES: Mapping[FingerprintName, tuple[str, ...]] = {
-    FingerprintName.PHASH: ("scipy",),
-    FingerprintName.PHASH_256: ("scipy",),
-    FingerprintName.DHASH: ("imagehash",),
-    FingerprintName.DHASH_256: ("imagehash",),
-    FingerprintName.WHASH: ("imagehash", "pywavelets"),
-    FingerprintName.WHASH_256: ("imagehash", "pywavelets"),
-}
 _FINGERPRINTS: Mapping[FingerprintName, Callable[[Pixels.Image], str]] = {
     FingerprintName.PHASH: phash,
     FingerprintName.FINDIMAGEDUPES: findimagedupes,
-    FingerprintName.DHASH: partial(library_hash, name="dhash", side=8),
-    FingerprintName.WHASH: partial(library_hash, name="whash", side=8),
     FingerprintName.PHASH_256: partial(phash, side=16),
-    FingerprintName.DHASH_256: partial(library_hash, name="dhash", side=16),
-    FingerprintName.WHASH_256: partial(library_hash, name="whash", side=16),
 }

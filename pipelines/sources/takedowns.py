@@ -4,13 +4,12 @@
     url:https://imgur.com/a/AbCdE             a page, or an image; `url:` may be left out
     domain:example.org                        every page and image of a host and of those below it; bücher.example, too
     sha256:9f86d081884c7d65...                an image, by the SHA-256 of its original bytes; `sha256:` may be left out
-    phash:c3d4e5f60718293a/3                  an image, by its fingerprint, within so many bits (3 by default)
     # a comment, also behind an entry after a space
 
-A page, its domain or an id takes the document out; an image's address, domain, hash or fingerprint takes the image
-out. The list's fingerprint is part of a version's name: another list, another version. A version says how many
-documents the list took out, and not which. Versions that exist, and what
-was captured in `raw/`, are touched by `multilink lake forget` alone, which takes the same entries.
+A page, its domain or an id takes the document out; an image's address, domain or hash takes the image out. The list's
+fingerprint is part of a version's name: another list, another version. A version says how many documents the list took
+out, and not which. Versions that exist, and what was captured in `raw/`, are touched by `multilink lake forget` alone,
+which takes the same entries.
 """
 
 import re
@@ -29,17 +28,11 @@ from schemas.errors import NotFoundError, UsageError
 from schemas.failures import Failure, Reason, Stage
 from schemas.versions import fingerprint
 
-DEFAULT_RADIUS = 3  # SPEC 3: two images that differ in at most 3 bits are duplicates
-MAX_RADIUS = 12
-_KINDS = ("id", "url", "domain", "sha256", "phash")
+_KINDS = ("id", "url", "domain", "sha256")
 _HOST = re.compile(r"\[[^]]*\]|[^/?:]*")
 _FORMS = {
     "domain": (re.compile(r"(?:\*?\.)?([^\s/:@*]*[^\s/:@*.])\.?(?::(?:80|443))?"), "a host name"),
     "sha256": (re.compile(r"[0-9a-f]{64}"), "64 hexadecimal digits"),
-    "phash": (
-        re.compile(r"((?:[0-9a-f]{16})+)(?:/(\d{1,4}))?"),
-        "16 hexadecimal digits for each 64 bits, then perhaps /RADIUS",
-    ),
 }
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 
@@ -58,30 +51,10 @@ class Takedowns:
     def _exact(self) -> frozenset[str]:
         return frozenset(self.entries)
 
-    @cached_property
-    def _fingerprints(self) -> list[tuple[str, str, int]]:
-        """Each entry that names a fingerprint, the fingerprint, and how far others may be from it, in bits."""
-        named = (entry for entry in self.entries if entry.startswith("phash:"))
-        return [(entry, entry[6:].partition("/")[0], int(entry.partition("/")[2])) for entry in named]
-
     @property
     def fingerprint(self) -> str:
         """Return what goes into a version's name; an empty list is like none: empty."""
         return fingerprint(list(self.entries)) if self.entries else ""
-
-    def check_fingerprint(self, name: str) -> None:
-        """Raise a `UsageError` where an image is listed by a fingerprint that a build with that one cannot compare.
-
-        Args:
-            name: of the build's perceptual hash: `phash`, `phash-256` or one that is no pHash.
-        """
-        digits = {"phash": 16, "phash-256": 64}.get(name)
-        for entry, code, _ in self._fingerprints:
-            if len(code) != digits:
-                raise UsageError(
-                    f"takedown list: {entry} cannot be compared with dedupe.fingerprint = {name}: expected "
-                    f"{'no phash entry' if digits is None else f'{digits} hexadecimal digits'}; list its sha256 instead"
-                )
 
     def matches_candidate(self, candidate: CandidateDocument) -> str | None:
         """Return the entry that takes out a whole document: its id, its record's id, or its page's URL."""
@@ -103,20 +76,8 @@ class Takedowns:
         return next((key for key in keys if key in self._exact), None)
 
     def matches_image(self, image: Image) -> str | None:
-        """Return the entry that takes out an image: its hash, its address, or its fingerprint.
-
-        A flat image (one colour) is never matched by its fingerprint, which all flat images share.
-        """
-        found = self._listed([f"sha256:{image.hash}"]) or self.matches_address(image.source or "")
-        code = image.fingerprint
-        if found is not None or code is None or image.is_flat:
-            return found
-        near = (
-            entry
-            for entry, listed, radius in self._fingerprints
-            if len(listed) == len(code) and (int(listed, 16) ^ int(code, 16)).bit_count() <= radius
-        )
-        return next(near, None)
+        """Return the entry that takes out an image: its hash, or its address."""
+        return self._listed([f"sha256:{image.hash}"]) or self.matches_address(image.source or "")
 
 
 NO_TAKEDOWNS = Takedowns()
@@ -220,14 +181,7 @@ def _entry(text: str) -> str:
     host = host_of(f"http://{match[1]}") if match and kind == "domain" else ""
     if match is None or host is None:
         raise ValueError(f"{kind}: expected {rule}, found {value!r}")
-    if kind == "domain":
-        return f"domain:{host}"
-    if kind != "phash":
-        return f"{kind}:{match[0]}"
-    radius = int(match[2] or DEFAULT_RADIUS)
-    if radius > MAX_RADIUS:
-        raise ValueError(f"phash: expected a radius in 0..{MAX_RADIUS} bits, found {radius}")
-    return f"phash:{match[1]}/{radius}"
+    return f"domain:{host}" if kind == "domain" else f"{kind}:{match[0]}"
 
 
 def named(argument: str) -> str:

@@ -13,10 +13,12 @@ def command(
     tracking: options.Tracking = None,
 ) -> options.Summaries:
     """Show all that is known about a document: addresses, responses, rights, extractors, links, indexes, models."""
+    import yaml
+
     from orchestration.workflows.takedowns import models_of
-    from pipelines.forgetting.provenance import provenance, provenance_lines
+    from pipelines.forgetting.provenance import provenance
 
     known = provenance(Lake.at(lake), reference, document)
     for each in known["versions"]:
         each["models"] = models_of(tracking, known["dataset"], each["version"])
-    yield provenance_lines(known), known
+    yield yaml.safe_dump(known, allow_unicode=True, sort_keys=False, width=120).splitlines(), known

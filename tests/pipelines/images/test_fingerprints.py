@@ -52,22 +52,6 @@ def test_a_smaller_copy_is_nearer_than_another_picture(name: FingerprintName) ->
     assert distance(code, fingerprint_image(picture(640, 480, seed=1), name)) > bits // 5
 
 
-def test_dhash_of_a_ramp_is_all_ones_where_it_rises() -> None:
-    rising = Image.fromarray(np.tile(np.linspace(0, 255, 256), (256, 1)).astype(np.uint8)).convert("RGB")
-    assert fingerprint_image(rising, FingerprintName.DHASH) == "f" * 16
-    assert fingerprint_image(rising.transpose(Image.Transpose.FLIP_LEFT_RIGHT), FingerprintName.DHASH) == "0" * 16
-    assert fingerprint_image(rising, FingerprintName.DHASH_256) == "f" * 64
-
-
-@pytest.mark.parametrize(("name", "side"), [(FingerprintName.WHASH, 8), (FingerprintName.WHASH_256, 16)])
-def test_whash_says_which_blocks_are_brighter_than_the_median(name: FingerprintName, side: int) -> None:
-    """At Haar's lowest scales a coefficient is a block's mean, up to a constant: here the blocks differ visibly."""
-    levels = np.random.default_rng(3).permutation(side * side).reshape(side, side) * (255 // (side * side - 1))
-    blocks = Image.fromarray(np.kron(levels, np.ones((8, 8))).astype(np.uint8)).convert("RGB")
-    expected = "".join(str(int(bit)) for bit in (levels > np.median(levels)).reshape(-1))
-    assert fingerprint_image(blocks, name) == f"{int(expected, 2):0{side * side // 4}x}"
-
-
 def test_the_grid_is_a_mean_filter_sampled() -> None:
     grey = np.random.default_rng(0).integers(0, 256, (75, 200), dtype=np.uint8)
     filtered = ndimage.uniform_filter(grey.astype(np.float64), size=7, mode="nearest")
@@ -126,11 +110,7 @@ def test_phash_is_that_of_imagehash_bit_for_bit(name: FingerprintName, side: int
 KNOWN = {
     "phash": "ace8179ccadf8660",
     "findimagedupes": "a027b07df91cf40b",
-    "dhash": "2687a3b3b3b2746c",
-    "whash": "f7c3d1f95b1f1000",
     "phash-256": "ac00e80017ff9c00cfffdfff97fa73ed07aa73d002aa73dc02a0734407a073c1",
-    "dhash-256": "1c3c0e3c863ec61fc61ec61e861ec61ecf1ecf1ecf1e8f1c1f181e203ce038e1",
-    "whash-256": "ffbfff9ff00f60077007ff87ff87ff87638703c703cf03ff03fc000000000070",
 }
 
 

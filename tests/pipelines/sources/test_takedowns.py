@@ -38,13 +38,9 @@ def test_entries_are_canonical_sorted_and_once() -> None:
         "ID:3x9k2f",
         "url:HTTP://Imgur.com:80/a/AbC/#top",
         f"sha256:{HASH.upper()}",
-        "phash:C3D4E5F60718293A",
-        "phash:c3d4e5f60718293a/0",
     )
     assert found.entries == (
         "id:3x9k2f",
-        "phash:c3d4e5f60718293a/0",
-        "phash:c3d4e5f60718293a/3",
         f"sha256:{HASH}",
         "url:https://imgur.com/a/AbC",
     )
@@ -57,10 +53,10 @@ def test_a_hash_sign_inside_a_value_is_no_comment() -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("3x9k2f", "list.txt:2: expected id:, url:, domain:, sha256:, phash: and a value, found '3x9k2f'"),
+        ("3x9k2f", "list.txt:2: expected id:, url:, domain:, sha256: and a value, found '3x9k2f'"),
         (
             "ftp://imgur.com/a/b",
-            "expected id:, url:, domain:, sha256:, phash: and a value, found 'ftp://imgur.com/a/b'",
+            "expected id:, url:, domain:, sha256: and a value, found 'ftp://imgur.com/a/b'",
         ),
         ("id:", "list.txt:2: expected a value after 'id:', found nothing"),
         ("id:  # none", "list.txt:2: expected a value after 'id:', found nothing"),
@@ -68,9 +64,7 @@ def test_a_hash_sign_inside_a_value_is_no_comment() -> None:
         ("url:https:///a", "url: expected an http or https URL, found 'https:///a'"),
         ("url:http://[::1/a", "list.txt:2: url: expected an http or https URL"),
         ("sha256:abc", "list.txt:2: sha256: expected 64 hexadecimal digits, found 'abc'"),
-        ("phash:c3d4", "list.txt:2: phash: expected 16 hexadecimal digits for each 64 bits"),
-        ("phash:c3d4e5f60718293a/x", "list.txt:2: phash: expected 16 hexadecimal digits for each 64 bits"),
-        ("phash:c3d4e5f60718293a/13", "list.txt:2: phash: expected a radius in 0..12 bits, found 13"),
+        ("phash:c3d4e5f60718293a", "expected id:, url:, domain:, sha256: and a value"),
     ],
 )
 def test_a_wrong_line_is_named(line: str, message: str) -> None:
@@ -145,24 +139,11 @@ def test_another_spelling_is_the_same_address(listed: str, address: str) -> None
         (f"sha256:{HASH}", True),
         (f"sha256:{'0' * 64}", False),
         ("url:https://i.imgur.com/x.jpg", True),
-        ("phash:00000000000000f0", True),
-        ("phash:00000000000000f7", True),  # 3 bits away
-        ("phash:00000000000000ff", False),  # 4 bits away
-        ("phash:00000000000000ff/4", True),
-        ("phash:00000000000000f1/0", False),
-        (f"phash:{'0' * 62}f0", False),  # of another width
     ],
 )
-def test_an_image_is_matched_by_hash_address_or_look(entry: str, is_matched: bool) -> None:
+def test_an_image_is_matched_by_hash_or_address(entry: str, is_matched: bool) -> None:
     image = Image(HASH, source="http://i.imgur.com/x.jpg", fingerprint="00000000000000f0")
     assert (parse(entry).matches_image(image) is not None) == is_matched
-
-
-def test_flat_images_and_those_without_pixels_are_not_matched_by_look() -> None:
-    listed = parse("phash:8000000000000000")
-    assert listed.matches_image(Image(HASH, fingerprint="8000000000000000", is_flat=True)) is None
-    assert listed.matches_image(Image(HASH)) is None
-    assert parse(f"sha256:{HASH}").matches_image(Image(HASH, is_flat=True)) == f"sha256:{HASH}"
 
 
 def test_the_fingerprint_is_of_what_is_listed() -> None:
@@ -172,30 +153,10 @@ def test_the_fingerprint_is_of_what_is_listed() -> None:
     assert Takedowns().fingerprint == parse("# empty").fingerprint == ""
 
 
-@pytest.mark.parametrize(
-    ("entry", "name", "is_fine"),
-    [
-        ("phash:00000000000000f0", "phash", True),
-        ("phash:00000000000000f0", "phash-256", False),
-        ("phash:00000000000000f0", "dhash", False),
-        (f"phash:{'0' * 64}", "phash-256", True),
-        (f"phash:{'0' * 64}", "phash", False),
-        ("id:a", "dhash", True),
-    ],
-)
-def test_a_look_that_the_build_cannot_compare_is_refused(entry: str, name: str, is_fine: bool) -> None:
-    listed = parse(entry)
-    if is_fine:
-        listed.check_fingerprint(name)
-        return
-    with pytest.raises(UsageError, match=f"{entry}.* cannot be compared with dedupe.fingerprint = {name}"):
-        listed.check_fingerprint(name)
-
-
 def test_a_list_travels_to_workers() -> None:
-    listed = parse("phash:00000000000000f0", "id:a")
+    listed = parse(f"sha256:{HASH}", "id:a")
     assert pickle.loads(pickle.dumps(listed)) == listed
-    assert pickle.loads(pickle.dumps(listed)).matches_image(Image("h", fingerprint="00000000000000f0"))
+    assert pickle.loads(pickle.dumps(listed)).matches_image(Image(HASH))
 
 
 @pytest.mark.parametrize(
