@@ -22,7 +22,7 @@ import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, TaggedOutput
 from apache_beam.transforms.window import GlobalWindows
 
-from schemas.failures import FILTERED, Failure, Reason, Stage, unexpected
+from schemas.failures import FILTERED, OF_PARTS, Failure, Reason, Stage, unexpected
 
 T = TypeVar("T")
 FAILED = "failed"
@@ -182,12 +182,17 @@ def as_facts(kind: str) -> beam.PTransform:
 
 
 def stage_table(passed: Iterable[Passed], lost: Iterable[Lost], recounted: Iterable[Lost]) -> dict[str, dict[str, int]]:
-    """Return for each stage how many elements went in and out, were rejected by a rule, and failed."""
+    """Return for each stage how many elements went in and out, were rejected by a rule, and failed.
+
+    `sources` counts records, the stages in `RECOUNTED` count images, all others documents. What is lost of a record or
+    document that stays (`OF_PARTS`) is counted by its reason alone.
+    """
     out = Counter[str]()
     for stage, number in passed:
         out[stage] += number
     table = {stage: {"in": out[stage], "out": out[stage], "rejected": 0, "failed": 0} for stage in sorted(out)}
-    for (stage, reason), number in (*(row for row in lost if row[0][0] not in RECOUNTED), *recounted):
+    whole = (row for row in lost if row[0][0] not in RECOUNTED and Reason(row[0][1]) not in OF_PARTS)
+    for (stage, reason), number in (*whole, *recounted):
         table[stage]["in"] += number
         table[stage]["rejected" if Reason(reason) in FILTERED else "failed"] += number
     return table

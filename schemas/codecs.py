@@ -10,7 +10,8 @@ import io
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from typing import cast
 
 import numpy as np
 from PIL import (
@@ -38,6 +39,7 @@ from schemas.failures import Reason
 
 _CODECS = ("jpg", "libjpeg_turbo", "jpg_2000", "webp", "avif", "libtiff")  # what decides pixels, and bytes of copies
 STRIP_PIXELS = 1_000_000  # converted at once
+FAINT_LEVELS = 24  # of 256, of a picture on white: less is not seen
 MAX_PROFILE_BYTES = 4 * 2**20  # of a PNG's colour profile, unpacked; Pillow allows 1 MiB, less than real ones have
 KEPT_BLOCKS = 4  # of Pillow's memory, of 16 MB at most: the next picture's, where the system would give new pages
 
@@ -124,8 +126,9 @@ _TURN = {  # EXIF orientation, 0x0112 -> what puts the picture upright
 def decode_image(data: bytes, *, max_pixels: int, min_side_px: int, allow_animated: bool) -> Image.Image:
     """Return the upright RGB pixels of a picture in any format of `_FORMATS`; `.format` names which (`jpeg` ...).
 
-    Transparent parts are shown on white; 16-bit grey is scaled to 8 bits; of an allowed animation, and of a TIFF with
-    several pages, the first picture counts. Colour profiles are not applied.
+    Transparent parts are shown on white, or on black where next to nothing would be seen on white; 16-bit grey is
+    scaled to 8 bits; of an allowed animation, and of a TIFF with several pages, the first picture counts. Colour
+    profiles are not applied.
 
     Args:
         data: the whole file.
@@ -219,7 +222,11 @@ def _to_rgb(image: Image.Image) -> Image.Image:
     if image.mode not in ("1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr"):
         raise ImageRejected(Reason.UNSUPPORTED_FORMAT, f"pixels of mode {image.mode}")
     if image.has_transparency_data:
-        return _by_strips(image, _on_white, "RGB")
+        on_white = _by_strips(image, partial(_on, colour="white"), "RGB")
+        if _contrast(on_white) > FAINT_LEVELS:
+            return on_white
+        on_black = _by_strips(image, partial(_on, colour="black"), "RGB")
+        return on_black if _contrast(on_black) > FAINT_LEVELS else on_white
     return image if image.mode == "RGB" else image.convert("RGB")
 
 
@@ -233,9 +240,15 @@ def _by_strips(image: Image.Image, convert: Callable[[Image.Image], Image.Image]
     return whole
 
 
-def _on_white(image: Image.Image) -> Image.Image:
+def _on(image: Image.Image, colour: str) -> Image.Image:
     shown = image.convert("RGBA")
-    return Image.alpha_composite(Image.new("RGBA", shown.size, "white"), shown).convert("RGB")
+    return Image.alpha_composite(Image.new("RGBA", shown.size, colour), shown).convert("RGB")
+
+
+def _contrast(image: Image.Image) -> int:
+    """Return how far the darkest and the lightest of an RGB picture are apart, in the channel where that is most."""
+    extremes = cast("tuple[tuple[int, int], ...]", image.getextrema())
+    return max(highest - lowest for lowest, highest in extremes)
 
 
 def _grey_from_16_bits(image: Image.Image) -> Image.Image:

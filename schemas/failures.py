@@ -121,17 +121,32 @@ FILTERED = frozenset(
         Reason.TOO_FEW_IMAGES,
         Reason.TOO_MANY_IMAGES,
         Reason.DUPLICATE_IMAGE,
+        Reason.TOO_SMALL,
         Reason.ODD_ASPECT,
         Reason.BLURRED,
         Reason.IMAGE_TEXT_RATIO,
         Reason.OTHER_LANGUAGE,
         Reason.TAKEN_DOWN,
+        Reason.ROBOTS_DENIED,
         Reason.AI_TXT_DENIED,
         Reason.ROBOTS_TAG,
         Reason.ROBOTS_META,
         Reason.TDM_RESERVED,
         Reason.USAGE_DENIED,
         Reason.LEAKED,
+    }
+)
+
+# Of one sentence, link or image of a record or document that stays: a stage that counts those does not count these.
+OF_PARTS = frozenset(
+    {
+        Reason.EMPTY_SENTENCE,
+        Reason.BAD_LINK,
+        Reason.FEATURE_MISSING,
+        Reason.ANIMATED_IMAGE,
+        Reason.TOO_SMALL,
+        Reason.ODD_ASPECT,
+        Reason.BLURRED,
     }
 )
 

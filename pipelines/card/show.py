@@ -30,6 +30,7 @@ def describe(manifest: Manifest, path: str) -> list[str]:
         "",
         *feature_lines(manifest),
         *copy_lines(manifest),
+        *leak_lines(manifest),
     ]
 
 
@@ -100,6 +101,15 @@ def copy_lines(manifest: Manifest) -> list[str]:
         worst = f", the worst pair with cosine {found['worst']:.3f}" if found["clusters"] else ""
         lines.append(f"near copies by vectors: {found['images']} images in {found['clusters']} clusters{worst}")
     return lines
+
+
+def leak_lines(manifest: Manifest) -> list[str]:
+    """Return what splits share with one another, a line a kind and pair of splits; none where they share nothing."""
+    return [
+        f"splits share {row['kind']}: {row['keys']} of {row['split']} ({row['documents']} documents) are in "
+        f"{row['other_split']}"
+        for row in manifest.notes.get("leaks", ())
+    ]
 
 
 def split_lines(manifest: Manifest) -> list[str]:

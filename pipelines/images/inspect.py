@@ -31,7 +31,7 @@ from pipelines.settings import FingerprintName, ImagesConfig
 from schemas.codecs import decode_image
 from schemas.documents import SHORTER_SIDE_PX, Image
 
-METHOD = "bilinear-2"
+METHOD = "bilinear-3"
 MAX_ASPECT = 8  # of a copy: a longer picture loses its ends, so that a 16 x 60000 strip stays small
 FINE_SCALE = 3  # of a much larger picture, pixels are averaged in whole blocks until it is this many times as large
 FLAT_LEVELS = 2  # a channel may vary by this many of 256 levels: what JPEG leaves of one colour

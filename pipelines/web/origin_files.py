@@ -59,9 +59,8 @@ class OriginFiles:
         """Raise unless an origin allows a request; from then on its host is asked at the pace that it wishes.
 
         Raises:
-            FetchFailed: ROBOTS_DENIED: robots.txt says no (or wants a delay too long to wait, or has only a server's
-                error); USAGE_DENIED; AI_TXT_DENIED; TDM_RESERVED; any other reason: robots.txt could not be read, and
-                why.
+            FetchFailed: ROBOTS_DENIED: robots.txt says no (or wants a delay too long to wait); USAGE_DENIED;
+                AI_TXT_DENIED; TDM_RESERVED; any other reason: robots.txt could not be read, and why.
         """
         config, origin = self._config, target.origin
         path = target.url[len(origin) :]
@@ -157,7 +156,7 @@ class _File(Generic[T]):
                 return _Cached(self._clock(), problem, failures + 1)
             if status:
                 message = f"{url} must be read first: {problem.message}"
-                problem = FetchFailed(Reason.ROBOTS_DENIED, message, problem.exception)
+                problem = FetchFailed(Reason.HTTP_ERROR, message, problem.exception)  # for the moment
             return _Cached(self._clock() + _RETRY_S, problem)
 
 

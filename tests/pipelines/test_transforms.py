@@ -11,7 +11,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing.util import assert_that, equal_to
 
 from pipelines.runner.spilling import Limits, SpillingRunner
-from pipelines.transforms import CountThings, OnOneWorker, Tally
+from pipelines.transforms import CountThings, OnOneWorker, Tally, stage_table
 
 TWO_PROCESSES = ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]
 
@@ -46,3 +46,19 @@ def test_things_are_tallied_by_bundle_and_added_up() -> None:
         words = pipeline | beam.Create(["abba", "ab", ""]) | beam.Reshuffle()
         facts = words | beam.ParDo(Tally(letters)) | CountThings()
         assert_that(facts, equal_to([("letter", ("a", 3)), ("letter", ("b", 3))]))
+
+
+def test_each_stage_counts_in_its_own_unit() -> None:
+    """Eight documents lose three thumbnails each, and one of them all; a link that leads nowhere costs no record."""
+    passed = [("sources", 8), ("documents", 8), ("images", 30), ("quality", 7), ("features", 7)]
+    lost = [
+        (("sources", "bad-link"), 5), (("sources", "empty-sentence"), 9), (("sources", "broken-record"), 1),
+        (("images", "not-found"), 4), (("quality", "too-small"), 24), (("quality", "too-few-images"), 1),
+        (("features", "feature-missing"), 6),
+    ]  # fmt: skip
+    recounted = [(("images", "not-found"), 2), (("images", "too-small"), 3), (("features", "feature-missing"), 1)]
+    table = stage_table(passed, lost, recounted)
+    assert {stage: tuple(row.values()) for stage, row in table.items()} == {  # in, out, rejected, failed
+        "sources": (9, 8, 0, 1), "documents": (8, 8, 0, 0), "images": (35, 30, 3, 2), "quality": (8, 7, 1, 0),
+        "features": (8, 7, 0, 1),
+    }  # fmt: skip

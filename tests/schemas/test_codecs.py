@@ -209,6 +209,23 @@ def test_transparency_is_shown_on_white() -> None:
     assert decode(file_of(red(20, 20), transparency=RED)).getpixel((0, 0)) == WHITE
 
 
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
+@pytest.mark.parametrize(("level", "background"), [(0, 255), (100, 255), (240, 0), (255, 0)])
+def test_what_would_not_be_seen_on_white_is_shown_on_black(mode: str, level: int, background: int) -> None:
+    shape = Image.new("L", (40, 40), 0)
+    shape.paste(255, (10, 10, 30, 30))
+    picture = Image.new("RGBA", shape.size, (level, level, level, 0))
+    picture.putalpha(shape)
+    shown = decode(file_of(picture if mode == "RGBA" else picture.convert(mode)))
+    assert shown.getpixel((0, 0)) == (background,) * 3
+    assert shown.getpixel((20, 20)) == (level,) * 3
+
+
+@pytest.mark.parametrize("alpha", [0, 255])
+def test_an_even_picture_is_even_on_white(alpha: int) -> None:
+    assert decode(file_of(Image.new("RGBA", (20, 20), (255, 255, 255, alpha)))).getextrema() == ((255, 255),) * 3
+
+
 def test_16_bit_grey_is_scaled() -> None:
     levels = np.linspace(0, 65535, 400).round().astype(np.uint16).reshape(20, 20)
     grey = np.asarray(decode(file_of(Image.fromarray(levels))))[..., 0]

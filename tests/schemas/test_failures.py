@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from schemas.failures import Failure, Reason, Stage, is_about_machine
+from schemas.failures import FILTERED, OF_PARTS, TRANSIENT, Failure, Reason, Stage, is_about_machine
 from schemas.tables import row_of
 
 FULL = Path("/dev/full")  # every write to it fails as on a full disk
@@ -55,3 +55,24 @@ def test_enumerations_are_plain_text_in_a_row() -> None:
     row = row_of(Failure(Stage.IMAGES, "a#0", Reason.NOT_FOUND, "404"))
     assert row == {"stage": "images", "record_id": "a#0", "reason": "not-found", "message": "404", "exception": None}
     assert [type(row["stage"]), type(row["reason"])] == [str, str]
+
+
+# f: a rule, or whoever published it, left it out; otherwise it failed, and a stage's budget counts it.
+# t: another try may succeed. p: of a part of a record or document that stays.
+MEANINGS = {
+    "broken-record": "", "missing-field": "", "duplicate-record": "f", "id-taken": "", "deleted-record": "f",
+    "low-score": "f", "not-an-album": "f", "address-refused": "", "invalid-url": "", "robots-denied": "f",
+    "ai-txt-denied": "f", "robots-tag": "f", "robots-meta": "f", "tdm-reserved": "f", "usage-denied": "f",
+    "not-found": "", "forbidden": "", "http-error": "t", "connection-failed": "t", "timed-out": "t",
+    "too-many-redirects": "", "too-large": "", "truncated": "t", "removed-image": "", "not-an-image": "",
+    "unsupported-format": "", "corrupt-image": "", "too-many-pixels": "", "too-small": "fp", "animated-image": "fp",
+    "empty-document": "", "too-few-sentences": "f", "too-many-sentences": "f", "too-few-images": "f",
+    "too-many-images": "f", "empty-sentence": "fp", "bad-link": "p", "taken-down": "f", "duplicate-image": "f",
+    "odd-aspect": "fp", "blurred": "fp", "image-text-ratio": "f", "other-language": "f", "feature-missing": "p",
+    "unreadable": "", "not-finite": "", "leaked": "f",
+}  # fmt: skip
+
+
+def test_what_each_reason_means_to_a_stage_s_budget() -> None:
+    marks = (("f", FILTERED), ("t", TRANSIENT), ("p", OF_PARTS))
+    assert {str(r): "".join(mark for mark, group in marks if r in group) for r in Reason} == MEANINGS

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from pipelines.card.card import dataset_card, write_cards
+from pipelines.card.show import leak_lines
 from schemas.documents import image_schema
 from schemas.features import FeatureColumn, FeatureKind, Storage
 from schemas.lake import MANIFEST, Folder
@@ -157,6 +158,8 @@ def test_leaks_are_told_where_the_build_looked() -> None:
     assert "Leaks" not in dataset_card(make_manifest())
     assert "No image, exact or near, and no text is shared" in dataset_card(make_manifest(notes={"leaks": []}))
     row = {"kind": "exact-image", "split": "test", "other_split": "train", "keys": 610, "documents": 600}
+    (line,) = leak_lines(make_manifest(notes={"leaks": [row]}))
+    assert all(str(value) in line for value in row.values())
     card = dataset_card(make_manifest(notes={"leaks": [row]}))
     assert "| exact-image | test | train | 610 | 600 |" in card
     assert "dropped" not in card

@@ -68,7 +68,7 @@ def test_an_unreadable_file_allows_nothing_and_is_not_asked_for_each_page(site, 
     site.scripts["/robots.txt"] = reply(status)
     client = client_of(attempts=2)
     for path in ("/a", "/x.php", "/private/x"):
-        assert outcome(client, f"{site.url}{path}") == "robots-denied"
+        assert outcome(client, f"{site.url}{path}") == "http-error"
     assert [path for path, _ in site.asked if path not in OTHERS] == ["/robots.txt", "/robots.txt"]
     site.scripts["/robots.txt"] = reply(404)
     assert outcome(client_of(), f"{site.url}/a") == "200"  # nothing of it was remembered
