@@ -3,8 +3,9 @@
     train-00000-of-00002.parquet    Parquet
     data-00000-of-00004.arrow       Arrow, as a stream (Hugging Face's) or as a file
 
-A stream holds some rows at a time, whatever the file's row groups are. Cells that are asked for in their order are read
-in one pass: pictures of a shard are not decoded twice.
+A stream holds rows of some megabytes at a time, whatever the file's row groups are: how many follows from the sizes
+that the file says. Pictures are not read to see that they are there, where the file counts none that is missing. Cells
+that are asked for in their order are read in one pass: pictures of a shard are not decoded twice.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import sys
 import threading
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
@@ -27,7 +28,8 @@ from schemas.failures import Reason
 from schemas.lake import Folder
 
 SUFFIXES = (".parquet", ".arrow")
-ROWS_AT_ONCE = 32
+BYTES_AT_ONCE = 16 * 2**20
+ROWS_AT_ONCE = 1024  # at most
 _BUFFER_BYTES = 2**20
 _FILE_MAGIC = b"ARROW1"
 _LOCK = threading.Lock()
@@ -49,20 +51,27 @@ def read_schema(uri: str) -> pa.Schema:
         return _parquet(stream).schema_arrow if uri.endswith(SUFFIXES[0]) else _arrow(stream).schema
 
 
-def read_batches(uri: str, columns: Sequence[str], *, start: int = 0) -> Iterator[tuple[int, pa.RecordBatch]]:
+def read_batches(
+    uri: str, columns: Sequence[str], *, start: int = 0, present: Collection[str] = ()
+) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield some rows at a time with the number of the first of them.
 
     Args:
         uri: of the file.
         columns: that are read.
         start: a row; what is before its row group is left out.
+        present: those of the columns whose bytes are not needed: what is bytes in every row may be missing, all of the
+            column or a field of it.
 
     Raises:
         BrokenInputError: the rest of the file cannot be read; rows yielded before stay good.
         NotFoundError: there is no such file.
     """
     with file_errors(uri), _open(uri) as stream:
-        yield from (_parquet_batches if uri.endswith(SUFFIXES[0]) else _arrow_batches)(stream, columns, start)
+        if uri.endswith(SUFFIXES[0]):
+            yield from _parquet_batches(stream, columns, start, present)
+        else:
+            yield from _arrow_batches(stream, columns, start)
 
 
 def read_cell(uri: str, column: str, row: int, item: int | None = None) -> bytes:
@@ -106,7 +115,7 @@ class _Column:
         self._next = 0
 
     def cell(self, row: int) -> Any:
-        if row < self._first or row >= self._next + 64 * ROWS_AT_ONCE:
+        if row < self._first or row >= self._next + 2 * ROWS_AT_ONCE:
             self._batches = read_batches(self._uri, [self._column], start=row)
             self._next = self._first = 0
             self._values = pa.array([])
@@ -121,7 +130,20 @@ class _Column:
         return value[0]
 
 
+def is_bytes(kind: pa.DataType) -> bool:
+    """Return whether a type is one of bytes that are no text."""
+    types = pa.types
+    return bool(
+        types.is_binary(kind)
+        or types.is_large_binary(kind)
+        or types.is_binary_view(kind)
+        or types.is_fixed_size_binary(kind)
+    )
+
+
 def _open(uri: str) -> Any:
+    if "://" not in uri and uri.endswith(SUFFIXES[1]):
+        return pa.memory_map(uri)  # of its pictures only those are read that are asked for
     folder, _, name = uri.rpartition("/")
     return Folder(folder or ".").open(name)
 
@@ -130,16 +152,44 @@ def _parquet(stream: Any) -> pq.ParquetFile:
     return pq.ParquetFile(stream, buffer_size=_BUFFER_BYTES, pre_buffer=False)
 
 
-def _parquet_batches(stream: Any, columns: Sequence[str], start: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+def _parquet_batches(
+    stream: Any, columns: Sequence[str], start: int, present: Collection[str]
+) -> Iterator[tuple[int, pa.RecordBatch]]:
     file = _parquet(stream)
-    metadata = file.metadata
-    ends = list(accumulate(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)))
-    begin = bisect_right(ends, start)
-    row = ends[begin - 1] if begin else 0
-    groups = range(begin, metadata.num_row_groups)
-    for batch in file.iter_batches(ROWS_AT_ONCE, row_groups=groups, columns=list(columns), use_threads=False):
-        yield row, batch
-        row += batch.num_rows
+    groups = [file.metadata.row_group(group) for group in range(file.metadata.num_row_groups)]
+    ends = list(accumulate(group.num_rows for group in groups))
+    for number in range(bisect_right(ends, start), len(groups)):
+        chunks = [chunk for name in columns for chunk in _chunks(groups[number], file, name, present)]
+        rows = _rows_at_once(groups[number].num_rows, sum(chunk.total_uncompressed_size for chunk in chunks))
+        names = [chunk.path_in_schema for chunk in chunks]
+        row = ends[number] - groups[number].num_rows
+        for batch in file.iter_batches(rows, row_groups=[number], columns=names, use_threads=False):
+            yield row, batch
+            row += batch.num_rows
+
+
+def _chunks(group: Any, file: pq.ParquetFile, column: str, present: Collection[str]) -> list[Any]:
+    """Return the column chunks of a row group that a column is read from."""
+    chunks = [group.column(number) for number in range(group.num_columns)]
+    chunks = [
+        chunk for chunk in chunks if chunk.path_in_schema == column or chunk.path_in_schema.startswith(f"{column}.")
+    ]
+    if column not in present:
+        return chunks
+    kept = [chunk for chunk in chunks if not _is_everywhere(chunk)]
+    return kept if kept or is_bytes(file.schema_arrow.field(column).type) else chunks
+
+
+def _is_everywhere(chunk: Any) -> bool:
+    """Return whether a column chunk holds bytes that are no text, in every row."""
+    is_of_bytes = chunk.physical_type == "BYTE_ARRAY" and chunk.statistics is not None
+    if not is_of_bytes or chunk.statistics.logical_type.type != "NONE":
+        return False
+    return bool(chunk.statistics.has_null_count and chunk.statistics.null_count == 0)
+
+
+def _rows_at_once(rows: int, size: int) -> int:
+    return max(1, min(ROWS_AT_ONCE, BYTES_AT_ONCE * rows // max(1, size)))
 
 
 def _arrow(stream: Any) -> Any:
@@ -155,6 +205,7 @@ def _arrow_batches(stream: Any, columns: Sequence[str], start: int) -> Iterator[
     for batch in map(file.get_batch, range(file.num_record_batches)) if is_file else file:
         if row + batch.num_rows > start:
             chosen = batch.select(list(columns))
-            for begin in range(0, batch.num_rows, ROWS_AT_ONCE):
-                yield row + begin, chosen.slice(begin, ROWS_AT_ONCE)
+            rows = _rows_at_once(batch.num_rows, chosen.nbytes)
+            for begin in range(0, batch.num_rows, rows):
+                yield row + begin, chosen.slice(begin, rows)
         row += batch.num_rows

@@ -101,7 +101,7 @@ def _parsed(address: str | Path) -> tuple[Any, bool]:
         raise BrokenInputError(f"{name}: expected JSON: {problem}", name) from problem
 
 
-def _values(address: str | Path, kind: type[T]) -> T:
+def _values(address: str | Path, kind: type[dict[Any, Any] | list[Any]]) -> Any:
     """Return the values of a file's object or list as `msgspec.Raw`.
 
     What msgspec refuses and Python's parser takes, such as halves of surrogate pairs and NaN, comes as Python values.

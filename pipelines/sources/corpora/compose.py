@@ -7,6 +7,7 @@ Running text is split into sentences. Where a document left this project (`schem
 sentence as it stands, and everything else is as it was.
 """
 
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -165,6 +166,20 @@ def document_of(
         sentence_numbers=numbers_of(sentence_numbers),
         image_numbers=numbers_of(image_numbers),
     )
+
+
+def value_of(field: object) -> Any:
+    """Return what a field says that is JSON text in one release of a corpus and a value in another; None of no JSON."""
+    try:
+        return json.loads(field) if isinstance(field, str) else field
+    except (ValueError, RecursionError):
+        return None
+
+
+def object_of(field: object) -> dict[str, Any]:
+    """Return the object that such a field holds, an empty one where it holds none."""
+    value = value_of(field)
+    return value if isinstance(value, dict) else {}
 
 
 def restored(pieces: Sequence[Piece], reading: Reading, record_id: str, extras: Mapping[str, Any]) -> CandidateDocument:

@@ -19,13 +19,12 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from pipelines.files import INSIDE, BrokenInputError
-from pipelines.sources.corpora.compose import Picture, Reading, document_of, restored
+from pipelines.sources.corpora.compose import Picture, Reading, document_of, restored, value_of
 from pipelines.sources.corpora.rows import Row, read_rows
 from pipelines.sources.records import (
     CandidateDocument,
     FieldError,
     checked,
-    json_object,
     outcomes_of,
     sentence,
     split_named,
@@ -48,8 +47,9 @@ def read_hf(shard: str, reading: Reading) -> Iterator[CandidateDocument | Failur
     texts = _column(shard, there, (reading.texts,) if reading.texts else _TEXTS, "texts")
     pictures = _column(shard, there, (reading.pictures,) if reading.pictures else _PICTURES, "pictures")
     read = partial(_outcomes, reading=reading, shard=reading.address(shard), texts=texts, pictures=pictures)
+    records = read_rows(shard, reading.place(shard), (texts, *_IDS, *_KEYS, EXTRAS), present=(pictures,))
     split = _split_of(shard) if reading.keep_splits else None
-    for outcome in outcomes_of(read_rows(shard, reading.place(shard), (texts, pictures, *_IDS, *_KEYS, EXTRAS)), read):
+    for outcome in outcomes_of(records, read):
         if isinstance(outcome, CandidateDocument) and outcome.split is None:
             yield replace(outcome, split=split)
         else:
@@ -86,9 +86,7 @@ def _outcomes(
     found = {place: picture for place, value in enumerate(shown) if (picture := _picture(value, places[place]))}
     cleaned = [clean(_text(word)) if word is not None else None for word in words]
     if row.get(EXTRAS) is not None:
-        extras = json_object(checked(row[EXTRAS], str, EXTRAS).encode())
-        if isinstance(extras, FieldError):
-            raise extras
+        extras = checked(value_of(row[EXTRAS]), dict, EXTRAS)
         yield restored([*filter(None, cleaned), *found.values()], reading, record_id, extras)
         return
     own = next((row[name] for name in (*_IDS, *_KEYS) if isinstance(row.get(name), str | int)), None)
@@ -125,7 +123,6 @@ def _text(value: object) -> str:
 def _picture(value: object, place: str) -> Picture | None:
     """Return a picture, whose bytes are at a place of the shard or elsewhere; None where there is none."""
     path = value.get("path") if isinstance(value, dict) else value
-    is_held = isinstance(value, bytes) or (isinstance(value, dict) and value.get("bytes") is not None)
-    if is_held:
+    if value is True or (isinstance(value, dict) and value.get("bytes")):
         return Picture(place)
     return Picture(path) if isinstance(path, str) and path else None

@@ -12,13 +12,12 @@ A picture that the curator could not get (`materialize_error`) is a failure with
 (tables, audio) are passed over.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
 from pipelines.files import INSIDE, is_archive
-from pipelines.sources.corpora.compose import Picture, Piece, Reading, compose
+from pipelines.sources.corpora.compose import Picture, Piece, Reading, compose, object_of
 from pipelines.sources.corpora.rows import read_rows
 from pipelines.sources.corpora.webdataset import read_webdataset
 from pipelines.sources.records import (
@@ -67,8 +66,13 @@ def _samples(shard: str, place: str) -> Iterator[tuple[str, list[Row] | FieldErr
         sample = found[1][Interleaved.SAMPLE]
         begun.setdefault(sample, []).append({_ROW: found[0], **found[1]})
         if last[sample] == found[0]:
-            yield str(sample), begun.pop(sample)
-    yield from ((str(sample), rows) for sample, rows in begun.items())
+            yield _id(sample, place), begun.pop(sample)
+    yield from ((_id(sample, place), rows) for sample, rows in begun.items())
+
+
+def _id(sample: object, place: str) -> str:
+    """Return a sample's id; a number is of its shard alone."""
+    return f"{place}:{sample}" if str(sample).isdecimal() else str(sample)
 
 
 def _outcomes(
@@ -76,7 +80,7 @@ def _outcomes(
 ) -> Iterator[CandidateDocument | Failure]:
     rows.sort(key=lambda row: required(row, Interleaved.POSITION, int))
     about = next((row for row in rows if row[Interleaved.MODALITY] == "metadata"), {})
-    described = _object(about.get(Interleaved.TEXT))
+    described = object_of(about.get(Interleaved.TEXT))
     url = about.get("url") or described.get("url")
     extras = about.get(EXTRAS) or described.get(EXTRAS)
     pieces = list(_pieces(rows, shard))
@@ -85,7 +89,7 @@ def _outcomes(
         reading,
         record_id,
         url=url if isinstance(url, str) else None,
-        extras=_object(extras) if isinstance(extras, str) else extras,
+        extras=object_of(extras) if isinstance(extras, str) else extras,
     )
 
 
@@ -116,7 +120,7 @@ def _picture(row: Row, shard: str) -> Picture:
 def _source(row: Mapping[str, Any]) -> str | None:
     """Return the address that `source_ref` names, None where it names none."""
     given = row.get(Interleaved.SOURCE)
-    found = given if isinstance(given, dict) else _object(given)
+    found = object_of(given)
     path = found.get("path") or found.get("content_path") or found.get("uri")
     if not path:
         return None
@@ -130,12 +134,3 @@ def _source(row: Mapping[str, Any]) -> str | None:
         begin = number(found, size.replace("size", "offset"))
         address += f"{INSIDE}bytes={begin}-{begin + number(found, size) - 1}"
     return address if frame is None else f"{address}{INSIDE}{checked(frame, int, 'a frame')}"
-
-
-def _object(text: object) -> dict[str, Any]:
-    """Return the JSON object in a text; an empty one where there is none."""
-    try:
-        found = json.loads(text) if isinstance(text, str) else text
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}

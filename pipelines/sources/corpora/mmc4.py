@@ -20,7 +20,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from pipelines.files import INSIDE, file_names, is_archive
-from pipelines.sources.corpora.compose import Picture, Reading, document_of, restored, similarity
+from pipelines.sources.corpora.compose import Picture, Reading, document_of, restored, similarity, value_of
 from pipelines.sources.records import (
     CandidateDocument,
     FieldError,
@@ -66,7 +66,7 @@ def _outcomes(
     record: Mapping[str, Any], record_id: str, *, reading: Reading, beside: str
 ) -> Iterator[CandidateDocument | Failure]:
     texts = [checked(text, str, "a text") for text in required(record, Mmc4.TEXTS, list)]
-    shown = required(record, Mmc4.IMAGES, list)
+    shown = [value_of(image) for image in checked(value_of(required(record, Mmc4.IMAGES, object)), list, Mmc4.IMAGES)]
     extras = record.get(EXTRAS)
     pictures = [_picture(image, reading, beside) for image in shown]
     if extras is not None:
@@ -122,9 +122,10 @@ def _given(record: Mapping[str, Any], images: list[Any], texts: int) -> Given:
             if text >= texts:
                 raise FieldError(Reason.BAD_LINK, f"matched_text_index {text}: the document has {texts} texts")
             links.append(GivenLink(text, position, similarity(image, Mmc4Image.SIMILARITY)))
-    rows = optional(record, Mmc4.SIMILARITIES, list[Any]())
+    rows = value_of(record.get(Mmc4.SIMILARITIES))
     if not rows:
         return Given(tuple(links))
+    rows = checked(rows, list, Mmc4.SIMILARITIES)
     cells = [[real(cell, "a similarity") for cell in checked(row, list, "similarities of an image")] for row in rows]
     if len(cells) != len(images) or any(len(row) != texts for row in cells):
         raise FieldError(Reason.BROKEN_RECORD, f"similarity_matrix: expected {len(images)} x {texts} numbers")

@@ -3,26 +3,24 @@
     images             ["https://..", null, null]         URLs
     texts              [null, "Cut the boards. Sand them.", "Glue them."]
     metadata           '[{"src": "https://..", "document_url": "https://..", "alt_text": ".."}, null, null]'
-    general_metadata   '{"url": "https://..", ..}'         MINT-1T has a column `url`
+    general_metadata   '{"url": "https://..", ..}'         MINT-1T has a column `url`; OmniCorpus has structs in both
 
 At each place stands either a picture or a text of several paragraphs, in the order of the page. Pictures are fetched
 from their URLs, or looked up by them in `source.images`; a column `pictures` of Hugging Face's `Image`, parallel to
 `images`, holds them (this project's exports). Alternative texts are metadata of the pictures.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
 from pipelines.files import INSIDE
-from pipelines.sources.corpora.compose import Picture, Piece, Reading, compose
+from pipelines.sources.corpora.compose import Picture, Piece, Reading, compose, object_of, value_of
 from pipelines.sources.corpora.rows import read_rows
 from pipelines.sources.records import (
     CandidateDocument,
     FieldError,
     checked,
-    json_object,
     outcomes_of,
     required,
     text_or_none,
@@ -51,13 +49,13 @@ def _outcomes(
 ) -> Iterator[CandidateDocument | Failure]:
     row, record = numbered
     images, texts = required(record, Parallel.IMAGES, list), required(record, Parallel.TEXTS, list)
-    about = _about(record, len(images))
+    listed = value_of(record.get(Parallel.METADATA))
+    about = listed if isinstance(listed, list) and len(listed) == len(images) else [None] * len(images)
     pieces = list(_pieces(images, texts, about, f"{embedded}/{row}" if embedded else ""))
-    general = text_or_none(record, Parallel.GENERAL)
-    url = text_or_none(record, Parallel.URL) or (general and _object(general, Parallel.GENERAL).get("url"))
+    url = text_or_none(record, Parallel.URL) or object_of(record.get(Parallel.GENERAL)).get("url")
     extras = record.get(EXTRAS)
     if extras is not None:
-        extras = _object(extras, EXTRAS) if isinstance(extras, str) else checked(extras, dict, EXTRAS)
+        extras = checked(value_of(extras), dict, EXTRAS)
         pieces = in_document_order(pieces, record.get(Parallel.IMAGE_INDEX))
     yield from compose(pieces, reading, record_id, url=url if isinstance(url, str) else None, extras=extras)
 
@@ -92,21 +90,7 @@ def _pieces(images: list[Any], texts: list[Any], about: list[Any], embedded: str
             yield f"{checked(text, str, 'a text')}\n"
 
 
-def _about(record: Mapping[str, Any], places: int) -> list[Any]:
-    """Return the description of the picture at each place."""
-    written = text_or_none(record, Parallel.METADATA)
-    found = json.loads(written) if written else None
-    return found if isinstance(found, list) and len(found) == places else [None] * places
-
-
 def _metadata(about: object) -> Metadata | None:
-    caption = about.get("alt_text") if isinstance(about, dict) else None
+    caption = object_of(about).get("alt_text")
     text = plain_text(clean(caption)) if isinstance(caption, str) else None
     return Metadata(caption=text) if text else None
-
-
-def _object(text: str, name: str) -> dict[str, Any]:
-    found = json_object(text.encode())
-    if isinstance(found, FieldError):
-        raise FieldError(Reason.BROKEN_RECORD, f"{name}: {found}")
-    return found

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from pipelines.files import BrokenInputError
 from pipelines.sources.records import FieldError
-from pipelines.tables import read_batches, read_schema
+from pipelines.tables import is_bytes, read_batches, read_schema
 from schemas.failures import Reason
 
 Row = tuple[int, dict[str, Any]]  # its number from 0, and its values by column
@@ -24,25 +24,54 @@ def read_rows(
         place: of the shard among all.
         columns: that are read.
         needed: those that must be there.
-        present: columns of which only is read whether a row has a value.
+        present: columns of which no bytes are read, but whether they are there.
 
     Raises:
         BrokenInputError: the rest of the file cannot be read.
         NotFoundError: there is no such file.
     """
     name = PurePosixPath(shard).name
-    there = read_schema(shard).names
-    missing = [column for column in needed if column not in there]
+    schema = read_schema(shard)
+    missing = [column for column in needed if column not in schema.names]
     if missing:
-        raise BrokenInputError(f"{name}: expected the columns {', '.join(needed)}, found {', '.join(there)}", name)
-    read, flags = ([column for column in names if column in there] for names in (columns, present))
-    for first, batch in read_batches(shard, [*read, *flags]):
-        held = [batch.column(column).is_valid().to_pylist() for column in flags]
+        raise BrokenInputError(
+            f"{name}: expected the columns {', '.join(needed)}, found {', '.join(schema.names)}", name
+        )
+    read, flags = ([column for column in names if column in schema.names] for names in (columns, present))
+    for first, batch in read_batches(shard, [*read, *flags], present=flags):
+        held = {
+            column: _without_bytes(
+                batch.column(column) if column in batch.schema.names else None,
+                schema.field(column).type,
+                batch.num_rows,
+            )
+            for column in flags
+        }
         for index, values in enumerate(_values(batch.select(read))):
             number = first + index
             if isinstance(values, dict):
-                values |= {column: of_rows[index] for column, of_rows in zip(flags, held, strict=True)}
+                values |= {column: of_rows[index] for column, of_rows in held.items()}
             yield f"{place}:{number}", values if isinstance(values, FieldError) else (number, values)
+
+
+def _without_bytes(array: pa.Array | None, kind: pa.DataType, rows: int) -> list[Any]:
+    """Return the values of an array, but for bytes whether they are there; where it is None, they are in every row."""
+    if array is None or is_bytes(kind):
+        return [True] * rows if array is None else list(array.is_valid().to_pylist())
+    if pa.types.is_struct(kind):
+        fields = [
+            _without_bytes(array.field(field.name) if field.name in array.type.names else None, field.type, rows)
+            for field in kind
+        ]
+        names, is_there = [field.name for field in kind], array.is_valid().to_pylist()
+        values = zip(*fields, strict=True) if fields else [()] * rows
+        return [
+            dict(zip(names, row, strict=True)) if valid else None for row, valid in zip(values, is_there, strict=True)
+        ]
+    if hasattr(kind, "value_type") and not pa.types.is_dictionary(kind):
+        items = [scalar.values if scalar.is_valid else None for scalar in array]
+        return [each if each is None else _without_bytes(each, kind.value_type, len(each)) for each in items]
+    return list(array.to_pylist())
 
 
 def _values(batch: pa.RecordBatch) -> list[dict[str, Any] | FieldError]:

@@ -5,24 +5,44 @@
     00012.parquet                                               img2dataset's table: url, caption, key, status
     00012/000120007.jpg ..                                      its pictures where it wrote files; else they are fetched
 
-A key is a file's name up to its first dot. A caption is `KEY.txt`, else `caption` or `text` of the JSON. In a document
-`images` are null where a text stands, else the name of a file of the tar, or of the sample (`0.jpg` of `doc7.0.jpg`),
-or any other token: then the sample's only picture is meant, and of a TIFF with several the next.
+A key is a file's name up to its first dot, wherever in the tar its files stand. Where that puts several texts together,
+a file goes with the text of the longest name that its own begins with, and files that are then left over, with those of
+the same name in another folder:
 
-A pair is one sentence and one picture, and the link between them is known. Pictures that img2dataset could not fetch
-are failures with its message.
+    2021.05.01.jpg  2021.05.01.txt  2021.05.02.jpg ..    two samples
+    dog.jpg  dog.jpg.txt                                 one
+    images/7.jpg .. texts/7.txt                          one
+    7.jpg  7.jpg  7.txt                                  two: a writer that began again appended the second
+
+A caption is `KEY.txt`, else `caption` or `text` of the JSON. In a document `images` are null where a text stands, else
+the name of a file of the tar, or of the sample (`0.jpg` of `doc7.0.jpg`), or any other token: then the sample's only
+picture is meant, and of a TIFF with several the next.
+
+A pair is one sentence and one picture, and the link between them is known; of several pictures with one caption it is
+not. Pictures that img2dataset could not fetch are failures with its message.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+import tarfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
-from pipelines.files import COMPRESSED, INSIDE, MAX_FILE_BYTES, BrokenInputError, file_errors, tree_files
-from pipelines.named_files import EXTENSIONS
+from pipelines.files import (
+    COMPRESSED,
+    INSIDE,
+    MAX_FILE_BYTES,
+    BrokenInputError,
+    file_errors,
+    file_names,
+    open_uri,
+    tar_members,
+)
+from pipelines.named_files import EXTENSIONS, FileRejected, read_named, read_span
 from pipelines.sources.corpora.compose import Picture, Piece, Reading, compose, document_of
 from pipelines.sources.corpora.obelics import in_document_order
 from pipelines.sources.corpora.rows import Row, read_rows
@@ -51,22 +71,47 @@ _CAPTIONS = ("caption", "txt", "text", "TEXT")
 _FETCHED = ("key", "url", "status", "error_message", *_CAPTIONS)
 
 
-@dataclass(slots=True)
+class Member(NamedTuple):
+    """A file of an archive: its name, where it is in the archive, and what reads it."""
+
+    name: str
+    place: str
+    read: Callable[[], bytes]
+
+
+@dataclass(frozen=True, slots=True)
 class Sample:
-    """The files of one key.
+    """The files of one key, by their names."""
 
-    Attributes:
-        members: their names in the tar by their extensions, in order.
-        texts: what is in those that are no pictures: `json` and `txt`.
-    """
-
-    members: dict[str, str] = field(default_factory=dict)
-    texts: dict[str, bytes] = field(default_factory=dict)
+    key: str
+    files: Mapping[str, Member]
 
     @property
-    def pictures(self) -> list[str]:
-        """Return the names of its pictures."""
-        return [name for extension, name in self.members.items() if extension.rpartition(".")[2] in _PICTURES]
+    def pictures(self) -> list[Member]:
+        """Return its pictures."""
+        return [file for name, file in self.files.items() if _extension(name) in _PICTURES]
+
+    def text(self, extension: str) -> bytes | None:
+        """Return the bytes of its file with an extension, which is a text.
+
+        Raises:
+            FieldError: they cannot be read.
+        """
+        file = next((file for name, file in self.files.items() if _extension(name) == extension), None)
+        try:
+            return None if file is None else file.read()
+        except FileRejected as problem:
+            raise FieldError(problem.reason, problem.message) from problem
+
+    def named(self, token: str) -> Member | None:
+        """Return its file of a name, or of what follows its key and a dot."""
+        begins = f"{self.key}.".lower()
+        of_key = (file for name, file in self.files.items() if name.lower() == begins + token.lower())
+        return self.files.get(token) or next(of_key, None)
+
+
+def _extension(name: str) -> str:
+    return name.rpartition(".")[2].lower()
 
 
 def read_webdataset(shard: str, reading: Reading) -> Iterator[CandidateDocument | Failure]:
@@ -80,36 +125,109 @@ def read_webdataset(shard: str, reading: Reading) -> Iterator[CandidateDocument 
         raise BrokenInputError(
             f"{name}: expected a tar that is not compressed, to find its pictures in; unpack it", name
         )
+    members, problem = _members(shard)
+    samples = _samples(members)
     read = partial(_outcomes, reading=reading, tar=reading.address(shard))
-    yield from outcomes_of(((f"{stem}/{key}", sample) for key, sample in _samples(shard)), read)
+    yield from outcomes_of(((f"{stem}/{sample.key}", sample) for sample in samples), read)
     beside = Path(shard).with_suffix(".parquet")
     if beside.is_file() and {"key", "status"} <= set(read_schema(str(beside)).names):
         yield from outcomes_of(read_rows(str(beside), stem, _FETCHED), partial(_failed, stem=stem))
+    if problem is not None:
+        raise problem
 
 
-def _samples(shard: str) -> Iterator[tuple[str, Sample]]:
-    """Yield each sample of a tar with its key; its files stand together."""
-    key, sample = "", Sample()
-    for name, open_file in tree_files(shard):
-        match = _NAME.fullmatch(name)
+def _members(shard: str) -> tuple[list[Member], BrokenInputError | None]:
+    """Return the files of an archive, and why there are no more of them where it is damaged."""
+    read = partial(read_named, shard, max_bytes=MAX_FILE_BYTES, extensions=())
+    if not shard.lower().endswith(".tar"):
+        return [Member(name, name, partial(read, name)) for name in file_names(shard)], None
+    spans: list[tuple[str, int, int]] = []
+    problem = None
+    try:
+        with file_errors(shard), open_uri(shard) as stream, tarfile.open(fileobj=stream, errors="replace") as tar:
+            for each in tar_members(tar):
+                spans.append((each.name.removeprefix("./"), each.offset_data, each.size))
+    except BrokenInputError as found:
+        problem = found
+    often = Counter(name for name, _, _ in spans)
+    return [
+        Member(
+            name,
+            name if often[name] == 1 else f"bytes={begin}-{begin + size - 1}",
+            partial(read_span, shard, begin, size, MAX_FILE_BYTES),
+        )
+        for name, begin, size in spans
+    ], problem
+
+
+def _samples(members: Iterable[Member]) -> list[Sample]:
+    """Return the samples of an archive in the order of their first files."""
+    newest: dict[str, dict[str, Member]] = {}
+    groups: list[tuple[str, dict[str, Member]]] = []
+    for member in members:
+        match = _NAME.fullmatch(member.name)
         if match is None:
             continue
-        if match[1] != key and sample.members:
-            yield key, sample
-            sample = Sample()
-        key, extension = match[1], match[2].lower()
-        sample.members[extension] = name
-        if extension in ("json", "txt"):
-            with file_errors(shard), open_file() as stream:
-                sample.texts[extension] = stream.read(MAX_FILE_BYTES)
-    if sample.members:
-        yield key, sample
+        if match[1] not in newest or member.name in newest[match[1]]:
+            newest[match[1]] = {}
+            groups.append((match[1], newest[match[1]]))
+        newest[match[1]][member.name] = member
+    samples = _across_folders([sample for key, files in groups for sample in _parted(key, files)])
+    seen = Counter[str]()
+    for number, sample in enumerate(samples):
+        seen[sample.key] += 1
+        if seen[sample.key] > 1:
+            samples[number] = Sample(f"{sample.key}~{seen[sample.key]}", sample.files)
+    return samples
+
+
+def _parted(key: str, files: Mapping[str, Member]) -> Iterator[Sample]:
+    """Yield the samples in the files of one key: each text with those whose names begin with its own."""
+    stems = {name.rpartition(".")[0] for name in files if _extension(name) == "txt"}
+    if f"{key}.json" not in files:
+        stems |= {name.rpartition(".")[0] for name in files if _extension(name) == "json"}
+    parts: dict[str, dict[str, Member]] = {}
+    for name, file in files.items():
+        begins = name
+        while stems - {key} and begins and begins not in stems:
+            begins = begins.rpartition(".")[0]
+        stem = begins or name.rpartition(".")[0]
+        parts.setdefault(stem if stems - {key} else key, {})[name] = file
+    return (Sample(stem, part) for stem, part in parts.items())
+
+
+def _across_folders(samples: list[Sample]) -> list[Sample]:
+    """Return samples; one of pictures alone has the texts of the one whose name differs in one folder alone."""
+    alone = [sample for sample in samples if not {"txt", "json"} & set(map(_extension, sample.files))]
+    texts = [sample for sample in samples if not sample.pictures]
+    joined: dict[int, Sample | None] = {}
+    for place in range(-2, -6, -1):  # the last folder first
+        shown, told = (_by_name([each for each in some if id(each) not in joined], place) for some in (alone, texts))
+        for name in shown.keys() & told.keys():
+            (picture, *others), (text, *more) = shown[name], told[name]
+            if not others and not more:
+                joined |= {id(picture): Sample(picture.key, {**picture.files, **text.files}), id(text): None}
+    whole = (joined.get(id(sample), sample) for sample in samples)
+    return [sample for sample in whole if sample is not None]
+
+
+def _by_name(samples: Iterable[Sample], place: int) -> dict[tuple[str, ...], list[Sample]]:
+    """Return samples by the parts of their names, without the folder at a place from the end."""
+    named: dict[tuple[str, ...], list[Sample]] = {}
+    for sample in samples:
+        parts = sample.key.split("/")
+        if len(parts) >= -place:
+            named.setdefault((*parts[:place], *parts[place + 1 :]), []).append(sample)
+    return named
 
 
 def _outcomes(sample: Sample, record_id: str, *, reading: Reading, tar: str) -> Iterator[CandidateDocument | Failure]:
-    about = json_object(sample.texts["json"]) if "json" in sample.texts else {}
+    told, written = sample.text("json"), sample.text("txt")
+    about = {} if told is None else json_object(told)
     if isinstance(about, FieldError):
-        raise about
+        if written is None:
+            raise about
+        about = {}  # a picture's description
     url = about.get("url") if isinstance(about.get("url"), str) else None
     if isinstance(about.get(Parallel.TEXTS), list):
         pieces = list(_pieces(about, sample, f"{tar}{INSIDE}"))
@@ -119,23 +237,27 @@ def _outcomes(sample: Sample, record_id: str, *, reading: Reading, tar: str) -> 
             extras = checked(extras, dict, EXTRAS)
         yield from compose(pieces, reading, record_id, url=url, extras=extras)
         return
-    if "txt" in sample.texts:
-        caption = utf8(sample.texts["txt"])
-    else:
-        caption = next((text for name in _CAPTIONS if isinstance(text := about.get(name), str)), "")
-    names = sample.pictures
-    if not names:
-        raise FieldError(Reason.MISSING_FIELD, f"expected a picture, found {', '.join(sample.members)}")
-    yield from pair(caption, Picture(f"{tar}{INSIDE}{names[0]}", url), reading, record_id)
+    caption = next((text for name in _CAPTIONS if isinstance(text := about.get(name), str)), None)
+    caption = caption if written is None else utf8(written)
+    if not sample.pictures or caption is None:
+        wanted = "a caption" if sample.pictures else "a picture"
+        hint = "the files of a sample have one name up to the first dot, and stand together after tar --sort=name"
+        raise FieldError(Reason.MISSING_FIELD, f"expected {wanted}, found {', '.join(sample.files)[:400]}; {hint}")
+    yield from captioned(
+        caption, [Picture(f"{tar}{INSIDE}{each.place}", url) for each in sample.pictures], reading, record_id
+    )
 
 
-def pair(caption: str, picture: Picture, reading: Reading, record_id: str) -> Iterator[CandidateDocument | Failure]:
-    """Yield the document of a picture and its caption, whose link is known."""
+def captioned(
+    caption: str, pictures: Sequence[Picture], reading: Reading, record_id: str
+) -> Iterator[CandidateDocument | Failure]:
+    """Yield the document of pictures and their caption; of a single one the link is known."""
     text = sentence(clean(caption), Role.CAPTION)
     if not text.text:
         yield rejected(record_id, Reason.EMPTY_SENTENCE, "its caption is blank")
         return
-    yield from document_of([text], [picture], reading, record_id, url=picture.source, links=(Link(0, 0),))
+    links = (Link(0, 0),) if len(pictures) == 1 else None
+    yield from document_of([text], pictures, reading, record_id, url=pictures[0].source, links=links)
 
 
 def _pieces(about: Mapping[str, Any], sample: Sample, tar: str) -> Iterator[Piece]:
@@ -156,16 +278,16 @@ def _names(tokens: Iterable[object], sample: Sample) -> Iterator[str]:
     """Yield the place in the tar that each token of `images` names."""
     pictures, frames = sample.pictures, count()
     texts = [clean(str(token)) for token in tokens]
-    several = [text for text in texts if text not in sample.members and text not in sample.members.values()]
+    several = [text for text in texts if sample.named(text) is None]
     for text in texts:
-        if text.lower() in sample.members:
-            yield sample.members[text.lower()]
-        elif text in sample.members.values() or not pictures or text.rpartition(".")[2].lower() in _PICTURES:
+        if (file := sample.named(text)) is not None:
+            yield file.place
+        elif not pictures or _extension(text) in _PICTURES:
             yield text
-        elif len(several) > 1 and pictures[0].lower().endswith((".tif", ".tiff")):
-            yield f"{pictures[0]}{INSIDE}{next(frames)}"
+        elif len(several) > 1 and pictures[0].name.lower().endswith((".tif", ".tiff")):
+            yield f"{pictures[0].place}{INSIDE}{next(frames)}"
         else:
-            yield pictures[0]
+            yield pictures[0].place
 
 
 def _table(shard: str, stem: str, reading: Reading) -> Iterator[CandidateDocument | Failure]:
@@ -185,7 +307,7 @@ def _table(shard: str, stem: str, reading: Reading) -> Iterator[CandidateDocumen
         key, url = required(row, "key", str), text_or_none(row, "url")
         address = f"{where}{INSIDE}{held}/{number}" if held else f"{folder}/{key}.jpg"
         picture = Picture(address, url) if held or is_beside or url is None else Picture(url)
-        yield from pair(caption, picture, reading, f"{stem}/{key}")
+        yield from captioned(caption, [picture], reading, f"{stem}/{key}")
 
     if "key" not in there:
         raise BrokenInputError(f"{stem}: expected the column key, found {', '.join(there)}", PurePosixPath(shard).name)

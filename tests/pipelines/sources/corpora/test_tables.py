@@ -17,6 +17,7 @@ from pipelines.named_files import FileRejected
 from pipelines.sources.corpora.source import CorpusSource, Format
 from pipelines.sources.inputs import find_inputs, image_root
 from pipelines.sources.records import CandidateDocument
+from pipelines.tables import BYTES_AT_ONCE, read_batches, read_cell
 from schemas.corpora import INTERLEAVED_SCHEMA
 from schemas.documents import Link, Split
 from schemas.failures import Failure
@@ -69,7 +70,7 @@ PAGE = {
 
 
 def test_obelics(tmp_path: Path) -> None:
-    obelics(tmp_path, [PAGE, PAGE | {"texts": [None]}, PAGE | {"images": [None] * 4}, PAGE | {"metadata": "{"}])
+    obelics(tmp_path, [PAGE, PAGE | {"texts": [None]}, PAGE | {"images": [None] * 4}])
     (draft,), failures, _ = read(tmp_path, "obelics", language="en")
     assert texts(draft) == ["Cut the boards.", "Sand them.", "Then rest.", "Glue them."]
     assert draft.image_uris == ("https://h.example/0.jpg", "https://h.example/1.jpg")
@@ -80,8 +81,28 @@ def test_obelics(tmp_path: Path) -> None:
     assert failures == [
         "obelics-train-00000-of-01439.parquet:1 broken-record",
         "obelics-train-00000-of-01439.parquet:2 too-few-images",
-        "obelics-train-00000-of-01439.parquet:3 broken-record",
     ]
+
+
+@pytest.mark.parametrize("broken", ["{", "[1, 2]", "null", '"x"'])
+def test_a_description_that_is_broken_costs_no_document(broken: str, tmp_path: Path) -> None:
+    obelics(tmp_path, [PAGE | {"metadata": broken, "general_metadata": broken}])
+    (draft,), failures, _ = read(tmp_path, "obelics", language="en")
+    assert (len(draft.image_uris), draft.image_metadata, draft.provenance.url, failures) == (2, (), None, [])
+
+
+@pytest.mark.parametrize("is_text", [False, True])
+def test_descriptions_as_structs_or_as_json(is_text: bool, tmp_path: Path) -> None:
+    """OmniCorpus' shards have structs."""
+    about = [{"alt_text": "A  shelf", "bytes": 700}, None, {"alt_text": None, "bytes": 701}, None]
+    general = {"id": "x", "url": "https://h.example/page.html"}
+    row = PAGE | {"metadata": about, "general_metadata": general}
+    if is_text:
+        row |= {"metadata": [value and json.dumps(value) for value in about], "general_metadata": json.dumps(general)}
+    pq.write_table(pa.Table.from_pylist([row]), tmp_path / "a.parquet")
+    (draft,), failures, _ = read(tmp_path, "obelics", language="en")
+    assert [each and each.caption for each in draft.image_metadata] == ["A shelf", None]
+    assert (draft.provenance.url, failures) == ("https://h.example/page.html", [])
 
 
 def test_the_pages_of_mint_1t(tmp_path: Path) -> None:
@@ -258,6 +279,52 @@ def test_pages_of_hugging_face(tmp_path: Path) -> None:
     assert bytes_of(drafts[1], root) == [picture(2)]
     assert drafts[2].image_uris == ("https://h.example/3.jpg",)
     assert (failures, {draft.split for draft in drafts}) == ([], {None})
+
+
+@pytest.mark.parametrize("shape", ["bytes", "struct", "list"])
+def test_pictures_are_not_read_to_see_that_they_are_there(shape: str, tmp_path: Path) -> None:
+    """Shards whose pictures were overwritten with zeros give the same documents."""
+    held = [b"%d" % n * 3_000_000 for n in range(9)]
+    structs = [{"bytes": data, "path": f"{n}.png"} for n, data in enumerate(held)]
+    values = {"bytes": held, "struct": structs, "list": [[each, each] for each in structs]}[shape]
+    path = tmp_path / "a.parquet"
+    pq.write_table(
+        pa.table({"image": values, "text": [f"Text {n}." for n in range(9)]}),
+        path,
+        compression="none",
+        use_dictionary=False,
+    )
+    before = read(tmp_path, "hf")
+    assert len(before[0]) == 9
+    chunk = pq.ParquetFile(path).metadata.row_group(0).column(0)
+    assert chunk.path_in_schema.endswith("bytes" if shape != "bytes" else "image")
+    data = bytearray(path.read_bytes())
+    data[chunk.data_page_offset : chunk.data_page_offset + chunk.total_compressed_size] = bytes(
+        chunk.total_compressed_size
+    )
+    path.write_bytes(data)
+    assert read(tmp_path, "hf") == before
+
+
+def test_rows_come_by_bytes(tmp_path: Path) -> None:
+    rows = [{"image": bytes([n]) * 3_000_000, "text": "a" * 10} for n in range(40)]
+    table = pa.table(
+        {
+            "image": pa.array([row["image"] for row in rows], pa.large_binary()),
+            "text": pa.array([row["text"] for row in rows], pa.large_string()),
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=40, use_dictionary=False)
+    with pa.ipc.new_file(str(tmp_path / "a.arrow"), table.schema) as writer:
+        writer.write_table(table)
+    for name in ("a.parquet", "a.arrow"):
+        batches = list(read_batches(str(tmp_path / name), ["image", "text"]))
+        assert [first for first, _ in batches] == list(range(0, 40, 5))
+        assert max(batch.nbytes for _, batch in batches) < 2 * BYTES_AT_ONCE
+        (texts_alone,) = read_batches(str(tmp_path / name), ["text"])
+        assert texts_alone[1].num_rows == 40
+        assert read_cell(str(tmp_path / name), "image", 39) == rows[39]["image"]
+        assert read_cell(str(tmp_path / name), "image", 2) == rows[2]["image"]
 
 
 def test_columns_that_are_not_there_are_told(tmp_path: Path) -> None:

@@ -152,3 +152,62 @@ def test_a_damaged_tar_gives_what_comes_before(read: Any, picture: Draw, tmp_pat
     found = read(tmp_path, "webdataset")
     assert len(found.drafts) <= 1
     assert found.failures
+
+
+def written(path: Path, names: list[str], picture: Draw) -> None:
+    """Write a tar: the n-th file is a text that says so, or a picture of that shade."""
+    with tarfile.open(path, "w") as tar:
+        for number, name in enumerate(names):
+            data = picture(number) if name.endswith((".jpg", ".png")) else f"Text {number}.".encode()
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            tar.addfile(entry, io.BytesIO(data))
+
+
+@pytest.mark.parametrize(
+    ("names", "samples", "failures"),
+    [
+        (  # dots in names
+            ["2021.05.01.jpg", "2021.05.01.txt", "2021.05.02.jpg", "2021.05.02.txt"],
+            {"2021.05.01": (1, [0]), "2021.05.02": (3, [2])},
+            [],
+        ),
+        (["cat.v2.jpg", "cat.v2.txt", "cat.jpg", "cat.txt"], {"cat.v2": (1, [0]), "cat": (3, [2])}, []),
+        (["dog.jpg", "dog.jpg.txt", "cat.jpg", "cat.jpg.txt"], {"dog.jpg": (1, [0]), "cat": (3, [2])}, []),
+        (["v1.0/7.jpg", "v1.0/7.txt", "v1.0/8.jpg", "v1.0/8.txt"], {"v1.0/7": (1, [0]), "v1.0/8": (3, [2])}, []),
+        # several pictures
+        (["a.jpg", "a.left.png", "a.txt", "b.jpg", "b.txt"], {"a": (2, [0, 1]), "b": (4, [3])}, []),
+        (["a.1.txt", "a.1.left.jpg", "a.1.right.jpg", "a.2.jpg"], {"a.1": (0, [1, 2])}, ["a.2 missing-field"]),
+        # files of a key that do not stand together, folders by kind
+        (["a.jpg", "b.jpg", "a.txt", "b.txt"], {"a": (2, [0]), "b": (3, [1])}, []),
+        (["i/a.jpg", "i/b.jpg", "t/b.txt", "t/a.txt"], {"i/a": (3, [0]), "i/b": (2, [1])}, []),
+        (
+            ["i/x/a.jpg", "i/y/a.jpg", "t/y/a.txt", "t/x/a.txt"],
+            {"i/x/a": (3, [0]), "i/y/a": (2, [1])},
+            [],
+        ),
+        (["i/a.jpg", "t/a.txt", "u/a.txt"], {}, ["i/a missing-field", "t/a missing-field", "u/a missing-field"]),
+        # a writer that began again
+        (["a.jpg", "a.txt", "b.jpg", "a.jpg", "a.txt"], {"a": (1, [0]), "a~2": (4, [3])}, ["b missing-field"]),
+        (["a.jpg", "a.jpg", "a.txt"], {"a~2": (2, [1])}, ["a missing-field"]),
+        (["a.jpg", "b.png", "c.txt"], {}, ["a missing-field", "b missing-field", "c missing-field"]),
+    ],
+)  # fmt: skip
+def test_files_that_do_not_pair_by_the_plain_rule(
+    names: list[str], samples: dict[str, Any], failures: list[str], read: Any, picture: Draw, tmp_path: Path
+) -> None:
+    written(tmp_path / "0.tar", names, picture)
+    found = read(tmp_path, "webdataset")
+    key = {"cat": "cat.jpg"} if "dog.jpg" in names else {}  # a text that is beside a picture has its whole name
+    assert {draft.id: found.pictures(draft) for draft in found.drafts} == {
+        f"0/{key.get(name, name)}": [picture(number) for number in shown] for name, (_, shown) in samples.items()
+    }
+    assert found.texts == [[f"Text {text}."] for text, _ in samples.values()]
+    assert found.failures == [f"0/{failure}" for failure in failures]
+    assert all((draft.links is None) == (len(draft.image_uris) > 1) for draft in found.drafts)
+
+
+def test_a_description_that_is_broken_costs_no_pair(read: Any, picture: Draw, tmp_path: Path) -> None:
+    written(tmp_path / "0.tar", ["a.jpg", "a.json", "a.txt", "b.jpg", "b.json"], picture)
+    found = read(tmp_path, "webdataset")
+    assert (found.texts, found.failures) == ([["Text 2."]], ["0/b broken-record"])
