@@ -16,9 +16,11 @@ import dataclasses
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,6 +28,7 @@ from typing import Any
 
 from pipelines.build import BuildPlan, chain_stages
 from pipelines.card.card import write_cards
+from pipelines.card.hosts import failures_by_host, host_lines
 from pipelines.card.show import describe, explain_failures
 from pipelines.config import content_config
 from pipelines.features.extraction import FeaturePlan, plan_features
@@ -44,13 +47,14 @@ from pipelines.splits.leaks import LeakCount, refuse_leaks
 from pipelines.turns import LEASES, turn_of_build
 from pipelines.web.client import process_client
 from pipelines.web.downloads import CapturedFile, capture_file
+from pipelines.web.refusals import hosts_that_refused, refusal_lines
 from pipelines.web.requests import REMEMBERED_S, FetchFailed
 from schemas.configs import resolve as values_of
 from schemas.errors import BuildError, UsageError
 from schemas.failures import TRANSIENT, Reason, is_about_machine
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.ledger import VERSIONS
-from schemas.manifest import Manifest, commit, small_splits
+from schemas.manifest import Manifest, commit, small_splits, table_parts
 from schemas.raw import RETRIEVAL_SCHEMA, Retrieval, Retrieved, retrieval_row
 from schemas.versions import digest_stream, fingerprint
 
@@ -64,9 +68,11 @@ _PACE = frozenset(
         "connections_per_host",
         "connections",
         "workers_per_host",
+        "ask_again_before",
     }
 )
 UNREACHED_SHARE = 0.05
+REUSED_S = 3_600.0  # for so long a version of which some failed for the moment is reused
 _DIGESTS_KEPT = 256
 SHARES_OF_A_WORKER = 8  # parts that hosts are divided into
 CLUSTER_SHARES = 16_384  # where the number of workers is the cluster's affair: of 100 million images, 6,000 each
@@ -74,11 +80,17 @@ CLUSTER_SHARES = 16_384  # where the number of workers is the cluster's affair: 
 
 @dataclass(frozen=True, slots=True)
 class BuildSummary:
-    """What a build gave; `why_reused` is empty where the version was not there before."""
+    """What a build gave.
+
+    Attributes:
+        why_reused: empty where the version was not there before.
+        warnings: of hosts that refused most of what was asked of them.
+    """
 
     manifest: Manifest
     path: str
     why_reused: str
+    warnings: tuple[str, ...] = ()
 
     @property
     def is_reused(self) -> bool:
@@ -108,11 +120,13 @@ def build_dataset(
     runner: Runner = Runner.LOCAL,
     workers: int = 1,
     beam_options: Sequence[str] = (),
+    ask_again: bool = False,
     say: Callable[[str], None],
 ) -> BuildSummary:
     """Build a version of a data set, or reuse the one that the same inputs and settings gave before.
 
     Args:
+        ask_again: whether the version before is not reused, so that what failed for the moment is asked for again.
         say: receives a line of progress now and then.
 
     Raises:
@@ -135,7 +149,7 @@ def build_dataset(
         config, captured = with_inputs(with_takedowns(config, lake), lake, say=say)
         features = features_of(config, lake=lake, workers=processes_of_machine(runner, workers, beam_options))
         request = request_key(config, features)
-        earlier = answered(lake, config.dataset, request)
+        earlier = None if ask_again else answered(lake, config.dataset, request)
         if earlier is not None:
             why = "the same inputs and settings gave this version before"
             lake.point_latest(config.dataset, earlier.version)
@@ -184,7 +198,8 @@ def finish(
     """
     config, lake = plan.config, plan.lake
     folder = lake.dataset(manifest.dataset, manifest.version)
-    check_budget(manifest, config.max_failure_share, folder.uri)
+    refused = refusal_lines(hosts_that_refused(lake.raw, since=plan.name))
+    check_budget(manifest, config.max_failure_share, folder.uri, hints=refused)
     if config.splits.on_leak is OnLeak.FAIL:
         refuse_leaks(LeakCount(**count) for count in manifest.notes["heeded_leaks"])
     was_there = folder.exists(MANIFEST)
@@ -194,12 +209,12 @@ def finish(
     commit(lake, manifest)
     note_ledger(plan, manifest.version)
     if request is not None:
-        remember(lake, request, manifest, retry_after_s=REMEMBERED_S[Reason.TIMED_OUT])
+        remember(lake, request, manifest, retry_after_s=REUSED_S)
     rows = [retrieval_row(Retrieval(Retrieved.INPUT, each.url, each.url, each.fetched_at)) for each in captured]
     if rows:
         write_rows(lake.retrievals(manifest.dataset, manifest.version), "inputs.parquet", rows, RETRIEVAL_SCHEMA)
     why = "what was read is what the version that was there was made of" if was_there else ""
-    return BuildSummary(manifest, folder.uri, why)
+    return BuildSummary(manifest, folder.uri, why, tuple(refused))
 
 
 def note_ledger(plan: BuildPlan, version: str) -> None:
@@ -315,15 +330,15 @@ def _file_digest(uri: str, stamp: tuple[int, int]) -> str:
 
 
 def remember(lake: Lake, request: str, manifest: Manifest, *, retry_after_s: float) -> None:
-    """Note which version a request gave: for good, or until its transient failures may be tried again.
+    """Note which version a request gave: for good, or for a while where some of it failed for the moment.
 
-    Where hosts could not be reached at all for more than a few documents nothing is noted: the next build asks again.
+    Where more than a few documents' worth failed for the moment nothing is noted: the next build asks again.
     """
     documents = sum(split.documents for split in manifest.splits.values())
-    if manifest.failures.get(Reason.CONNECTION_FAILED, 0) > UNREACHED_SHARE * documents:
+    transient = sum(count for reason, count in manifest.failures.items() if Reason(reason) in TRANSIENT)
+    if transient > UNREACHED_SHARE * documents:
         return
-    is_transient = any(Reason(reason) in TRANSIENT for reason in manifest.failures)
-    holds_until = time.time() + retry_after_s if is_transient else None
+    holds_until = time.time() + retry_after_s if transient else None
     note = {"version": manifest.version, "holds_until": holds_until}
     lake.builds.write(f"requests/{request}.json", json.dumps(note).encode())
 
@@ -345,19 +360,21 @@ def answered(lake: Lake, dataset: str, request: str | None) -> Manifest | None:
     return manifest if is_whole else None
 
 
-def check_budget(manifest: Manifest, max_failure_share: float, path: str) -> None:
+def check_budget(manifest: Manifest, max_failure_share: float, path: str, *, hints: Iterable[str] = ()) -> None:
     """Raise a `BuildError` when no document is left, or when a stage lost more than its budget to errors.
 
     What a data set's own rules reject (low scores, too few images, duplicates) is outside the budget.
+
+    Args:
+        hints: what a person should know of hosts.
     """
     if not sum(split.documents for split in manifest.splits.values()):
         reasons = explain_failures(manifest, path) or ["no record was read"]
-        raise BuildError("\n".join([f"no document is left of {manifest.dataset}:", *reasons]))
+        raise BuildError("\n".join([f"no document is left of {manifest.dataset}:", *reasons, *hints]))
     for stage, row in manifest.stages.items():
         if row["in"] and row["failed"] / row["in"] > max_failure_share:
-            raise BuildError(
-                f"{stage}: {row['failed']} of {row['in']} failed, more than max_failure_share = {max_failure_share}"
-            )
+            found = f"{stage}: {row['failed']} of {row['in']} failed, more than max_failure_share = {max_failure_share}"
+            raise BuildError("\n".join([found, *hints]))
 
 
 def sweep(folder: Folder, manifest: Manifest) -> None:
@@ -370,7 +387,32 @@ def summary_lines(summary: BuildSummary) -> list[str]:
     """Return the end of a build in words."""
     begin = f"reused: {summary.why_reused}" if summary.is_reused else "built:"
     small = small_splits(summary.manifest)
-    return [begin, *describe(summary.manifest, summary.path), *([f"warning: {small}"] if small else [])]
+    hosts = failures_by_host(table_parts(summary.manifest, Folder(summary.path), "failures"))
+    return [
+        begin,
+        *describe(summary.manifest, summary.path),
+        *host_lines(hosts),
+        *memory_lines(hosts),
+        *summary.warnings,
+        *([f"warning: {small}"] if small else []),
+    ]
+
+
+def memory_lines(hosts: Mapping[tuple[str, str], int]) -> list[str]:
+    """Return which failures by host and reason are remembered, until when at the latest, and how to ask again."""
+    now, counts = datetime.now(UTC), Counter[str]()
+    for (_, reason), count in hosts.items():
+        counts[reason] += count
+    lines = [
+        f"remembered: {reason} {count}, until {now + timedelta(seconds=holds_s):%Y-%m-%d %H:%M}Z at the latest"
+        for reason, count in sorted(counts.items())
+        if (holds_s := REMEMBERED_S.get(Reason(reason))) is not None
+    ]
+    passing = sum(count for reason, count in counts.items() if Reason(reason) in TRANSIENT)
+    return [
+        *([f"failed for the moment: {passing}; to ask again at once: --ask-again"] if passing else []),
+        *([*lines, "to ask for what is remembered again at once: --ask-again-all"] if lines else []),
+    ]
 
 
 def parse_runner(name: str) -> Runner:

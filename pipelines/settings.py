@@ -91,6 +91,8 @@ class HttpConfig(Settings):
             header, or a page.
         listing_max_age_s: a captured listing or input file (what changes) younger than this is not asked for again.
         page_max_age_s: the same of a page or an API's answer about one record; images are kept for good.
+        ask_again_before: what hosts refused before this time (seconds since 1970) is not remembered; set by
+            `build --ask-again-all`.
         ca_bundle: path of a PEM file of certificate authorities trusted besides the usual ones.
     """
 
@@ -117,6 +119,7 @@ class HttpConfig(Settings):
     obey_content_usage: bool = True
     listing_max_age_s: float = 86_400.0
     page_max_age_s: float = 2_592_000.0
+    ask_again_before: float = 0.0
     ca_bundle: str = ""
 
     @property

@@ -103,7 +103,7 @@ class Reason(StrEnum):
     LEAKED = "leaked"  # shares an image or a text with a document of a split it yields to
 
 
-# Another attempt may succeed: such failures are not remembered between runs.
+# Another attempt may succeed: the next build asks again, and no file of a version tells them apart.
 TRANSIENT = frozenset({Reason.CONNECTION_FAILED, Reason.TIMED_OUT, Reason.TRUNCATED, Reason.HTTP_ERROR})
 
 # A rule of the data set, or whoever published a record, refused a sound one: expected, and outside a stage's failure

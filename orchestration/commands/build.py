@@ -1,3 +1,5 @@
+import time
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -19,13 +21,22 @@ def command(
     runner: Annotated[str, typer.Option(help="local, portable, flink, spark or dataflow.")] = "local",
     workers: Annotated[int, typer.Option(help="Worker processes (local and portable).")] = 1,
     *,
+    ask_again: Annotated[
+        bool, typer.Option(help="Ask again for what failed for the moment; reuse no version.")
+    ] = False,
+    ask_again_all: Annotated[
+        bool, typer.Option(help="The same, and for what hosts refused or did not have (403, 404): else remembered.")
+    ] = False,
     say: options.Progress,
 ) -> options.Summaries:
     """Build a version of a data set: scrape or read its source, and write shards with features.
 
-    A second run fetches nothing again and writes the same bytes. Options of Beam follow after `--`.
+    A second run fetches nothing again and writes the same bytes; what hosts refused is remembered for days. Options of
+    Beam follow after `--`.
     """
     config = override(recipe_of(dataset, recipe), settings or [])
+    if ask_again_all:
+        config = replace(config, http=replace(config.http, ask_again_before=time.time()))
     from pipelines.run import build_dataset, parse_runner, summary_lines
 
     summary = build_dataset(
@@ -34,6 +45,7 @@ def command(
         runner=parse_runner(runner),
         workers=workers,
         beam_options=beam_options or (),
+        ask_again=ask_again or ask_again_all,
         say=say,
     )
     yield summary_lines(summary), summary

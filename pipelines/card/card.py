@@ -9,16 +9,19 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from pipelines.card.croissant import croissant
+from pipelines.card.hosts import failures_by_host, most_frequent
 from pipelines.card.show import copy_lines, split_lines, stage_lines
 from schemas.documents import Split, image_schema
+from schemas.failures import TRANSIENT
 from schemas.lake import Folder
-from schemas.manifest import FileEntry, Manifest
+from schemas.manifest import FileEntry, Manifest, table_parts
 from schemas.versions import canonical_json
 
 README = "README.md"
@@ -60,7 +63,8 @@ def write_cards(folder: Folder, manifest: Manifest) -> Manifest:
 
     Both depend on the shards alone, so that writing them again changes nothing.
     """
-    texts = {README: dataset_card(manifest), CROISSANT: croissant(manifest)}
+    hosts = failures_by_host(table_parts(manifest, folder, "failures"))
+    texts = {README: dataset_card(manifest, hosts), CROISSANT: croissant(manifest)}
     entries = [entry for entry in manifest.files if entry.path not in texts]
     for name, text in texts.items():
         data = text.encode()
@@ -69,8 +73,13 @@ def write_cards(folder: Folder, manifest: Manifest) -> Manifest:
     return dataclasses.replace(manifest, files=tuple(sorted(entries)))
 
 
-def dataset_card(manifest: Manifest) -> str:
-    """Return the text of a version's README.md."""
+def dataset_card(manifest: Manifest, hosts: Mapping[tuple[str, str], int] = MappingProxyType({})) -> str:
+    """Return the text of a version's README.md.
+
+    Args:
+        manifest: of the version.
+        hosts: its failures by host and reason; what failed for the moment is no part of a version.
+    """
     documents = sum(row.documents for row in manifest.splits.values())
     # An empty split has no file, and no glob may name it.
     splits = {table: [split for split in Split if manifest.parts(table, split)] for table in TABLES}
@@ -88,6 +97,7 @@ def dataset_card(manifest: Manifest) -> str:
         stages=stage_lines(manifest),
         copies=copy_lines(manifest),
         settings=list(_settings(manifest.config)),
+        hosts=most_frequent({key: count for key, count in hosts.items() if key[1] not in TRANSIENT}),
     )
 
 

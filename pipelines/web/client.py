@@ -290,10 +290,12 @@ class Client:
         """Return what an entry of the store says of a request, the task where there is none that holds."""
         if entry is None:
             return task
-        age_s = self.clock() - posix_time(entry.fetched_at)
+        asked = posix_time(entry.fetched_at)
+        age_s = self.clock() - asked
         if entry.reason is not None:
             reason = Reason(entry.reason)
-            holds = age_s <= REMEMBERED_S.get(reason, 0.0) and entry.limit == self._limit_of(reason)
+            is_recent = age_s <= REMEMBERED_S.get(reason, 0.0) and asked >= self.config.ask_again_before
+            holds = is_recent and entry.limit == self._limit_of(reason)
             return FetchFailed(reason, entry.message or "", entry.exception, entry.status) if holds else task
         opt_outs = list(
             map(OptOut.parse, (entry.opt_outs or "").splitlines())

@@ -5,7 +5,7 @@ dot at its end, the scheme's own port, percent-encoding of what needs none, dots
 may be reached at all is decided in `addresses.py`, when a connection is opened.
 
 within a build      the same request is made again after a wait, where that may help (`may_help`)
-between builds      a failure holds for `REMEMBERED_S`; then the same is asked for again
+between builds      what hosts refused holds for `REMEMBERED_S`; what failed for the moment is asked for by the next
 """
 
 import random
@@ -40,11 +40,8 @@ _REASONS = {
     451: Reason.FORBIDDEN,
 }
 _HOUR_S, _DAY_S = 3_600.0, 86_400.0
-# What is not named is not remembered: no host has answered, or the reason is found again without a request.
+# What is not named is not remembered: it failed for the moment, or the reason is found again without a request.
 REMEMBERED_S = {
-    Reason.TIMED_OUT: _HOUR_S,
-    Reason.TRUNCATED: _HOUR_S,
-    Reason.HTTP_ERROR: _HOUR_S,
     Reason.ADDRESS_REFUSED: _HOUR_S,  # a name may lead to another address
     Reason.FORBIDDEN: _DAY_S,  # often a bad hour of a bot filter
     Reason.NOT_AN_IMAGE: _DAY_S,  # a page in place of a picture: often an outage

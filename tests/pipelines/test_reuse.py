@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.run import answered, remember
+from pipelines.shards.manifest import DocumentSize, summarise
 from schemas.lake import Lake
 from schemas.manifest import MANIFEST, Manifest
 
@@ -18,7 +19,7 @@ def version_in(lake: Lake, failures: dict[str, int]) -> Manifest:
         dataset="diy",
         version="v1",
         files=(),
-        splits={},
+        splits={"train": summarise({DocumentSize(1, 1, None): 20}, 20)},
         failures=failures,
         stages={},
         config={},
@@ -36,7 +37,7 @@ def version_in(lake: Lake, failures: dict[str, int]) -> Manifest:
         ({"low-score": 3, "not-found": 1}, -1.0, True),  # for good
         ({"timed-out": 1}, HOUR_S, True),  # for a while
         ({"timed-out": 1}, -1.0, False),
-        ({"connection-failed": 1}, HOUR_S, False),  # nobody answered: the next build asks again
+        ({"http-error": 3, "timed-out": 3}, HOUR_S, False),  # too many: the next build asks again
     ],
 )
 def test_a_request_is_answered_while_its_failures_are_remembered(

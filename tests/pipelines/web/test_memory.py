@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
 
+from pipelines.raw import RawStore, request_key
 from pipelines.settings import HttpConfig
 from pipelines.web.client import Client, process_client
-from pipelines.web.requests import FetchFailed, Kind, Response
+from pipelines.web.requests import FetchFailed, Kind, Response, posix_time
 from schemas.failures import Reason
 from schemas.lake import Folder
+from schemas.raw import RawEntry
 
-HOUR_S, DAY_S = 3_600.0, 86_400.0
+DAY_S = 86_400.0
 Visit = Callable[..., Response]
 
 
@@ -57,10 +60,10 @@ FAILURES: dict[str, tuple[str, Reason, float]] = {
     "404": ("404", Reason.NOT_FOUND, 30 * DAY_S),
     "410": ("410", Reason.NOT_FOUND, 30 * DAY_S),
     "403": ("403", Reason.FORBIDDEN, DAY_S),
-    "500": ("500", Reason.HTTP_ERROR, HOUR_S),
-    "429": ("429", Reason.HTTP_ERROR, HOUR_S),
-    "418": ("418", Reason.HTTP_ERROR, HOUR_S),
-    "cut": ("cut", Reason.TRUNCATED, HOUR_S),
+    "500": ("500", Reason.HTTP_ERROR, -1.0),  # failed for the moment
+    "429": ("429", Reason.HTTP_ERROR, -1.0),
+    "418": ("418", Reason.HTTP_ERROR, -1.0),
+    "cut": ("cut", Reason.TRUNCATED, -1.0),
     "page": ("page", Reason.NOT_AN_IMAGE, DAY_S),
     "removed": ("removed", Reason.REMOVED_IMAGE, 30 * DAY_S),
 }
@@ -81,14 +84,49 @@ def test_a_failure_is_remembered_for_its_time_and_equal_the_first_time(web, repl
     }
     web.scripts["/a"] = others.get(what) or reply(int(what))
     seen = []
-    for moment in (1e6, 1e6 + holds_s - 1):
+    for moment in (1e6, 1e6 + holds_s - 1) if holds_s > 0 else (1e6,):
         with pytest.raises(FetchFailed) as caught:
             visit(f"{web.url}/a", Kind.IMAGE, at=moment)
         seen.append(caught.value.args)
-    assert seen[0] == seen[1] and seen[0][0] is reason
+    assert seen[0] == seen[-1] and seen[0][0] is reason
     assert web.paths == ["/a"]
     web.scripts["/a"] = reply(200, b"now")
     assert visit(f"{web.url}/a", Kind.IMAGE, at=1e6 + holds_s + 1).body == b"now"
+
+
+@pytest.mark.parametrize(("before", "is_asked"), [(0.0, False), (1e6, False), (1e6 + 1, True)])
+def test_what_a_host_refused_is_asked_for_again_where_a_person_wants_it(
+    web, reply, visit: Visit, *, before: float, is_asked: bool
+) -> None:
+    web.scripts["/a"] = reply(404)
+    with pytest.raises(FetchFailed, match="not-found"):
+        visit(f"{web.url}/a", Kind.IMAGE)
+    web.scripts["/a"] = reply(200, b"now")
+    try:
+        found = visit(f"{web.url}/a", Kind.IMAGE, at=1e6 + 2, ask_again_before=before).body == b"now"
+    except FetchFailed:
+        found = False
+    assert found is is_asked
+
+
+@pytest.mark.parametrize("statuses", [(200, 404), (200, 410), (404, 200)])
+def test_the_latest_answer_of_an_address_counts(tmp_path, statuses: tuple[int, int], visit: Visit) -> None:
+    """As two processes left them, each in a segment of its own."""
+    url, raw = "http://h.test/a", Folder(str(tmp_path / "raw"))
+    for moment, status in enumerate(statuses):
+        store, at = RawStore(raw), f"2026-11-2{moment}T00:00:00Z"
+        entry = RawEntry(key=request_key("image", url), kind="image", url=url, fetched_at=at, status=status)
+        if status == 200:
+            store.add("s", entry, {}, b"it")
+        else:
+            store.note("s", replace(entry, reason="not-found", message="gone"))
+        store.close()
+    at = posix_time("2026-11-23T00:00:00Z")
+    if statuses[-1] == 200:
+        assert visit(url, Kind.IMAGE, at=at).body == b"it"
+    else:
+        with pytest.raises(FetchFailed, match="gone"):
+            visit(url, Kind.IMAGE, at=at)
 
 
 def test_a_host_that_could_not_be_reached_is_asked_again(web, reply, visit: Visit) -> None:
