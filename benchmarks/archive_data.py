@@ -259,7 +259,7 @@ def _manifest(version: str, files: list[FileEntry], counts: dict[Split, int]) ->
         dataset=DATASET, version=version, files=tuple(sorted(files)),
         splits={str(split): _statistics(count) for split, count in counts.items()},
         failures={}, stages={}, features=FEATURES, config={}, inputs={},
-        schema_versions={"documents": 1, "images": 1}, code_version="benchmark",
+        schema_versions={"documents": 1, "images": 1},
     )  # fmt: skip
 
 

@@ -110,7 +110,6 @@ def make_version(root: Path, splits: Mapping[Split, int], documents: int, shape:
         config={},
         inputs={},
         schema_versions={"documents": 1, "images": 1},
-        code_version="benchmark",
     )
     commit(lake, manifest)
     return lake

@@ -61,7 +61,6 @@ def manifest_of(files: list[FileEntry], counts: dict[Split, int]) -> Manifest:
         config={},
         inputs={},
         schema_versions={"documents": 1, "images": 1},
-        code_version="benchmark",
     )
 
 

@@ -81,7 +81,7 @@ class BuildPlan:
     @property
     def identity(self) -> dict[str, Any]:
         """Return all that decides what the build makes of what it reads."""
-        return build_identity(content_config(self.config), self.features.fingerprints)
+        return identity_of(self.config, self.features)
 
     @property
     def draft(self) -> str:
@@ -106,6 +106,12 @@ class BuildPlan:
             takedowns=Takedowns(config.takedowns),
             ledger=self.ledger,
         )
+
+
+def identity_of(config: BuildConfig, features: FeaturePlan) -> dict[str, Any]:
+    """Return all that decides what a build makes of what it reads, the code that makes its bytes included."""
+    modules = (__name__, type(config.source).__module__, *features.modules)
+    return build_identity(content_config(config), features.fingerprints, modules)
 
 
 def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:

@@ -4,6 +4,7 @@
 
 Copies of images, features and the index of the raw store are kept so. A pack is written once, by one worker, under a
 name of its own. It is visible only when it is whole: a killed worker loses the pack it had open and nothing else.
+Many small ones are put together when a build ends (`merge_small`).
 Names begin with the time, so that of several rows of one key the newest is found. No version depends on names.
 
 A `PackIndex` knows where every key is: 24 bytes a row in memory, read once per process from the key columns.
@@ -19,7 +20,7 @@ import threading
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
@@ -36,6 +37,8 @@ from schemas.tables import travels
 
 PACK_BYTES = 64 << 20
 PACK_AGE_S = 60.0
+SMALL_BYTES = PACK_BYTES // 8
+MANY = 64  # small packs of a folder, beyond which they are put together: an index reads something of each
 SUFFIX = ".parquet"
 FLUSHED_GROUPS = 16  # row groups that are written at once: one at a time costs several times as much
 _KEY_BYTES = 16  # of a hexadecimal key: two keys that share them do not occur
@@ -104,6 +107,11 @@ class PackFolder:
         whole = pa.concat_tables(tables, promote_options="default")  # older packs may lack a column
         return whole.take(pa.array(np.argsort(np.concatenate(list(numbers_of.values())))))
 
+    def small(self) -> dict[str, int]:
+        """Return the sizes of the packs that are far from full, by name, in the order of their times."""
+        sizes = {name.removesuffix(SUFFIX): info.size for name, info in self.folder.infos().items() if _is_pack(name)}
+        return {name: size for name, size in sizes.items() if size < SMALL_BYTES}
+
     def writer(self) -> PackWriter:
         """Return a writer of new packs."""
         return PackWriter(self)
@@ -149,7 +157,7 @@ class PackIndex:
         if time.monotonic() - self.listed < max_age_s:
             return
         self.listed = time.monotonic()
-        names = {name.removesuffix(SUFFIX) for name in self._folder.names() if name.endswith(SUFFIX) and name[0] != "."}
+        names = {name.removesuffix(SUFFIX) for name in self._folder.names() if _is_pack(name)}
         if not names.issuperset(self._packs):
             self._forget()  # a swept folder: rare, so begin anew
         new = sorted(names.difference(self._packs))
@@ -232,6 +240,10 @@ class PackWriter:
             self._writer.write_table(table, row_group_size=self._packs.rows_per_group)
 
 
+def _is_pack(name: str) -> bool:
+    return name.endswith(SUFFIX) and not name.startswith(".")  # as one begins that is being written
+
+
 def present(refs: Iterable[PackRef | None], keys: Sequence[str]) -> list[PackRef]:
     """Return references, none of which may be missing.
 
@@ -259,36 +271,76 @@ def read_keys(folder: Folder, name: str, key: str) -> _Keys:
         return parse_keys(file.read(columns=[key], use_threads=False)[key].to_pylist())
 
 
-def remove_rows(folder: Folder, pack: str, key: str, gone: Collection[str]) -> None:
+def remove_rows(folder: Folder, pack: str, key: str, gone: _Keys) -> None:
     """Replace a pack by one without the rows of some keys, under a name of as early a time.
 
     The new one is there before the old one goes, and its name follows from the old one's: done again after a kill, it
     is the same. A reader that knows rows of the old pack gets an error: it is gone.
     """
-    digest = hashlib.sha256("\n".join([pack, *sorted(gone)]).encode()).hexdigest()
-    name = f"{pack.partition('-')[0]}-{digest[:8]}"
+    name = _name_of(pack, [pack.encode(), *np.sort(gone).tolist()])
     with folder.open(f"{pack}{SUFFIX}") as stream:
         file = pq.ParquetFile(stream)
         size = file.metadata.row_group(0).num_rows if file.metadata.num_row_groups else 1
         left = [table for table in _left(file, size, key, gone) if table.num_rows]
         if left:
-            sink = folder.create(f"{name}{SUFFIX}")
-            with _parquet_writer(sink, file.schema_arrow) as writer:
-                for table in left:
-                    writer.write_table(table, row_group_size=size)
-                keys = b"".join(parse_keys(table[key].to_pylist()).tobytes() for table in left)
-                writer.add_key_value_metadata({_KEYS: base64.b85encode(keys)})
-            sink.commit()
+            _write_pack(folder, name, left, key, size)
     folder.delete(f"{pack}{SUFFIX}")
 
 
-def _left(file: pq.ParquetFile, size: int, key: str, gone: Collection[str]) -> Iterator[pa.Table]:
+def merge_small(packs: PackFolder) -> None:
+    """Put the small packs of a folder together where they are many. The caller works alone in the lake.
+
+    A new pack is there before those that it is made of go, and its name follows from theirs. After a kill some rows
+    are in two packs, which say the same of a key.
+    """
+    waiting, size = list[str](), 0
+    small = packs.small()
+    for name in small if len(small) > MANY else ():
+        waiting, size = [*waiting, name], size + small[name]
+        if size >= PACK_BYTES or name == max(small):
+            _merge(packs, waiting)
+            waiting, size = [], 0
+
+
+def _merge(packs: PackFolder, names: Sequence[str]) -> None:
+    """Replace packs by one with their rows in the order of their keys, each key once."""
+    tables = []
+    for name in names:
+        with packs.folder.open(f"{name}{SUFFIX}") as stream:
+            tables.append(pq.ParquetFile(stream).read(use_threads=False))
+    table = pa.concat_tables(tables, promote_options="default").select(packs.schema.names)
+    keys, first = np.unique(parse_keys(table[packs.key].to_pylist())[::-1], return_index=True)
+    newest = table.num_rows - 1 - first
+    if len(keys):
+        merged = _name_of(names[-1], [name.encode() for name in names])
+        _write_pack(packs.folder, merged, [table.take(pa.array(newest))], packs.key, packs.rows_per_group)
+    for name in names:
+        packs.folder.delete(f"{name}{SUFFIX}")
+
+
+def _name_of(pack: str, made_of: Iterable[bytes]) -> str:
+    """Return the name of a pack that is made of others: of one's time, and the same whenever it is made."""
+    return f"{pack.partition('-')[0]}-{hashlib.sha256(b' '.join(made_of)).hexdigest()[:8]}"
+
+
+def _write_pack(folder: Folder, name: str, tables: Sequence[pa.Table], key: str, rows_per_group: int) -> None:
+    """Write tables of whole row groups as a pack."""
+    sink = folder.create(f"{name}{SUFFIX}")
+    with _parquet_writer(sink, tables[0].schema) as writer:
+        for table in tables:
+            writer.write_table(table, row_group_size=rows_per_group)
+        keys = b"".join(parse_keys(table[key].to_pylist()).tobytes() for table in tables)
+        writer.add_key_value_metadata({_KEYS: base64.b85encode(keys)})
+    sink.commit()
+
+
+def _left(file: pq.ParquetFile, size: int, key: str, gone: _Keys) -> Iterator[pa.Table]:
     """Yield the rows that stay, as row groups of one size: rows are found by their number."""
     waiting = file.schema_arrow.empty_table()
     for number in range(file.metadata.num_row_groups):
         group = file.read_row_group(number, use_threads=False)
-        stays = [value not in gone for value in group[key].to_pylist()]
-        waiting = pa.concat_tables([waiting, group.filter(pa.array(stays, pa.bool_()))])
+        stays = ~np.isin(parse_keys(group[key].to_pylist()), gone)
+        waiting = pa.concat_tables([waiting, group.filter(pa.array(stays))])
         while waiting.num_rows >= size:
             yield waiting.slice(0, size)
             waiting = waiting.slice(size)

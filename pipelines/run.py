@@ -26,11 +26,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from pipelines.build import BuildPlan, chain_stages
+from pipelines.build import BuildPlan, chain_stages, identity_of
 from pipelines.card.card import write_cards
 from pipelines.card.hosts import failures_by_host, host_lines
 from pipelines.card.show import describe, explain_failures
-from pipelines.config import content_config
 from pipelines.features.extraction import FeaturePlan, plan_features
 from pipelines.files import INSIDE, input_file, open_uri
 from pipelines.launch import ON_THIS_MACHINE, Sign, machine_error, processes_of_machine, run_pipeline
@@ -38,7 +37,6 @@ from pipelines.progress import Progress, watched
 from pipelines.raw import recover
 from pipelines.recipe import BuildConfig
 from pipelines.settings import OnLeak, Runner
-from pipelines.shards.manifest import build_identity
 from pipelines.shards.writing import write_rows
 from pipelines.sources.inputs import find_inputs, image_root, named_inputs
 from pipelines.sources.records import on_web
@@ -54,7 +52,7 @@ from schemas.errors import BuildError, UsageError
 from schemas.failures import TRANSIENT, Reason, is_about_machine
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.ledger import VERSIONS
-from schemas.manifest import Manifest, commit, small_splits, table_parts
+from schemas.manifest import CARDS, Manifest, commit, small_splits, table_parts
 from schemas.raw import RETRIEVAL_SCHEMA, Retrieval, Retrieved, retrieval_row
 from schemas.versions import digest_stream, fingerprint
 
@@ -203,9 +201,9 @@ def finish(
     if config.splits.on_leak is OnLeak.FAIL:
         refuse_leaks(LeakCount(**count) for count in manifest.notes["heeded_leaks"])
     was_there = folder.exists(MANIFEST)
-    manifest = write_cards(folder, manifest)
     check_turn()
     sweep(folder, manifest)
+    write_cards(folder, manifest)
     commit(lake, manifest)
     note_ledger(plan, manifest.version)
     if request is not None:
@@ -308,7 +306,7 @@ def request_key(config: BuildConfig, features: FeaturePlan) -> str | None:
         return None
     return fingerprint(
         {
-            **build_identity(content_config(config), features.fingerprints),
+            **identity_of(config, features),
             "http": {name: value for name, value in values_of(config.http).items() if name not in _PACE},
             "files": [_digest(place) for place in named_inputs(config.source)],
         }
@@ -379,7 +377,7 @@ def check_budget(manifest: Manifest, max_failure_share: float, path: str, *, hin
 
 def sweep(folder: Folder, manifest: Manifest) -> None:
     """Delete what a killed run of the same version left beside its files."""
-    for path in {*folder.files()} - {MANIFEST} - {entry.path for entry in manifest.files}:
+    for path in {*folder.files()} - {MANIFEST, *CARDS} - {entry.path for entry in manifest.files}:
         folder.delete(path)
 
 

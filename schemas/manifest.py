@@ -23,6 +23,7 @@ from schemas.versions import digest_stream, fingerprint
 
 VERSION_DIGITS = 16
 _KEPT = 16  # manifests that a process keeps parsed
+CARDS = ("README.md", "croissant.json")  # beside the files of a version: written from its manifest, and no part of it
 FEWEST_JUDGED = 20  # documents of a split, below which a mean over it says little
 
 
@@ -89,7 +90,6 @@ class Manifest(JsonFile):
     config: Mapping[str, Any]
     inputs: Mapping[str, str]
     schema_versions: Mapping[str, int]
-    code_version: str
     format: Literal[1] = 1
     notes: Mapping[str, Any] = field(default_factory=dict)
     features: Mapping[str, tuple[FeatureColumn, ...]] = field(default_factory=dict)
@@ -172,7 +172,7 @@ def verify(manifest: Manifest, folder: Folder, *, reads_bytes: bool = True) -> I
     if named != manifest.version:
         yield f"{MANIFEST}: of version {manifest.version}, by its settings and inputs it is {named}"
     found = folder.infos()
-    for path in sorted(found.keys() - {MANIFEST, *(entry.path for entry in manifest.files)}):
+    for path in sorted(found.keys() - {MANIFEST, *CARDS, *(entry.path for entry in manifest.files)}):
         yield f"{path}: extra file, not in the manifest"
     for entry in manifest.files:
         if entry.path not in found:

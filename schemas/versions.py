@@ -10,14 +10,18 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import json
-from collections.abc import Hashable
+import re
+from collections.abc import Hashable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 DISTRIBUTION = "multilink-pipeline"  # what the package index knows this project by; `multilink` there is another
+PACKAGES = ("schemas", "pipelines", "networks")  # whose modules make a version
 _SCALARS = frozenset({str, int, float, bool, type(None)})
-_SOURCES = ("*.py", "*.j2")
+_IMPORT = re.compile(
+    r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n#]+)|import[ \t]+([^\n#]+))", re.MULTILINE
+)
 
 
 def canonical_json(value: Any) -> str:
@@ -80,13 +84,62 @@ def code_version() -> str:
 @cache
 def code_digest(*packages: str) -> str:
     """Return the SHA-256 (hex) of the source files of packages, with their names."""
+    return files_digest({name: path for package in packages for name, path in _modules(package).items()})
+
+
+@cache
+def code_reached(*modules: str, beside: str = "") -> Mapping[str, Path]:
+    """Return the source file of every module that these modules import, by name: itself, its packages, and so on.
+
+    Imports in functions count, for what they bring makes bytes too. Modules of other packages than `PACKAGES` and those
+    of the given modules do not: libraries are named by their versions. Nor do those of the package `beside`.
+    """
+    known = dict[str, Path]()
+    for package in {*PACKAGES, *(name.partition(".")[0] for name in modules)}:
+        known |= _modules(package)
+    reached, waiting = dict[str, Path](), [*modules]
+    while waiting:
+        name = waiting.pop()
+        if name in known.keys() - reached.keys() and not (beside and f"{name}.".startswith(f"{beside}.")):
+            reached[name] = known[name]
+            waiting += [name.rpartition(".")[0], *_imported(name, known[name])]
+    return reached
+
+
+def files_digest(files: Mapping[str, Path]) -> str:
+    """Return the SHA-256 (hex) of files with their names, in the order of the names."""
     digest = hashlib.sha256()
-    for package in packages:
-        spec = importlib.util.find_spec(package)
-        if spec is None or spec.origin is None:
-            raise ModuleNotFoundError(f"{package}: no such package here")
-        folder = Path(spec.origin).parent
-        for path in sorted(path for pattern in _SOURCES for path in folder.rglob(pattern)):
-            content = path.read_bytes()
-            digest.update(f"{package}/{path.relative_to(folder).as_posix()} {len(content)}\n".encode() + content)
+    for name, path in sorted(files.items()):
+        data = path.read_bytes()
+        digest.update(f"{name} {len(data)}\n".encode() + data)
     return digest.hexdigest()
+
+
+def _modules(package: str) -> dict[str, Path]:
+    """Return the source files of a top-level package, or of a module that is one file, by the names of modules.
+
+    Raises:
+        ModuleNotFoundError: there is no such package here.
+    """
+    spec = importlib.util.find_spec(package)
+    if spec is None:
+        raise ModuleNotFoundError(f"{package}: no such package here")
+    if not spec.submodule_search_locations:
+        return {package: Path(str(spec.origin))}
+    folder = Path(spec.submodule_search_locations[0])
+    names = {path: [package, *path.relative_to(folder).with_suffix("").parts] for path in folder.rglob("*.py")}
+    return {".".join(parts).removesuffix(".__init__"): path for path, parts in names.items()}
+
+
+def _imported(name: str, path: Path) -> Iterator[str]:
+    """Yield the names that a module imports: of `from a import b` both `a` and `a.b`, whichever is a module.
+
+    A pattern does, for a syntax tree of all files takes half a second, and each worker needs their names.
+    """
+    package = name if path.stem == "__init__" else name.rpartition(".")[0]
+    for origin, names, plain in _IMPORT.findall(path.read_text(encoding="utf-8")):
+        if origin:
+            module = importlib.util.resolve_name(origin, package)
+            yield module
+            yield from (f"{module}.{each}" for each in re.findall(r"\w+", names))
+        yield from re.findall(r"[\w.]+", plain)

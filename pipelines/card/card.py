@@ -1,11 +1,10 @@
 """The data set card: a version's README.md, for people and for Hugging Face `datasets.load_dataset(<folder>)`.
 
 Everything in it comes from the manifest, so that equal builds have equal cards: no clock time, no path of a machine.
-Its words are in `README.md.j2`. `write_cards` puts it, and croissant.json, beside the shards and into the manifest.
+Its words are in `README.md.j2`. `write_cards` puts it, and croissant.json, beside the shards.
+Neither is part of the version: a change of their words renames nothing.
 """
 
-import dataclasses
-import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -21,11 +20,10 @@ from pipelines.card.show import copy_lines, split_lines, stage_lines
 from schemas.documents import Split, image_schema
 from schemas.failures import TRANSIENT
 from schemas.lake import Folder
-from schemas.manifest import FileEntry, Manifest, table_parts
-from schemas.versions import canonical_json
+from schemas.manifest import CARDS, Manifest, table_parts
+from schemas.versions import canonical_json, code_version
 
-README = "README.md"
-CROISSANT = "croissant.json"
+README, _ = CARDS
 TABLES = {"documents": "sentence", "images": "image"}  # and what one of their feature values is of
 # Hugging Face's size categories: documents below the bound, its name.
 _SIZES = (
@@ -58,19 +56,11 @@ _ABOUT = {
 }
 
 
-def write_cards(folder: Folder, manifest: Manifest) -> Manifest:
-    """Write README.md and croissant.json into a version's folder, and return its manifest with them listed.
-
-    Both depend on the shards alone, so that writing them again changes nothing.
-    """
+def write_cards(folder: Folder, manifest: Manifest) -> None:
+    """Write README.md and croissant.json into a version's folder: a view of it, which its manifest does not list."""
     hosts = failures_by_host(table_parts(manifest, folder, "failures"))
-    texts = {README: dataset_card(manifest, hosts), CROISSANT: croissant(manifest)}
-    entries = [entry for entry in manifest.files if entry.path not in texts]
-    for name, text in texts.items():
-        data = text.encode()
-        folder.write(name, data)
-        entries.append(FileEntry(path=name, bytes=len(data), sha256=hashlib.sha256(data).hexdigest(), rows=0))
-    return dataclasses.replace(manifest, files=tuple(sorted(entries)))
+    for name, text in zip(CARDS, (dataset_card(manifest, hosts), croissant(manifest)), strict=True):
+        folder.write(name, text.encode())
 
 
 def dataset_card(manifest: Manifest, hosts: Mapping[tuple[str, str], int] = MappingProxyType({})) -> str:
@@ -86,6 +76,7 @@ def dataset_card(manifest: Manifest, hosts: Mapping[tuple[str, str], int] = Mapp
     return render(
         "README.md.j2",
         manifest=manifest,
+        code_version=code_version(),
         about=_ABOUT.get(manifest.dataset, "documents of sentences and images"),
         size=next((name for bound, name in _SIZES if documents < bound), "n>10M"),
         splits={table: found for table, found in splits.items() if found},

@@ -10,6 +10,7 @@ import shutil
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from pipelines.card.card import write_cards
 from pipelines.shards.writing import write_file
 from pipelines.turns import turn_of_build
 from schemas.console import Say
@@ -65,6 +66,7 @@ def _replicate(source: Lake, name: str, version: str, target: Lake, say: Say) ->
     times, copied = source.retrievals(name, version), target.retrievals(name, version)
     for path in times.files():
         copied.settle(path, times.read(path))
+    write_cards(copy, manifest)
     copy.settle(MANIFEST, manifest.to_json().encode())
     return Replica(version, len(missing), sum(entry.bytes for entry in missing), len(manifest.files) - len(missing))
 

@@ -34,7 +34,7 @@ from schemas.lake import MANIFEST, Folder, Lake, check_name
 from schemas.manifest import FileEntry, Manifest, version_name
 from schemas.parts import read_part
 from schemas.tables import ADDED
-from schemas.versions import code_digest, code_version, fingerprint
+from schemas.versions import code_reached, files_digest, fingerprint
 
 _DRAW = "subset"  # its own draw: that of splits would take whole splits
 
@@ -149,7 +149,7 @@ def write_subset(
             say(f"{split}: {index + 1} of {len(shards)} shards, {sum(sizes.values())} documents")
         statistics[str(split)] = summarise(sizes, len(hashes))
     chosen = dataclasses.replace(chosen, files=tuple(sorted(files)), splits=statistics)
-    chosen = write_cards(target, chosen)
+    write_cards(target, chosen)
     target.settle(MANIFEST, chosen.to_json().encode())
     return chosen
 
@@ -163,7 +163,7 @@ def _draft(parent: Manifest, selection: RowsKept) -> Manifest:
         },
         "inputs": {
             **parent.inputs,
-            "code": code_digest("schemas", "pipelines"),
+            "code": files_digest(code_reached(__name__, beside="pipelines.card")),
             "parent": fingerprint(sorted(entry.sha256 for entry in parent.files)),
         },
         "schema_versions": parent.schema_versions,
@@ -176,7 +176,6 @@ def _draft(parent: Manifest, selection: RowsKept) -> Manifest:
         failures={},
         stages={},
         notes={},
-        code_version=code_version(),
         **deciding,
     )
 

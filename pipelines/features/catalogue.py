@@ -31,7 +31,7 @@ from pipelines.settings import FeaturesConfig, HttpConfig
 from schemas.errors import ConfigError, MultilinkError
 from schemas.features import FeatureColumn, FeatureKind
 from schemas.lake import Folder
-from schemas.plugins import EXTRACTORS, load_plugin, origin, own_parts, part_names
+from schemas.plugins import EXTRACTORS, load_plugin, origin, own_parts, part_names, plugins
 
 SETTINGS = {IMAGES: "features.images", DOCUMENTS: "features.sentences"}  # that name the extractors of a table
 PACKAGED, OWN = "packaged", "your own"
@@ -103,9 +103,23 @@ def entries(part: str) -> Mapping[str, Entry]:
 
 
 def find_entry(name: str) -> Entry | None:
-    """Return the entry of a column that a part registers; a part is imported where the name begins with its own."""
+    """Return the entry of a column that a part registers."""
+    part = _part_of(name)
+    return None if part is None else entries(part)[name]
+
+
+def module_of(name: str) -> str:
+    """Return the module that makes the extractor of a column; a network of the user's own is run by one of ours."""
+    part = _part_of(name)
+    if part is None:
+        return _OWN_NETWORKS[IMAGES].partition(":")[0]
+    return own_parts(EXTRACTORS).get(part) or plugins(EXTRACTORS)[part].module
+
+
+def _part_of(name: str) -> str | None:
+    """Return the part that registers a column; a part is imported where the name begins with its own."""
     parts = [part for part in part_names(EXTRACTORS) if name == part or name.startswith(f"{part}-")]
-    return next((entry for part in parts if (entry := entries(part).get(name))), None)
+    return next((part for part in parts if name in entries(part)), None)
 
 
 def extractors(

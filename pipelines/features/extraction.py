@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipelines.features.catalogue import Extractor, HasGraphs, extractors
+from pipelines.features.catalogue import Extractor, HasGraphs, extractors, module_of
 from pipelines.features.pixels import cores
 from pipelines.features.values import (
     DOCUMENTS,
@@ -85,6 +85,12 @@ class FeaturePlan:
         """Return (extractor, fingerprint) of every extractor: part of the version."""
         columns = (*self.extracted(IMAGES), *self.extracted(DOCUMENTS))
         return tuple(sorted((column.name, column.fingerprint) for column in columns))
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Return the modules of the extractors in use."""
+        names = (*self.extracted(IMAGES), *self.extracted(DOCUMENTS))
+        return tuple(sorted({module_of(column.name) for column in names}))
 
     def arrays(self, table: str, refs: Sequence[Sequence[PackRef]]) -> dict[str, pa.Array]:
         """Return the computed columns of a shard by name, for the references of each of its images or documents.

@@ -15,19 +15,15 @@ import numpy as np
 
 from pipelines.features import class_names
 from pipelines.features.architectures import Architecture, Output
-from pipelines.features.catalogue import PACKAGED, Entry
+from pipelines.features.catalogue import PACKAGED, Entry, module_of
 from pipelines.features.pixels import PictureExtractor, Pixels, Square
 from pipelines.features.runtime import GPU_BATCH, Arrays, Graph, fixed_pixels
 from pipelines.features.values import Classes, Float32, Regions, Row, Value, feature_column, kept_regions
-from pipelines.features.weights import WeightFile, machine_cache, make_once, weight_of
+from pipelines.features.weights import WeightFile, graph_stem, machine_cache, make_once, weight_of
 from pipelines.settings import FeaturesConfig
 from schemas.configs import resolve
 from schemas.features import FeatureColumn, FeatureKind
 from schemas.lake import Folder
-from schemas.versions import fingerprint
-
-CONVERTER = 1  # version of what `convert` makes of a checkpoint
-_DIGITS = 16
 
 
 def entries_of(architecture: Architecture) -> dict[str, Entry]:
@@ -81,8 +77,7 @@ class Network(PictureExtractor):
         """
         if self.weight.is_graph:
             return self.weight
-        made_of = fingerprint({"checkpoint": self.weight.digest, "converter": CONVERTER})
-        name = f"{self.network}-{made_of[:_DIGITS]}.onnx"
+        name = f"{graph_stem(self.network, module_of(self.network), self.weight.digest)}.onnx"
         if not folder.exists(name):
             cache = make_once(name, self._made)
             if folder != cache:

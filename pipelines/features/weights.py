@@ -23,10 +23,12 @@ from pipelines.web.requests import FetchFailed
 from schemas.configs import require
 from schemas.errors import BuildError, ConfigError, IntegrityError, NotFoundError
 from schemas.lake import Folder
-from schemas.versions import digest_stream
+from schemas.versions import code_reached, digest_stream, files_digest, fingerprint
 
 _FIELD = "features.weights"
 _HTTP = ("http://", "https://")
+_CONVERT = frozenset(f"pipelines.features.{name}" for name in ("checkpoints", "convert", "quantise"))
+_DIGITS = 16
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -145,6 +147,17 @@ def machine_cache(kind: str) -> Folder:
     """
     root = os.environ.get("MULTILINK_CACHE")
     return Folder(str((Path(root) if root else Path.home() / ".cache" / "multilink") / kind))
+
+
+def graph_stem(name: str, module: str, checkpoint: str) -> str:
+    """Return the name of the graph that is made of a checkpoint: one by one checkpoint and one code.
+
+    Args:
+        module: builds the network. What it uses of `networks`, and what converts, is the code.
+        checkpoint: SHA-256 (hex) of its file.
+    """
+    code = {n: file for n, file in code_reached(module).items() if n in {module, *_CONVERT} or n.startswith("networks")}
+    return f"{name}-{fingerprint({'checkpoint': checkpoint, 'code': files_digest(code)})[:_DIGITS]}"
 
 
 def make_once(name: str, make: Callable[[], bytes]) -> Folder:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -189,15 +190,15 @@ def _remove_packed(lake: Lake, found: NamedContent, *, dry_run: bool) -> Iterato
 
 
 def _of_folder(lake: Lake, top: str, key: str, gone: frozenset[str], *, dry_run: bool) -> Iterator[str]:
-    short = frozenset(parse_keys(sorted(gone)).tolist())
+    short = parse_keys(sorted(gone))
     for path in list(lake.root.child(top).files()):
         folder_name, _, name = path.rpartition("/")
         folder = lake.root.child(top, *folder_name.split("/"))
         if not name.endswith(SUFFIX) or name.startswith("."):
             continue
-        if not short.isdisjoint(read_keys(folder, name, key).tolist()):
+        if np.isin(read_keys(folder, name, key), short).any():
             if not dry_run:
-                remove_rows(folder, name.removesuffix(SUFFIX), key, gone)
+                remove_rows(folder, name.removesuffix(SUFFIX), key, short)
             yield f"{top}/{path}"
 
 

@@ -73,7 +73,7 @@ def _in_version(lake: Lake, reference: str, document: str) -> dict[str, Any] | N
                 "retrieved": list(_times(lake, manifest, {document, *images})),
                 "failures": _rows(manifest, folder, "failures", "record_id", document),
                 "duplicates": _rows(manifest, folder, "duplicates", "document", document),
-                "made_with": [f"multilink {manifest.code_version}", *_columns(manifest)],
+                "made_with": [f"code {manifest.inputs.get('code', '')[:12]}", *_columns(manifest)],
                 **made,
             }
     return None

@@ -34,7 +34,7 @@ from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, NEAR_COPY_SCHEMA
 from schemas.failures import FAILURE_SCHEMA, TRANSIENT, Failure
 from schemas.manifest import Manifest, SplitStatistics, version_name
 from schemas.tables import TABLE, schema_version
-from schemas.versions import canonical_json, code_digest, code_version, content
+from schemas.versions import canonical_json, code_reached, content, files_digest
 
 _SCHEMAS = (
     document_schema(),
@@ -48,14 +48,17 @@ _DIGESTS = 1 << 256
 _VARYING = re.compile(r"\w+://\S+|'[^']*'|\"[^\"]*\"|\b[0-9a-f]{12,}\b|\d+(?:\.\d+)?")
 
 
-def build_identity(config: Mapping[str, Any], extractors: Iterable[tuple[str, str]]) -> dict[str, Any]:
+def build_identity(
+    config: Mapping[str, Any], extractors: Iterable[tuple[str, str]], modules: Iterable[str]
+) -> dict[str, Any]:
     """Return all that decides what a build makes of what it reads: settings, extractors, code, libraries, schemas.
 
     Args:
         config: the settings that change what is built.
         extractors: names and fingerprints.
+        modules: those that the build begins with; what they import counts.
     """
-    inputs = {"code": code_digest("schemas", "pipelines")}
+    inputs = {"code": files_digest(code_reached(*modules))}
     inputs |= {f"extractors.{name}": value for name, value in extractors}
     pyarrow = f"{pa.__version__} {pa.cpp_build_info.package_kind}".strip()  # brings a zstd of its own
     libraries = {"pyarrow": pyarrow, **picture_libraries(), **claim_libraries()}
@@ -129,7 +132,6 @@ def compose_manifest(
         failures=dict(sorted(reasons.items())),
         stages=stage_table(known["passed"], known["lost"], known["recounted"]),
         features={"images": features.images, "documents": features.sentences},
-        code_version=code_version(),
         notes={
             "failures": {reason: message._asdict() for reason, message in sorted(known["explained"])},
             "leaks": list(map(dataclasses.asdict, leak_counts(known["leaks"]))),

@@ -66,7 +66,6 @@ def write_version(
         config=config,
         inputs={"records": records},
         schema_versions={},
-        code_version="test",
         notes={"leaks": list(leaks)},
     )
     earlier = None if before is None else replace(manifest, splits={k: _statistics(n) for k, n in before.items()})

@@ -177,3 +177,72 @@ def test_threads_share_open_packs_and_the_index(tmp_path: Path) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(read, range(200))) == list(range(200))
+
+
+def many(folder: PackFolder, count: int = 70) -> None:
+    """Write small packs: each has a row of its own and one that all have, whose value is the pack's number."""
+    for value in range(count):
+        writer = folder.writer()
+        writer.add({"hash": [key(value), key(-1)], "value": [value, value]})
+        writer.close()
+
+
+def values_of(folder: PackFolder, count: int = 70) -> list[object]:
+    refs = [ref for ref in folder.index().find([key(value) for value in [*range(count), -1]]) if ref]
+    return list(folder.read(refs, ["value"])["value"].to_pylist())
+
+
+@pytest.mark.parametrize("killed_after", [None, 0, 1, 40, 69])
+def test_many_small_packs_become_few_and_a_kill_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed_after: int | None
+) -> None:
+    folder, few = folder_at(tmp_path / "many"), folder_at(tmp_path / "few")
+    many(folder)
+    many(few, 60)
+    before = values_of(folder)
+    packs.merge_small(few)
+    assert len(few.folder.names()) == 60
+    deleted, delete = Counter[str](), Folder.delete
+
+    def dying(self: Folder, name: str) -> None:
+        if killed_after is not None and deleted.total() == killed_after:
+            raise KeyboardInterrupt
+        deleted[name] += 1
+        delete(self, name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Folder, "delete", dying)
+        try:
+            packs.merge_small(folder)
+        except KeyboardInterrupt:
+            assert values_of(folder) == before  # some rows are there twice
+    packs.merge_small(folder)
+    assert values_of(folder) == before == [*range(70), 69]
+    if killed_after in (None, 0, 1):
+        (pack,) = folder.folder.names()
+        assert pq.read_table(tmp_path / "many" / pack).num_rows == 71
+
+
+def test_packs_are_merged_up_to_their_size_and_large_ones_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = folder_at(tmp_path)
+    many(folder)
+    size = max(folder.small().values())
+    monkeypatch.setattr(packs, "PACK_BYTES", 20 * size)
+    packs.merge_small(folder)
+    assert len(folder.folder.names()) == 4 and values_of(folder) == [*range(70), 69]
+    monkeypatch.setattr(packs, "SMALL_BYTES", 1)
+    assert folder.small() == {}
+
+
+def test_rows_are_taken_out_of_a_merged_pack_and_what_was_read_before_is_said_to_be_gone(tmp_path: Path) -> None:
+    folder = folder_at(tmp_path)
+    many(folder)
+    refs = folder.index().find([key(5)])
+    packs.merge_small(folder)
+    with pytest.raises(BuildError, match="repeat the command"):
+        folder.read([ref for ref in refs if ref], ["value"])
+    (pack,) = folder.folder.names()
+    packs.remove_rows(folder.folder, pack.removesuffix(packs.SUFFIX), "hash", packs.parse_keys([key(5), key(6)]))
+    assert folder.index().find([key(5), key(6)]) == [None, None]
+    assert key(5).encode() not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert values_of(folder) == [*range(5), *range(7, 70), 69]

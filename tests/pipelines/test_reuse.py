@@ -25,7 +25,6 @@ def version_in(lake: Lake, failures: dict[str, int]) -> Manifest:
         config={},
         inputs={},
         schema_versions={},
-        code_version="test",
     )
     lake.dataset("diy", "v1").write(MANIFEST, manifest.to_json().encode())
     return manifest

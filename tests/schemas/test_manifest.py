@@ -56,7 +56,6 @@ def make_manifest(**changes: object) -> Manifest:
         config=CONFIG,
         inputs=INPUTS,
         schema_versions={"documents": 1},
-        code_version="0.1.0",
     )
     return dataclasses.replace(manifest, **changes)  # type: ignore[arg-type]
 

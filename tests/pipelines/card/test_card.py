@@ -57,7 +57,6 @@ def make_manifest(**changes: Any) -> Manifest:
         config=CONFIG,
         inputs=INPUTS,
         schema_versions=SCHEMA_VERSIONS,
-        code_version="0.1.0",
     )
     return dataclasses.replace(manifest, **changes)
 
@@ -174,13 +173,12 @@ def test_a_version_without_failures_or_documents_has_a_card() -> None:
     assert "Nothing was rejected, and nothing failed." in card
 
 
-def test_cards_are_files_of_the_version_and_written_alike_again(tmp_path: Path) -> None:
+def test_cards_stand_beside_a_version_and_are_no_part_of_it(tmp_path: Path) -> None:
     folder = Folder(str(tmp_path))
-    named = version_name(CONFIG, INPUTS, SCHEMA_VERSIONS)
-    manifest = make_manifest(files=(), version=named)
-    listed = write_cards(folder, manifest)
-    folder.write(MANIFEST, listed.to_json().encode())
-    assert [file.path for file in listed.files] == ["README.md", "croissant.json"]
-    assert list(verify(listed, folder)) == []
+    manifest = make_manifest(files=(), version=version_name(CONFIG, INPUTS, SCHEMA_VERSIONS))
+    folder.write(MANIFEST, manifest.to_json().encode())
+    write_cards(folder, manifest)
     assert (tmp_path / "README.md").read_text(encoding="utf-8") == dataset_card(manifest)
-    assert write_cards(folder, listed) == listed
+    assert (tmp_path / "croissant.json").exists() and list(verify(manifest, folder)) == []
+    folder.write("notes.txt", b"")
+    assert list(verify(manifest, folder)) == ["notes.txt: extra file, not in the manifest"]

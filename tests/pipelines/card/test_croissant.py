@@ -46,7 +46,6 @@ def make_manifest(*files: FileEntry) -> Manifest:
         config={},
         inputs={},
         schema_versions={},
-        code_version="0.1.0",
     )
 
 

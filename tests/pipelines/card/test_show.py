@@ -26,7 +26,7 @@ NOTES = {"low-score": {"times": 3, "record": "r0", "message": "score 0"}}
 def make_manifest(**changes: Any) -> Manifest:
     values: dict[str, Any] = {
         "dataset": "diy", "version": "v1", "files": (), "splits": {}, "stages": {}, "config": {}, "inputs": {},
-        "schema_versions": {}, "code_version": "test", "failures": {"low-score": 3, "not-found": 1},
+        "schema_versions": {}, "failures": {"low-score": 3, "not-found": 1},
         "notes": {"failures": NOTES},
     }  # fmt: skip
     return Manifest(**(values | changes))

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +14,7 @@ from pipelines.shards.manifest import add_digests, build_identity, content_diges
 from schemas.documents import Document, ImageRef, Link, Provenance, Role, Sentence, Split
 from schemas.failures import Failure, Reason, Stage
 from schemas.overrides import override
-from schemas.versions import code_digest, content
+from schemas.versions import content
 
 DOCUMENT = Document(
     id="a1",
@@ -31,7 +28,7 @@ FAILURE = Failure(Stage.IMAGES, "a1#0", Reason.NOT_FOUND, "404", "HTTPError")
 
 
 def identity(*settings: str, extractors: tuple[tuple[str, str], ...] = ()) -> dict[str, Any]:
-    return build_identity(content_config(override(recipe("documents"), settings)), extractors)
+    return build_identity(content_config(override(recipe("documents"), settings)), extractors, ["pipelines.build"])
 
 
 def test_a_document_is_digested_as_this_text() -> None:
@@ -101,7 +98,7 @@ def test_a_version_follows_from_settings_content_extractors_code_and_libraries(
         "a setting": version_of_build(identity("dedupe.radius=2"), 7),
         "an extractor": version_of_build(identity(extractors=(("net", "ab"),)), 7),
     }
-    for name, function in (("code", "code_digest"), ("libraries", "picture_libraries")):
+    for name, function in (("code", "files_digest"), ("libraries", "picture_libraries")):
         with monkeypatch.context() as patch:
             patch.setattr(f"pipelines.shards.manifest.{function}", lambda *_: {"pyarrow": "0"} if _ == () else "0")
             found[name] = version_of_build(identity(), 7)
@@ -112,31 +109,9 @@ def test_a_version_follows_from_settings_content_extractors_code_and_libraries(
     )
 
 
-def test_the_code_is_digested_with_every_source_file(tmp_path: Path) -> None:
-    package = tmp_path / "made_up_package"
-    (package / "inner").mkdir(parents=True)
-    (package / "__init__.py").write_text("")
-    (package / "inner" / "page.html.j2").write_text("a")
-    (package / "inner" / "notes.txt").write_text("a")
-
-    def digest() -> str:
-        code = "from schemas.versions import code_digest; print(code_digest('made_up_package'))"
-        environment = {"PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[3]}"}
-        return subprocess.run(
-            [sys.executable, "-c", code], env=environment, capture_output=True, check=True, text=True
-        ).stdout
-
-    first = digest()
-    (package / "inner" / "notes.txt").write_text("b")
-    assert digest() == first
-    (package / "inner" / "page.html.j2").write_text("b")
-    assert digest() != first
-
-
 def test_the_libraries_that_make_bytes_are_named() -> None:
     names = {name for name in identity()["inputs"] if name.startswith("libraries.")}
     assert names >= {f"libraries.{name}" for name in ("numpy", "pyarrow", "pillow", "pillow.libjpeg_turbo")}
-    assert len(code_digest("schemas", "pipelines")) == 64
 
 
 def test_copy_detection_names_no_library_that_it_does_not_use() -> None:
