@@ -16,14 +16,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from PIL import Image
 
-from pipelines.features.given_regions import SUFFIXES, GivenRegions
+from pipelines.features.given_regions import SUFFIX, GivenRegions
 from pipelines.features.values import DOCUMENTS, IMAGES, Row, value_array
 from pipelines.features.weights import WeightFile, parse_weights
 from pipelines.images.inspect import encode_jpeg
@@ -155,7 +154,7 @@ def _entry(name: str, table: str, weights: Mapping[str, WeightFile]) -> Entry:
         known = ", ".join(part_names(EXTRACTORS))
         raise ConfigError(
             f"{SETTINGS[table]} = {name!r}: expected one of {known}, a column of theirs, or a network of your own: "
-            f"features.weights={name}=PATH.onnx, or regions of others: features.weights={name}=PATH.tsv"
+            f"features.weights={name}=PATH.onnx, or regions of others: features.weights={name}=PATH.parquet"
         )
     if entry.table != table:
         raise ConfigError(f"{SETTINGS[table]} = {name!r}: it is for {SETTINGS[entry.table]}")
@@ -163,8 +162,8 @@ def _entry(name: str, table: str, weights: Mapping[str, WeightFile]) -> Entry:
 
 
 def _is_regions(file: WeightFile) -> bool:
-    """Return whether a weight is a published file, or a folder of files, of regions."""
-    return file.uri.endswith(SUFFIXES) or Path(file.uri).expanduser().is_dir()
+    """Return whether a weight is a table of regions, by its name."""
+    return file.uri.partition("?")[0].endswith(SUFFIX)
 
 
 def listed_extractors(config: FeaturesConfig, http: HttpConfig | None = None) -> list[dict[str, Any]]:

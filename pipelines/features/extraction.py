@@ -28,6 +28,7 @@ from pipelines.features.values import (
     checked,
     feature_array,
     feature_packs,
+    value_array,
     value_rows,
 )
 from pipelines.features.weights import parse_weights
@@ -199,7 +200,7 @@ class Features:
     """The computed columns of a table, in one worker: what is kept, and open packs for what is computed."""
 
     def __init__(self, plan: FeaturePlan, table: str) -> None:
-        self._extractors = extractors_of(plan, table)
+        self._lake, self._extractors = plan.lake, extractors_of(plan, table)
         self._columns = {column.name: column for column in plan.extracted(table)}
         self._packs = {name: feature_packs(plan.lake, column, table) for name, column in self._columns.items()}
         self._indexes = {name: packs.index() for name, packs in self._packs.items()}  # no two workers have one key
@@ -222,6 +223,7 @@ class Features:
         refs = {name: self._find(name, keys, problems) for name in self._columns}
         for begin in range(0, len(keys), ITEMS_AT_ONCE):
             numbers = range(begin, min(begin + ITEMS_AT_ONCE, len(keys)))
+            self._look_up_again(numbers, refs, problems, names)
             missing = [n for n in numbers if any(found[n] is None for found in refs.values())]
             self._compute(keys, dict(zip(missing, read(missing), strict=True)), refs, problems, names)
             for n in numbers:
@@ -239,6 +241,24 @@ class Features:
         messages = self._packs[name].read([*known.values()], ["rejected"])["rejected"].to_pylist()
         problems |= {n: Rejected(message) for n, message in zip(known, messages, strict=True) if message is not None}
         return refs
+
+    def _look_up_again(
+        self, numbers: Iterable[int], refs: Mapping[str, Refs], problems: Problems, of_files: Sequence[str]
+    ) -> None:
+        """Pass over kept values that were looked up by other names: one picture may have several."""
+        for extractor in self._extractors:
+            if not hasattr(extractor, "reads_names"):
+                continue
+            (name,) = (column.name for column in extractor.columns)
+            known = {n: ref for n in numbers if (ref := refs[name][n]) is not None}
+            kept = feature_array(self._lake, self._columns[name], IMAGES, [*known.values()])
+            rows = extracted(extractor, [of_files[n] for n in known])
+            for position, (n, (value,)) in enumerate(zip(known, rows, strict=True)):
+                is_sound = not isinstance(checked(value, self._columns[name]), Rejected)
+                now = value_array([value], self._columns[name], IMAGES) if is_sound else None
+                if now is None or not now.equals(kept.slice(position, 1)):
+                    refs[name][n] = None
+                    problems.pop(n, None)
 
     def _compute(
         self,

@@ -1,8 +1,9 @@
-"""Published regions are found by image id or file name, in each form they are published in."""
+"""Given regions are found by image id or file name, and made of each form that they are published in by the example."""
 
 from __future__ import annotations
 
 import base64
+import importlib.util
 import json
 import pickle
 from collections import Counter
@@ -16,18 +17,24 @@ import pytest
 
 from pipelines.config import recipe
 from pipelines.features.catalogue import extractors, listed_extractors
+from pipelines.features.extraction import extracted
 from pipelines.features.given_regions import keys_of
 from pipelines.features.values import IMAGES, Regions, Rejected
 from pipelines.run import BuildSummary, build_dataset
 from pipelines.settings import FeaturesConfig
-from schemas.errors import ConfigError, NotFoundError
+from schemas.errors import ConfigError
 from schemas.features import FeatureKind
 from schemas.lake import Lake
 from schemas.overrides import override
 
+ROOT = Path(__file__).resolve().parents[3]
 Say = Callable[[str], None]
 WIDTH, HEIGHT, SIZE = 640, 480, 2048
 NAME = "bottom-up"
+_SPEC = importlib.util.spec_from_file_location("convert_regions", ROOT / "examples" / "convert_regions.py")
+assert _SPEC is not None and _SPEC.loader is not None
+converter = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(converter)
 
 
 def made(seed: int, count: int) -> dict[str, np.ndarray]:
@@ -59,8 +66,15 @@ def classed_line(image_id: str, values: dict[str, np.ndarray]) -> str:
     return "\t".join(map(str, [image_id, HEIGHT, WIDTH, *told, *rest])) + "\n"
 
 
-def read(file: Path, *names: str, weights: tuple[str, ...] = (), **settings: object) -> list[Regions | Rejected]:
-    config = FeaturesConfig(images=(NAME,), weights=(f"{NAME}={file}", *weights), **settings)  # type: ignore[arg-type]
+def read(file: Path, *names: str, labels: tuple[list[str], ...] = (), **settings: object) -> list[Regions | Rejected]:
+    """Return what a build has of the pictures of these names, given the table that the example makes of a file."""
+    table = file.parent / "regions.parquet"
+    converter.convert(converter.read(file), table, *labels)
+    return looked_up(table, *names, **settings)
+
+
+def looked_up(table: Path, *names: str, **settings: object) -> list[Regions | Rejected]:
+    config = FeaturesConfig(images=(NAME,), weights=(f"{NAME}={table}",), **settings)  # type: ignore[arg-type]
     [extractor] = extractors([NAME], IMAGES, config)
     assert [(column.kind, column.dimensions) for column in extractor.columns] == [(FeatureKind.REGIONS, SIZE)]
     return [row[0] for row in extractor.extract(names)]  # type: ignore[misc]
@@ -84,7 +98,7 @@ def test_the_published_tsv_is_read_by_the_number_in_a_name(tmp_path: Path) -> No
     one, other, missing = read(file, "COCO_val2014_000000000042.jpg", "https://host/a/150367.jpg?x=1", "7.jpg")
     check(one, second, 36)
     check(other, first, 36)
-    assert isinstance(missing, Rejected) and missing.message == f"{file} has no regions of 7.jpg"
+    assert isinstance(missing, Rejected) and missing.message == f"{file.parent}/regions.parquet has no regions of 7.jpg"
 
 
 def test_adaptive_regions_are_cut_and_a_folder_holds_several_files(tmp_path: Path) -> None:
@@ -103,18 +117,15 @@ def test_classes_and_attributes_are_concepts_the_surest_first(tmp_path: Path) ->
     file = tmp_path / "val.tsv"
     file.write_text(classed_line("COCO_val2014_000000000042", values))
     (tmp_path / "objects.txt").write_text("dog,puppy\ncat\nold tree\n")
-    (tmp_path / "attributes.txt").write_text("red\ngreen\n")
-    names = (f"{NAME}-classes={tmp_path}/objects.txt", f"{NAME}-attributes={tmp_path}/attributes.txt")
-    with pytest.raises(ConfigError, match=f"give their names, one a line, with --set features.weights={NAME}-classes"):
-        read(file, "42.jpg")
-    for weights in (names[:1], names):
-        [found] = read(file, "42.jpg", weights=weights, max_regions=8, min_regions=4)
+    classes = converter.names_in(tmp_path / "objects.txt")
+    for labels in ((classes,), (classes, ["red", "green"])):
+        [found] = read(file, "42.jpg", labels=labels, max_regions=8, min_regions=4)
         assert isinstance(found, Regions)
         order = sorted(range(20), key=lambda row: -values["objects_conf"][row])[:8]
         expected = []
         for row in order:
             label = ("dog", "cat", "old tree")[values["objects_id"][row]]
-            is_told = len(weights) == 2 and values["attrs_conf"][row] >= 0.1
+            is_told = len(labels) == 2 and values["attrs_conf"][row] >= 0.1
             expected.append(f"{('red', 'green')[values['attrs_id'][row]]} {label}" if is_told else label)
         assert list(found.labels) == expected
         np.testing.assert_array_equal(found.scores, values["objects_conf"][order])
@@ -150,8 +161,6 @@ def test_hdf5_and_its_index(tmp_path: Path, is_adaptive: bool, suffix: str) -> N
         if is_adaptive:
             ends = np.cumsum([0, *(len(rows) for rows in spatial)])
             file["pos_boxes"] = np.stack([ends[:-1], ends[1:]], axis=1)
-    with pytest.raises(NotFoundError, match=r"expected train36_imgid2idx\.json or train36_imgid2idx\.pkl beside it"):
-        read(name, "1.jpg")
     index = {500 + number: number for number in range(3)}
     data = json.dumps(index).encode() if suffix == ".json" else pickle.dumps(index)
     (tmp_path / f"train36_imgid2idx{suffix}").write_bytes(data)
@@ -159,22 +168,48 @@ def test_hdf5_and_its_index(tmp_path: Path, is_adaptive: bool, suffix: str) -> N
         check(found, pictures[number], min(36, len(spatial[number])))
 
 
-def test_a_pickle_that_names_a_class_is_refused(tmp_path: Path) -> None:
-    h5py = pytest.importorskip("h5py")
-    with h5py.File(tmp_path / "a.hdf5", "w") as file:
-        file["image_features"], file["spatial_features"] = np.zeros((1, 2, 4)), np.zeros((1, 2, 6))
-    (tmp_path / "a_imgid2idx.pkl").write_bytes(pickle.dumps({1: Path("x")}))
-    with pytest.raises(ConfigError, match=r"expected image id -> row: .*pathlib.* is no plain value"):
-        read(tmp_path / "a.hdf5", "1.jpg")
+def test_a_pickle_that_names_a_class_is_refused() -> None:
+    with pytest.raises(pickle.UnpicklingError, match=r"pathlib.* is no plain value"):
+        converter.load_plain(pickle.dumps({1: Path("x")}))
 
 
-def test_what_is_of_no_form_is_said(tmp_path: Path) -> None:
-    (tmp_path / "a.tsv").write_text("1\t2\t3\n")
-    with pytest.raises(ConfigError, match=r"a\.tsv, line 1: expected 6 or 10 columns, found 3"):
-        read(tmp_path / "a.tsv", "1.jpg")
-    (tmp_path / "b.tsv").write_text("")
-    with pytest.raises(ConfigError, match="no picture's regions were found"):
-        read(tmp_path / "b.tsv", "1.jpg")
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"name": ["a"], "box": [[0.0, 0, 1, 1]]}, "expected vector, found name, box"),
+        ({"name": [], "box": [], "vector": []}, "no picture's regions"),
+        (
+            {"name": ["a", "b", "a"], "box": [[0.0, 0, 1, 1]] * 3, "vector": [[1.0]] * 3},
+            "the rows of a picture do not stand together",
+        ),
+        (None, "expected a Parquet file"),
+    ],
+)
+def test_what_is_no_such_table_is_said(columns: dict[str, object] | None, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "a.parquet"
+    file.write_text("1\t2\t3\n")
+    if columns is not None:
+        pq.write_table(pa.table(columns), file)
+    with pytest.raises(ConfigError, match=message):
+        looked_up(file, "1.jpg")
+
+
+def test_regions_across_row_groups_and_one_picture_that_is_damaged(tmp_path: Path) -> None:
+    pictures = {f"{n}.jpg": made(n, 5 + n) for n in range(6)}
+    rows = [
+        {"name": name, "box": box, "vector": vector}
+        for name, values in pictures.items()
+        for box, vector in zip(shares(values), values["features"], strict=True)
+    ]
+    rows += [{"name": "bad.jpg", "box": [0.0, 0, 1, 1], "vector": [1.0] * size} for size in (SIZE, 3)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet", row_group_size=4)
+    found = looked_up(tmp_path / "a.parquet", *pictures, max_regions=50)
+    for each, values in zip(found, pictures.values(), strict=True):
+        check(each, values, len(values["boxes"]))
+    [extractor] = extractors([NAME], IMAGES, FeaturesConfig(images=(NAME,), weights=(f"{NAME}={tmp_path}/a.parquet",)))
+    one, bad = (row[0] for row in extracted(extractor, ["1.jpg", "bad.jpg"]))
+    check(one, pictures["1.jpg"], 6)  # type: ignore[arg-type]
+    assert isinstance(bad, Rejected)
 
 
 def test_image_ids_of_a_name() -> None:
@@ -205,8 +240,9 @@ def test_a_build_reads_them_by_the_names_of_its_images(
     shown = sorted(path.stem for path in (ten_documents.parent / "pictures").iterdir())
     values = {name: made(number, 3 + number % 4) for number, name in enumerate(shown)}
     lost = shown[0]
-    file = tmp_path / "regions.tsv"
-    file.write_text("".join(plain_line(name, each) for name, each in values.items() if name != lost))
+    (tmp_path / "a.tsv").write_text("".join(plain_line(name, each) for name, each in values.items() if name != lost))
+    file = tmp_path / "regions.parquet"
+    converter.convert(converter.read(tmp_path / "a.tsv"), file)
     lake = Lake.at(str(tmp_path / "lake"))
     settings = (f"features.images=cells,{NAME}", f"features.weights={NAME}={file}")
     summary = build(ten_documents, lake, quiet, *settings)
@@ -218,7 +254,8 @@ def test_a_build_reads_them_by_the_names_of_its_images(
         expected = values[Path(source).stem]
         np.testing.assert_allclose([each["vector"] for each in regions], expected["features"], atol=1e-3)
         np.testing.assert_allclose([each["box"] for each in regions], shares(expected), rtol=1e-6)
-    file.write_text("".join(plain_line(name, each) for name, each in values.items()))
+    (tmp_path / "a.tsv").write_text("".join(plain_line(name, each) for name, each in values.items()))
+    converter.convert(converter.read(tmp_path / "a.tsv"), file)
     again = build(ten_documents, lake, quiet, *settings)
     assert len(images_of(again)) == len(shown) and again.manifest.version != summary.manifest.version
     config = FeaturesConfig(images=(NAME,), weights=(f"{NAME}={file}",))

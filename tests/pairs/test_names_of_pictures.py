@@ -1,0 +1,85 @@
+"""Regions that are given by the names of pictures, and lakes that hold a picture under another name already."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from pipelines.config import recipe
+from pipelines.run import BuildSummary, build_dataset
+from schemas.lake import Lake
+from schemas.overrides import override
+
+TEXT = "One two three four five six."
+
+
+def draw(path: Path, seed: int) -> None:
+    grid = np.random.default_rng(seed).integers(0, 255, (6, 8, 3), dtype=np.uint8)
+    Image.fromarray(grid).resize((320, 240), 0).save(path)
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Callable[..., BuildSummary]:
+    """Return a function of a lake's name and of the pictures of each document, which builds them with the regions."""
+    draw(tmp_path / "1.png", 1)
+    draw(tmp_path / "9.png", 9)
+    for copy in ("2.png", "3.png"):
+        shutil.copy(tmp_path / "1.png", tmp_path / copy)
+    rows = [
+        {"name": name, "box": [0.0, 0.0, 0.5, 0.5], "vector": [value] * 4, "label": "", "score": 1.0}
+        for name, value in (("1.png", 1.0), ("3.png", 3.0), ("9.png", 9.0))
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "regions.parquet")
+
+    def run(lake: str, **pictures: str) -> BuildSummary:
+        folder = tmp_path / "-".join(f"{name}{file}" for name, file in pictures.items())
+        folder.mkdir(exist_ok=True)
+        documents = [
+            {"id": name, "sentences": [f"{name}: {TEXT}"], "images": [{"path": file}]}
+            for name, file in pictures.items()
+        ]
+        (folder / "documents.jsonl").write_text("\n".join(map(json.dumps, documents)))
+        settings = [
+            f"source.documents={folder}/documents.jsonl",
+            f"source.images={tmp_path}",
+            "features.images=mine",
+            "features.sentences=",
+            f"features.weights=mine={tmp_path}/regions.parquet",
+        ]
+        config = override(recipe("documents"), settings)
+        return build_dataset(config, lake=Lake.at(str(tmp_path / lake)), say=lambda _: None)
+
+    return run
+
+
+def vectors(summary: BuildSummary) -> list[Any]:
+    paths = [Path(summary.path) / each.path for each in summary.manifest.files if each.path.startswith("images/")]
+    rows = [row for path in paths for row in pq.read_table(path, partitioning=None).to_pylist()]
+    return sorted(row["regions.mine"][0]["vector"][0] for row in rows)
+
+
+@pytest.mark.parametrize("other", ["2.png", "3.png"])
+def test_a_used_lake_gives_what_a_fresh_one_gives(build: Callable[..., BuildSummary], other: str) -> None:
+    build("used", x="1.png", y="9.png")
+    used, fresh = (build(lake, x=other, y="9.png") for lake in ("used", "fresh"))
+    assert used.manifest.to_json() == fresh.manifest.to_json()
+    assert vectors(used) == vectors(fresh) == ([9.0] if other == "2.png" else [3.0, 9.0])
+    again = build("used", x="1.png", y="9.png")
+    assert vectors(again) == [1.0, 9.0]
+
+
+def test_what_has_not_changed_is_not_packed_again(build: Callable[..., BuildSummary], tmp_path: Path) -> None:
+    build("used", x="1.png")
+    packs = sorted((tmp_path / "used" / "features").rglob("*.parquet"))
+    build("used", x="1.png", z="9.png")
+    added = sorted(set((tmp_path / "used" / "features").rglob("*.parquet")) - set(packs))
+    assert [pq.read_metadata(path).num_rows for path in added] == [1]
