@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
@@ -30,6 +30,7 @@ NO_LIMIT = 1_000_000
 MAX_ADDRESSES = 500  # of a document whose images are counted after dedupe: an album of more is not fetched
 _HOST_PORT = re.compile(r"\S+:\d+")
 _COLUMN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_PLACEHOLDER = re.compile(r"https?://\S+|[0-9a-fA-F]{64}")
 _CONNECT_TO = re.compile(r"[^=\s]+=\[?([\d.]+|[\da-fA-F.]*:[\da-fA-F:.]*)\]?:\d+")
 
 
@@ -204,6 +205,9 @@ class ImagesConfig(Settings):
         min_side_px: shorter side of the original.
         allow_animated: whether the first frame of an animation counts as an image.
         jpeg_quality: of the 256-px copy.
+        placeholder_addresses: that many addresses of one host which give the same bytes, or addresses which lead to
+            one, are of pictures that are gone; 0: however many. Each is left out as `removed-image`.
+        placeholders: what is left out as such in any case: addresses that dead ones lead to, SHA-256 of files.
     """
 
     part: ClassVar[str] = "images"
@@ -211,6 +215,24 @@ class ImagesConfig(Settings):
     min_side_px: int = 16
     allow_animated: bool = False
     jpeg_quality: int = 90
+    placeholder_addresses: NonNegativeInt = 8
+    placeholders: tuple[str, ...] = (
+        "https://i.imgur.com/removed.png",
+        "https://combo.staticflickr.com/pw/images/en-us/photo_unavailable.png",
+        "https://s.yimg.com/pw/images/en-us/photo_unavailable.png",
+    )
+
+    def __post_init__(self) -> None:
+        Settings.__post_init__(self)
+        is_form = all(_PLACEHOLDER.fullmatch(name) for name in self.placeholders)
+        rule = "expected http(s) addresses or SHA-256 in hexadecimal"
+        require(is_form, field="images.placeholders", value=self.placeholders, rule=rule)
+
+    @property
+    def of_copies(self) -> dict[str, Any]:
+        """Return the settings that decide what a copy is."""
+        names = ("max_pixels", "min_side_px", "allow_animated", "jpeg_quality")
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

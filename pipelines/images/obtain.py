@@ -84,7 +84,15 @@ class Inspector:
         self._given = []
         self._writer.close()
 
-    def image_of(self, digest: str, read: Callable[[], bytes], uri: str, *, retrieved: str | None = None) -> Found:
+    def image_of(
+        self,
+        digest: str,
+        read: Callable[[], bytes],
+        uri: str,
+        *,
+        retrieved: str | None = None,
+        landed: str | None = None,
+    ) -> Found:
         """Return the image of an address by the SHA-256 of its bytes, which are read only where it was not looked up.
 
         Raises:
@@ -99,7 +107,7 @@ class Inspector:
         self._given.append(LedgerRow(Read.IMAGE, digest, uri))
         image = replace(found.image, source=uri)
         entry = self._access.takedowns.matches_image(image)
-        return taken_down(Stage.IMAGES, entry, uri) if entry else PackedImage(image, found.copy, retrieved)
+        return taken_down(Stage.IMAGES, entry, uri) if entry else PackedImage(image, found.copy, retrieved, landed)
 
     def look_up(self, digests: Sequence[str]) -> None:
         """Read what the packs know of some images, at most RECENT, for `image_of`."""
@@ -220,7 +228,9 @@ def _answered(
     inspector.look_up([str(response.entry.digest) for _, response in responses])
     for uri, response in responses:
         read, digest = partial(client.body, response), str(response.entry.digest)
-        yield uri, _found(uri, partial(inspector.image_of, digest, read, uri, retrieved=response.fetched_at))
+        landed = None if response.final_url == response.entry.url else response.final_url
+        obtain = partial(inspector.image_of, digest, read, uri, retrieved=response.fetched_at, landed=landed)
+        yield uri, _found(uri, obtain)
 
 
 def obtain_images(uris: Iterable[str], access: ImageAccess) -> Iterator[tuple[str, Found]]:

@@ -19,7 +19,6 @@ from pipelines.images.metadata import METADATA_METHOD
 from pipelines.packs import PackFolder, PackRef
 from pipelines.settings import FingerprintName, ImagesConfig
 from schemas.codecs import ImageRejected, picture_libraries
-from schemas.configs import resolve
 from schemas.documents import COPY_SCHEMA, Image
 from schemas.errors import ConfigError, NotFoundError
 from schemas.failures import Reason
@@ -41,11 +40,13 @@ class PackedImage:
     Attributes:
         copy: where its copy is; None: it has no pixels (a row of a feature array).
         retrieved: when it was fetched, ISO 8601 in UTC; None: it was not.
+        landed: address that gave it, where its own leads to another.
     """
 
     image: Image
     copy: PackRef | None = None
     retrieved: str | None = None
+    landed: str | None = None
 
 
 def copy_packs(lake: Lake, config: ImagesConfig, fingerprint: FingerprintName) -> PackFolder:
@@ -55,7 +56,7 @@ def copy_packs(lake: Lake, config: ImagesConfig, fingerprint: FingerprintName) -
     are read are in the folder's name, so that what is found there is what inspecting the picture anew would give.
     """
     depends_on = {
-        "config": resolve(config),
+        "config": config.of_copies,
         "fingerprint": str(fingerprint),
         "libraries": picture_libraries() | claim_libraries() | fingerprint_libraries(fingerprint),
         "metadata": METADATA_METHOD,

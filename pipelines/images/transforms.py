@@ -33,7 +33,9 @@ from pipelines.images.obtain import (
     read_at_hand,
     read_stored,
 )
+from pipelines.images.placeholders import judge, keyed_signs, merge_addresses
 from pipelines.progress import Progress
+from pipelines.settings import ImagesConfig
 from pipelines.sources.records import CandidateDocument
 from pipelines.web.requests import host_of
 
@@ -95,7 +97,32 @@ class ObtainImages(beam.PTransform):
             | "of each worker" >> beam.Values()
             | "fetch" >> beam.ParDo(_Fetch(self.access, self.progress))
         )
-        return read, stored, fetched
+        outcomes: tuple[beam.PCollection, ...] = (read, stored, fetched)
+        outcomes = outcomes | "without placeholders" >> LeaveOutPlaceholders(self.access.config)
+        return outcomes
+
+
+@dataclass(eq=False)
+class LeaveOutPlaceholders(beam.PTransform):
+    """Makes failures of pictures by which hosts stand in for those that are gone; gives as many PCollections."""
+
+    config: ImagesConfig
+
+    def expand(self, outcomes: tuple[beam.PCollection, ...]) -> tuple[beam.PCollection, ...]:
+        signs = [some | f"signs {number}" >> beam.FlatMap(keyed_signs) for number, some in enumerate(outcomes)]
+        shared = (
+            signs
+            | "signs" >> beam.Flatten()
+            | "addresses of each" >> beam.CombinePerKey(merge_addresses)
+            | "of many" >> beam.FlatMapTuple(self._of_many)
+        )
+        judge_all = partial(judge, config=self.config)
+        side = beam.pvalue.AsDict(shared)
+        return tuple(some | f"judge {number}" >> beam.Map(judge_all, side) for number, some in enumerate(outcomes))
+
+    def _of_many(self, sign: str, addresses: frozenset[int]) -> Iterator[tuple[str, int]]:
+        if 0 < self.config.placeholder_addresses <= len(addresses):
+            yield sign, len(addresses)
 
 
 class _Obtain(beam.DoFn):
