@@ -3,7 +3,7 @@
     dumps/RS_2018-01.zst                                        a file
     00012.tar!/000120007.jpg                                    a picture in an archive, below the root of pictures
     vist/dii.tar.gz!/dii/train.description-in-isolation.json    a file in an archive
-    s3://bucket/RS_2018-01.zst, file:///data/train.json.xz      whatever pyarrow.fs opens
+    s3://bucket/RS_2018-01.zst, file:///data/train.json.xz      on an object store (`schemas.stores`)
 
 `InputFile.open` and `read_lines` stream from front to back: nothing is unpacked to disk, and about a megabyte is in
 memory. `read_tree` holds one file at a time; a tar is read once, in its own order. A file that is damaged or ends early
@@ -30,7 +30,7 @@ from backports import zstd
 
 from schemas.errors import NotFoundError
 from schemas.failures import Failure, Reason, Stage, is_about_machine
-from schemas.lake import Folder
+from schemas.lake import Folder, folder_of
 
 INSIDE = "!/"  # between an archive and the name of a file in it, as in the URLs of Java archives
 MAX_LINE_BYTES = 64 * 2**20  # a longer line is no record
@@ -39,6 +39,7 @@ COMPRESSED = (".gz", ".bz2", ".xz", ".zst")  # what may follow a published name
 ARCHIVES = (".zip", ".tar", ".tgz", ".tbz2", ".txz", *(f".tar{suffix}" for suffix in COMPRESSED))
 _BUFFER_BYTES = 2**20
 _PIECE_BYTES = 2**18
+_REQUEST_BYTES = 2**22  # of a file on an object store: a read is a request
 _OF_DUMPS = {zstd.DecompressionParameter.window_log_max: 31}  # what the published ones are compressed with
 ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 DAMAGE = (
@@ -69,7 +70,7 @@ class InputFile:
     """One file, wherever it is.
 
     Attributes:
-        uri: path of the file, or of the archive it is in; or a URI that pyarrow.fs opens.
+        uri: path of the file, or of the archive it is in; or its URI.
         member: its path in the archive; empty: it is in none.
     """
 
@@ -114,8 +115,8 @@ def open_uri(uri: str) -> BinaryIO:
     """Return the file of a path or a URI, as it is stored, opened for random reading."""
     if "://" not in uri:
         return Path(uri).open("rb")
-    folder, _, name = uri.rpartition("/")
-    return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, Folder(folder).open(name)), _PIECE_BYTES))
+    folder, name = folder_of(uri)
+    return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, folder.open(name)), _REQUEST_BYTES))
 
 
 def is_archive(name: str) -> bool:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import io
 import math
 import threading
 import time
@@ -22,7 +21,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, cast
 
 import numpy as np
@@ -33,6 +32,7 @@ from cachetools import LRUCache, cached
 
 from schemas.errors import BuildError
 from schemas.lake import Folder, Sink
+from schemas.stores import ObjectFile, read_end, read_range
 from schemas.tables import travels
 
 PACK_BYTES = 64 << 20
@@ -368,53 +368,28 @@ def _open(uri: str, name: str) -> pq.ParquetFile:
 
 
 def _opened(uri: str, name: str) -> Any:
-    return _Blocks(uri, name) if Folder(uri).local is None else Folder(uri).open(name)
+    """Return a pack, opened; on an object store its rows are wanted in any order and many times, so blocks are held."""
+    if Folder(uri).local is not None:
+        return Folder(uri).open(name)
+    return ObjectFile(_end(uri, name)[1], partial(_held, uri, name))
 
 
-class _Blocks(io.RawIOBase):
-    """A pack on an object store, read a block at a time: rows are wanted in any order, and many times."""
-
-    def __init__(self, uri: str, name: str) -> None:
-        self._pack = (uri, name)
-        self._end, self._size = _end(uri, name)
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
-        self._position = start + offset
-        return self._position
-
-    def read(self, size: int = -1) -> bytes:
-        left = self._size - self._position
-        return b"".join(self._pieces(left if size < 0 else min(size, left)))
-
-    def _pieces(self, size: int) -> Iterator[bytes]:
-        """Yield the next bytes as the end and the blocks hold them."""
-        stop, end_at = self._position + size, self._size - len(self._end)
-        while self._position < stop:
-            if self._position >= end_at:
-                piece = self._end[self._position - end_at : stop - end_at]
-            else:
-                number, start = divmod(self._position, _BLOCK_BYTES)
-                piece = _block(*self._pack, number)[start : start + stop - self._position]
-            self._position += len(piece)
-            yield piece
+def _held(uri: str, name: str, position: int, count: int) -> bytes:
+    """Return bytes of a pack as its end and its blocks hold them."""
+    end, size = _end(uri, name)
+    pieces, stop, end_at = [b""], position + count, size - len(end)
+    while position < min(stop, end_at):
+        number, start = divmod(position, _BLOCK_BYTES)
+        pieces.append(_block(uri, name, number)[start : start + min(stop, end_at) - position])
+        position += len(pieces[-1])
+    return b"".join(pieces) + end[max(0, position - end_at) : max(0, stop - end_at)]
 
 
 @cached(LRUCache(_HELD_ENDS, getsizeof=lambda found: len(found[0])), lock=threading.Lock())
 def _end(uri: str, name: str) -> tuple[bytes, int]:
-    return Folder(uri).read_end(name, _END_BYTES)
+    return read_end(uri, name, _END_BYTES)
 
 
 @cached(LRUCache(_HELD_BLOCKS, getsizeof=len), lock=threading.Lock())
 def _block(uri: str, name: str, number: int) -> bytes:
-    return Folder(uri).read_piece(name, number * _BLOCK_BYTES, _BLOCK_BYTES)
+    return read_range(uri, name, number * _BLOCK_BYTES, _BLOCK_BYTES)

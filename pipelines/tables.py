@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from pipelines.files import file_errors
 from pipelines.named_files import FileRejected
 from schemas.failures import Reason
-from schemas.lake import Folder
+from schemas.lake import folder_of
 
 SUFFIXES = (".parquet", ".arrow")
 BYTES_AT_ONCE = 16 * 2**20
@@ -144,8 +144,8 @@ def is_bytes(kind: pa.DataType) -> bool:
 def _open(uri: str) -> Any:
     if "://" not in uri and uri.endswith(SUFFIXES[1]):
         return pa.memory_map(uri)  # of its pictures only those are read that are asked for
-    folder, _, name = uri.rpartition("/")
-    return Folder(folder or ".").open(name)
+    folder, name = folder_of(uri)
+    return folder.open(name)
 
 
 def _parquet(stream: Any) -> pq.ParquetFile:

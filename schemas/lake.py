@@ -12,15 +12,17 @@
     <lake>/links/<name>/<version>/<model>/      what a model predicts in a version (`schemas.links`)
     <lake>/indexes/<name>/<version>/<model>/    what makes a version's pictures searchable (`schemas.indexes`)
 
-`Folder` hides which file system it is (anything `pyarrow.fs` opens: a path, `file:`, `s3:`, `gs:`, `hdfs:`). Writing is
-atomic: a file has its old content, or its new one, or does not exist.
+`Folder` hides whether it is on a file system (a path, `file:`) or an object store (`s3:`, `gs:`, `az:`,
+`schemas.stores`). Writing is atomic: a file has its old content, or its new one, or does not exist.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
+import posixpath
 import re
 import shutil
 import uuid
@@ -30,17 +32,21 @@ from functools import partial
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import BinaryIO, cast
+from urllib.parse import unquote, urlsplit
 
-import pyarrow.fs as pafs
+import pyarrow as pa
 
 from schemas.errors import ConfigError, IntegrityError, NotFoundError, UsageError
 from schemas.stores import (
-    S3,
-    delete_object,
-    has_client,
-    open_store,
+    FileInfo,
+    ObjectFile,
+    copy_object,
+    delete_objects,
+    list_names,
+    list_objects,
+    object_info,
     read_object,
-    read_piece,
+    read_range,
     settle_object,
     upload_object,
     write_object,
@@ -94,9 +100,9 @@ class Folder:
 
     @property
     def local(self) -> Path | None:
-        """Return the folder as a local path, or None where it is on another kind of store."""
-        filesystem, path = self.opened()
-        return Path(path) if isinstance(filesystem, pafs.LocalFileSystem) else None
+        """Return the folder as a local path, or None where it is on an object store."""
+        path = unquote(urlsplit(self.uri).path) if self.uri.startswith("file:") else self.uri
+        return None if "://" in path else Path(os.path.abspath(path))  # noqa: PTH100 - a tenth of pathlib's time
 
     def read(self, name: str) -> bytes:
         """Return a file's bytes.
@@ -104,39 +110,19 @@ class Folder:
         Raises:
             FileNotFoundError: there is no such file.
         """
-        if self._has_client:  # one request, where pyarrow asks for its size first
-            if (found := read_object(self.uri, name)) is None:
-                raise FileNotFoundError(f"{self.uri}/{name}: there is no such object")
-            return found[0]
-        filesystem, path = self.opened()
-        with filesystem.open_input_file(f"{path}/{name}") as stream:
-            return cast(bytes, stream.read(stream.size()))  # one request to a store, not one for 256 kB
-
-    def read_end(self, name: str, count: int) -> tuple[bytes, int]:
-        """Return at most so many bytes of a file's end, and how many it has; one request to S3.
-
-        Raises:
-            FileNotFoundError: there is no such file.
-        """
-        if self._has_client:
-            return read_piece(self.uri, name, f"-{count}")
-        with self.open(name) as stream:
-            size = stream.seek(0, os.SEEK_END)
-            stream.seek(max(0, size - count))
-            return stream.read(min(size, count)), size
-
-    def read_piece(self, name: str, start: int, count: int) -> bytes:
-        """Return at most so many bytes of a file, from one on that it has; one request to S3."""
-        if self._has_client:
-            return read_piece(self.uri, name, f"{start}-{start + count - 1}")[0]
-        with self.open(name) as stream:
-            stream.seek(start)
-            return stream.read(count)
+        if self.local:
+            return (self.local / name).read_bytes()
+        data, _ = read_object(self.uri, name)
+        if data is None:
+            raise FileNotFoundError(errno.ENOENT, "there is no such object", f"{self.uri}/{name}")
+        return data
 
     def open(self, name: str) -> BinaryIO:
         """Return a file opened for random reading."""
-        filesystem, path = self.opened()
-        return cast(BinaryIO, filesystem.open_input_file(f"{path}/{name}"))
+        if self.local:
+            return cast(BinaryIO, pa.OSFile(str(self.local / name)))
+        size = object_info(self.uri, name).size
+        return cast(BinaryIO, ObjectFile(size, partial(read_range, self.uri, name)))
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file atomically, with the folders above it; of several processes that write it, the last counts."""
@@ -147,46 +133,33 @@ class Folder:
     def settle(self, name: str, data: bytes) -> None:
         """Write a file that several processes may write at once; one that has these bytes is left alone.
 
-        On S3 by conditional requests (`stores.settle_object`), elsewhere by `write`.
+        On an object store by conditional requests (`stores.settle_object`), elsewhere by `write`.
         """
-        if self.uri.startswith(S3):
+        if not self.local:
             settle_object(self.uri, name, data)
         elif not (self.exists(name) and self.read(name) == data):
             self.write(name, data)
 
     def add(self, name: str, data: bytes) -> bool:
-        """Write a file where there is none; return False where there is one. Of several processes one writes it.
-
-        On a store without conditional requests (other than S3 and file systems) two that write at once may both do so.
-        """
-        if self.uri.startswith(S3):
-            return write_object(self.uri, name, data, tag=None) is not None
+        """Write a file where there is none; return False where there is one. Of several processes one writes it."""
+        if not self.local:
+            return write_object(self.uri, name, data, version=None)
         with self.create(name) as sink:
             sink.stream.write(data)
-            if sink.renamed is None:
-                if is_new := not self.exists(name):
-                    sink.commit()
-                return is_new
             sink.stream.flush()
             os.fsync(sink.stream.fileno())
             try:
-                os.link(*sink.renamed)
+                os.link(*cast(tuple[Path, Path], sink.renamed))
             except FileExistsError:
                 return False
             return True
 
     def create(self, name: str) -> Sink:
         """Return a new file to write piece by piece; it appears, whole, when it is committed."""
-        filesystem, path = self.opened()
-        if not isinstance(filesystem, pafs.LocalFileSystem):
-            upload = (
-                partial(upload_object, self.uri, name)
-                if self._has_client
-                else partial(_copy_to, filesystem, f"{path}/{name}")
-            )
-            return Sink(cast(BinaryIO, _Spooled(_WRITTEN_AT_ONCE)), upload=upload)
-        target = Path(path, name)
-        target.parent.mkdir(parents=True, exist_ok=True)
+        if not self.local:
+            stream = cast(BinaryIO, _Spooled(_WRITTEN_AT_ONCE))
+            return Sink(stream, upload=partial(upload_object, self.uri, name))
+        target = _made(self.local / name)
         temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
         return Sink(_Buffered(io.FileIO(temporary, "xb"), _WRITTEN_AT_ONCE), (temporary, target))
 
@@ -195,81 +168,92 @@ class Folder:
 
         On an object store, and where a file system cannot do so, it is a copy.
         """
-        filesystem, path = self.opened()
-        there, here = f"{source.opened()[1]}/{name}", f"{path}/{name}"
-        if isinstance(filesystem, pafs.LocalFileSystem):
-            Path(here).parent.mkdir(parents=True, exist_ok=True)
-            with contextlib.suppress(OSError):
-                return os.link(there, here)
-        filesystem.copy_file(there, here)
+        if not (self.local and source.local):
+            return copy_object(source.uri, self.uri, name)
+        there, here = source.local / name, _made(self.local / name)
+        try:
+            os.link(there, here)
+        except OSError:
+            shutil.copyfile(there, here)
 
     def exists(self, name: str = "") -> bool:
         """Return whether a file or a folder is there; without a name, this folder itself."""
-        filesystem, path = self.opened()
-        return bool(filesystem.get_file_info(f"{path}/{name}".rstrip("/")).type != pafs.FileType.NotFound)
+        if self.local:
+            return (self.local / name).exists()
+        return (bool(name) and self.stamp(name) != (0, 0)) or bool(list_names(self.child(name).uri))
 
     def is_folder(self) -> bool:
         """Return whether a folder is there; on an object store, whether anything is below its address."""
-        filesystem, path = self.opened()
-        return bool(filesystem.get_file_info(path).type == pafs.FileType.Directory)
+        return self.local.is_dir() if self.local else bool(list_names(self.uri))
 
     def names(self) -> list[str]:
         """Return the names directly inside, sorted; an absent folder has none."""
-        return sorted(info.base_name for info in self._list())
+        if not self.local:
+            return list_names(self.uri)
+        return sorted(path.name for path in self.local.iterdir()) if self.local.is_dir() else []
 
     def files(self) -> Iterator[str]:
         """Return the path of every file below this folder, relative to it, in sorted order."""
         return iter(self.infos())
 
-    def infos(self) -> dict[str, pafs.FileInfo]:
+    def infos(self) -> dict[str, FileInfo]:
         """Return what is known of every file below this folder, by its path relative to it, in sorted order."""
-        _, path = self.opened()
-        files = [info for info in self._list(recursive=True) if info.type == pafs.FileType.File]
-        by_path = {info.path.removeprefix(path).lstrip("/"): info for info in files}
-        return dict(sorted(by_path.items()))
+        if not self.local:
+            return list_objects(self.uri)
+        paths = (Path(folder, name) for folder, _, names in os.walk(self.local) for name in names)
+        stats = {path.relative_to(self.local).as_posix(): info for path in paths if (info := _info(path))}
+        return dict(sorted(stats.items()))
 
     def stamp(self, name: str) -> tuple[int, int]:
         """Return the size of a file and when it was written (ns); of a file that is not there, zeros."""
-        filesystem, path = self.opened()
-        info = filesystem.get_file_info(f"{path}/{name}")
-        return info.size or 0, info.mtime_ns or 0
+        with contextlib.suppress(FileNotFoundError):
+            info = _info(self.local / name) if self.local else object_info(self.uri, name)
+            return (info.size, info.mtime_ns) if info else (0, 0)
+        return 0, 0
 
     def move(self, name: str, target: Folder) -> None:
         """Put a file into another folder of the same store, under the same name, in place of one that is there."""
-        filesystem, path = self.opened()
-        if target.local is not None:
-            Path(target.local, name).parent.mkdir(parents=True, exist_ok=True)
-        filesystem.move(f"{path}/{name}", f"{target.opened()[1]}/{name}")
+        if not (self.local and target.local):
+            return copy_object(self.uri, target.uri, name, moves=True)
+        (self.local / name).replace(_made(target.local / name))
 
     def delete(self, name: str) -> None:
         """Delete a file; an absent one is no error."""
-        if self.uri.startswith(S3):
-            return delete_object(self.uri, name)
-        filesystem, path = self.opened()
-        with contextlib.suppress(FileNotFoundError):
-            filesystem.delete_file(f"{path}/{name}")
+        if not self.local:
+            return delete_objects(self.uri, name)
+        (self.local / name).unlink(missing_ok=True)
 
     def remove(self) -> None:
         """Remove the folder with everything in it; an absent one is no error."""
-        filesystem, path = self.opened()
+        if not self.local:
+            return delete_objects(self.uri, *list_objects(self.uri))
         with contextlib.suppress(FileNotFoundError):
-            filesystem.delete_dir(path)
+            shutil.rmtree(self.local)
 
-    def _list(self, *, recursive: bool = False) -> list[pafs.FileInfo]:
-        filesystem, path = self.opened()
-        selector = pafs.FileSelector(path, allow_not_found=True, recursive=recursive)
-        return cast(list[pafs.FileInfo], filesystem.get_file_info(selector))
 
-    @property
-    def _has_client(self) -> bool:
-        """Return whether it is on S3, and this machine has boto3: Beam's and Ray's workers may have pyarrow alone."""
-        return self.uri.startswith(S3) and has_client()
+def _made(path: Path) -> Path:
+    """Return a path whose folder is there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
 
-    def opened(self) -> tuple[pafs.FileSystem, str]:
-        """Return its file system, and its path there."""
-        if "://" in self.uri or self.uri.startswith("file:"):
-            return open_store(self.uri)
-        return pafs.LocalFileSystem(), os.path.abspath(self.uri)  # noqa: PTH100 - a tenth of pathlib's time, at every step
+
+def _info(path: Path) -> FileInfo | None:
+    """Return what is known of a file; None: it is gone."""
+    with contextlib.suppress(FileNotFoundError):
+        stat = path.stat()
+        return FileInfo(stat.st_size, stat.st_mtime_ns)
+    return None
+
+
+def folder_of(uri: str) -> tuple[Folder, str]:
+    """Return the folder of a file that a path or URI names, and the file's name; options of the URI go with the folder.
+
+    >>> folder_of("s3://bucket/dumps/RS_2018-01.zst?region=eu-west-1")
+    (Folder(uri='s3://bucket/dumps?region=eu-west-1'), 'RS_2018-01.zst')
+    """
+    path, mark, options = uri.partition("?") if "://" in uri else (uri, "", "")
+    folder, name = posixpath.split(path)
+    return Folder(folder + mark + options), name
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,11 +321,6 @@ class _Buffered(_Uncommitted, io.BufferedWriter):
 
 class _Spooled(_Uncommitted, SpooledTemporaryFile[bytes]):
     """For an object store."""
-
-
-def _copy_to(filesystem: pafs.FileSystem, path: str, stream: BinaryIO) -> None:
-    with filesystem.open_output_stream(path, compression=None) as target:
-        shutil.copyfileobj(stream, target, _WRITTEN_AT_ONCE)
 
 
 @dataclass(frozen=True, slots=True)

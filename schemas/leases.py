@@ -4,8 +4,7 @@
 
 On a file system the operating system keeps the lease (`flock`), and frees it the moment its process ends. On an object
 store the file itself is the lease: it is written by conditional requests, renewed while the work lasts, and lapses when
-it was not renewed for `LAPSE_S`, or at once where its process was one of this machine and is gone. On a store without
-conditional requests (other than S3) there is no lease, and nobody waits.
+it was not renewed for `LAPSE_S`, or at once where its process was one of this machine and is gone.
 """
 
 import fcntl
@@ -24,7 +23,7 @@ from pathlib import Path
 
 from schemas.errors import BuildError, UsageError
 from schemas.lake import Folder
-from schemas.stores import S3, read_object, write_object
+from schemas.stores import read_object, write_object
 
 LEASE = "lease.json"
 RENEW_S, LAPSE_S, POLL_S = 20.0, 180.0, 1.0
@@ -100,7 +99,7 @@ def _nothing() -> None: ...
 class _Taken:
     """A lease that this process has: what checks that it still has it, and what frees it."""
 
-    release: Callable[[], None] = _nothing
+    release: Callable[[], None]
     check: Callable[[], None] = _nothing
 
 
@@ -125,30 +124,29 @@ def _take_lock(folder: Folder) -> _Taken:
 
 
 def _take_object(folder: Folder) -> _Taken:
-    if not folder.uri.startswith(S3):
-        return _Taken()
-    own, found = _own(), read_object(folder.uri, LEASE)
-    is_free = found is None or not _is_live(found[0])
-    if not (is_free and write_object(folder.uri, LEASE, _written(own), tag=found[1] if found else None)):
-        raise HeldError(folder, found[0] if found else b"")
+    own = _own()
+    data, version = read_object(folder.uri, LEASE)
+    is_free = data is None or not _is_live(data)
+    if not (is_free and write_object(folder.uri, LEASE, _written(own), version=version)):
+        raise HeldError(folder, data or b"")
     is_over, is_lost = threading.Event(), threading.Event()
 
     def renew() -> None:
         while not is_over.wait(RENEW_S) and not is_lost.is_set():
             with suppress(OSError):  # the store is away: the next time
-                found = read_object(folder.uri, LEASE)
-                if found is None or (_parsed(found[0]) or own).token != own.token:
+                data, version = read_object(folder.uri, LEASE)
+                if data is None or (_parsed(data) or own).token != own.token:
                     is_lost.set()
                 else:
                     renewed = _written(replace(own, renewed_s=time.time()))
-                    write_object(folder.uri, LEASE, renewed, tag=found[1])
+                    write_object(folder.uri, LEASE, renewed, version=version)
 
     thread = threading.Thread(target=renew, name="lease", daemon=True)
     thread.start()
 
     def check() -> None:
-        found = read_object(folder.uri, LEASE)
-        if is_lost.is_set() or found is None or (_parsed(found[0]) or own).token != own.token:
+        data, _ = read_object(folder.uri, LEASE)
+        if is_lost.is_set() or data is None or (_parsed(data) or own).token != own.token:
             raise BuildError(f"{folder.uri}: the lease on it lapsed, and another process has taken it")
 
     def release() -> None:

@@ -1,224 +1,265 @@
-"""The store behind a URI: its file system, opened once a process, and S3's conditional requests.
+"""Object stores: S3, Google Cloud Storage and Azure, by obstore, each opened once a process.
 
-A store that is away for a minute is waited for: a request to S3 is made again, with growing pauses. What a request to
-S3 needs beside its bucket comes from the environment, as for every AWS program (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL,
-AWS_DEFAULT_REGION, profiles ...), or stands in the URI (`s3://bucket/lake?region=...&endpoint_override=...&scheme=...`).
-A URI is written into logs, pages and tags, so a key in it is refused.
+A store that is away for a minute is waited for: a request is made again, with growing pauses. What a request needs
+beside its bucket comes from the environment, as for every program of that cloud (AWS_ACCESS_KEY_ID, AWS_PROFILE,
+AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME ...); where an S3 server is may stand in
+the URI (`s3://bucket/lake?region=...&endpoint_override=...&scheme=...`). A URI is written into logs, pages and tags, so
+a key in it is refused. What a store refuses is an `OSError` of one line.
 """
 
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
 from functools import cache
 from importlib.util import find_spec
-from typing import Any, BinaryIO
-from urllib.parse import parse_qsl, urlsplit
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from urllib.parse import parse_qsl
 
+import obstore
 import pyarrow.fs as pafs
+from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+from obstore.store import AzureStore, GCSStore, S3Store
 
 from schemas.errors import UsageError
 
-S3 = "s3://"
-S3_ATTEMPTS = 12  # pauses grow to 20 s: together more than a minute
+if TYPE_CHECKING:
+    from obstore import ObjectMeta, UpdateVersion
+    from obstore.store import ObjectStore
+
+ATTEMPTS = 12  # pauses grow to 15 s: together more than a minute
 _IN_PIECES = 64 << 20  # bytes: of a longer object, each
 _OPTIONS = frozenset({"endpoint_override", "region", "scheme"})
+_ANSWER = re.compile(r"<Code>(\w+)</Code>\s*<Message>([^<]*)")  # of all three clouds
+_OF_OBJECTS = ("NoSuchKey", "BlobNotFound")  # codes of answers that say that an object is not there
 
 
-def open_store(uri: str) -> tuple[pafs.FileSystem, str]:
-    """Return the file system of a URI, and the path in it.
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """The size of a file, in bytes, and when it was written, in nanoseconds since 1970."""
 
-    Raises:
-        UsageError: an S3 URI holds a key, or an option that is not known.
-    """
-    if not uri.startswith(S3):
-        return _by_uri(uri)
-    bucket, key, options = _split(uri)
-    return _s3(bucket, options), f"{bucket}/{key}".rstrip("/")
+    size: int
+    mtime_ns: int
 
 
-class _PatientS3(pafs.S3FileSystem):
-    """S3 that waits for a server that is away, in every process that it is sent to, too."""
+class ObjectFile(io.RawIOBase):
+    """An object, opened for random reading: `read_range` gives the bytes from one on, so many."""
 
-    def __init__(self, **options: Any) -> None:
-        self._own = options
-        super().__init__(
-            retry_strategy=pafs.AwsStandardS3RetryStrategy(max_attempts=S3_ATTEMPTS),
-            allow_delayed_open=True,  # Ray Train's small files: one request; one in parts may be refused
-            **options,
-        )
+    def __init__(self, size: int, read_range: Callable[[int, int], bytes]) -> None:
+        self._size, self._read_range, self._position = size, read_range, 0
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _patient, (self._own,)
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        return self._position
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        count = max(0, min(len(buffer), self._size - self._position))
+        if count:
+            buffer[:count] = self._read_range(self._position, count)
+        self._position += count
+        return count
+
+    def readall(self) -> bytes:
+        return self.read(max(0, self._size - self._position)) or b""
 
 
-def _patient(options: dict[str, Any]) -> _PatientS3:
-    return _PatientS3(**options)
+def read_object(uri: str, name: str) -> tuple[bytes | None, UpdateVersion | None]:
+    """Return the content of an object below a URI, and what tells that content from others; None: there is none."""
+    with contextlib.suppress(FileNotFoundError), _opened(uri, name) as (store, key):
+        found = obstore.get(store, key)
+        version = {name: value for name in ("e_tag", "version") if (value := found.meta[name]) is not None}
+        return bytes(found.bytes()), cast("UpdateVersion", version)
+    return None, None
 
 
-@cache
-def _s3(bucket: str, options: str) -> pafs.FileSystem:
-    where = _where(options)
-    if where.get("region") is None and where.get("endpoint_override") is None:
-        where["region"] = pafs.resolve_s3_region(bucket)
-    return _PatientS3(**where)
+def read_end(uri: str, name: str, count: int) -> tuple[bytes, int]:
+    """Return at most so many bytes of the end of an object that is not empty, and how many it has; one request."""
+    with _opened(uri, name) as (store, key):
+        found = obstore.get(store, key, options={"range": {"suffix": count}})
+        return bytes(found.bytes()), found.meta["size"]
 
 
-@cache
-def _by_uri(uri: str) -> tuple[pafs.FileSystem, str]:
-    filesystem, path = pafs.FileSystem.from_uri(uri)
-    return filesystem, path.rstrip("/")
+def read_range(uri: str, name: str, start: int, count: int) -> bytes:
+    """Return at most so many bytes of an object, from one on that it has; one request."""
+    with _opened(uri, name) as (store, key):
+        return bytes(obstore.get_range(store, key, start=start, length=count))
+
+
+def write_object(uri: str, name: str, data: bytes, *, version: UpdateVersion | None) -> bool:
+    """Write an object whose content is still that version, None where it must not be there; return whether it is."""
+    with contextlib.suppress(FileExistsError), _opened(uri, name) as (store, key):
+        obstore.put(store, key, data, mode=version or "create")
+        return True
+    return False
 
 
 def settle_object(uri: str, name: str, data: bytes) -> None:
-    """Give an object below an S3 URI its content, by requests that hold only for what was read before.
+    """Give an object its content, by requests that hold only for what was read before.
 
     So a request that arrives late undoes nothing, and of equal contents one is written.
     """
-    while True:
-        found = read_object(uri, name)
-        if (found and found[0] == data) or write_object(uri, name, data, tag=found[1] if found else None):
-            return
+    is_settled = False
+    while not is_settled:
+        found, version = read_object(uri, name)
+        is_settled = found == data or write_object(uri, name, data, version=version)
 
 
-def read_object(uri: str, name: str) -> tuple[bytes, str] | None:
-    """Return the content of an object below an S3 URI and the tag of that content, or None where there is none."""
-    client, target = _target(uri, name)
-    with _refusals(client):
-        try:
-            data, told = _get(client, target)
-        except client.exceptions.NoSuchKey:
-            return None
-        return data, str(told["ETag"])
+def upload_object(uri: str, name: str, stream: BinaryIO) -> None:
+    """Write an object from a stream: in one request, a large one in pieces that are then made one."""
+    with _opened(uri, name) as (store, key):
+        obstore.put(store, key, stream, chunk_size=_IN_PIECES, max_concurrency=1)
 
 
-def read_piece(uri: str, name: str, wanted: str) -> tuple[bytes, int]:
-    """Return bytes of an object below an S3 URI, and how many it has in all.
-
-    Args:
-        uri: of its folder.
-        name: of the object.
-        wanted: as HTTP says it: `FIRST-LAST`, or `-COUNT` for its end.
+def object_info(uri: str, name: str) -> FileInfo:
+    """Return what is known of an object.
 
     Raises:
         FileNotFoundError: there is no such object.
     """
-    client, target = _target(uri, name)
-    with _refusals(client):
-        try:
-            data, told = _get(client, target | {"Range": f"bytes={wanted}"})
-        except client.exceptions.NoSuchKey as problem:
-            raise FileNotFoundError(f"{uri}/{name}: there is no such object") from problem
-        return data, int(told["ContentRange"].rpartition("/")[2])
+    with _opened(uri, name) as (store, key):
+        return _info(obstore.head(store, key))
 
 
-def _get(client: Any, wanted: Mapping[str, str]) -> tuple[bytes, Mapping[str, Any]]:
-    """Return the bytes of an object, and what its answer says; boto3 does not ask again for one that breaks off."""
-    from botocore.exceptions import HTTPClientError, IncompleteReadError
+def list_objects(uri: str) -> dict[str, FileInfo]:
+    """Return what is known of all objects below a URI, by their paths relative to it, in sorted order.
 
-    attempts = 0
-    while True:
-        told = client.get_object(**wanted)
-        try:
-            return told["Body"].read(), told
-        except (HTTPClientError, IncompleteReadError):
-            attempts += 1
-            if attempts == S3_ATTEMPTS:
-                raise
-
-
-def write_object(uri: str, name: str, data: bytes, *, tag: str | None) -> str | None:
-    """Write an object below an S3 URI where it still has a tag; return its new one, None where it has it no more.
-
-    With None for a tag it is written where there is none (`If-None-Match`; `If-Match` for a tag).
+    An empty object that others are below is what some programs leave for a folder, and no file.
     """
-    client, target = _target(uri, name)
-    condition = {"IfMatch": tag} if tag else {"IfNoneMatch": "*"}
-    with _refusals(client):
-        try:
-            return str(client.put_object(**target, Body=data, **condition)["ETag"])
-        except client.exceptions.ClientError as refusal:
-            if refusal.response["ResponseMetadata"]["HTTPStatusCode"] not in (404, 409, 412):
-                raise
-            return None
+    with _opened(uri) as (store, key):
+        metas = [meta for batch in obstore.list(store, key, chunk_size=1000) for meta in batch]
+    found = {meta["path"].removeprefix(key).lstrip("/"): _info(meta) for meta in metas}
+    folders = {path[: at.start()] for path in found for at in re.finditer("/", path)}
+    return {path: found[path] for path in sorted(found) if found[path].size or path not in folders}
 
 
-def upload_object(uri: str, name: str, stream: BinaryIO) -> None:
-    """Write an object below an S3 URI from a stream: in one request, a large one in pieces that are then made one."""
-    from boto3.s3.transfer import TransferConfig
-
-    client, target = _target(uri, name)
-    settings = TransferConfig(multipart_threshold=_IN_PIECES, multipart_chunksize=_IN_PIECES, use_threads=False)
-    with _refusals(client):
-        client.upload_fileobj(stream, *target.values(), Config=settings)
+def list_names(uri: str) -> list[str]:
+    """Return the names directly below a URI, sorted."""
+    with _opened(uri) as (store, key):
+        found = obstore.list_with_delimiter(store, key)
+    paths = {*found["common_prefixes"], *(meta["path"] for meta in found["objects"])} - {key}
+    return sorted(path.rpartition("/")[2] for path in paths)
 
 
-def delete_object(uri: str, name: str) -> None:
-    """Delete an object below an S3 URI; pyarrow would look for its folder, and leave an empty object in its place."""
-    client, target = _target(uri, name)
-    with _refusals(client):
-        client.delete_object(**target)
+def delete_objects(uri: str, *names: str) -> None:
+    """Delete objects below a URI; an absent one is no error."""
+    with contextlib.suppress(FileNotFoundError), _opened(uri) as (store, prefix):
+        obstore.delete(store, [_key(prefix, name) for name in names])
 
 
-@contextmanager
-def _refusals(client: Any) -> Iterator[None]:
-    """Raise what a store refuses, and that it is away, as an `OSError`, as pyarrow does."""
-    from boto3.exceptions import Boto3Error
-    from botocore.exceptions import BotoCoreError
+def copy_object(source: str, target: str, name: str, *, moves: bool = False) -> None:
+    """Copy an object of one URI to another of the same store, or move it, over one that is there."""
+    with _opened(source, name) as (store, key):
+        (obstore.rename if moves else obstore.copy)(store, key, _key(split_uri(target)[2], name))
 
+
+@contextlib.contextmanager
+def _opened(uri: str, name: str = "") -> Iterator[tuple[ObjectStore, str]]:
+    """Give the store of a URI and the key of an object below it; what the store refuses is an `OSError`."""
+    scheme, bucket, prefix, options = split_uri(uri)
+    if _first_process() != os.getpid():
+        raise OSError(f"{uri}: this process was forked from one that uses the store; start processes by `spawn`")
     try:
-        yield
-    except (client.exceptions.ClientError, BotoCoreError, Boto3Error) as refusal:
-        raise OSError(str(refusal)) from refusal
+        yield _store(scheme, bucket, options), _key(prefix, name)
+    except (AlreadyExistsError, PreconditionError) as refusal:
+        raise FileExistsError(errno.EEXIST, "there is another object", _key(uri, name)) from refusal
+    except (BaseError, FileNotFoundError, ValueError) as refusal:
+        raise _error(refusal, _key(uri, name)) from refusal
+
+
+def _error(refusal: Exception, uri: str) -> OSError:
+    """Return what a store refused in one line: its own words, or what came instead of an answer."""
+    answer = _ANSWER.search(str(refusal))
+    if isinstance(refusal, FileNotFoundError) and (answer is None or answer[1] in _OF_OBJECTS):
+        return FileNotFoundError(errno.ENOENT, "there is no such object", uri)
+    words = f"{answer[1]}: {answer[2]}" if answer else " ".join(str(refusal).partition("Debug source")[0].split())
+    is_forbidden = type(refusal).__name__ in ("PermissionDeniedError", "UnauthenticatedError")
+    return PermissionError(errno.EACCES, words, uri) if is_forbidden else OSError(errno.EIO, words, uri)
 
 
 @cache
-def has_client() -> bool:
-    """Return whether S3 can be asked for what pyarrow cannot."""
-    return find_spec("boto3") is not None
-
-
-def _target(uri: str, name: str) -> tuple[Any, dict[str, str]]:
-    """Return a client of S3 for the requests that pyarrow cannot make, and what names an object below a URI."""
-    bucket, key, options = _split(uri)
-    return _client(options), {"Bucket": bucket, "Key": f"{key}/{name}"}
+def _first_process() -> int:
+    """Return the process that used a store first: the threads of obstore are not there in one forked from it."""
+    return os.getpid()
 
 
 @cache
-def _client(options: str) -> Any:
+def _store(scheme: str, bucket: str, options: str) -> ObjectStore:
+    shared: dict[str, Any] = {
+        "client_options": {"timeout": timedelta(minutes=30), "read_timeout": timedelta(minutes=1)},
+        "retry_config": {"max_retries": ATTEMPTS - 1},
+    }
+    match scheme:
+        case "s3":
+            where = s3_server(options, bucket)
+            endpoint = where.get("endpoint_override")
+            if endpoint:
+                shared["endpoint"] = f"{where['scheme']}://{endpoint}"
+            shared["client_options"]["allow_http"] = where["scheme"] == "http"
+            return S3Store(bucket, region=where["region"], credential_provider=_credentials(), **shared)
+        case "gs" | "gcs":
+            shared["client_options"]["allow_http"] = os.environ.get("GOOGLE_BASE_URL", "").startswith("http:")
+            return GCSStore(bucket, **shared)
+        case "az" | "abfs" | "abfss":
+            shared["client_options"]["allow_http"] = os.environ.get("AZURE_STORAGE_ENDPOINT", "").startswith("http:")
+            return AzureStore.from_url(f"{scheme}://{bucket}", **shared)
+    raise UsageError(f"{scheme}://{bucket}: expected a path, or an address that begins with file:, s3:, gs: or az:")
+
+
+def _credentials() -> Any:
+    """Return what gives the keys of a profile or a role; None: obstore takes them from the environment."""
+    if os.environ.get("AWS_ACCESS_KEY_ID") or find_spec("boto3") is None:
+        return None
+    from obstore.auth.boto3 import Boto3CredentialProvider
+
     try:
-        import boto3
-        from botocore.config import Config
-    except ModuleNotFoundError as problem:
-        raise UsageError("a lake on S3 needs boto3: install multilink with the extra server") from problem
-    where = _where(options)
-    scheme, endpoint = where.get("scheme", "https"), where.get("endpoint_override")
-    return boto3.client(
-        "s3",
-        endpoint_url=f"{scheme}://{endpoint}" if endpoint else None,
-        region_name=where.get("region"),
-        config=Config(retries={"mode": "standard", "total_max_attempts": S3_ATTEMPTS}),
-    )
+        return Boto3CredentialProvider()
+    except ValueError:  # boto3 knows none
+        return None
 
 
-def _split(uri: str) -> tuple[str, str, str]:
-    """Return the bucket, key and options of an S3 URI."""
-    parts = urlsplit(uri)
-    if "@" in parts.netloc:
-        where = f"s3://...@{parts.hostname}{parts.path}"
+def split_uri(uri: str) -> tuple[str, str, str, str]:
+    """Return the scheme, bucket, key and options of a URI."""
+    scheme, _, rest = uri.partition("://")
+    path, _, options = rest.partition("?")
+    bucket, _, key = path.partition("/")
+    if scheme == "s3" and "@" in bucket:
+        where = f"s3://...@{bucket.rpartition('@')[2]}/{key}"
         raise UsageError(f"{where}: a URI holds no key; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
-    return parts.netloc, parts.path.strip("/"), parts.query
+    return scheme, bucket, key.strip("/"), options
 
 
-def _where(options: str) -> dict[str, str]:
-    """Return where the server is: as the options of a URI say, else as the environment does."""
+def _key(prefix: str, name: str) -> str:
+    return f"{prefix}/{name}".strip("/")
+
+
+def _info(meta: ObjectMeta) -> FileInfo:
+    return FileInfo(meta["size"], int(meta["last_modified"].timestamp() * 1e9))
+
+
+def s3_server(options: str, bucket: str) -> dict[str, str]:
+    """Return where an S3 server is: as the options of a URI say, else as the environment does."""
     given = dict(parse_qsl(options))
-    unknown = sorted(given.keys() - _OPTIONS)
-    if unknown:
+    if unknown := sorted(given.keys() - _OPTIONS):
         raise UsageError(f"s3: unknown option {unknown[0]!r}; expected one of {', '.join(sorted(_OPTIONS))}")
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     if endpoint and "endpoint_override" not in given:
-        parts = urlsplit(endpoint)
-        given |= {"scheme": parts.scheme, "endpoint_override": parts.netloc}
+        given["scheme"], _, given["endpoint_override"] = endpoint.rstrip("/").partition("://")
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    own = {"region": region} if region else {"region": "us-east-1"} if "endpoint_override" in given else {}
-    return own | given
+    if "region" not in given:
+        given["region"] = region or ("us-east-1" if "endpoint_override" in given else pafs.resolve_s3_region(bucket))
+    return {"scheme": "https"} | given

@@ -102,14 +102,9 @@ def changes_between(lake: Lake, dataset: str, before: str, after: str) -> Change
 
 def version_before(lake: Lake, dataset: str, version: str) -> str | None:
     """Return the version that was made last before another, by when their manifests were written; None: the first."""
-    made = {each: _made_ns(lake.dataset(dataset, each)) for each in lake.versions(dataset)}
+    made = {each: lake.dataset(dataset, each).stamp(MANIFEST)[1] for each in lake.versions(dataset)}
     earlier = [each for each in made if each != version and made[each] <= made[version]]
     return max(earlier, key=lambda each: (made[each], each), default=None)
-
-
-def _made_ns(folder: Folder) -> int:
-    filesystem, path = folder.opened()
-    return int(filesystem.get_file_info(f"{path}/{MANIFEST}").mtime_ns)
 
 
 def as_markdown(found: Changes) -> str:

@@ -22,7 +22,7 @@ from pipelines.web.downloads import capture_file
 from pipelines.web.requests import FetchFailed
 from schemas.configs import require
 from schemas.errors import BuildError, ConfigError, IntegrityError, NotFoundError
-from schemas.lake import Folder
+from schemas.lake import Folder, folder_of
 from schemas.versions import code_reached, digest_stream, files_digest, fingerprint
 
 _FIELD = "features.weights"
@@ -93,9 +93,8 @@ class WeightFile:
 
     def _fetch(self, cache: Folder, path: Path) -> None:
         if not self.uri.startswith(_HTTP):
-            address, mark, options = self.uri.partition("?")
-            folder, _, name = address.rpartition("/")
-            return Folder(str(path.parent)).write(path.name, Folder(f"{folder}{mark}{options}").read(name))
+            folder, name = folder_of(self.uri)
+            return Folder(str(path.parent)).write(path.name, folder.read(name))
         path.parent.mkdir(parents=True, exist_ok=True)
         client = process_client(self.http, cache)
         try:

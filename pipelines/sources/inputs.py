@@ -24,7 +24,7 @@ from pipelines.files import COMPRESSED, INSIDE, BrokenInputError, file_names, in
 from pipelines.sources.records import UNUSABLE, CandidateDocument, on_web
 from schemas.errors import UsageError
 from schemas.failures import Failure
-from schemas.lake import Folder
+from schemas.lake import Folder, folder_of
 
 Capture = Callable[[str], Path]
 _LANGUAGE = r"[a-z]{2,3}(-[A-Za-z0-9]{1,8})*"
@@ -162,7 +162,8 @@ def _found(text: str, given: Input, capture: Capture) -> list[str]:
     if given.form == "shards" and "*" in name and not inside:
         uri, published = folder, (name,)
         folder, _, name = uri.rpartition("/")
-    if not (Folder(folder).exists(name) if "://" in uri else Path(uri).exists()):
+    above, leaf = folder_of(uri)
+    if not (above.exists(leaf) if "://" in uri else Path(uri).exists()):
         raise UsageError(f"source.{given.name} = {uri!r}: no such file")
     if not ("://" in uri or Path(uri).is_file() or Path(uri).is_dir()):
         raise UsageError(f"source.{given.name} = {uri!r}: expected a file or a folder, found a pipe or a device")

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from pipelines import packs
 from pipelines.packs import PackFolder, PackRef
-from schemas import lake
 from schemas.errors import BuildError
 from schemas.lake import Folder
-from schemas.stores import read_piece
+from schemas.stores import read_end
 
 SCHEMA = pa.schema([pa.field("hash", pa.string()), pa.field("value", pa.int64())])
 
@@ -123,11 +122,11 @@ def test_small_packs_on_an_object_store_are_asked_for_once_each(
         writer.close()
     asked = Counter[str]()
 
-    def counted(uri: str, name: str, wanted: str) -> tuple[bytes, int]:
+    def counted(uri: str, name: str, count: int) -> tuple[bytes, int]:
         asked[name] += 1
-        return read_piece(uri, name, wanted)
+        return read_end(uri, name, count)
 
-    monkeypatch.setattr(lake, "read_piece", counted)
+    monkeypatch.setattr(packs, "read_end", counted)
     refs = [ref for ref in folder.index().find([key(value) for value in range(100)]) if ref]
     for _ in range(2):
         assert [folder.read([ref], ["value"])["value"].to_pylist() for ref in refs] == [[value] for value in range(100)]

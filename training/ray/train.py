@@ -49,6 +49,7 @@ from training.loop.run_folder import (
     runs_folder,
 )
 from training.loop.trainer import TrainResult
+from training.ray.storage import storage_of
 
 logger = logging.getLogger(__name__)
 CHECKPOINTS_KEPT = 2
@@ -112,7 +113,7 @@ def _trainer(
     config: TrainConfig, lake: Lake, *, dataset: str, workers: int, run_id: str, messages: Queue, is_local: bool
 ) -> TorchTrainer:
     use_gpu = _use_gpu(config.training.device, workers)
-    filesystem, path = runs_folder(lake).opened()
+    filesystem, path = storage_of(runs_folder(lake))
     cpus = max(1, torch.get_num_threads() // workers) if is_local else 1
     settings = {
         "config": resolve(config),
