@@ -4,36 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import boto3
+import obstore
 import pytest
 from bench import Bench
 from botocore.exceptions import ClientError
 
-from schemas import stores
 from schemas.lake import LATEST, Folder, Lake
 
 Found = Callable[[str], None]
 WRITERS = 8
 
 
-def conditions_of(client: object, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def conditions_of(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the list that the condition of every put goes into, refused ones too."""
     conditions: list[str] = []
-    put = client.put_object  # type: ignore[attr-defined]
+    put = obstore.put
 
-    def noted(**request: object) -> object:
-        conditions.append(next(name for name in ("IfMatch", "IfNoneMatch") if name in request))
-        return put(**request)
+    def noted(*arguments: Any, mode: Any) -> object:
+        conditions.append("IfNoneMatch" if mode == "create" else "IfMatch")
+        return put(*arguments, mode=mode)
 
-    monkeypatch.setattr(client, "put_object", noted)
+    monkeypatch.setattr(obstore, "put", noted)
     return conditions
 
 
 def test_writers_at_once(bench: Bench, monkeypatch: pytest.MonkeyPatch, found: Found) -> None:
     """`latest` written by eight at once: `If-None-Match` for the first, `If-Match` for the others."""
     lake = Lake.at("s3://lake/conditional")
-    conditions = conditions_of(stores._client(""), monkeypatch)
+    conditions = conditions_of(monkeypatch)
     with ThreadPoolExecutor(WRITERS) as pool:
         list(pool.map(lambda number: lake.point_latest("diy", f"v{number}"), range(WRITERS)))
     assert lake.latest("diy") in {f"v{number}" for number in range(WRITERS)}
