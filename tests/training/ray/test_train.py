@@ -220,7 +220,7 @@ def test_mistakes_are_said_before_anything_starts(lake: Lake, tmp_path: Path) ->
             tracking=tracking,
             say=print,
         )
-    with pytest.raises(UsageError, match="expected NAME or NAME@VERSION"):
+    with pytest.raises(UsageError, match="data set "):
         run_train(lake=lake.root.uri, recipe="tiny", tracking=tracking, say=print)
     assert connect(tracking).get_experiment_by_name("multilink-synthetic") is None
 
