@@ -15,7 +15,7 @@ import codecs
 import json
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -107,8 +107,7 @@ def _values(address: str | Path, kind: type[dict[Any, Any] | list[Any]]) -> Any:
     What msgspec refuses and Python's parser takes, such as halves of surrogate pairs and NaN, comes as Python values.
     """
     try:
-        shape: Any = dict[str, msgspec.Raw] if kind is dict else list[msgspec.Raw]
-        return cast(T, msgspec.json.decode(_read(address), type=shape))
+        return msgspec.json.decode(_read(address), type=dict[str, msgspec.Raw] if kind is dict else list[msgspec.Raw])
     except (ValueError, RecursionError):
         whole, is_damaged = _parsed(address)
     if is_damaged or not isinstance(whole, kind):
