@@ -12,7 +12,7 @@ from functools import lru_cache
 from orchestration.inference.archive import Archive
 from orchestration.pages.archives import Choice
 from orchestration.pages.entities import Gazetteer
-from orchestration.pages.text_language import found_language
+from pipelines.sources.language import found_language
 from training.data.ragged import Float32
 from training.retrieval.placement import sentence_vectors
 from training.retrieval.queries import Query, QueryReader, SourceText

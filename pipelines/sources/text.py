@@ -1,6 +1,8 @@
 """Running text: its sentences, how much work its markup may make for a parser, and the addresses in that.
 
-Sentences are spaCy's, a paragraph at a time. H does not say which of spaCy's two English splitters it used. The default
+Sentences end at the full stops of their script, in any language; Thai and Lao, which have none, at spaces. Between
+these they are spaCy's, a paragraph at a time, by the rules of the text's language: a full stop of Latin, Greek or
+Cyrillic script may also end an abbreviation. H does not say which of spaCy's two English splitters it used. The default
 here is the rule-based one (`sentencizer` on `spacy.blank("en")`): it needs no model, only the library, and gives the
 same sentences on every machine. An installed pipeline such as `en_core_web_sm` can be named instead.
 
@@ -11,6 +13,7 @@ text. So these are counted first.
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 import threading
@@ -21,11 +24,13 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.abc import MetaPathFinder
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Generic, TypeVar
 from urllib.parse import urljoin
 
+from pipelines.sources.language import found_language
 from pipelines.sources.records import FieldError
+from schemas.documents import UNDETERMINED
 from schemas.errors import ConfigError
 from schemas.failures import Reason
 from schemas.tables import clean
@@ -40,6 +45,18 @@ _ANY_LANGUAGE = "xx"
 _MAX_PARAGRAPH_CHARACTERS = 10_000_000  # spaCy's own limit of a million is about the memory of a parser
 _LONG_WORD = re.compile(r"(\S{500})(?=\S)")  # a word takes the tokenizer the square of its length
 _COMMENT = re.compile("(<!--)|-->")
+# Full stops beyond ASCII (those of spaCy's `sentencizer` without Burmese commas, those of Khmer and Tibetan) with the
+# quotation marks and brackets behind them. A Japanese "to" goes on
+# with the sentence that quotes. A Greek semicolon asks.
+_STOPS = "։؟۔܀܁܂߹।॥။።፧፨᙮᠃᠉᥄᥅᪨᪩᪪᪫᭚᭛᭞᭟᰻᰼᱾᱿‼‽⁇⁈⁉⸮⸼꓿꘎꘏꛳꛷꡶꡷꣎꣏꤯꧈꧉꩝꩞꩟꫰꫱꯫﹒﹖﹗！．？｡。។៕༎།"
+_CLOSERS = "」』”’）】》〉»\"')\\]"
+_END = re.compile(
+    f"(?:[{_STOPS}]+[{_CLOSERS}]*(?![{_STOPS}{_CLOSERS}0-9０-９、，]|と|って)"
+    r"|(?<=[\u0370-\u03ff\u1f00-\u1fff])[;;](?=\s+[\u0386-\u03ab])"
+    r"|(?<=[\u0e01-\u0e4f\u0e80-\u0edf])(?=\s+[\u0e01-\u0e45\u0e80-\u0ec5]))\s*"
+)
+_DETECTED_CHARACTERS = 5_000  # of a text, by which its language is told
+_LOG = logging.getLogger(__name__)
 _CUT_TAG = re.compile(r"<[A-Za-z][^<>]*+(?!>)")  # another tag begins before its end
 
 
@@ -146,22 +163,37 @@ def split_sentences(
     Args:
         paragraphs: of the text, in order.
         limit: None keeps all.
-        language: whose punctuation and abbreviations count; one that spaCy does not have is split by general rules.
+        language: whose abbreviations count; of an undetermined one that of the text, as far as it can be told.
         model: name or path of an installed spaCy pipeline; empty: the rules.
 
     Raises:
         ConfigError: there is no such pipeline, or it sets no sentence ends.
     """
-    found = list(islice(_sentences(paragraphs, _splitter(language.partition("-")[0], model)), limit))
+    if language == UNDETERMINED and not model:
+        paragraphs = iter(paragraphs)
+        beginning = list(_first(paragraphs, _DETECTED_CHARACTERS))
+        language, paragraphs = found_language(" ".join(beginning)), chain(beginning, paragraphs)
+    splitter = _splitter(language.partition("-")[0], model)
+    found = list(islice(_sentences(paragraphs, splitter, by_script=not model), limit))
     return SplitText(tuple(text for _, text in found), tuple(number for number, _ in found))
 
 
-def _sentences(paragraphs: Iterable[str], splitter: Language) -> Iterator[tuple[int, str]]:
+def _first(paragraphs: Iterator[str], characters: int) -> Iterator[str]:
+    """Yield paragraphs until they have so many characters."""
+    for paragraph in paragraphs:
+        yield paragraph
+        characters -= len(paragraph)
+        if characters <= 0:
+            return
+
+
+def _sentences(paragraphs: Iterable[str], splitter: Language, *, by_script: bool) -> Iterator[tuple[int, str]]:
     for number, paragraph in enumerate(paragraphs):
         text = _LONG_WORD.sub(r"\1 ", " ".join(paragraph.split()))
-        for sentence in splitter(text).sents if text else ():
-            if any(character.isalnum() for character in sentence.text):
-                yield number, sentence.text.strip()
+        for part in _END.sub(r"\g<0>\n", text).split("\n") if by_script else [text]:
+            for sentence in splitter(part.strip()).sents if part.strip() else ():
+                if any(character.isalnum() for character in sentence.text):
+                    yield number, sentence.text.strip()
 
 
 class _WithoutTorch(MetaPathFinder):
@@ -183,7 +215,7 @@ class _WithoutTorch(MetaPathFinder):
         return None
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=64)
 def _splitter(language: str, model: str) -> Language:
     with nullcontext() if model else _WithoutTorch():
         import spacy
@@ -197,7 +229,9 @@ def _splitter(language: str, model: str) -> Language:
     except ImportError:
         if model:
             raise
-        return _splitter(_ANY_LANGUAGE, model)  # spaCy knows no such language
+        if language not in (_ANY_LANGUAGE, UNDETERMINED):
+            _LOG.warning("spaCy's rules for %r are not installed: sentences end at full stops alone", language)
+        return _splitter(_ANY_LANGUAGE, model)
     except OSError as error:
         raise ConfigError(f"sentence_model = {model!r}: expected an installed spaCy pipeline: {error}") from error
     if not {"parser", "senter", "sentencizer"} & set(splitter.pipe_names):

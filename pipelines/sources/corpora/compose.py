@@ -10,10 +10,11 @@ sentence as it stands, and everything else is as it was.
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pipelines.files import INSIDE
+from pipelines.settings import HttpConfig
 from pipelines.sources.inputs import is_language
 from pipelines.sources.records import (
     CandidateDocument,
@@ -46,6 +47,8 @@ class Reading:
         root: folder that addresses of pictures are relative to.
         shards: folder that all shards are below.
         has_images: whether the user named a folder of pictures.
+        files: all shards.
+        http: settings of the build, by which captured answers are judged.
     """
 
     dataset: str
@@ -58,7 +61,8 @@ class Reading:
     pictures: str
     keep_splits: bool
     skip_repeats: bool
-    obey_opt_outs: bool
+    files: tuple[str, ...] = ()
+    http: HttpConfig = field(default_factory=HttpConfig)
 
     def address(self, file: str) -> str:
         """Return the address of a file, such as a shard, relative to the root; absolute where it is not below it."""

@@ -1,7 +1,7 @@
 """The settings of a corpus, and which module reads its shards.
 
     mmc4 (JSON Lines)   obelics (Parquet)   interleaved (Parquet, tar)   webdataset (tar, Parquet)   hf (Parquet, Arrow)
-    web (WARC)
+    web (WARC, WACZ)
 
 Every shard is read by one worker, from front to back, so that as many workers as there are shards have work.
 """
@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 from typing import Literal
 
 from pipelines.files import BrokenInputError
+from pipelines.settings import HttpConfig
 from pipelines.sources.corpora.compose import Reading
 from pipelines.sources.corpora.hf import read_hf
 from pipelines.sources.corpora.interleaved import read_interleaved
@@ -40,7 +41,7 @@ _PUBLISHED: Mapping[Format, tuple[str, ...]] = {
     "interleaved": ("*.parquet", "*.tar"),
     "webdataset": ("*.tar", "*.parquet"),
     "hf": ("!cache-*", "!indices.*", "*.arrow", "*.parquet"),  # those that `datasets` derived are none
-    "web": ("*.warc",),
+    "web": ("*.warc", "*.wacz", "*.arc"),
 }
 
 
@@ -61,7 +62,6 @@ class CorpusSource(Source):
         pictures: of hf: name of the column of pictures; empty: likewise.
         keep_splits: of hf: whether a shard's documents are of the split that its name, or its folder's, tells.
         skip_repeats: of mmc4: whether a document is left out of which the corpus says that its page may be there twice.
-        obey_opt_outs: of web: whether a page is left out whose answer or head says that it may not be used.
     """
 
     format: Format = "mmc4"
@@ -73,7 +73,6 @@ class CorpusSource(Source):
     pictures: str = ""
     keep_splits: bool = True
     skip_repeats: bool = False
-    obey_opt_outs: bool = True
 
     @property
     def inputs(self) -> tuple[Input, ...]:
@@ -110,7 +109,8 @@ class CorpusSource(Source):
             pictures=self.pictures,
             keep_splits=self.keep_splits,
             skip_repeats=self.skip_repeats,
-            obey_opt_outs=self.obey_opt_outs,
+            files=self.documents,
+            http=HttpConfig() if context is None else context.http,
         )
         try:
             for outcome in _READERS[self.format](shard, reading):

@@ -1,134 +1,117 @@
-"""Pages in WARC files, the project's own `raw/` or anyone's crawl: main text and pictures in the order of the page.
+"""Pages of a crawl in WARC files, anyone's: main text and pictures in the order of the page (`sources/html.py`).
 
-trafilatura (Barbaresi 2021) finds the main text, without navigation, advertisements and comments, and the pictures in
-it; it follows `data-src` and `srcset`, and passes over addresses that do not end like a picture's. Paragraphs,
-headings, list items and table cells are paragraphs here. A picture in a paragraph stands before its sentences.
-
-A picture whose answer is in the same WARC is read from there; any other is fetched. A document's id is its page's URL.
-Answers other than pages with status 200 are passed over. A page without a main text, or without a picture in it, is a
-failure; so is one that says that it may not be used, unless the settings say otherwise.
+All files of the source are one crawl (`crawl.py`): the latest capture of a page counts, a picture may be in another
+file, behind a redirect or a revisit. A picture that the crawl has is read from there; any other is fetched. Pages and
+pictures are judged as answers that are fetched are, by the build's own settings of `http`. A document's id is its
+page's URL. A page without a main text, or without a picture in it, is a failure.
 """
 
-import contextlib
 import logging
-import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import PurePosixPath
-from typing import Any
 
-from pipelines.files import INSIDE, BrokenInputError
-from pipelines.settings import HttpConfig
+from pipelines.files import INSIDE
 from pipelines.sources.corpora.compose import Picture, Piece, Reading, compose
-from pipelines.sources.records import CandidateDocument, FieldError, on_web, outcomes_of
-from pipelines.warc import Answer, read_answers
+from pipelines.sources.corpora.crawl import Crawl, Entry, crawl_of
+from pipelines.sources.html import Page, PagePicture, read_page
+from pipelines.sources.records import CandidateDocument, FieldError, on_web, outcomes_of, unusable
+from pipelines.warc import read_body
 from pipelines.web.opt_outs import refusal
-from pipelines.web.requests import FetchFailed, normalise
 from schemas.failures import Failure, Reason
-from schemas.metadata import Metadata, plain_text
-from schemas.tables import clean
+from schemas.metadata import Metadata
 
+_LOG = logging.getLogger(__name__)
 _MAX_PAGE_BYTES = 16 * 2**20
-_LANGUAGE = re.compile(rb"<html\b[^>]{0,2000}?\blang\s*=\s*[\"']?([A-Za-z-]{2,20})", re.IGNORECASE)
-_PAGES = ("text/html", "application/xhtml+xml")
-_INLINE = frozenset({"hi", "ref", "del", "graphic"})
-Page = tuple[str, bytes]  # URL, body
 
 
 def read_web(shard: str, reading: Reading) -> Iterator[CandidateDocument | Failure]:
-    """Yield the documents of a WARC file."""
-    pictures = _pictures(shard, reading.address(shard))
-    yield from outcomes_of(_pages(shard, reading), partial(_outcomes, reading=reading, pictures=pictures))
+    """Yield the documents of a WARC file.
+
+    Raises:
+        BrokenInputError: the file cannot be read on, or has no capture; documents yielded before stay good.
+    """
+    crawl = crawl_of(reading.files or (shard,), reading.http)
+    guessed = list[str]()
+    pages = _pages(shard, crawl, reading)
+    yield from outcomes_of(pages, partial(_outcomes, crawl=crawl, reading=reading, guessed=guessed))
+    if guessed:
+        _LOG.warning("%s: guessed the character set of %d pages, such as %s", shard, len(guessed), guessed[0])
+    if shard in crawl.problems:
+        raise crawl.problems[shard]
 
 
-def _answers(shard: str) -> Iterator[Answer | BrokenInputError]:
-    """Yield every answer with status 200, and what stands where there is no record."""
-    return (found for found in read_answers(shard) if isinstance(found, BrokenInputError) or found.status == 200)
+def _pages(shard: str, crawl: Crawl, reading: Reading) -> Iterator[tuple[str, tuple[Entry, bytes] | FieldError]]:
+    """Yield what each page of a file is read from, under its URL; and of an earlier capture, that it is one."""
+    for address, entries in crawl.pages(shard):
+        found = crawl.find(address, is_page=True)
+        url = next((each.url for each in reversed(entries) if each.url), address)
+        if isinstance(found, Entry):
+            page = _judged(found, entries, reading)
+            yield url, page
+            digests = {each.digest for each in entries if each.status == 200 and each.is_page and not each.is_revisit}
+            for _ in () if isinstance(page, FieldError) else digests - {found.digest}:
+                yield url, FieldError(Reason.DUPLICATE_RECORD, f"another capture of it is later: {found.date}")
+        else:
+            message = f"{PurePosixPath(shard).name}: no capture has its body"
+            yield url, found or FieldError(Reason.BROKEN_RECORD, message)
 
 
-def _pictures(shard: str, address: str) -> dict[str, str]:
-    """Return the place of each picture that was answered with, by its URL; a damaged file gives what comes before."""
-    found: dict[str, str] = {}
-    with contextlib.suppress(BrokenInputError):  # `_pages` says so
-        for answer in _answers(shard):
-            if isinstance(answer, Answer) and answer.media_type.startswith("image/"):
-                found[_key(answer.url)] = f"{address}{INSIDE}{answer.offset}"
-    return found
+def _judged(found: Entry, entries: Sequence[Entry], reading: Reading) -> tuple[Entry, bytes] | FieldError:
+    """Return a page's body, or why it may not be used: as it says itself, or any other capture of it."""
+    body = _body(found)
+    others = (_body(each) for each in entries if each is not found and each.status == 200 and each.is_page)
+    for page in (body, *(other for other in others if isinstance(other, bytes))):
+        if isinstance(page, FieldError):
+            return page
+        if (refused := refusal({}, page, reading.http, now=time.time())) is not None:
+            return FieldError(refused.reason, f"{PurePosixPath(found.file).name}: {refused.words}")
+    return body if isinstance(body, FieldError) else (found, body)
 
 
-def _pages(shard: str, reading: Reading) -> Iterator[tuple[str, Page | FieldError]]:
-    """Yield the pages of a WARC file under their URLs."""
-    for answer in _answers(shard):
-        if isinstance(answer, BrokenInputError):
-            yield answer.record_id, FieldError(Reason.BROKEN_RECORD, str(answer))
-        elif answer.media_type in _PAGES:
-            name = PurePosixPath(shard).name
-            yield answer.url or f"{name}:{answer.offset}", _page(answer, reading, name)
-
-
-def _page(answer: Answer, reading: Reading, name: str) -> Page | FieldError:
+def _body(entry: Entry) -> bytes | FieldError:
+    name = PurePosixPath(entry.file).name
     try:
-        body = answer.body(_MAX_PAGE_BYTES)
+        body = read_body(entry.file, entry.offset, _MAX_PAGE_BYTES)
     except ValueError as problem:
         return FieldError(Reason.BROKEN_RECORD, f"{name}: {problem}")
     if len(body) > _MAX_PAGE_BYTES:
         return FieldError(Reason.TOO_LARGE, f"{name}: a page of more than {_MAX_PAGE_BYTES} bytes")
-    if reading.obey_opt_outs and (refused := refusal(answer.headers, body, HttpConfig(), now=time.time())) is not None:
-        return FieldError(refused.reason, f"{name}: {refused.words}")
-    return answer.url, body
+    return body
 
 
 def _outcomes(
-    page: Page, record_id: str, *, reading: Reading, pictures: dict[str, str]
+    captured: tuple[Entry, bytes], record_id: str, *, crawl: Crawl, reading: Reading, guessed: list[str]
 ) -> Iterator[CandidateDocument | Failure]:
-    url, body = page
-    language = _LANGUAGE.search(body[:10_000])
-    pieces = [_placed(piece, pictures) for piece in page_pieces(body, url)]
-    code = language[1].decode() if language else None
-    yield from compose(pieces, reading, record_id, url=url or None, language=code)
+    entry, body = captured
+    page = read_page(body, record_id, content_type=entry.content_type)
+    if page.is_charset_guessed:
+        guessed.append(record_id)
+    url = record_id if on_web(record_id) else None
+    for outcome in compose(_pieces(page, crawl, reading), reading, record_id, url=url, language=page.language):
+        if isinstance(outcome, Failure):
+            how = f"; its character set was guessed: {page.charset}" if page.is_charset_guessed else ""
+            yield replace(outcome, message=f"{outcome.message}; the page has {page.images} images{how}")
+        else:
+            yield outcome
 
 
-def page_pieces(body: bytes, url: str) -> list[Piece]:
-    """Return the main text of a page and the pictures in it, in their order; nothing where there is no main text."""
-    from trafilatura import bare_extraction
-
-    logging.getLogger("trafilatura").setLevel(logging.CRITICAL)  # a page without a main text is a failure row
-    found = bare_extraction(
-        body, url=url, include_images=True, include_comments=False, include_tables=True, with_metadata=False
-    )
-    return list(_walk(found.body)) if found is not None and found.body is not None else []
+def _pieces(page: Page, crawl: Crawl, reading: Reading) -> Iterator[Piece]:
+    for piece in page.pieces:
+        yield f"{piece}\n" if isinstance(piece, str) else _picture(piece, crawl, reading)
 
 
-def _walk(element: Any) -> Iterator[Piece]:
-    """Yield the text of an element, with line breaks around its paragraphs, and its pictures."""
-    is_block = element.tag not in _INLINE
-    if is_block:
-        yield "\n"
-    if element.tag == "graphic":
-        source = (element.get("src") or "").strip()
-        caption = plain_text(clean(element.get("alt") or ""))
-        if on_web(source):
-            yield Picture(source, metadata=Metadata(caption=caption) if caption else None)
-    else:
-        yield clean(element.text or "")
-    for child in element:
-        yield from _walk(child)
-        yield clean(child.tail or "")
-    if is_block:
-        yield "\n"
-
-
-def _placed(piece: Piece, pictures: dict[str, str]) -> Piece:
-    """Return a picture at its place in the WARC, where it has one."""
-    if isinstance(piece, str):
-        return piece
-    place = pictures.get(_key(piece.address))
-    return piece if place is None else Picture(place, piece.address, metadata=piece.metadata)
-
-
-def _key(url: str) -> str:
-    try:
-        return normalise(url.strip("<>"))
-    except FetchFailed:
-        return url
+def _picture(picture: PagePicture, crawl: Crawl, reading: Reading) -> Picture:
+    """Return a picture where the crawl has it: of its addresses, the first that may be used, else the first at all."""
+    metadata = Metadata(caption=picture.caption) if picture.caption else None
+    refused: Picture | None = None
+    for address in picture.addresses:
+        found = crawl.find(address)
+        if isinstance(found, Entry):
+            place = f"{reading.address(found.file)}{INSIDE}{found.offset}"
+            return Picture(place, address, metadata=metadata)
+        if found is not None and refused is None:
+            refused = Picture(unusable(found), address, metadata=metadata)
+    return refused or Picture(picture.addresses[0], metadata=metadata)

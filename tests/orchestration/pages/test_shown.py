@@ -16,8 +16,9 @@ from orchestration.pages.catalogue import LANGUAGES, catalogue, percent, preferr
 from orchestration.pages.entities import Gazetteer, find_entities
 from orchestration.pages.rendering import address, own_path
 from orchestration.pages.search_jobs import fold
-from orchestration.pages.text_language import found_language, language_name
+from orchestration.pages.text_language import language_name
 from orchestration.pages.words import shown_texts
+from pipelines.sources.language import found_language
 from schemas.metadata import Metadata
 from training.retrieval.queries import Query, SourceText
 from training.retrieval.records import Picture

@@ -37,7 +37,6 @@ from pipelines.files import BrokenInputError, read_tree
 from pipelines.named_files import FileRejected
 from pipelines.shards.manifest import content_digest
 from pipelines.sources.corpora.source import CorpusSource, Format
-from pipelines.sources.corpora.web import page_pieces
 from pipelines.sources.datasets.coherence import CiteSource, ClueSource
 from pipelines.sources.datasets.documents import DocumentsSource
 from pipelines.sources.datasets.mscoco import MscocoSource
@@ -48,6 +47,7 @@ from pipelines.sources.datasets.vist import VistSource
 from pipelines.sources.diy.addresses import find_album
 from pipelines.sources.diy.albums import parse_album_api, parse_album_page
 from pipelines.sources.diy.submissions import read_dump, reject_submission
+from pipelines.sources.html import read_page
 from pipelines.sources.records import CandidateDocument, outcomes_of
 from pipelines.sources.takedowns import Takedowns
 from pipelines.sources.wikipedia.imageclef import article_wikitext, parse_metadata
@@ -453,7 +453,7 @@ PARSERS: dict[str, tuple[bytes, Callable[[bytes], object]]] = {
         (FIXTURES / "wikipedia/dodo.html").read_bytes(),
         partial(parse_article, base_url="https://h/wiki/Dodo"),
     ),
-    "crawled page": ((FIXTURES / "wikipedia/dodo.html").read_bytes(), partial(page_pieces, url="https://h/wiki/Dodo")),
+    "crawled page": ((FIXTURES / "wikipedia/dodo.html").read_bytes(), partial(read_page, url="https://h/wiki/Dodo")),
     "wikitext": (WIKITEXT.encode(), lambda data: strip_markup(data.decode(errors="replace"))),
     "metadata": ((ALL_TEXT / "metadata/9/82531.xml").read_bytes(), parse_metadata),
     "article XML": ((ALL_TEXT / "text/en/1/302887.xml").read_bytes(), article_wikitext),

@@ -21,11 +21,54 @@ from schemas.errors import ConfigError
          ("Dr. Strickland paid $3.50 to Mr. Owen of St. Louis.", "He left.")),
         (["A list of birds", "Another list"], ("A list of birds", "Another list")),
         (["Ends here.", "* \u2014 \u00ab"], ("Ends here.",)),
-        (["\u4e00\u4e8c\u3002\u4e09\u3002"], ("\u4e00\u4e8c\u3002\u4e09\u3002",)),
+        (["\u4e00\u4e8c\u3002\u4e09\u3002"], ("\u4e00\u4e8c\u3002", "\u4e09\u3002")),
     ],
 )  # fmt: skip
 def test_rules(paragraphs: list[str], expected: tuple[str, ...]) -> None:
     assert split_sentences(paragraphs).sentences == expected
+
+
+SCRIPTS = {  # sentences of a paragraph, as their readers would separate them
+    "zh": ["今天早上我们组装了一个新的书架。", "首先把木板锯好并仔细打磨！", "“然后呢？”", "刷上清漆，晾了一整夜……"],
+    "ja": ["今日は新しい本棚を組み立てました。", "「できた。」と父は言いました。", "それからニスを塗りましたか？"],
+    "hi": ["आज सुबह हमने एक नई अलमारी बनाई।", "पहले तख्ते काटे गए।", "फिर उन पर रोगन लगाया गया॥"],
+    "ar": ["هل ركبنا رفا جديدا هذا الصباح؟", "في البداية قطعنا الألواح.", "ثم طلينا الرفوف."],
+    "ur": ["آج ہم نے الماری بنائی۔", "پہلے تختے کاٹے گئے۔"],
+    "el": ["Τι φτιάξαμε σήμερα;", "Πρώτα κόψαμε τις σανίδες.", "Μετά βάψαμε τα ράφια."],
+    "hy": ["Այսօր մենք նոր դարակ հավաքեցինք։", "Սկզբում տախտակները կտրեցինք։"],
+    "am": ["ዛሬ ጠዋት አዲስ መደርደሪያ ሠራን።", "መጀመሪያ ሳንቃዎቹን ቆረጥን።", "ከዚያ ቀባናቸው፧"],
+    "my": ["ယနေ့ စင်အသစ်တစ်ခု တပ်ဆင်ခဲ့သည်။", "ပထမ၊ ပျဉ်ပြားများကို ဖြတ်ခဲ့သည်။"],
+    "km": ["ថ្ងៃនេះយើងបានដំឡើងធ្នើរថ្មី។", "ដំបូងយើងកាត់ក្តារ៕"],
+    "bo": ["དེ་རིང་ང་ཚོས་སྒྲོམ་གསར་པ་ཞིག་བཟོས།", "དང་པོ་པང་ལེབ་བཅད།"],
+    "th": ["วันนี้เราประกอบชั้นหนังสือใหม่", "ก่อนอื่นเราเลื่อยแผ่นไม้"],
+    "ko": ["오늘 아침에 새 책장을 조립했습니다.", "먼저 판자를 잘랐습니다."],
+    "ru": ["Сегодня мы собрали новый шкаф.", "Сначала распилили доски."],
+    "en": [
+        "Today Dr. Smith built a shelf, e.g. of pine.",
+        "Mr. Owen cut the boards to 3.5 cm.",
+        "They were varnished.",
+    ],
+    "de": [
+        "Am 3. Mai haben wir ein neues Regal gebaut.",
+        "Zuerst wurden z.B. die Bretter gesägt.",
+        "Dann war es fertig.",
+    ],
+}
+
+
+@pytest.mark.parametrize("language", SCRIPTS)
+@pytest.mark.parametrize("is_known", [False, True])
+def test_sentences_end_as_their_script_and_language_end_them(language: str, is_known: bool) -> None:
+    expected = SCRIPTS[language]
+    text = ("" if language in ("zh", "ja") else " ").join(expected)
+    assert list(split_sentences([text], language=language if is_known else "und").sentences) == expected
+
+
+def test_rules_that_are_not_installed_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(2):
+        split_sentences(["One. Two."], language="xq")
+        split_sentences(["One. Two."], language="und")
+    assert len([record for record in caplog.records if record.args == ("xq",)]) == 1
 
 
 def test_no_more_is_read_than_it_takes() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from PIL import Image
 
 from pipelines.embedded import read_picture
+from pipelines.settings import HttpConfig
 from pipelines.sources.corpora.source import CorpusSource
 from pipelines.sources.inputs import find_inputs, image_root
 from pipelines.sources.records import CandidateDocument
@@ -20,9 +22,10 @@ from schemas.failures import Failure
 class Read:
     """The outcomes of a corpus: its documents, its failures as `<id> <reason>`, and the pictures of a document."""
 
-    def __init__(self, path: Path, form: Any, **settings: Any) -> None:
+    def __init__(self, path: Path, form: Any, *, http: HttpConfig | None = None, **settings: Any) -> None:
         source = find_inputs(CorpusSource(format=form, documents=(str(path),), **settings), Path)
-        outcomes = list(source.read())
+        context: Any = SimpleNamespace(http=http or HttpConfig())
+        outcomes = [found for shard in source.shards() for found in source.read_shard(shard, context)]
         self.root = image_root(source)
         self.drafts = [found for found in outcomes if isinstance(found, CandidateDocument)]
         self.failures = [f"{found.record_id} {found.reason}" for found in outcomes if isinstance(found, Failure)]
