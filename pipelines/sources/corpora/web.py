@@ -60,15 +60,16 @@ def _pages(shard: str, crawl: Crawl, reading: Reading) -> Iterator[tuple[str, tu
 
 
 def _judged(found: Entry, entries: Sequence[Entry], reading: Reading) -> tuple[Entry, bytes] | FieldError:
-    """Return a page's body, or why it may not be used: as it says itself, or any other capture of it."""
-    body = _body(found)
-    others = (_body(each) for each in entries if each is not found and each.status == 200 and each.is_page)
-    for page in (body, *(other for other in others if isinstance(other, bytes))):
-        if isinstance(page, FieldError):
-            return page
-        if (refused := refusal({}, page, reading.http, now=time.time())) is not None:
-            return FieldError(refused.reason, f"{PurePosixPath(found.file).name}: {refused.words}")
-    return body if isinstance(body, FieldError) else (found, body)
+    """Return the latest body of a page that can be read, or why it may not be used, as any capture of it says."""
+    others = [each for each in reversed(entries) if each.status == 200 and each.is_page and not each.is_revisit]
+    differ = (each for each in others if each is not found and (each.digest != found.digest or not each.digest))
+    bodies = [(each, _body(each)) for each in (found, *differ)]
+    for each, body in bodies:
+        if isinstance(body, bytes) and (refused := refusal({}, body, reading.http, now=time.time())) is not None:
+            return FieldError(refused.reason, f"{PurePosixPath(each.file).name}: {refused.words}")
+    readable = ((each, body) for each, body in bodies if isinstance(body, bytes))
+    problem = bodies[0][1]
+    return next(readable, problem if isinstance(problem, FieldError) else (found, problem))
 
 
 def _body(entry: Entry) -> bytes | FieldError:

@@ -162,6 +162,13 @@ def test_which_capture_of_a_page_counts(name: str, files: str, is_reversed: bool
     assert (kept, found.failures) == (([expected], others) if expected.istitle() else ([], [f"{URL} {expected}"]))
 
 
+def test_a_capture_that_cannot_be_read_gives_way_to_the_one_before(read: Any, tmp_path: Path) -> None:
+    with (tmp_path / "a.warc.gz").open("wb") as stream:
+        record(stream, URL, page(word="One"), date=DAYS[1])
+        record(stream, URL, b"ff\r\n<html>cut", headers=[("Transfer-Encoding", "chunked")], date=DAYS[2])
+    assert [texts[0].split()[0] for texts in read(tmp_path, "web").texts] == ["One"]
+
+
 def test_a_picture_that_is_gone_or_opts_out_is_a_failure_of_its_own(read: Any, tmp_path: Path) -> None:
     opted_out = [("X-Robots-Tag", "noimageai")]
     with (tmp_path / "a.warc.gz").open("wb") as stream:
