@@ -2,12 +2,13 @@
 
 import html
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from PIL import Image
 
+from schemas.failures import Failure
 from schemas.links import PredictedLink
 from training.report.examples import thumbnail_uri
 
@@ -19,13 +20,24 @@ class Links(list[PredictedLink]):
 
     Args:
         links: of the document; `source` becomes the picture as it was given, None for one in memory.
-        images: m pictures of the document.
+        images: pictures of the document by their numbers.
+
+    Attributes:
+        document: its id.
+        left_out: why sentences and images have no link: blank ones, pictures that cannot be had.
     """
 
-    def __init__(self, links: Iterable[PredictedLink], images: Sequence[Picture]) -> None:
-        names = [str(image) if isinstance(image, str | Path) else None for image in images]
+    def __init__(
+        self,
+        links: Iterable[PredictedLink],
+        images: Sequence[Picture] | Mapping[int, Picture],
+        left_out: Sequence[Failure] = (),
+        document: str = "",
+    ) -> None:
+        shown = dict(images if isinstance(images, Mapping) else enumerate(images))
+        names = {number: str(image) if isinstance(image, str | Path) else None for number, image in shown.items()}
         super().__init__(replace(link, source=names[link.image]) for link in links)
-        self._images = images
+        self._images, self.left_out, self.document = shown, tuple(left_out), document
 
     def _repr_html_(self) -> str:
         """Return a table of the links for a notebook; it needs neither a script nor another file, unless for URLs."""

@@ -9,17 +9,22 @@ with multilink.load("models:/multilink-diy-closed-form@champion") as model:
 
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Self, overload
 
 import numpy as np
 
 from multilink.links import Links, Picture, picture_bytes
+from orchestration.inference.documents import own_documents
 from orchestration.inference.extraction import DocumentReader
 from orchestration.project import remembered_store
 from pipelines.config import recipe
-from pipelines.sources.records import CandidateDocument, sentence
-from schemas.documents import UNDETERMINED, Provenance, Role
+from pipelines.sources.inputs import image_root
+from pipelines.sources.own.rows import read_row
+from pipelines.sources.records import on_web, outcomes_of
+from schemas.documents import UNDETERMINED, Role
 from schemas.errors import UsageError
 from schemas.failures import Failure
 from schemas.lake import Folder
@@ -30,6 +35,7 @@ from training.linking.options import DEFAULT_OPTIONS, LinkOptions
 from training.mlflow.loading import open_model
 
 _DOCUMENT = "document"
+SHOWN = 5  # reasons in a message
 
 
 class Model:
@@ -59,6 +65,7 @@ class Model:
         self.uri = loaded.uri
         self._linker = loaded.linker(options)
         self._scratch = tempfile.TemporaryDirectory(prefix="multilink-model-")
+        self._settings = settings
         config = override(recipe("documents"), settings)
         self._reader = DocumentReader(loaded.model.card, config, Folder(self._scratch.name))
 
@@ -68,6 +75,10 @@ class Model:
     def __exit__(self, *_: object) -> None:
         self._scratch.cleanup()
 
+    @overload
+    def link(self, sentences: str | Path) -> list[Links]: ...
+
+    @overload
     def link(
         self,
         sentences: Sequence[str],
@@ -75,21 +86,56 @@ class Model:
         *,
         roles: Sequence[str] | None = None,
         language: str = UNDETERMINED,
-    ) -> Links:
+    ) -> Links: ...
+
+    def link(
+        self,
+        sentences: Sequence[str] | str | Path,
+        images: Sequence[Picture] | None = None,
+        *,
+        roles: Sequence[str] | None = None,
+        language: str = UNDETERMINED,
+    ) -> Links | list[Links]:
         """Return the predicted links of one document, the most similar first; a notebook draws them.
 
-        A link has the sentence's `text` and the picture's path or URL (`source`); `sentence` and `image` count from 0.
+        A link has the sentence's `text` and the picture's path or URL (`source`); `sentence` and `image` are indexes
+        into the lists that were given. A blank sentence and a picture that cannot be read have no link; `left_out` says
+        which and why.
 
         Args:
-            sentences: n texts.
+            sentences: n texts. Or, as the only argument, the path of a user's own documents, as `multilink link
+                --input` takes it: then the links of each document, in a list.
             images: m pictures: paths, URLs, the bytes of files, or Pillow images.
             roles: n roles of the texts, for a model that goes by them.
             language: of the texts, as an ISO 639-1 code.
 
         Raises:
-            UsageError: a text or a picture cannot be used; the message says which and why.
+            UsageError: no text or no picture can be used; the message says why.
         """
-        return Links(self._linked(sentences, images, roles, language).links, images)
+        if isinstance(sentences, str | Path) and images is None:
+            return self._link_files(str(sentences))
+        if isinstance(sentences, str | Path) or images is None:
+            raise UsageError("link: expected a list of sentences and a list of images, or the path of documents alone")
+        found, left_out = self._linked(sentences, images, roles, language)
+        return Links(found.links, images, left_out, found.id)
+
+    def _link_files(self, address: str) -> list[Links]:
+        config, records = own_documents(address, self._settings, Folder(self._scratch.name), say=lambda _: None)
+        root, lost, linked = image_root(config.source), list[Failure](), list[Links]()
+        for found in self._linker.link_given(self._reader.read(records, files=root)):
+            if isinstance(found, Failure):
+                lost.append(found)
+                continue
+            names = {link.image: str(link.source) for link in found.links}
+            shown = {number: name if "://" in name else f"{root}/{name}" for number, name in names.items()}
+            linked.append(Links(found.links, shown, document=found.id))
+        if not linked:
+            raise UsageError(f"{address}: no document can be linked: {_reasons(lost)}")
+        for each in linked:
+            each.left_out = tuple(
+                row for row in lost if each.document in (row.record_id, row.record_id.rpartition("#")[0])
+            )
+        return linked
 
     def similarity(
         self,
@@ -99,39 +145,42 @@ class Model:
         roles: Sequence[str] | None = None,
         language: str = UNDETERMINED,
     ) -> Floats:
-        """Return the n x m similarities of a document's sentences and images; NaN of sentences that are not read.
+        """Return the n x m similarities of a document's sentences and images; NaN of those that are not read.
 
         Arguments and errors as of `link`.
         """
-        found = self._linked(sentences, images, roles, language)
+        found, _ = self._linked(sentences, images, roles, language)
         matrix = np.full((len(sentences), len(images)), np.nan, np.float32)
-        matrix[found.sentence_numbers] = found.similarities
+        matrix[np.ix_(found.sentence_numbers, np.array(found.image_numbers, np.int64))] = found.similarities
         return matrix
 
     def _linked(
         self, sentences: Sequence[str], images: Sequence[Picture], roles: Sequence[str] | None, language: str
-    ) -> LinkedDocument:
+    ) -> tuple[LinkedDocument, list[Failure]]:
         if roles is not None and len(roles) != len(sentences):
             raise UsageError(f"roles: expected {len(sentences)}, one of each sentence, found {len(roles)}")
-        typed = map(Role, roles or [Role.SENTENCE] * len(sentences))
+        typed = list(map(Role, roles or [Role.SENTENCE] * len(sentences)))
         with tempfile.TemporaryDirectory(dir=self._scratch.name) as folder:
             addresses = [_address(image, Path(folder, f"{number}")) for number, image in enumerate(images)]
-            candidate = CandidateDocument(
-                id=_DOCUMENT,
-                dataset="documents",
-                sentences=tuple(map(sentence, sentences, typed)),
-                image_uris=tuple(addresses),
-                links=None,
-                provenance=Provenance(source="documents", record_id=_DOCUMENT),
-                language=language,
-            )
-            found = next(self._linker.link_given(self._reader.read([candidate], files="/")))
-        if isinstance(found, Failure):
-            message = found.message
-            for address, image in zip(addresses, images, strict=True):
-                message = message.replace(address, str(image)) if isinstance(image, str | Path) else message
-            raise UsageError(f"{found.record_id}: {found.reason}: {message}")
-        return found
+            record = {
+                "sentences": [{"text": text, "role": role} for text, role in zip(sentences, typed, strict=True)],
+                "images": [{"url" if on_web(each) else "path": each} for each in addresses],
+                "language": language,
+            }
+            records = outcomes_of([(_DOCUMENT, record)], partial(read_row, dataset="documents", folder=""))
+            outcomes = list(self._linker.link_given(self._reader.read(records, files="/")))
+        lost = [each for each in outcomes if isinstance(each, Failure)]
+        for address, image in zip(addresses, images, strict=True):
+            name = str(image) if isinstance(image, str | Path) else "a picture in memory"
+            lost = [replace(each, message=each.message.replace(address, name)) for each in lost]
+        for found in outcomes:
+            if isinstance(found, LinkedDocument):
+                return found, lost
+        raise UsageError(_reasons(lost))
+
+
+def _reasons(lost: Sequence[Failure]) -> str:
+    return "; ".join(f"{each.record_id}: {each.reason}: {each.message}" for each in lost[:SHOWN])
 
 
 def _address(picture: Picture, path: Path) -> str:

@@ -21,7 +21,7 @@ from pipelines.recipe import BuildConfig
 from pipelines.settings import DocumentsConfig
 from pipelines.sources.records import CandidateDocument
 from schemas.documents import Document
-from schemas.failures import Failure, Reason, Stage
+from schemas.failures import Failure, Stage
 from schemas.features import RegionArrays, column_to_regions, column_to_vectors, several
 from schemas.lake import Folder, Lake
 from schemas.ledger import texts_key
@@ -100,19 +100,14 @@ def read_vectors(
 def documents_of(
     records: Iterable[CandidateDocument | Failure], config: DocumentsConfig, access: ImageAccess
 ) -> Iterator[SettledDocument | Failure]:
-    """Yield the document of every record that can become one, the first of its id, and a failure row for all others."""
-    seen: set[str] = set()
+    """Yield the document of every record that can become one, and a failure row for all others; ids differ."""
     remaining = iter(records)
     while batch := list(islice(remaining, DOCUMENTS_AT_ONCE)):
         candidates: list[CandidateDocument] = []
         for record in batch:
             checked = record if isinstance(record, Failure) else next(check_candidate(record, config=config))
-            if isinstance(checked, CandidateDocument) and checked.id not in seen:
+            if isinstance(checked, CandidateDocument):
                 candidates.append(checked)
-                seen.add(checked.id)
-            elif isinstance(checked, CandidateDocument):
-                message = "another document has the same id"
-                yield Failure(Stage.DOCUMENTS, checked.id, Reason.DUPLICATE_RECORD, message)
             else:
                 yield checked
         outcomes = dict(obtain_images(sorted({uri for each in candidates for uri in each.image_uris}), access))

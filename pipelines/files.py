@@ -105,6 +105,11 @@ class InputFile:
         raise NotFoundError(f"{self}: no such file in the archive")
 
 
+def is_pattern(address: str) -> bool:
+    """Return whether an address is a pattern of paths of this machine, such as `own/*.md`, and no file's name."""
+    return bool({*"*?["} & {*address}) and "://" not in address and INSIDE not in address and not Path(address).exists()
+
+
 def input_file(address: str | Path) -> InputFile:
     """Return the file of a path, a URI, or `ARCHIVE!/MEMBER`."""
     uri, _, member = str(address).partition(INSIDE)

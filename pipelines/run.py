@@ -280,6 +280,8 @@ def with_inputs(
         return captured[url].path
 
     source = find_inputs(config.source, capture)
+    for remark in source.remarks():
+        say(remark)
     return dataclasses.replace(config, source=source), tuple(captured.values())
 
 

@@ -14,13 +14,8 @@ def command(
     output: Annotated[str, typer.Option(help="Parquet file to write the links to; with --dataset, a folder.")],
     model: options.ModelOrChampion = None,
     input_path: Annotated[
-        Path | None,
-        typer.Option(
-            "--input",
-            metavar="FILE",
-            callback=options.existing_file,
-            help="Documents as JSON Lines, with image paths or URLs.",
-        ),
+        str | None,
+        typer.Option("--input", metavar="PATH", help="Own documents: HTML, Markdown, EPUB, JSON Lines, or a folder."),
     ] = None,
     dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION: link the documents of a data set.")] = None,
     lake: Annotated[str, typer.Option("--lake", envvar="MULTILINK_LAKE", help="Lake of the data set.")] = "",
@@ -42,7 +37,7 @@ def command(
     the folder. Each shard of a data set is linked once: a repeated call continues.
     """
     if (input_path is None) == (dataset is None):
-        raise UsageError("link: expected either --input FILE or --dataset NAME")
+        raise UsageError("link: expected either --input PATH or --dataset NAME")
     options.check_model(model, tracking)
     if dataset is not None:
         if settings or page is not None:

@@ -1,4 +1,4 @@
-"""The links of the documents of a JSON Lines file, which the pipeline's extractors read."""
+"""The links of a user's own documents, which the pipeline's extractors read."""
 
 import tempfile
 from collections.abc import Sequence
@@ -6,9 +6,13 @@ from pathlib import Path
 
 from orchestration.inference.extraction import DocumentReader
 from pipelines.config import recipe
-from pipelines.sources.datasets.documents import read_documents
+from pipelines.recipe import BuildConfig
+from pipelines.run import with_inputs
+from pipelines.sources.inputs import image_root, with_web_images
+from pipelines.sources.records import with_short_addresses
+from pipelines.sources.source import Outcomes
 from schemas.console import Say
-from schemas.lake import Folder
+from schemas.lake import Folder, Lake
 from schemas.overrides import override
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
 from training.mlflow.loading import open_model
@@ -17,7 +21,7 @@ from training.workflows.link import LinkSummary, run_link
 
 def link_file(
     model: str,
-    source: Path,
+    source: str,
     output: Path,
     settings: Sequence[str] = (),
     *,
@@ -26,15 +30,37 @@ def link_file(
     tracking: str | None = None,
     say: Say,
 ) -> LinkSummary:
-    """Link the documents of a JSON Lines file; arguments and files as of `run_link`.
+    """Link the documents of a file, a folder or an archive (`pipelines.sources.datasets.documents`); see `run_link`.
+
+    Args:
+        model: its address.
+        source: what `source.documents` of a build may be.
+        output: file of the links.
+        settings: `key=value` of the `documents` recipe.
+        options: how links are chosen, and what they carry.
+        page: folder of a page that draws the first documents; None: none is drawn.
+        tracking: MLflow's address.
+        say: takes a line of progress.
 
     Raises:
         UsageError: the model is not there, reads features that no extractor here makes, or cannot link with these
             options.
     """
-    loaded, config = open_model(model, tracking), override(recipe("documents"), settings)
+    loaded = open_model(model, tracking)
     say(f"linking {source} with {loaded.uri}")
     with tempfile.TemporaryDirectory(prefix="multilink-link-") as scratch:
+        config, records = own_documents(source, settings, Folder(scratch), say=say)
         reader = DocumentReader(loaded.model.card, config, Folder(scratch), with_pictures=page is not None)
-        documents = reader.read(read_documents(source), files=str(source.absolute().parent))
+        documents = reader.read(records, files=image_root(config.source))
         return run_link(loaded=loaded, documents=documents, output=output, options=options, page=page, say=say)
+
+
+def own_documents(source: str, settings: Sequence[str], scratch: Folder, *, say: Say) -> tuple[BuildConfig, Outcomes]:
+    """Return the settings that a user's documents are read by, and the documents, as a build reads them.
+
+    Raises:
+        UsageError: the file is not there, or none of the files holds documents.
+    """
+    config = override(recipe("documents"), [f"source.documents={source}", *settings])
+    config, _ = with_inputs(config, Lake(scratch), say=say)
+    return config, with_short_addresses(with_web_images(config.source.read(), config.source.images))

@@ -20,7 +20,8 @@ from urllib.parse import quote
 
 from msgspec import Meta
 
-from pipelines.files import COMPRESSED, INSIDE, BrokenInputError, file_names, input_file, is_archive
+from pipelines.files import COMPRESSED, INSIDE, BrokenInputError, file_names, is_archive, is_pattern
+from pipelines.sources.own.files import OwnFiles
 from pipelines.sources.records import UNUSABLE, CandidateDocument, on_web
 from schemas.errors import UsageError
 from schemas.failures import Failure
@@ -38,8 +39,9 @@ class Input:
     Attributes:
         form: how that is read, and so what it may be. A `file` is streamed, and may lie in a folder, in an archive,
             compressed; `files` are all such that there are; so are `shards`, which may themselves be archives. A
-            `tree` is a folder or an archive, read as a whole. An `array` is mapped into memory: a plain file. `images`
-            are files by name: a folder, a tar, a zip, or the address of a folder on the web.
+            `tree` is a folder or an archive, read as a whole, a file, or a pattern of paths. An `array` is mapped into
+            memory: a plain file. `images` are files by name: a folder, a tar, a zip, or the address of a folder on the
+            web.
         published: the names it has where it is published, the likeliest first. Of shards those of all names are read;
             of two that differ in their name's end alone, the likelier one. `!` begins the name of what is none.
         is_needed: whether the source can do nothing without it.
@@ -110,8 +112,7 @@ def image_root(source: Any) -> str:
         return images or "."
     if not isinstance(documents, str):
         return shard_root(documents)
-    file = input_file(documents)
-    return file.uri if file.member else str(Path(file.uri).absolute().parent)
+    return OwnFiles(documents).root
 
 
 def shard_root(shards: Sequence[str]) -> str:
@@ -162,6 +163,8 @@ def _found(text: str, given: Input, capture: Capture) -> list[str]:
     if given.form == "shards" and "*" in name and not inside:
         uri, published = folder, (name,)
         folder, _, name = uri.rpartition("/")
+    if given.form == "tree" and is_pattern(text):
+        return [text]
     above, leaf = folder_of(uri)
     if not (above.exists(leaf) if "://" in uri else Path(uri).exists()):
         raise UsageError(f"source.{given.name} = {uri!r}: no such file")

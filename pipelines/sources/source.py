@@ -85,6 +85,14 @@ class Source(Settings):
         """Return the column and the path of the array of vectors that it brings in place of pictures, if it does."""
         return None
 
+    def remarks(self) -> Iterator[str]:
+        """Yield what a user is told of the files that are read; they are there.
+
+        Raises:
+            UsageError: none of them can be read.
+        """
+        return iter(())
+
     def shards(self) -> Sequence[str]:
         """Return names of what different workers may read."""
         return (type(self).__name__,)

@@ -1,190 +1,165 @@
-"""A user's own documents: JSON Lines beside image files or URLs, streamed.
+"""A user's own documents: a file, a folder or an archive of HTML, Markdown, EPUB, or JSON Lines.
 
-    {"id": "cat-1", "language": "en", "split": "train",
-     "sentences": ["A cat sleeps.", {"text": "Two cats", "role": "caption"}],
-     "images": [{"path": "cats/1.jpg", "after_sentence": 0}, {"url": "https://example.org/2.jpg"}],
-     "links": [[0, 0], [1, 1]]}
+`own/files.py` says which files are read, `own/rows.py` what a record of JSON Lines is, `own/pages.py` what becomes of a
+page. A JSON array of records, or one record over several lines, is read as well.
 
-`id`, `language`, `split` and `links` are optional: without an id a document is called by its file and line
-(`documents.jsonl:7`). So are `url` and `licence` of a document; of an image `licence`,
-`after_sentence` (how many sentences of the document stand before it, `schemas.documents`) and metadata: `title`,
-`caption`, `credit`, `rights`, `date`, `place`, `keywords` (`schemas.metadata`). Other fields are passed over; absent or
-null links are unknown, `[]` says that there are none; where every one of them leads nowhere they are unknown. An image
-path is relative to the file's folder (or `source.images`) and stays as written, so that a data set does not depend on
-where that is. An image that cannot be used costs its document nothing else.
+Of a record `id`, `language`, `split` and `links` are optional: without an id a document is called by its file and line
+(`documents.jsonl:7`). So are `url` and `licence` of a document; of an image `licence`, `after_sentence` (how many
+sentences of the document stand before it, `schemas.documents`) and metadata: `title`, `caption`, `credit`, `rights`,
+`date`, `place`, `keywords` (`schemas.metadata`). Other fields are passed over; absent or null links are unknown, `[]`
+says that there are none; where every one of them leads nowhere they are unknown. An image path is relative to its
+file's folder (or `source.images`). An image that cannot be used costs its document nothing else.
+
+Of documents with one id the first counts.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import json
+import os
+import posixpath
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+from pipelines.files import BrokenInputError, input_file, is_archive, read_tree
 from pipelines.recipe import EVERY_DOCUMENT, BuildConfig, without_limits
-from pipelines.sources.inputs import IMAGES, Input
-from pipelines.sources.records import (
-    CandidateDocument,
-    FieldError,
-    checked,
-    file_name,
-    identifier,
-    json_lines,
-    linked,
-    metadata,
-    number,
-    on_web,
-    optional,
-    outcomes_of,
-    rejected,
-    required,
-    sentence,
-    stated,
-    unusable,
-    web_url,
-)
+from pipelines.sources.corpora.compose import Reading
+from pipelines.sources.inputs import IMAGES, Input, Language
+from pipelines.sources.own.files import Kind, OwnFile, OwnFiles, check_form
+from pipelines.sources.own.pages import Place, read_pages
+from pipelines.sources.own.rows import identity, read_row
+from pipelines.sources.records import CandidateDocument, FieldError, json_lines, on_web, outcomes_of
 from pipelines.sources.source import Outcomes, Source
-from schemas.document_rows import is_placed
-from schemas.documents import UNDETERMINED, Provenance, Role, Sentence, Split, numbers_of
-from schemas.failures import Failure, Reason
-from schemas.metadata import Metadata
+from schemas.documents import UNDETERMINED
+from schemas.failures import Failure, Reason, Stage
+from schemas.versions import fingerprint, plain
 
 DATASET = "documents"
+_HEAD_BYTES = 2048
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentsSource(Source):
-    """A user's own documents: JSON Lines beside image files or URLs.
+    """A user's own documents: HTML, Markdown, EPUB or JSON Lines beside image files or URLs.
 
     Attributes:
-        documents: path of the JSON Lines file.
+        documents: path of a file, a folder, a zip or a tar, or a pattern of paths (`own/*.md`).
         images: folder, tar or zip that image paths are relative to, or the URL of a folder; empty: what the file
             itself is in.
+        language: of pages that do not say theirs.
+        sentence_model: name or path of an installed spaCy pipeline that splits the text of pages; empty: by rules.
     """
 
-    inputs: ClassVar = (Input("documents", published=("documents.jsonl", "*.jsonl"), is_needed=True), IMAGES)
+    inputs: ClassVar = (Input("documents", "tree", is_needed=True), IMAGES)
     documents: str = ""
     images: str = ""
+    language: Language = UNDETERMINED
+    sentence_model: str = ""
 
     def __post_init__(self) -> None:
         Source.__post_init__(self)
         if on_web(self.documents) and not self.images:
             object.__setattr__(self, "images", self.documents.rpartition("/")[0])
 
+    def remarks(self) -> Iterator[str]:
+        """Yield which files are read, and which are not."""
+        return OwnFiles(self.documents).remarks()
+
     def read(self) -> Outcomes:
-        """Yield the documents of a user's file; see `read_documents`."""
-        return read_documents(self.documents)
+        """Yield the documents of all files in order, and a failure for each file, record or part that cannot be used.
+
+        A failure is filed under the document's id, `<file>:<line>` where it has none, or the file.
+
+        Raises:
+            NotFoundError: there is no such file.
+            UsageError: none of the files holds documents.
+        """
+        found = OwnFiles(self.documents)
+        reading = Reading(
+            dataset=DATASET, root=found.root, shards=found.root, has_images=bool(self.images), language=self.language,
+            sentence_model=self.sentence_model, texts="", pictures="", keep_splits=True, skip_repeats=False,
+            obey_opt_outs=False,
+        )  # fmt: skip
+        place = Place(reading=reading, root=found.root, has=found.has, by_last_name=found.by_last_name)
+        if self.images:
+            below = "" if on_web(self.images) or is_archive(self.images) else os.path.relpath(found.root, self.images)
+            place = replace(place, root=self.images, below=below if below.split("/")[0] not in ("..", ".") else "")
+            place = replace(place, has=OwnFiles(self.images).has if below else _may_be, by_last_name={})
+        return _each_id_once(_outcomes(found, place, bool(self.images)))
 
 
-def read_documents(address: str | Path) -> Iterator[CandidateDocument | Failure]:
-    """Yield the documents of a file in order, and a failure for each record, sentence or link that cannot be used.
-
-    A document is kept without the sentences that are blank (EMPTY_SENTENCE) and the links that lead nowhere
-    (BAD_LINK); a failure is filed under the document's id, or `<file name>:<line>` where it has none.
-
-    Raises:
-        NotFoundError: there is no such file.
-    """
-    return outcomes_of(json_lines(address), _outcomes, _identity)
+def read_documents(address: str | Path) -> Outcomes:
+    """Yield the documents of a file, a folder or an archive; see `DocumentsSource.read`."""
+    return DocumentsSource(documents=str(address)).read()
 
 
-def _identity(record: Mapping[str, Any]) -> str | None:
-    return None if record.get("id") is None else identifier(record)
+def _may_be(_: str) -> bool:
+    return True
 
 
-def _outcomes(record: Mapping[str, Any], record_id: str) -> Iterator[CandidateDocument | Failure]:
-    """Yield the document of a record, or why there is none, then the failures of its parts."""
-    sentences = [_sentence(item) for item in required(record, "sentences", list)]
-    listed = required(record, "images", list)
-    pairs = [_pair(item) for item in optional(record, "links", list[object]())]
-    is_kept = [bool(text.text) for text in sentences]
-    images = [_image(item, is_kept) for item in listed]
-    links, lost = linked(pairs, is_kept, [True] * len(images))
-    after = tuple(image.after for image in images)
-    document = CandidateDocument(
-        id=record_id,
-        dataset=DATASET,
-        sentences=tuple(text for text in sentences if text.text),
-        image_uris=tuple(image.uri for image in images),
-        links=None if record.get("links") is None or (pairs and not links) else links,
-        provenance=Provenance(DATASET, record_id, optional(record, "url", "") or None, _licence(record)),
-        language=optional(record, "language", "").strip() or UNDETERMINED,
-        split=None if record.get("split") is None else _member(Split, record["split"], "split"),
-        image_licences=stated(image.licence for image in images),
-        image_metadata=stated(image.metadata for image in images),
-        after_sentence=after if is_placed(after) else (),
-        sentence_numbers=numbers_of(index for index, text in enumerate(sentences) if text.text),
-    )
-    if document.sentences and document.image_uris:
-        yield document
-    else:
-        found = f"{len(document.sentences)} sentences and {len(images)} images"
-        yield rejected(record_id, Reason.EMPTY_DOCUMENT, f"expected one of each at least, found {found}")
-    for index, text in enumerate(sentences):
-        if not text.text:
-            yield rejected(record_id, Reason.EMPTY_SENTENCE, f"sentence {index} is blank")
-    for message in lost:
-        yield rejected(record_id, Reason.BAD_LINK, message)
+def _outcomes(found: OwnFiles, place: Place, has_images: bool) -> Outcomes:
+    pages = {file.name: file for file in found.files if file.kind is not Kind.JSON}
+    for file in found.files:
+        if file.kind is Kind.JSON:
+            folder = "" if has_images else posixpath.dirname(file.name)
+            read = partial(read_row, dataset=DATASET, folder=folder)
+            yield from outcomes_of(_records(file), read, identity)
+    if pages:
+        yield from outcomes_of(_bytes(found, pages), partial(_read_page, pages=pages, place=place))
 
 
-def _sentence(item: object) -> Sentence:
-    if not isinstance(item, dict):
-        return sentence(checked(item, str, "a sentence"))
-    fields: dict[str, Any] = item
-    return sentence(required(fields, "text", str), _member(Role, fields.get("role", Role.SENTENCE), "role"))
+def _records(file: OwnFile) -> Iterator[tuple[str, dict[str, Any] | FieldError]]:
+    """Yield each record of a file of JSON, under `<file>:<line>`, or `<file>:<number>` of an array."""
+    with input_file(file.address).open() as stream:
+        head = stream.read(_HEAD_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
+    check_form(file, head)
+    if not head.startswith(b"[") and head.split(b"\n", 1)[0].strip() != b"{":
+        yield from json_lines(file.address, file.name)
+        return
+    with input_file(file.address).open() as stream:
+        try:
+            whole = json.load(stream)
+        except (ValueError, RecursionError) as problem:
+            message = f"{file.name}: expected one object a line (JSON Lines), or one JSON array: {problem}"
+            raise BrokenInputError(message, file.name) from problem
+    for number, record in enumerate(whole if isinstance(whole, list) else [whole], start=1):
+        other = FieldError(Reason.BROKEN_RECORD, "a record: expected an object")
+        yield f"{file.name}:{number}", record if isinstance(record, dict) else other
 
 
-@dataclass(frozen=True, slots=True)
-class _Image:
-    """What a record says of an image; of one that cannot be used, its address says why."""
+def _bytes(found: OwnFiles, pages: dict[str, OwnFile]) -> Iterator[tuple[str, bytes | FieldError]]:
+    """Yield the bytes of each page, under its name; those of an archive in its order."""
+    if len(found.names) == 1:
+        with input_file(found.at(found.names[0])).open() as stream:
+            yield found.names[0], stream.read()
+        return
+    for name, data in read_tree(found.root, wanted=pages.__contains__):
+        is_broken = isinstance(data, BrokenInputError)
+        yield name, FieldError(Reason.BROKEN_RECORD, str(data)) if is_broken else data  # type: ignore[misc]
 
-    uri: str
-    licence: str | None = None
-    metadata: Metadata | None = None
-    after: int | None = None
 
-
-def _image(item: object, is_kept: Sequence[bool]) -> _Image:
+def _read_page(data: bytes, name: str, *, pages: dict[str, OwnFile], place: Place) -> Outcomes:
     try:
-        fields: dict[str, Any] = checked(item, dict, "an image")
-        return _Image(_image_uri(fields), _licence(fields), metadata(fields), _after_sentence(fields, is_kept))
-    except FieldError as problem:
-        return _Image(unusable(problem))
+        if pages[name].kind is not Kind.EPUB:
+            check_form(pages[name], data[:_HEAD_BYTES])
+        yield from read_pages(pages[name], data, place)
+    except BrokenInputError as problem:
+        yield problem.failure()
 
 
-def _licence(fields: Mapping[str, Any]) -> str | None:
-    return optional(fields, "licence", "").strip() or None
-
-
-def _image_uri(fields: Mapping[str, Any]) -> str:
-    given = [name for name in ("path", "url") if fields.get(name) is not None]
-    if len(given) != 1:
-        found = " and ".join(given) or "none"
-        raise FieldError(Reason.MISSING_FIELD, f"an image: expected 'path' or 'url', found {found}")
-    return file_name(fields["path"], "an image's path") if given == ["path"] else web_url(fields["url"], "an image")
-
-
-def _after_sentence(fields: Mapping[str, Any], is_kept: Sequence[bool]) -> int | None:
-    """Return how many of the sentences that are kept stand before an image; None where the file does not say."""
-    if fields.get("after_sentence") is None:
-        return None
-    after = number(fields, "after_sentence")
-    if after > len(is_kept):
-        found = f"found {after}, the document has {len(is_kept)} sentences"
-        raise FieldError(Reason.BROKEN_RECORD, f"an image's after_sentence: {found}")
-    return sum(is_kept[:after])
-
-
-def _pair(item: object) -> tuple[int, int]:
-    pair = checked(item, list, "a link")
-    if len(pair) != 2:
-        raise FieldError(Reason.BROKEN_RECORD, f"a link: expected [sentence, image], found {len(pair)} values")
-    text, image = (checked(index, int, "a link's index") for index in pair)
-    return text, image
-
-
-def _member(kind: Any, value: object, name: str) -> Any:
-    if value not in list(kind):
-        raise FieldError(Reason.BROKEN_RECORD, f"{name}: expected one of {', '.join(kind)}, found {value!r:.60}")
-    return kind(value)
+def _each_id_once(outcomes: Iterable[CandidateDocument | Failure]) -> Outcomes:
+    """Yield outcomes; of documents with one id the first, and for each other a failure."""
+    seen: dict[str, str] = {}
+    for outcome in outcomes:
+        if isinstance(outcome, CandidateDocument):
+            content = fingerprint(plain(outcome))
+            first = seen.setdefault(outcome.id, content)
+            if first is not content:
+                reason = Reason.DUPLICATE_RECORD if first == content else Reason.ID_TAKEN
+                yield Failure(Stage.DOCUMENTS, outcome.id, reason, "another document has the same id")
+                continue
+        yield outcome
 
 
 def documents() -> BuildConfig:

@@ -1,0 +1,1 @@
+"""A user's own documents: JSON Lines, and pages in HTML, Markdown and EPUB."""

@@ -1,0 +1,251 @@
+"""A user's own pages as documents: HTML as it stands, Markdown and the chapters of EPUB as the HTML that they become.
+
+    posts/cat.html                        a document, posts/cat.html
+    notes/cat.md                          a document, notes/cat.md, or `id` of its front matter (YAML or TOML)
+    book.epub: OEBPS/ch1.xhtml, ch2 ..    a document a chapter that has a picture, book.epub!/OEBPS/ch1.xhtml
+
+A page is read whole, by the one reader of HTML. A picture's address is relative to its page, or to the root where it
+begins with a slash; it leads to nothing outside the root (`pipelines.named_files`), a book's to nothing outside the
+book.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import tomllib
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+import yaml
+from lxml import etree
+
+from pipelines.files import DAMAGE, INSIDE, MAX_FILE_BYTES, BrokenInputError
+from pipelines.sources.charsets import decode_page
+from pipelines.sources.corpora.compose import Picture, Piece, Reading, compose
+from pipelines.sources.html import PagePicture, read_page
+from pipelines.sources.own.files import Kind, OwnFile
+from pipelines.sources.records import (
+    CandidateDocument,
+    FieldError,
+    checked,
+    file_name,
+    identifier,
+    on_web,
+    split_named,
+    text_or_none,
+    unusable,
+)
+from schemas.failures import Failure, Reason
+from schemas.metadata import Metadata
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+
+_FRONT = re.compile(r"\ufeff?(---|\+\+\+)[ \t]*\r?\n(.*?)(?:^|\n)(?:\1|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL)
+_EMBEDDED = re.compile(r"!\[\[([^\]|]+)(?:\|(?:[\dx]+|([^\]]*)))?\]\]")  # as Obsidian writes a picture
+_CONTAINER = "META-INF/container.xml"
+_HTML_TYPES = ("application/xhtml+xml", "text/html")
+_UTF8 = "text/html; charset=utf-8"
+Outcomes = Iterator[CandidateDocument | Failure]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a page is, and what is there.
+
+    Attributes:
+        reading: settings of the reader.
+        root: path or URI of the folder or archive.
+        below: what leads from the root of pictures to that of pages; "": they are one.
+        has: whether a picture may be at a name below the root of pictures.
+        by_last_name: files that no other has the last name of, by that.
+    """
+
+    reading: Reading
+    root: str
+    below: str = ""
+    has: Callable[[str], bool]
+    by_last_name: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_pages(file: OwnFile, data: bytes, place: Place) -> Outcomes:
+    """Yield the document of a page, or of each chapter of a book, or why there is none.
+
+    Raises:
+        FieldError: the page's front matter cannot be read.
+        BrokenInputError: it is no book.
+    """
+    if file.kind is Kind.EPUB:
+        yield from _chapters(file, data, place)
+    elif file.kind is Kind.MARKDOWN:
+        yield from _markdown(file, data, place)
+    else:
+        yield from _document(file.name, data, place)
+
+
+def _document(
+    name: str,
+    data: bytes,
+    place: Place,
+    *,
+    about: Mapping[str, Any] | None = None,
+    book: str = "",
+    content_type: str | None = None,
+) -> Outcomes:
+    """Yield the document of a page of HTML.
+
+    Args:
+        name: of the page below the root; of a chapter, below its book.
+        data: of the page.
+        place: where it is.
+        about: what its front matter or its book says of it.
+        book: name of the book below the root.
+        content_type: where it is known how the page is encoded.
+    """
+    page, about = read_page(data, content_type=content_type, is_whole=True), about or {}
+    folder, prefix = posixpath.dirname(name), f"{book}{INSIDE}" if book else ""
+    folder = folder if book else posixpath.join(place.below, folder)
+    pieces: list[Piece] = []
+    for piece in page.pieces:
+        if isinstance(piece, PagePicture):
+            caption = Metadata(caption=piece.caption) if piece.caption else None
+            pieces.append(Picture(_address(piece, folder, prefix, place), licence=_licence(about), metadata=caption))
+        else:
+            pieces.append(f"{piece}\n")
+    title = " ".join((text_or_none(about, "title") or "").split())
+    if title and f"{title}\n" not in pieces[:1]:
+        pieces.insert(0, f"{title}\n")
+    url = text_or_none(about, "url")
+    for outcome in compose(
+        pieces,
+        place.reading,
+        identifier(about) if about.get("id") is not None else f"{prefix}{name}",
+        url=url if url and on_web(url) else None,
+        language=text_or_none(about, "language") or text_or_none(about, "lang") or page.language,
+    ):
+        if isinstance(outcome, CandidateDocument):
+            licensed = replace(outcome.provenance, licence=_licence(about))
+            yield replace(outcome, provenance=licensed, split=split_named(about.get("split"), "split"))
+        else:
+            yield outcome
+
+
+def _licence(about: Mapping[str, Any]) -> str | None:
+    return (text_or_none(about, "licence") or text_or_none(about, "license") or "").strip() or None
+
+
+def _address(picture: PagePicture, folder: str, prefix: str, place: Place) -> str:
+    """Return where a picture of a page is: the first of its addresses that is there, or else its first."""
+    first = ""
+    for address in picture.addresses:
+        for name in _names(address, folder, "" if prefix else place.root):
+            if on_web(name) or place.has(f"{prefix}{name}"):
+                return name if on_web(name) else f"{prefix}{name}"
+            first = first or name
+    first = place.by_last_name.get(posixpath.basename(first), first)
+    try:
+        return f"{prefix}{file_name(first, 'a picture')}"
+    except FieldError as problem:
+        return unusable(problem)
+
+
+def _names(address: str, folder: str, root: str) -> Iterator[str]:
+    """Yield what an address of a page may mean: a URL, or paths below the root: without its query, and as it stands."""
+    if on_web(address) or address.startswith("//"):
+        yield f"https:{address}" if address.startswith("//") else address
+        return
+    address = address.removeprefix("file://").replace("\\", "/")
+    try:
+        path = unquote(urlsplit(address).path) if "://" not in address and not address.startswith("data:") else address
+    except ValueError:
+        path = address
+    for each in dict.fromkeys((path, address)):
+        if each.startswith("/"):
+            yield each.removeprefix(f"{root.rstrip('/')}/") if root else each.lstrip("/")
+            yield each.lstrip("/")
+        elif ":" in each.partition("/")[0]:
+            yield each
+        elif each:
+            yield posixpath.normpath(posixpath.join(folder, each))
+
+
+def _markdown(file: OwnFile, data: bytes, place: Place) -> Outcomes:
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = decode_page(data).text
+    found = _FRONT.match(text)
+    about = {} if found is None else _front_matter(found[1], found[2])
+    body = _EMBEDDED.sub(
+        lambda match: f"![{match[2] or ''}](<{match[1].strip()}>)", text[found.end() if found else 0 :]
+    )
+    html = _commonmark().render(body)
+    yield from _document(file.name, html.encode(), place, about=about, content_type=_UTF8)
+
+
+def _front_matter(fence: str, text: str) -> dict[str, Any]:
+    """Return the fields of a page's front matter.
+
+    Raises:
+        FieldError: BROKEN_RECORD: it cannot be read.
+    """
+    try:
+        found = yaml.safe_load(text) if fence == "---" else tomllib.loads(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as problem:
+        message = " ".join(str(problem).split())
+        raise FieldError(Reason.BROKEN_RECORD, f"front matter: {message}") from problem
+    return checked(found or {}, dict, "front matter")
+
+
+@lru_cache(1)
+def _commonmark() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
+    return MarkdownIt("commonmark", {"html": True}).enable("table")
+
+
+def _chapters(file: OwnFile, data: bytes, place: Place) -> Outcomes:
+    """Yield the documents of a book, in the order in which it is read (its `spine`)."""
+    try:
+        with zipfile.ZipFile(BytesIO(data)) as book:
+            package, root = _package(book)
+            about = {"language": _said(root, "language"), "licence": _said(root, "rights")}
+            there, folder = {f"{file.name}{INSIDE}{name}" for name in book.namelist()}, posixpath.dirname(package)
+            inside = replace(place, has=there.__contains__, by_last_name={})
+            pages = {
+                item.get("id"): unquote(item.get("href", ""))
+                for item in root.iter("{*}item")
+                if item.get("media-type") in _HTML_TYPES
+            }
+            for item in root.iter("{*}itemref"):
+                if (href := pages.get(item.get("idref"))) is not None:
+                    name = posixpath.normpath(posixpath.join(folder, href))
+                    with book.open(name) as stream:
+                        chapter = stream.read(MAX_FILE_BYTES)
+                    yield from _document(name, chapter, inside, about=about, book=file.name)
+    except (*DAMAGE, KeyError, etree.LxmlError) as problem:
+        raise BrokenInputError(f"{file.name}: expected an EPUB: {problem}", file.name) from problem
+
+
+def _package(book: zipfile.ZipFile) -> tuple[str, Any]:
+    """Return the name of a book's package document, and its root element."""
+    container = _xml(book.read(_CONTAINER))
+    name = next((each.get("full-path") for each in container.iter("{*}rootfile")), None)
+    if name is None:
+        raise KeyError(f"{_CONTAINER} names no package")
+    return name, _xml(book.read(name))
+
+
+def _xml(data: bytes) -> Any:
+    return etree.fromstring(data, etree.XMLParser(resolve_entities=False, no_network=True))
+
+
+def _said(root: Any, name: str) -> str | None:
+    found = root.find(f".//{{*}}{name}")
+    return None if found is None else found.text
