@@ -103,19 +103,29 @@ def test_class_names_link_with_nothing_built_trained_or_registered(
 ) -> None:
     """Photographs of a cat and a rocket go with the sentences that name them, in Python and by the command alike."""
     monkeypatch.chdir(tmp_path)
-    sentences = ["A rocket stands on its launch pad.", "A cat looks into the camera."]
+    sentences = [" ", "A rocket stands on its launch pad.", "A cat looks into the camera."]
     paths = [Path(shutil.copy(PHOTOGRAPHS / name, tmp_path)) for name in ("cat.jpg", "rocket.jpg")]
+    paths.insert(1, tmp_path / "dead.jpg")
     with multilink.load("class-names") as model:
-        links = {(link.sentence, link.image): link.similarity for link in model.link(sentences, paths)}
+        found = model.link(sentences, paths)
+        links = {(link.sentence, link.image): link.similarity for link in found}
         matrix = model.similarity(sentences, paths)
-    assert links.keys() == {(0, 1), (1, 0)}
+        record = {"id": "a#1", "sentences": sentences, "images": [path.name for path in paths]}
+        (tmp_path / "new.jsonl").write_text(json.dumps(record) + "\n")
+        (of_file,) = model.link(tmp_path / "new.jsonl")
+    assert links.keys() == {(1, 2), (2, 0)}, "numbers are those of the lists that were given"
+    assert [(link.text, link.source) for link in found] == [(sentences[s], str(paths[i])) for s, i in links]
+    assert {str(each.reason) for each in found.left_out} == {"empty-sentence", "not-found"}
+    assert [str(each.reason) for each in of_file.left_out] == [str(each.reason) for each in found.left_out]
+    assert (of_file.document, [(link.sentence, link.image) for link in of_file]) == ("a#1", list(links))
+    assert np.isnan(matrix[0]).all() and np.isnan(matrix[:, 1]).all()
     assert all(matrix[pair] == pytest.approx(similarity) for pair, similarity in links.items())
-    record = {"id": "a", "sentences": sentences, "images": [{"path": path.name} for path in paths]}
-    (tmp_path / "new.jsonl").write_text(json.dumps(record) + "\n")
     in_process(["link", "--model", "class-names", "--input", "new.jsonl", "--output", "links.parquet", "--json"], print)
     rows = pq.read_table(tmp_path / "links.parquet").to_pylist()
     assert {(row["sentence"], row["image"]): row["similarity"] for row in rows} == pytest.approx(links, abs=1e-6)
-    assert {path.name for path in tmp_path.iterdir()} == {"cat.jpg", "rocket.jpg", "new.jsonl", "links.parquet"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "cat.jpg", "rocket.jpg", "new.jsonl", "links.parquet", "links.failures.parquet",
+    }  # fmt: skip
 
 
 @pytest.mark.slow

@@ -166,8 +166,6 @@ def test_the_plain_path_equals_the_beam_path(ten_documents: Path, tmp_path: Path
     )
     found = list(documents_of(read_documents(ten_documents), config.documents, access))
     documents = [item for item in found if isinstance(item, SettledDocument)]
-    twice = list(documents_of([*read_documents(ten_documents)] * 2, config.documents, access))
-    assert [item for item in twice if isinstance(item, SettledDocument)] == documents
     extraction = Extraction(plan=features_of(config, lake=scratch, workers=1), vectors="efficientnet-lite0")
     vectors = list(add_vectors(documents, config.documents, access.copies, extraction))
     rows = {row["id"]: row for row in read_table(summary, "documents").to_pylist()}

@@ -140,9 +140,9 @@ class OwnFiles:
         return f"{self.root}{INSIDE}{name}" if is_archive(self.root) else f"{self.root.rstrip('/')}/{name}"
 
     def remarks(self) -> Iterator[str]:
-        """Yield a line that says what is read, and what is not."""
+        """Yield a line that says what is read, and what is not; of a single file none. Raises as `files`."""
+        read = {file.name for file in self.files}
         if len(self.names) > 1:
-            read = {file.name for file in self.files}
             other = [name for name in self.names if name not in read and not name.endswith(EXTENSIONS)]
             left = f"; not read: {_counted(other)}" if other else ""
             yield f"{self.address}: {_counted(sorted(read))}{left}"

@@ -65,6 +65,11 @@ class _Record(msgspec.Struct):
     licence: str | None = None
 
 
+_WORDS = {
+    ", got": ", found", "`array`": "a list", "`str | object`": "text or an object", "`object`": "an object",
+    "`str | null`": "text", "`str`": "text", "`int`": "a whole number", "`float`": "a fraction",
+    "`bool`": "true or false", "`null`": "null", "`array | null`": "a list",
+}  # fmt: skip
 _KNOWN = {field for kind in (_Sentence, _Image, _Record) for field in kind.__struct_fields__}
 
 
@@ -143,16 +148,32 @@ def _typed(value: object, kind: type[T], where: str) -> T:
     Raises:
         FieldError: MISSING_FIELD, with the field that was meant where one has a similar name; BROKEN_RECORD.
     """
+    if isinstance(value, dict):
+        value = {name: each for name, each in value.items() if each is not None}  # null is as good as absent
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as problem:
-        message = str(problem).replace("`$", f"`{where}").replace("`.", "`")
-        missing, _, at = message.partition("missing required field `")[2].partition("`")
+        message, _, at = str(problem).partition(" - at ")
+        at = f"{where}{at.strip('`').removeprefix('$').removeprefix('' if where else '.')}"
+        missing = message.partition("missing required field `")[2].partition("`")[0]
         if not missing or not isinstance(value, dict):
-            raise FieldError(Reason.BROKEN_RECORD, message[:1].lower() + message[1:]) from problem
+            kinds = {"split": Split, "role": Role}.get(at.rpartition(".")[2]) if "enum" in message else None
+            expected = f"; expected one of {', '.join(kinds)}" if kinds else ""
+            raise FieldError(Reason.BROKEN_RECORD, f"{at or 'a record'}: {_plain(message)}{expected}") from problem
         keys = {*value} if not at else {key for part in value["sentences"] if isinstance(part, dict) for key in part}
-        message = f"expected the field '{missing}'{at.replace('`', '')}, found {similar(missing, keys - _KNOWN)}"
+        message = f"{f'{at}: ' if at else ''}expected the field '{missing}', found {similar(missing, keys - _KNOWN)}"
         raise FieldError(Reason.MISSING_FIELD, message) from problem
+
+
+def _plain(message: str) -> str:
+    """Return a message of msgspec's in this project's words.
+
+    >>> _plain("Expected `array`, got `str`")
+    'expected a list, found text'
+    """
+    for code, word in _WORDS.items():
+        message = message.replace(code, word)
+    return message[:1].lower() + message[1:]
 
 
 def similar(missing: str, there: Iterable[str]) -> str:

@@ -15,7 +15,6 @@ import pytest
 from pipelines.sources.corpora.source import CorpusSource
 from pipelines.sources.datasets.archive import ArchiveSource
 from pipelines.sources.datasets.coherence import CiteSource
-from pipelines.sources.datasets.documents import read_documents
 from pipelines.sources.datasets.mscoco import MscocoSource
 from pipelines.sources.datasets.news import NewsSource
 from pipelines.sources.datasets.rqa import RecipeqaSource
@@ -89,11 +88,11 @@ def test_a_caption_that_is_not_utf8_is_a_failure(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("indent", [None, 1])
 def test_a_json_array_is_named(indent: int | None, tmp_path: Path) -> None:
-    path = tmp_path / "documents.jsonl"
-    path.write_text(json.dumps([{"id": str(n), "sentences": ["a"], "images": []} for n in range(9)], indent=indent))
-    (found,) = read_documents(path)
+    path = tmp_path / "archive.jsonl"
+    path.write_text(json.dumps([{"id": str(n), "image": "a.jpg"} for n in range(9)], indent=indent))
+    (found,) = ArchiveSource(archive=str(path)).read()
     assert isinstance(found, Failure)
-    assert found.message == "documents.jsonl: a JSON array: expected one object a line (JSON Lines)"
+    assert found.message == "archive.jsonl: a JSON array: expected one object a line (JSON Lines)"
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])

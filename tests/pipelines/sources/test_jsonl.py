@@ -114,7 +114,7 @@ def test_another_encoding_is_told_and_no_word_is_damaged(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("image", "reason"),
     [
-        ("a.jpg", "broken-record:an image: expected an object, found text"),
+        (7, "broken-record:images[0]: expected an object, found a whole number"),
         ({}, "missing-field:an image: expected 'path' or 'url', found none"),
         ({"path": "a.jpg", "url": "http://x.example"}, "missing-field:an image: expected 'path' or 'url', found path"),
         ({"path": ""}, "missing-field:"),

@@ -126,6 +126,37 @@ def tree(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+def test_links_go_by_the_numbers_that_documents_have(
+    lakes: ModuleType, lake: Lake, model: LinkModel, tmp_path: Path
+) -> None:
+    """A blank first sentence and every second image were left out."""
+    made = {split: lakes.make_documents(split, count, lakes.World()) for split, count in COUNTS.items()}
+    for split, each in made.items():
+        documents = (
+            replace(
+                document,
+                sentence_numbers=tuple(range(1, len(document.sentences) + 1)),
+                image_numbers=tuple(range(0, 2 * len(document.images), 2)),
+            )
+            for document in each.documents
+        )
+        made[split] = replace(each, documents=tuple(documents))
+    moved = lakes.write_lake(str(tmp_path / "lake"), made)
+    found = {}
+    for name, home in (("whole", lake), ("moved", moved)):
+        link(model, home, tmp_path / name, splits=["test"])
+        links = pq.read_table(tmp_path / name / "links" / "test").to_pylist()
+        truth = pq.read_table(tmp_path / name / "documents" / "test").to_pylist()
+        found[name] = (
+            [(row["document"], row["sentence"], row["image"]) for row in links],
+            [(row["document"], each["sentence"], each["image"]) for row in truth for each in row["truth"]],
+            [(row["wrong"], row["missed"]) for row in truth],
+        )
+    for whole, numbered in zip(found["whole"][:2], found["moved"][:2], strict=True):
+        assert numbered == [(document, sentence + 1, 2 * image) for document, sentence, image in whole]
+    assert found["whole"][2] == found["moved"][2]
+
+
 def test_links_are_the_matching_of_evaluations_matrices(lake: Lake, model: LinkModel, tmp_path: Path) -> None:
     linked = link(model, lake, tmp_path, options=LinkOptions(calibration=CALIBRATION))
     seen = 0

@@ -1,0 +1,162 @@
+"""A user's own pages: folders, patterns and archives of HTML, Markdown and EPUB."""
+
+import json
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from pipelines.named_files import FileRejected, read_named
+from pipelines.sources.datasets.documents import DocumentsSource
+from pipelines.sources.inputs import image_root
+from pipelines.sources.records import CandidateDocument
+from schemas.errors import UsageError
+from schemas.failures import Failure, Reason
+
+CONTAINER = """<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container">
+<rootfiles><rootfile full-path="OEBPS/a.opf"/></rootfiles></container>"""
+PACKAGE = """<package xmlns="http://www.idpf.org/2007/opf" xmlns:dc="http://purl.org/dc/elements/1.1/">
+<metadata><dc:language>fr</dc:language></metadata>
+<manifest><item id="1" href="text/ch%201.xhtml" media-type="application/xhtml+xml"/>
+<item id="2" href="text/2.xhtml" media-type="application/xhtml+xml"/><item id="3" href="x.css" media-type="text/css"/>
+</manifest><spine><itemref idref="2"/><itemref idref="1"/></spine></package>"""
+PAGES = {
+    "posts/cat.html": '<html lang="de"><h1>Katze</h1><p>Sie schläft.</p><figure><img src="../img/a%20b.jpg?v=2">'
+    '<figcaption>Die Katze</figcaption></figure><p>Ende.</p><img src="/img/c.jpg">',
+    "posts/dog.md": "---\ntitle: A dog\nid: dog-1\nlang: en\nlicense: CC0\n---\nIt barks.\n\n![a dog](../img/c.jpg)\n",
+    "posts/fox.md": "+++\ntitle = 'A fox'\n+++\nIt runs.\n\n![[c.jpg|100]]\n\n<img src='https://x.example/f.png'>\n",
+    "posts/bad.md": "---\ntitle: [x\n---\nHi\n",
+    "posts/none.md": "No picture.\n",
+    "posts/empty.html": "",
+    "posts/a.pdf": "%PDF-1.7",
+    ".obsidian/x.md": "![](../img/c.jpg) Hidden.",
+    "img/a b.jpg": "a",
+    "img/c.jpg": "c",
+}
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    for name, text in PAGES.items():
+        path = tmp_path / "own" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    with zipfile.ZipFile(tmp_path / "own" / "book.epub", "w") as book:
+        book.writestr("META-INF/container.xml", CONTAINER)
+        book.writestr("OEBPS/a.opf", PACKAGE)
+        book.writestr(
+            "OEBPS/text/ch 1.xhtml", '<html><p>Un chat.</p><img src="../img/1.png"/><img src="../../../c.jpg"/>'
+        )
+        book.writestr("OEBPS/text/2.xhtml", "<html><p>Deux.</p>")
+        book.writestr("OEBPS/img/1.png", "1")
+    return tmp_path / "own"
+
+
+def outcomes(address: Path | str, **settings: str) -> tuple[dict[str, CandidateDocument], dict[str, Reason]]:
+    found = list(DocumentsSource(documents=str(address), **settings).read())
+    documents = {each.id: each for each in found if isinstance(each, CandidateDocument)}
+    return documents, {each.record_id: each.reason for each in found if isinstance(each, Failure)}
+
+
+@pytest.mark.parametrize("form", ["folder", "zip"])
+def test_a_folder_of_pages(own: Path, form: str) -> None:
+    address = str(own) if form == "folder" else shutil.make_archive(str(own), "zip", own)
+    documents, failures = outcomes(address)
+    assert sorted(documents) == ["book.epub!/OEBPS/text/ch 1.xhtml", "dog-1", "posts/cat.html", "posts/fox.md"]
+    cat, dog = documents["posts/cat.html"], documents["dog-1"]
+    assert [each.text for each in cat.sentences] == ["Katze", "Sie schläft.", "Ende."]
+    assert (cat.language, cat.image_uris, cat.after_sentence) == ("de", ("img/a b.jpg", "img/c.jpg"), (2, 3))
+    assert [each and each.caption for each in cat.image_metadata] == ["Die Katze", None]
+    assert [each.text for each in dog.sentences] == ["A dog", "It barks."]
+    assert (dog.language, dog.provenance.licence, dog.image_uris) == ("en", "CC0", ("img/c.jpg",))
+    assert documents["posts/fox.md"].image_uris == ("img/c.jpg", "https://x.example/f.png")
+    assert failures == {
+        "book.epub!/OEBPS/text/2.xhtml": Reason.TOO_FEW_IMAGES,
+        "posts/bad.md": Reason.BROKEN_RECORD,
+        "posts/empty.html": Reason.BROKEN_RECORD,
+        "posts/none.md": Reason.TOO_FEW_IMAGES,
+    }
+
+
+def test_a_book_has_its_pictures_and_no_other(own: Path) -> None:
+    (chapter,) = outcomes(own / "book.epub")[0].values()
+    source = DocumentsSource(documents=str(own / "book.epub"))
+    assert chapter.language == "fr"
+    assert read_named(image_root(source), chapter.image_uris[0], max_bytes=9) == b"1"
+    with pytest.raises(FileRejected) as refused:
+        read_named(image_root(source), chapter.image_uris[1], max_bytes=9)
+    assert refused.value.reason is Reason.FORBIDDEN
+
+
+@pytest.mark.parametrize(
+    "address", ["/etc/c.jpg", "../../c.jpg", "file:///etc/c.jpg", "linked.jpg", "%2e%2e/%2e%2e/c.jpg"]
+)
+def test_nothing_outside_the_folder_is_read(own: Path, address: str) -> None:
+    (own.parent / "c.jpg").write_text("secret")
+    (own / "posts" / "linked.jpg").symlink_to(own.parent / "c.jpg")
+    (own / "posts" / "evil.html").write_text(f'<p>Text.</p><img src="{address}">')
+    source = DocumentsSource(documents=str(own))
+    (uri,) = outcomes(own)[0]["posts/evil.html"].image_uris
+    try:
+        assert read_named(image_root(source), uri, max_bytes=9) != b"secret"
+    except FileRejected as refused:
+        assert refused.reason in (Reason.FORBIDDEN, Reason.NOT_FOUND)
+
+
+def test_pictures_beside_a_page_that_is_named_need_a_folder_that_has_both(own: Path) -> None:
+    assert outcomes(own / "posts" / "cat.html")[0]["cat.html"].image_uris == ("../img/a b.jpg", "/img/c.jpg")
+    found = outcomes(own / "posts" / "*.html", images=str(own))[0]
+    assert found["cat.html"].image_uris == ("img/a b.jpg", "img/c.jpg")
+
+
+def test_what_is_read_is_told_and_what_is_not(own: Path) -> None:
+    (line,) = DocumentsSource(documents=str(own)).remarks()
+    assert "posts/cat.html" in line and "posts/a.pdf" in line and ".obsidian" not in line and "c.jpg" not in line
+    (own / "documents.jsonl").write_text(json.dumps({"sentences": ["a"], "images": ["img/c.jpg"]}))
+    assert list(outcomes(own)[0]) == ["documents.jsonl:1"]
+    (own / "nothing").mkdir()
+    with pytest.raises(UsageError, match=r"HTML, Markdown, EPUB .* found no file"):
+        list(DocumentsSource(documents=str(own / "nothing")).remarks())
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "word"),
+    [
+        ("a.jsonl", b"", "an empty file"),
+        ("a.bin", b"\0\1\2", "no text"),
+        ("a.bin", b"\x89PNG\r\n", "a PNG picture"),
+        ("a.txt", b"A cat.", "found a text"),
+        ("a.jsonl", b'{\n "sentences": []\n}\n{\n}', "one object a line"),
+        ("a.epub", b"no zip", "expected an EPUB"),
+    ],
+)
+def test_a_file_that_holds_no_documents_says_so_in_one_line(tmp_path: Path, name: str, data: bytes, word: str) -> None:
+    (tmp_path / name).write_bytes(data)
+    (failure,) = DocumentsSource(documents=str(tmp_path / name)).read()
+    assert isinstance(failure, Failure) and failure.reason is Reason.BROKEN_RECORD
+    assert word in failure.message and "\n" not in failure.message
+
+
+@pytest.mark.parametrize(
+    ("record", "meant"),
+    [
+        ({"sentence": ["a"], "images": ["b"]}, "sentences"),
+        ({"sentences": ["a"], "imagess": ["b"]}, "images"),
+        ({"captions": ["a"], "images": ["b"]}, "sentences"),
+        ({"sentences": [{"txt": "a"}], "images": ["b"]}, "text"),
+    ],
+)
+def test_a_misspelt_field_is_told(tmp_path: Path, record: dict[str, object], meant: str) -> None:
+    (tmp_path / "a.jsonl").write_text(json.dumps(record))
+    (failure,) = DocumentsSource(documents=str(tmp_path / "a.jsonl")).read()
+    assert isinstance(failure, Failure) and failure.reason is Reason.MISSING_FIELD
+    assert failure.message.endswith(f"did you mean '{meant}'?")
+
+
+def test_of_documents_with_one_id_the_first_counts(tmp_path: Path) -> None:
+    rows = [{"id": "A", "sentences": [text], "images": ["a"]} for text in ("Zebra", "Apple", "Zebra")]
+    (tmp_path / "a.json").write_text(json.dumps(rows, indent=2))
+    first, *others = DocumentsSource(documents=str(tmp_path / "a.json")).read()
+    assert isinstance(first, CandidateDocument) and first.sentences[0].text == "Zebra"
+    assert [each.reason for each in others if isinstance(each, Failure)] == [Reason.ID_TAKEN, Reason.DUPLICATE_RECORD]
