@@ -21,7 +21,7 @@ from urllib.parse import quote
 from msgspec import Meta
 
 from pipelines.files import COMPRESSED, INSIDE, BrokenInputError, file_names, is_archive, is_pattern
-from pipelines.sources.own.files import OwnFiles
+from pipelines.sources.own_files import OwnFiles
 from pipelines.sources.records import UNUSABLE, CandidateDocument, on_web
 from schemas.errors import UsageError
 from schemas.failures import Failure

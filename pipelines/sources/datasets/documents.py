@@ -1,6 +1,6 @@
 """A user's own documents: a file, a folder or an archive of HTML, Markdown, EPUB, or JSON Lines.
 
-`own/files.py` says which files are read, `own/rows.py` what a record of JSON Lines is, `own/pages.py` what becomes of a
+`own_files.py` says which files are read, `own/rows.py` what a record of JSON Lines is, `own/pages.py` what becomes of a
 page. A JSON array of records, or one record over several lines, is read as well.
 
 Of a record `id`, `language`, `split` and `links` are optional: without an id a document is called by its file and line
@@ -26,9 +26,9 @@ from pipelines.files import BrokenInputError, input_file, is_archive, read_tree
 from pipelines.recipe import EVERY_DOCUMENT, BuildConfig, without_limits
 from pipelines.sources.corpora.compose import Reading
 from pipelines.sources.inputs import IMAGES, Input, Language
-from pipelines.sources.own.files import Kind, OwnFile, OwnFiles, check_form
 from pipelines.sources.own.pages import Place, read_pages
 from pipelines.sources.own.rows import identity, read_row
+from pipelines.sources.own_files import Kind, OwnFile, OwnFiles, check_form
 from pipelines.sources.records import CandidateDocument, FieldError, json_lines, on_web, outcomes_of
 from pipelines.sources.source import Outcomes, Source
 from schemas.documents import UNDETERMINED

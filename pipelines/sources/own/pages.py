@@ -29,7 +29,7 @@ from pipelines.files import DAMAGE, INSIDE, MAX_FILE_BYTES, BrokenInputError
 from pipelines.sources.charsets import decode_page
 from pipelines.sources.corpora.compose import Picture, Piece, Reading, compose
 from pipelines.sources.html import PagePicture, read_page
-from pipelines.sources.own.files import Kind, OwnFile
+from pipelines.sources.own_files import Kind, OwnFile
 from pipelines.sources.records import (
     CandidateDocument,
     FieldError,
