@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.run import answered, remember
+from pipelines.run import answered, memory_lines, remember
 from pipelines.shards.manifest import DocumentSize, summarise
 from schemas.lake import Lake
 from schemas.manifest import MANIFEST, Manifest
@@ -48,3 +48,11 @@ def test_a_request_is_answered_while_its_failures_are_remembered(
     found = answered(lake, "diy", "request")
     assert (found is not None and found.version == "v1") is is_answered
     assert answered(lake, "diy", None) is None
+
+
+def test_the_end_of_a_build_says_what_is_remembered_and_how_to_ask_again() -> None:
+    hosts = {("a.test", "not-found"): 2, ("b.test", "not-found"): 3, ("b.test", "timed-out"): 4}
+    passing, remembered, again = memory_lines(hosts)
+    assert passing.endswith("--ask-again") and " 4;" in passing
+    assert "not-found 5" in remembered and again.endswith("--ask-again-all")
+    assert memory_lines({("a.test", "robots-denied"): 1}) == []
