@@ -10,6 +10,7 @@ that are asked for in their order are read in one pass: pictures of a shard are 
 
 from __future__ import annotations
 
+import base64
 import sys
 import threading
 from bisect import bisect_right
@@ -75,7 +76,7 @@ def read_batches(
 
 
 def read_cell(uri: str, column: str, row: int, item: int | None = None) -> bytes:
-    """Return the bytes in a cell: binary, or Hugging Face's struct of `bytes` and `path`.
+    """Return the bytes in a cell: binary, text in base64, or Hugging Face's struct of `bytes` and `path`.
 
     Args:
         uri: of the file.
@@ -94,6 +95,11 @@ def read_cell(uri: str, column: str, row: int, item: int | None = None) -> bytes
     if isinstance(value, pa.StructScalar) and value.is_valid:
         value = value.get("bytes", pa.scalar(None)) if "bytes" in value else pa.scalar(None)
     data = value.as_py()
+    if isinstance(data, str):
+        try:
+            data = base64.b64decode(data.partition(";base64,")[2] or data)
+        except ValueError as problem:
+            raise FileRejected(Reason.CORRUPT_IMAGE, f"{column} of row {row}: expected base64: {problem}") from problem
     if not isinstance(data, bytes):
         raise FileRejected(Reason.NOT_FOUND, f"{column} of row {row}: expected the bytes of a picture, found none")
     return data

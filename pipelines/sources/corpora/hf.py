@@ -1,17 +1,21 @@
-"""Data sets of Hugging Face on disk: folders of `save_to_disk`, and Parquet, with pictures as `Image` features.
+"""Tables of texts and pictures: data sets of Hugging Face on disk, and lists of addresses and texts.
 
     data-00000-of-00004.arrow            {"image": {"bytes": <bytes>, "path": "1.jpg"}, "text": "A cat."}
     train-00000-of-00002.parquet         {"images": [{"bytes": .., "path": ..}, null], "texts": [null, "A cat."]}
+    part.csv, part.tsv                   url,caption     as img2dataset takes them
+    metadata.csv, metadata.jsonl         file_name,text  of a folder of pictures
+    llava.json                           [{"id": "1", "image": "1.jpg", "conversations": [{"from": .., "value": ".."}]}]
 
 A row is a document. Columns of texts and of pictures hold one value or a list; texts are sentences as they stand. Where
 both are lists of one length with null in the other, they are in the order of a page; else it is not known where
 pictures stand. A row of one text and one picture is a pair, whose link is known. A picture without bytes is at its
-path: a URL, or below `source.images`.
+path: a URL, or below `source.images`, or beside the file where it is no table of types. Bytes may be text in base64.
 
 A document has the id in the column `id` or `uid`; a number there, or a key, may be in every shard: it stands behind the
 shard's path. Exports of this project have a column `multilink` (`schemas.corpora`), and come back whole.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,30 +24,36 @@ from typing import Any
 
 from pipelines.files import INSIDE, BrokenInputError
 from pipelines.sources.corpora.compose import Picture, Reading, document_of, restored, value_of
-from pipelines.sources.corpora.rows import Row, read_rows
+from pipelines.sources.corpora.rows import Row, columns_of, read_rows
 from pipelines.sources.records import (
     CandidateDocument,
     FieldError,
     checked,
+    on_web,
     outcomes_of,
     sentence,
     split_named,
+    unusable,
 )
-from pipelines.tables import read_schema
+from pipelines.tables import is_table
 from schemas.corpora import EXTRAS
 from schemas.documents import Link, Split
-from schemas.failures import Failure
+from schemas.failures import Failure, Reason
 from schemas.tables import clean
 
-_TEXTS = ("sentences", "texts", "text", "caption", "captions", "txt", "TEXT")
-_PICTURES = ("images", "image", "jpg", "png", "webp", "img", "picture", "url", "URL", "image_url")
+_TEXTS = ("sentences", "texts", "text", "caption", "captions", "txt", "TEXT", "conversations")
+_PICTURES = (
+    "images", "image", "jpg", "png", "webp", "img", "picture", "image_base64", "url", "URL", "image_url", "file_name",
+    "image_path",
+)  # fmt: skip
+_BASE64 = re.compile(r"data:image/[\w.+-]+;base64,|[A-Za-z0-9+/]{100}")
 _IDS = ("id", "uid")
 _KEYS = ("key", "__key__")  # of a shard
 
 
 def read_hf(shard: str, reading: Reading) -> Iterator[CandidateDocument | Failure]:
     """Yield the documents of a shard."""
-    there = read_schema(shard).names
+    there = columns_of(shard)
     texts = _column(shard, there, (reading.texts,) if reading.texts else _TEXTS, "texts")
     pictures = _column(shard, there, (reading.pictures,) if reading.pictures else _PICTURES, "pictures")
     read = partial(_outcomes, reading=reading, shard=reading.address(shard), texts=texts, pictures=pictures)
@@ -80,10 +90,13 @@ def _outcomes(
     numbered: Row, record_id: str, *, reading: Reading, shard: str, texts: str, pictures: str
 ) -> Iterator[CandidateDocument | Failure]:
     number, row = numbered
-    words, shown = _items(row[texts]), _items(row[pictures])
-    is_list = isinstance(row[pictures], list)
+    words = [word for word in _items(row.get(texts)) if not _is_question(word)]
+    shown = _items(row.get(pictures))
+    is_list = isinstance(row.get(pictures), list)
     places = [f"{shard}{INSIDE}{pictures}/{number}" + (f"/{item}" if is_list else "") for item in range(len(shown))]
-    found = {place: picture for place, value in enumerate(shown) if (picture := _picture(value, places[place]))}
+    found = {
+        place: picture for place, value in enumerate(shown) if (picture := _picture(value, places[place], reading))
+    }
     cleaned = [clean(_text(word)) if word is not None else None for word in words]
     if row.get(EXTRAS) is not None:
         extras = checked(value_of(row[EXTRAS]), dict, EXTRAS)
@@ -116,13 +129,28 @@ def _items(value: object) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
+def _is_question(value: object) -> bool:
+    """Return whether a text is a turn of a conversation that asks: answers are what is said of the picture."""
+    return isinstance(value, dict) and value.get("from") in ("human", "user", "system")
+
+
 def _text(value: object) -> str:
-    return checked(value.get("text") if isinstance(value, dict) else value, str, "a text")
+    """Return a text, which may be in a field of an object: of a caption, or of a turn of a conversation."""
+    if isinstance(value, dict):
+        value = next((value[name] for name in ("text", "raw", "value") if name in value), None)
+    return checked(value, str, "a text").replace("<image>", " ")
 
 
-def _picture(value: object, place: str) -> Picture | None:
+def _picture(value: object, place: str, reading: Reading) -> Picture | None:
     """Return a picture, whose bytes are at a place of the shard or elsewhere; None where there is none."""
-    path = value.get("path") if isinstance(value, dict) else value
     if value is True or (isinstance(value, dict) and value.get("bytes")):
         return Picture(place)
-    return Picture(path) if isinstance(path, str) and path else None
+    path = value.get("path") if isinstance(value, dict) else value
+    if not isinstance(path, str) or not path:
+        return None
+    shard = place.partition(INSIDE)[0]
+    if _BASE64.match(path):
+        problem = FieldError(Reason.BROKEN_RECORD, "a picture in base64 is read of Parquet and Arrow alone")
+        return Picture(place if is_table(shard) else unusable(problem))
+    is_beside = not (is_table(shard) or reading.has_images or on_web(path) or path.startswith("/"))
+    return Picture(str(PurePosixPath(shard).parent / path) if is_beside else path)

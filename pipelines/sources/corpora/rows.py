@@ -1,17 +1,59 @@
-"""Rows of the tables of a corpus as records, without the pictures in them."""
+"""Rows of the tables of a corpus as records, without the pictures in them: Parquet, Arrow, CSV, TSV and JSON."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
 import pyarrow as pa
 
 from pipelines.files import BrokenInputError
-from pipelines.sources.records import FieldError
-from pipelines.tables import is_bytes, read_batches, read_schema
+from pipelines.sources.delimited import SUFFIXES, read_table
+from pipelines.sources.json_files import read_items
+from pipelines.sources.records import FieldError, json_lines
+from pipelines.tables import is_bytes, is_table, read_batches, read_schema
+from schemas.errors import BuildError
 from schemas.failures import Reason
 
 Row = tuple[int, dict[str, Any]]  # its number from 0, and its values by column
+
+
+def columns_of(shard: str) -> list[str]:
+    """Return the columns of a file; of one of JSON, the fields of its first object.
+
+    Raises:
+        BrokenInputError: it cannot be read.
+        NotFoundError: there is no such file.
+    """
+    if is_table(shard):
+        return list(read_schema(shard).names)
+    if _is_delimited(shard):
+        try:
+            return read_table(shard)[0]
+        except BuildError as problem:
+            raise BrokenInputError(str(problem), PurePosixPath(shard).name) from problem
+    return next((list(record) for _, record in _objects(shard, "") if not isinstance(record, FieldError)), [])
+
+
+def _is_delimited(shard: str) -> bool:
+    return any(suffix in PurePosixPath(shard).suffixes for suffix in SUFFIXES)
+
+
+def _objects(shard: str, place: str) -> Iterator[tuple[str, dict[str, Any] | FieldError]]:
+    if ".json" not in PurePosixPath(shard).suffixes:
+        return json_lines(shard, place)
+    return ((f"{place}:{number}", record) for number, (_, record) in enumerate(read_items(shard)))
+
+
+def _read_texts(shard: str, place: str) -> Iterator[tuple[str, Row | FieldError]]:
+    """Yield each row of a file without types."""
+    rows: Iterable[tuple[str, Mapping[str, Any] | FieldError]] = _objects(shard, place)
+    if _is_delimited(shard):
+        rows = ((f"{place}:{where.rpartition(':')[2]}", row) for where, row in read_table(shard)[1])
+    for number, (where, row) in enumerate(rows):
+        if isinstance(row, FieldError):
+            yield where, row
+        else:
+            yield where, (number, {name: None if value == "" else value for name, value in row.items()})
 
 
 def read_rows(
@@ -20,7 +62,7 @@ def read_rows(
     """Yield each row under `<place>:<number>`; a column that the file lacks is not in its rows.
 
     Args:
-        shard: Parquet or Arrow.
+        shard: its path.
         place: of the shard among all.
         columns: that are read.
         needed: those that must be there.
@@ -30,6 +72,9 @@ def read_rows(
         BrokenInputError: the rest of the file cannot be read.
         NotFoundError: there is no such file.
     """
+    if not is_table(shard):
+        yield from _read_texts(shard, place)
+        return
     name = PurePosixPath(shard).name
     schema = read_schema(shard)
     missing = [column for column in needed if column not in schema.names]

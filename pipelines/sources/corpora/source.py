@@ -1,7 +1,7 @@
 """The settings of a corpus, and which module reads its shards.
 
     mmc4 (JSON Lines)   obelics (Parquet)   interleaved (Parquet, tar)   webdataset (tar, Parquet)   hf (Parquet, Arrow)
-    web (WARC, WACZ)
+    tables (CSV, TSV, Parquet, JSON)   web (WARC, WACZ)
 
 Every shard is read by one worker, from front to back, so that as many workers as there are shards have work.
 """
@@ -26,13 +26,14 @@ from pipelines.sources.source import Context, Outcomes, Source
 from schemas.documents import UNDETERMINED
 from schemas.failures import Failure
 
-Format = Literal["mmc4", "obelics", "interleaved", "webdataset", "hf", "web"]
+Format = Literal["mmc4", "obelics", "interleaved", "webdataset", "hf", "tables", "web"]
 _READERS: Mapping[Format, Callable[[str, Reading], Iterator[CandidateDocument | Failure]]] = {
     "mmc4": read_mmc4,
     "obelics": read_obelics,
     "interleaved": read_interleaved,
     "webdataset": read_webdataset,
     "hf": read_hf,
+    "tables": read_hf,
     "web": read_web,
 }
 _PUBLISHED: Mapping[Format, tuple[str, ...]] = {
@@ -41,6 +42,7 @@ _PUBLISHED: Mapping[Format, tuple[str, ...]] = {
     "interleaved": ("*.parquet", "*.tar"),
     "webdataset": ("*.tar", "*.parquet"),
     "hf": ("!cache-*", "!indices.*", "*.arrow", "*.parquet"),  # those that `datasets` derived are none
+    "tables": ("*.csv", "*.tsv", "*.parquet", "*.jsonl", "*.json"),
     "web": ("*.warc", "*.wacz", "*.arc"),
 }
 
@@ -58,9 +60,10 @@ class CorpusSource(Source):
         language: of the documents, where they do not say theirs.
         sentence_model: name or path of an installed spaCy pipeline that splits running text (obelics, interleaved,
             web); empty: by rules.
-        texts: of hf: name of the column of texts; empty: the first of the usual ones.
-        pictures: of hf: name of the column of pictures; empty: likewise.
-        keep_splits: of hf: whether a shard's documents are of the split that its name, or its folder's, tells.
+        texts: of hf and tables: name of the column of texts; empty: the first of the usual ones.
+        pictures: of hf and tables: name of the column of pictures; empty: likewise.
+        keep_splits: of hf and tables: whether documents are of the split that their shard's name, or its folder's,
+            tells.
         skip_repeats: of mmc4: whether a document is left out of which the corpus says that its page may be there twice.
     """
 
@@ -77,7 +80,7 @@ class CorpusSource(Source):
     @property
     def inputs(self) -> tuple[Input, ...]:
         """Return the settings that name what is read."""
-        is_one_kind = self.format in ("hf", "interleaved")  # whose rows may also name files of the other kind
+        is_one_kind = self.format in ("hf", "interleaved", "tables")  # whose rows may also name files of the other kind
         return Input("documents", "shards", _PUBLISHED[self.format], is_needed=True, is_one_kind=is_one_kind), IMAGES
 
     def shards(self) -> tuple[str, ...]:

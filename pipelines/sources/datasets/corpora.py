@@ -31,6 +31,11 @@ def hf() -> BuildConfig:
     return _corpus("hf")
 
 
+def tables() -> BuildConfig:
+    """A table of addresses of pictures and their texts: CSV, TSV, Parquet or JSON."""
+    return _corpus("tables")
+
+
 def web() -> BuildConfig:
     """Pages in WARC files: main text and pictures in the order of the page."""
     return _corpus("web")
@@ -42,4 +47,12 @@ def _corpus(dataset: Format, **source: str) -> BuildConfig:
     return replace(config, max_failure_share=0.95)
 
 
-RECIPES = {"mmc4": mmc4, "obelics": obelics, "interleaved": interleaved, "webdataset": webdataset, "hf": hf, "web": web}
+RECIPES = {
+    "mmc4": mmc4,
+    "obelics": obelics,
+    "interleaved": interleaved,
+    "webdataset": webdataset,
+    "hf": hf,
+    "tables": tables,
+    "web": web,
+}

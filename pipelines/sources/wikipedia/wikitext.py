@@ -29,12 +29,18 @@ _DROPPED_TAGS = frozenset(
 _BREAKS = frozenset({"br", "hr", "li", "dd", "dt", "p", "div", "blockquote", "center", "ol", "ul", "dl"})
 # A link with one of these before the colon shows a picture, files the page, or leads to another language or wiki.
 _DROPPED_LINKS = re.compile(
-    r"\s*(?:(?i:file|image|media|category|datei|bild|kategorie|fichier|cat\u00e9gorie)|simple|[a-z]{2,3}(?:-[a-z-]+)?)\s*:"
+    r"\s*(?:(?i:file|image|media|datei|bild|fichier|[ck]at[e\u00e9]gor\w*|\u043a\u0430\u0442\u0435\u0433\u043e\u0440\w*|\u5206[\u7c7b\u985e]|\u30ab\u30c6\u30b4\u30ea)"
+    r"|simple|[a-z]{2,3}(?:-[a-z-]+)?)\s*:|\s*[^\s:]+\s*:[^|]*\.(?i:jpe?g|png|gif|svg|tiff?|webp|ogg|webm|pdf)\s*$"
 )
-_LEFT_OVER = re.compile(r"__[A-Z]+__|'{2,}")  # switches, and quotes of bold and italics that do not pair
+# Switches, quotes of bold and italics that do not pair, signatures, what opens and never closes or closes what is not
+# open, and rows of a table whose end is missing.
+_LEFT_OVER = re.compile(
+    r"__[A-Z]+__|'{2,}|~{3,5}|\[\[|\]\]|\{\{.*|\}\}|<!--.*|-->|^\s*(?:\{\||\||!\s).*|\|\}|^\s*=+.*?=+\s*$"
+    r"|</?(?i:ref|gallery|div|span|small|center|table|tr|td|onlyinclude|noinclude)\b[^<>]*>?"
+)
 # The name of a file, up to its extension, from `[[File:`, `image =`, or the start of a gallery's line on.
 _FILE = re.compile(r"(?:^|[:=|>\n])[ \t]*([^\[\]{}|<>#:=\n]{1,240}\.[A-Za-z]{3,4})[ \t]*(?=[\]}|<\n]|$)")
-_REDIRECT = re.compile(r"\s*#(?:redirect|weiterleitung|redirection)\b", re.IGNORECASE)
+_REDIRECT = re.compile(r"\s*#(?:redirect\b|[^\W\d_]+\s*:?\s*\[\[)", re.IGNORECASE)  # the word is of the wiki's language
 _CLOSINGS = {"}}": "{{", "]]": "[[", "|}": "{|", "]": "["}
 _TOKEN = re.compile(r"\{\{|\}\}|\[\[|\]\]|\{\||\|\}(?!\})|\[|\]|</?(?!(?:br|hr|li|dd|dt)\b)[a-z]+\b(?=[^<>]*+(?<!/)>)")
 _MAX_WORK = 2e7  # a few seconds

@@ -1,5 +1,6 @@
 """OBELICS, NeMo Curator's rows and Hugging Face's data sets; the files are written by `datasets` where it can."""
 
+import base64
 import io
 import json
 from collections.abc import Sequence
@@ -335,3 +336,72 @@ def test_columns_that_are_not_there_are_told(tmp_path: Path) -> None:
     (tmp_path / "x.parquet").write_bytes(b"no table")
     for form in ("obelics", "interleaved", "hf"):
         assert read(tmp_path, form)[:2] == ([], ["x.parquet broken-record"])  # type: ignore[arg-type]
+
+
+LISTED = [("https://h.example/0.jpg", "A shelf, of oak."), ("https://h.example/1.jpg", "A vise.")]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("list.csv", 'url,caption\nhttps://h.example/0.jpg,"A shelf, of oak."\nhttps://h.example/1.jpg,A vise.\n'),
+        ("list.tsv", "caption\tURL\nA shelf, of oak.\thttps://h.example/0.jpg\nA vise.\thttps://h.example/1.jpg\n"),
+        ("list.jsonl", "\n".join(json.dumps({"url": url, "TEXT": text}) for url, text in LISTED)),
+        ("list.json", json.dumps([{"image_url": url, "text": text} for url, text in LISTED])),
+    ],
+)
+def test_lists_of_addresses_and_texts(name: str, content: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(content)
+    drafts, failures, _ = read(tmp_path, "tables")
+    assert [(draft.image_uris[0], *texts(draft)) for draft in drafts] == LISTED
+    assert (failures, drafts[0].links) == ([], (Link(0, 0),))
+
+
+def test_rows_of_a_list_that_lack_something(tmp_path: Path) -> None:
+    rows = ["url,caption", "https://h/0.jpg,", ",No address", "https://h/2.jpg,Good", '"https://h/3.jpg,Stray', "x"]
+    (tmp_path / "a.csv").write_text("\n".join([*rows, "https://h/6.jpg,Good again"]))
+    drafts, failures, _ = read(tmp_path, "tables")
+    assert [texts(draft) for draft in drafts] == [["Good"], ["Good again"]]
+    assert failures == [
+        "a.csv:2 too-few-sentences", "a.csv:3 too-few-images", "a.csv:5 broken-record", "a.csv:6 broken-record",
+    ]  # fmt: skip
+    for content in ("https://h/0.jpg,A cat\n", ""):
+        (tmp_path / "a.csv").write_text(content)
+        assert read(tmp_path, "tables")[1] == ["a.csv broken-record"]
+
+
+def test_folders_of_pictures_with_their_texts(tmp_path: Path) -> None:
+    for split in ("train", "test"):
+        (tmp_path / split).mkdir()
+        (tmp_path / split / "0.png").write_bytes(picture(len(split)))
+        (tmp_path / split / "metadata.csv").write_text(f"file_name,text\n0.png,A {split} picture\n")
+    drafts, failures, root = read(tmp_path, "tables")
+    assert {draft.split: (texts(draft), bytes_of(draft, root)) for draft in drafts} == {
+        Split.TRAIN: (["A train picture"], [picture(5)]),
+        Split.TEST: (["A test picture"], [picture(4)]),
+    }
+    assert not failures
+    drafts, _, _ = read(tmp_path, "tables", images=str(tmp_path / "train"))
+    assert {draft.image_uris for draft in drafts} == {("0.png",)}
+
+
+def test_conversations(tmp_path: Path) -> None:
+    turns = [{"from": "human", "value": "<image>\nWhat is it?"}, {"from": "gpt", "value": "A vise."}]
+    (tmp_path / "llava.json").write_text(json.dumps([{"id": "c-1", "image": "coco/1.png", "conversations": turns}]))
+    (draft,), failures, _ = read(tmp_path, "tables")
+    assert (draft.id, texts(draft), draft.image_uris) == ("c-1", ["A vise."], ("coco/1.png",))
+    assert failures == []
+
+
+@pytest.mark.parametrize("begin", ["", "data:image/png;base64,"])
+def test_pictures_in_base64(begin: str, tmp_path: Path) -> None:
+    held = [begin + base64.b64encode(picture(n)).decode() for n in range(3)]
+    lists = {"image": [*held[:2], begin + "A" * 101], "text": ["One.", "Two.", "Three."]}
+    pq.write_table(pa.table(lists), tmp_path / "a.parquet")
+    drafts, failures, root = read(tmp_path / "a.parquet", "hf")
+    assert [bytes_of(draft, root) for draft in drafts[:2]] == [[picture(0)], [picture(1)]]
+    with pytest.raises(FileRejected):
+        bytes_of(drafts[2], root)
+    (tmp_path / "b.csv").write_text(f'image,text\n"{held[0]}",One.\n')
+    (draft,), failures, _ = read(tmp_path / "b.csv", "tables")
+    assert draft.image_uris[0].startswith("unusable:broken-record:") and not failures
