@@ -79,13 +79,14 @@ class DocumentsSource(Source):
         reading = Reading(
             dataset=DATASET, root=found.root, shards=found.root, has_images=bool(self.images), language=self.language,
             sentence_model=self.sentence_model, texts="", pictures="", keep_splits=True, skip_repeats=False,
-            obey_opt_outs=False,
         )  # fmt: skip
         place = Place(reading=reading, root=found.root, has=found.has, by_last_name=found.by_last_name)
         if self.images:
-            below = "" if on_web(self.images) or is_archive(self.images) else os.path.relpath(found.root, self.images)
-            place = replace(place, root=self.images, below=below if below.split("/")[0] not in ("..", ".") else "")
-            place = replace(place, has=OwnFiles(self.images).has if below else _may_be, by_last_name={})
+            below = ".." if on_web(self.images) or is_archive(self.images) else os.path.relpath(found.root, self.images)
+            is_inside = below.split("/")[0] != ".."
+            has = OwnFiles(self.images).has if is_inside else _may_be
+            below = below if is_inside and below != "." else ""
+            place = replace(place, root=self.images, below=below, has=has, by_last_name={})
         return _each_id_once(_outcomes(found, place, bool(self.images)))
 
 
