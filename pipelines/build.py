@@ -33,6 +33,7 @@ from pipelines.shards.manifest import build_identity, compose_manifest, version_
 from pipelines.shards.transforms import (
     DigestInputs,
     ExplainFailures,
+    KeepCommonest,
     ListRights,
     WriteShards,
     WriteTables,
@@ -202,9 +203,12 @@ def _facts(root: beam.Pipeline, stages: SimpleNamespace, files: beam.PCollection
         *(stages.failures | "outcomes" >> ListOutcomes(passed, images)),
         (split.leaks, split.heeded) | "leaks" >> ListLeaks(),
         *((featured.documents, featured.images) | "rights" >> ListRights()),
+        stages.shards.sizes,
     ) | "things" >> beam.Flatten()
+    counted, rights = things | "counts" >> CountThings() | "rights apart" >> beam.Partition(_is_of_rights, 2)
     return (
-        things | "counts" >> CountThings(),
+        counted,
+        rights | "stated" >> beam.Values() | "commonest rights" >> KeepCommonest() | "few" >> as_facts("rights"),
         root | "stages" >> beam.Create([("passed", (str(stage), 0)) for stage in passed | images], reshuffle=False),
         stages.failures | "explain" >> ExplainFailures() | "explained" >> as_facts("explained"),
         stages.unique.counts | "near duplicates" >> as_facts("near_duplicates"),
@@ -214,6 +218,10 @@ def _facts(root: beam.Pipeline, stages: SimpleNamespace, files: beam.PCollection
         stages.shards.unique_images | "unique images" >> as_facts("unique_images"),
         stages.digest | "digest" >> as_facts("digest"),
     ) | "facts" >> beam.Flatten()
+
+
+def _is_of_rights(fact: tuple[str, Any], _: int) -> int:
+    return int(fact[0] == "rights")
 
 
 def _version(digest: Any, identity: dict[str, Any], plan: BuildPlan) -> str:

@@ -18,7 +18,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
@@ -33,6 +33,7 @@ from pipelines.card.show import describe, explain_failures
 from pipelines.features.extraction import FeaturePlan, plan_features
 from pipelines.files import INSIDE, input_file, open_uri
 from pipelines.launch import ON_THIS_MACHINE, Sign, machine_error, processes_of_machine, run_pipeline
+from pipelines.packs import MANY, merge_small
 from pipelines.progress import Progress, watched
 from pipelines.raw import recover
 from pipelines.recipe import BuildConfig
@@ -42,7 +43,7 @@ from pipelines.sources.inputs import find_inputs, image_root, named_inputs
 from pipelines.sources.records import on_web
 from pipelines.sources.takedowns import read_takedowns
 from pipelines.splits.leaks import LeakCount, refuse_leaks
-from pipelines.turns import LEASES, turn_of_build
+from pipelines.turns import LEASES, turn_alone, turn_of_build
 from pipelines.web.client import process_client
 from pipelines.web.downloads import CapturedFile, capture_file
 from pipelines.web.refusals import hosts_that_refused, refusal_lines
@@ -51,6 +52,7 @@ from schemas.configs import resolve as values_of
 from schemas.errors import BuildError, UsageError
 from schemas.failures import TRANSIENT, Reason, is_about_machine
 from schemas.lake import MANIFEST, Folder, Lake
+from schemas.leases import HeldError
 from schemas.ledger import VERSIONS
 from schemas.manifest import CARDS, Manifest, commit, small_splits, table_parts
 from schemas.raw import RETRIEVAL_SCHEMA, Retrieval, Retrieved, retrieval_row
@@ -177,7 +179,18 @@ def build_dataset(
             draft = Manifest.from_json(lake.builds.read(plan.draft).decode())
         finally:
             lake.builds.delete(plan.draft)
-        return finish(plan, draft, request, captured, check_turn=check_turn)
+        summary = finish(plan, draft, request, captured, check_turn=check_turn)
+    merge_packs(plan)
+    return summary
+
+
+def merge_packs(plan: BuildPlan) -> None:
+    """Put small packs that a build added to together where they are many, unless another build is under way."""
+    crowded = [packs for packs in (plan.access.copies, *plan.features.packs()) if len(packs.small()) > MANY]
+    if crowded:
+        with suppress(HeldError), turn_alone(plan.lake):
+            for packs in crowded:
+                merge_small(packs)
 
 
 def finish(

@@ -1,8 +1,8 @@
 """Versions are deleted, and what no version of a lake needs: `multilink datasets delete` and `multilink lake sweep`.
 
     images/<method>/          copies under settings that no version was built with
-    images/<method>/<pack>    in which no copy is of an image of any version
-    features/<extractor>/     features that no version has, and packs of which no key is an image of a version with them
+    images/<method>/<pack>    in which no copy is of an image of any version; of one where half are not, that half
+    features/<extractor>/     features that no version has, and packs as above
     datasets/<name>/          folders without a manifest: a build did not finish
     retrievals/, links/, indexes/    of versions that are gone
     builds/                   notes of builds that lead to such versions, and drafts
@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from pipelines.features.values import DOCUMENTS, IMAGES, feature_folder
 from pipelines.images.packed import copy_packs
-from pipelines.packs import SUFFIX, parse_keys, read_keys
+from pipelines.packs import SUFFIX, parse_keys, read_keys, remove_rows
 from pipelines.settings import FingerprintName, ImagesConfig
 from pipelines.turns import LEASES, turn_alone
 from schemas.configs import restore
@@ -33,6 +33,7 @@ from schemas.lake import MANIFEST, Folder, Lake, is_temporary
 from schemas.manifest import Manifest, read_manifest
 
 MIN_AGE_S = 86_400.0
+LEAST_SPARE = 0.5  # of a pack that others need: it is written anew without
 _OF_VERSIONS = ("datasets", "retrievals", "links", "indexes")
 
 
@@ -103,11 +104,14 @@ def _sweep(lake: Lake, *, dry_run: bool, now: float | None) -> Swept:
     gone: list[str] = []
     size = 0
     for path, file in lake.root.infos().items():
-        if file.mtime_ns / 1e9 < before and needs.is_unneeded(path):
+        spare = needs.spare(path) if file.mtime_ns / 1e9 < before else 0.0
+        if spare >= LEAST_SPARE:
             gone.append(path)
-            size += file.size
-            if not dry_run:
+            size += int(spare * file.size)
+            if not dry_run and spare == 1.0:
                 lake.root.delete(path)
+            elif not dry_run:
+                needs.remove_spare(path)
     return Swept(tuple(gone), size)
 
 
@@ -125,25 +129,36 @@ class _Needs:
             self._of_images.update(feature_folder(lake, column).uri for column in manifest.columns(IMAGES))
             self._of_texts.update(feature_folder(lake, column).uri for column in manifest.columns(DOCUMENTS))
 
-    def is_unneeded(self, path: str) -> bool:
-        """Whether no version needs a file; `path` is relative to the lake."""
+    def spare(self, path: str) -> float:
+        """Return the share of a file that no version needs: of a pack, of its rows; `path` is relative to the lake."""
         top, *rest = path.split("/")
         if is_temporary(path):
-            return True
+            return 1.0
         if top in _OF_VERSIONS:
-            return len(rest) > 2 and "/".join(rest[:2]) not in self._versions
+            return float(len(rest) > 2 and "/".join(rest[:2]) not in self._versions)
         if top == "builds":
-            return path.endswith(".json") and rest[0] != LEASES
-        return top in ("images", "features") and self._is_unneeded_pack(path)
+            return float(path.endswith(".json") and rest[0] != LEASES)
+        return self._spare_of_pack(path) if top in ("images", "features") else 0.0
 
-    def _is_unneeded_pack(self, path: str) -> bool:
-        folder, _, name = f"{self._lake.root.uri}/{path}".rpartition("/")
-        if folder in self._of_texts:
-            return False
-        if folder not in self._of_images or not name.endswith(SUFFIX):
-            return True
-        key = "hash" if path.startswith("images/") else "key"
-        return not np.isin(read_keys(Folder(folder), name, key), self._shown).any()
+    def remove_spare(self, path: str) -> None:
+        """Take the rows out of a pack that no version needs."""
+        folder, name, key = self._pack(path)
+        keys = read_keys(folder, name, key)
+        remove_rows(folder, name.removesuffix(SUFFIX), key, keys[~np.isin(keys, self._shown)])
+
+    def _spare_of_pack(self, path: str) -> float:
+        folder, name, key = self._pack(path)
+        if folder.uri in self._of_texts:
+            return 0.0
+        if folder.uri not in self._of_images or not name.endswith(SUFFIX):
+            return 1.0
+        keys = read_keys(folder, name, key)
+        return 1.0 - float(np.isin(keys, self._shown).sum()) / max(1, len(keys))
+
+    def _pack(self, path: str) -> tuple[Folder, str, str]:
+        """Return the folder, the name and the key column of a pack."""
+        *folders, name = path.split("/")
+        return self._lake.root.child(*folders), name, "hash" if folders[0] == "images" else "key"
 
 
 def _copies(lake: Lake, manifest: Manifest) -> Folder:

@@ -5,6 +5,7 @@ Numbers are rounded to six digits, so that a build on another kind of processor 
 
 import hashlib
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -82,9 +83,13 @@ def merged(ranges: Iterable[VectorRange]) -> VectorRange:
     )
 
 
-def noted(ranges: Mapping[str, Iterable[VectorRange]]) -> dict[str, dict[str, Any]]:
-    """Return the ranges of columns as a manifest has them, by the columns' names."""
-    return {name: _rounded(merged(parts)) for name, parts in sorted(ranges.items())}
+def noted(shards: Iterable[Mapping[str, VectorRange]]) -> dict[str, dict[str, Any]]:
+    """Return the ranges of the columns of shards as a manifest has them, by the columns' names."""
+    parts = defaultdict[str, list[VectorRange]](list)
+    for shard in shards:
+        for name, found in shard.items():
+            parts[name].append(found)
+    return {name: _rounded(merged(found)) for name, found in sorted(parts.items())}
 
 
 def vector_ranges(manifest: Manifest, folder: Folder) -> dict[str, VectorRange]:

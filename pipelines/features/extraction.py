@@ -34,7 +34,7 @@ from pipelines.features.values import (
 from pipelines.features.weights import parse_weights
 from pipelines.images.inspect import METHOD
 from pipelines.images.packed import PackedImage, given_array
-from pipelines.packs import PackRef, present
+from pipelines.packs import PackFolder, PackRef, present
 from pipelines.settings import FeaturesConfig, HttpConfig, ImagesConfig
 from schemas.codecs import picture_libraries
 from schemas.configs import require
@@ -92,6 +92,12 @@ class FeaturePlan:
         """Return the modules of the extractors in use."""
         names = (*self.extracted(IMAGES), *self.extracted(DOCUMENTS))
         return tuple(sorted({module_of(column.name) for column in names}))
+
+    def packs(self) -> list[PackFolder]:
+        """Return the packs of the columns that are computed."""
+        return [
+            feature_packs(self.lake, column, table) for table in (IMAGES, DOCUMENTS) for column in self.extracted(table)
+        ]
 
     def arrays(self, table: str, refs: Sequence[Sequence[PackRef]]) -> dict[str, pa.Array]:
         """Return the computed columns of a shard by name, for the references of each of its images or documents.

@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from itertools import accumulate
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -23,7 +24,6 @@ from pipelines.features.extraction import FeaturePlan
 from pipelines.images.claims import claim_libraries
 from pipelines.images.inspect import blas_kind, fingerprint_libraries
 from pipelines.settings import FingerprintName
-from pipelines.shards.rights import rights_table
 from pipelines.splits.leaks import leak_counts
 from pipelines.transforms import stage_table
 from schemas import vector_ranges
@@ -108,16 +108,16 @@ def compose_manifest(
             `digest`, the one number of all that was read; `files`, entries of tables; `shards`, their summaries;
             `unique_images`, (split, number of a part); `explained`, (reason, its commonest `Message`); and numbers of
             things: of `passed`, `lost` and `recounted` of `ListOutcomes`, `leaks` and `heeded_leaks` of `ListLeaks`,
-            `rights` of `ListRights`;
+            `sizes` of shards' documents; `rights`, (kind, table of `KeepCommonest`);
             `near_duplicates`, how many pictures have one and how many of them are left beside it; `near_copies`, their
             counts, where they were looked for.
     """
     known = defaultdict(list, facts)
-    (digest,) = known["digest"]
+    (digest,), shards = known["digest"], sorted(known["shards"], key=attrgetter("entries"))
     deciding = _with_records(identity, digest)
     sizes: dict[str, Counter[DocumentSize]] = {split: Counter() for split in Split}
-    for shard in known["shards"]:
-        sizes[shard.split].update(shard.sizes)
+    for (split, size), number in known["sizes"]:
+        sizes[split][size] += number
     reasons: Counter[str] = Counter()
     for (_, reason), number in known["lost"]:
         reasons[reason] += number
@@ -127,7 +127,7 @@ def compose_manifest(
     return Manifest(
         dataset=deciding["config"]["dataset"],
         version=version_name(**deciding),
-        files=tuple(sorted([*known["files"], *(entry for shard in known["shards"] for entry in shard.entries)])),
+        files=tuple(sorted([*known["files"], *(entry for shard in shards for entry in shard.entries)])),
         splits={str(split): summarise(counted, unique[split]) for split, counted in sizes.items()},
         failures=dict(sorted(reasons.items())),
         stages=stage_table(known["passed"], known["lost"], known["recounted"]),
@@ -136,8 +136,8 @@ def compose_manifest(
             "failures": {reason: message._asdict() for reason, message in sorted(known["explained"])},
             "leaks": list(map(dataclasses.asdict, leak_counts(known["leaks"]))),
             "heeded_leaks": list(map(dataclasses.asdict, leak_counts(known["heeded_leaks"]))),
-            "rights": rights_table(known["rights"]),
-            vector_ranges.NOTE: vector_ranges.noted(_ranges(known["shards"])),
+            "rights": dict(sorted(known["rights"])),
+            vector_ranges.NOTE: vector_ranges.noted(shard.ranges for shard in shards),
             "near_duplicates": {
                 "pictures": sum(int(found) for found, _ in known["near_duplicates"]),
                 "left": sum(int(left) for _, left in known["near_duplicates"]),
@@ -146,15 +146,6 @@ def compose_manifest(
         },
         **deciding,
     )
-
-
-def _ranges(shards: Iterable[Any]) -> dict[str, list[vector_ranges.VectorRange]]:
-    """Return the ranges of each column of vectors, in the order of the shards' names."""
-    found = defaultdict[str, list[vector_ranges.VectorRange]](list)
-    for shard in sorted(shards, key=lambda shard: shard.entries):
-        for name, parts in shard.ranges.items():
-            found[name] += parts
-    return found
 
 
 def _with_records(identity: Mapping[str, Any], digest: int) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from pipelines.features.extraction import FeaturedDocument, FeaturedImage
 
@@ -40,15 +40,15 @@ def rights_of_image(featured: FeaturedImage) -> Iterator[RightsStatement]:
             yield "images by digital source type in C2PA claim", rights.claim.source_type[:_LONG]
 
 
-def rights_table(counted: Iterable[tuple[RightsStatement, int]]) -> dict[str, dict[str, int]]:
-    """Return how many have each statement, by what it is of; of many statements the rarest are summed up."""
-    table: dict[str, Counter[str]] = {}
-    for (kind, value), number in counted:
-        table.setdefault(kind, Counter())[value] += number
-    return {kind: _commonest(values) for kind, values in sorted(table.items())}
+def merge_rights(tables: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return tables of how many have a statement as one; of many statements the rarest are summed up.
 
-
-def _commonest(values: Counter[str]) -> dict[str, int]:
+    Where each statement is in one table alone, the result does not depend on what is merged first.
+    """
+    values = Counter[str]()
+    for table in tables:
+        values.update(table)
+    rest = values.pop(OTHERS, 0)
     ordered = sorted(values.items(), key=lambda each: (-each[1], each[0]))
-    rest = sum(number for _, number in ordered[MOST:])
+    rest += sum(number for _, number in ordered[MOST:])
     return dict(ordered[:MOST]) | ({OTHERS: rest} if rest else {})

@@ -22,8 +22,8 @@ from pipelines.features.extraction import FeaturedDocument, FeaturedImage
 from pipelines.progress import Progress
 from pipelines.settings import ShardsConfig
 from pipelines.shards.manifest import Message, add_digests, commonest, content_digest, kind_of, merge_messages
-from pipelines.shards.rights import rights_of_document, rights_of_image
-from pipelines.shards.writing import HASH_BYTES, ShardSummary, ShardWriter, part_name, write_rows
+from pipelines.shards.rights import merge_rights, rights_of_document, rights_of_image
+from pipelines.shards.writing import HASH_BYTES, ShardWriter, WrittenShard, part_name, write_rows
 from pipelines.splits.assign import shard_count, shard_of
 from pipelines.transforms import Fact, Tally
 from schemas.documents import Document, Split
@@ -38,9 +38,16 @@ ROWS_PER_PART = 20_000  # some 2 kB each while they are sorted
 
 
 class Shards(NamedTuple):
-    """The written shards: a `ShardSummary` each; and (split, number of different images), whose numbers add up."""
+    """The written shards.
+
+    Attributes:
+        summaries: a `ShardSummary` each.
+        sizes: tallies of things: of `sizes`, (split, `DocumentSize`).
+        unique_images: (split, number of different images), whose numbers add up.
+    """
 
     summaries: beam.PCollection
+    sizes: beam.PCollection
     unique_images: beam.PCollection
 
 
@@ -70,11 +77,12 @@ class WriteShards(beam.PTransform):
         )
         unique = (
             written
-            | "hashes" >> beam.FlatMapTuple(_hashes_of)
+            | "hashes" >> beam.FlatMap(_hashes_of)
             | "gather hashes" >> beam.GroupByKey()
             | "unique" >> beam.MapTuple(_count_hashes)
         )
-        return Shards(written | "summaries" >> beam.Keys(), unique)
+        sizes = written | "sizes" >> beam.FlatMap(_sizes_of)
+        return Shards(written | "summaries" >> beam.Map(itemgetter(0)), sizes, unique)
 
     def _shards_of(self, split: str, documents: int) -> tuple[str, int]:
         return split, shard_count(documents, self.config)
@@ -84,7 +92,7 @@ class WriteShards(beam.PTransform):
         group: tuple[ShardKey, tuple[Iterable[FeaturedDocument], Any]],
         counts: Mapping[str, int],
         version: str,
-    ) -> tuple[ShardSummary, bytes]:
+    ) -> WrittenShard:
         (split, index), (documents, _) = group
         written = self.writer.write(version, documents, split=Split(split), name=part_name(index, counts[split]))
         self.progress.advance("shards")
@@ -106,8 +114,15 @@ def _every_shard(_: bytes, counts: Mapping[str, int]) -> Iterator[tuple[ShardKey
             yield (split, index), None
 
 
-def _hashes_of(summary: ShardSummary, hashes: bytes) -> Iterator[tuple[tuple[str, int], bytes]]:
+def _sizes_of(shard: WrittenShard) -> Iterator[tuple[Fact, int]]:
+    summary, sizes, _ = shard
+    for size, number in sizes.items():
+        yield ("sizes", (str(summary.split), size)), number
+
+
+def _hashes_of(shard: WrittenShard) -> Iterator[tuple[tuple[str, int], bytes]]:
     """Yield the hashes of a shard under its split and their first byte, so that no worker gets all of a split."""
+    summary, _, hashes = shard
     every = np.frombuffer(hashes, f"S{HASH_BYTES}")
     first = np.frombuffer(hashes, np.uint8)[::HASH_BYTES]
     for byte in np.unique(first).tolist():
@@ -200,6 +215,17 @@ def _stated_of_document(featured: FeaturedDocument) -> list[Fact]:
 def _stated_of_image(found: tuple[str, FeaturedImage | Failure]) -> list[Fact]:
     _, image = found
     return [] if isinstance(image, Failure) else [("rights", statement) for statement in rights_of_image(image)]
+
+
+class KeepCommonest(beam.PTransform):
+    """Counts of rights, ((kind, what is stated), number), to a table of each kind: few rows, whatever is stated."""
+
+    def expand(self, counted: beam.PCollection) -> beam.PCollection:
+        return (
+            counted
+            | "by kind" >> beam.MapTuple(lambda stated, number: (stated[0], {stated[1]: number}))
+            | "commonest" >> beam.CombinePerKey(merge_rights)
+        )
 
 
 class DigestInputs(beam.PTransform):

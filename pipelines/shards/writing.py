@@ -28,7 +28,7 @@ from schemas.lake import Folder, Lake
 from schemas.manifest import FileEntry
 from schemas.raw import RETRIEVAL_SCHEMA, Retrieval, Retrieved, retrieval_row
 from schemas.tables import records_table, to_table
-from schemas.vector_ranges import VectorRange, range_of
+from schemas.vector_ranges import VectorRange, merged, range_of
 
 ROWS_PER_GROUP = 256
 HASH_BYTES = 16  # of a content hash: two that share them do not occur
@@ -41,8 +41,10 @@ class ShardSummary:
 
     split: Split
     entries: tuple[FileEntry, ...]
-    sizes: Mapping[DocumentSize, int]
-    ranges: Mapping[str, Sequence[VectorRange]]  # of the row groups of each column of vectors
+    ranges: Mapping[str, VectorRange]  # of each column of vectors
+
+
+WrittenShard = tuple[ShardSummary, Mapping[DocumentSize, int], bytes]
 
 
 class _Digesting(io.RawIOBase):
@@ -116,13 +118,11 @@ class ShardWriter:
     copies: PackFolder
     features: FeaturePlan
 
-    def write(
-        self, version: str, documents: Iterable[FeaturedDocument], *, split: Split, name: str
-    ) -> tuple[ShardSummary, bytes]:
+    def write(self, version: str, documents: Iterable[FeaturedDocument], *, split: Split, name: str) -> WrittenShard:
         """Write a shard: its documents, each image they refer to once, and when what was fetched was.
 
         Returns:
-            its summary, and the first HASH_BYTES of each image's hash.
+            its summary, how many of its documents have each size, and the first HASH_BYTES of each image's hash.
         """
         documents = sorted(documents, key=lambda featured: featured.document.id)
         shown = {each.packed.image.hash: each for featured in documents for each in featured.images}
@@ -148,7 +148,7 @@ class ShardWriter:
             write_rows(self.lake.retrievals(self.dataset, version), f"{split}-{name}", rows, RETRIEVAL_SCHEMA)
         hashes = b"".join(bytes.fromhex(content_hash[: 2 * HASH_BYTES]) for content_hash in shown)
         sizes = Counter(size_of(featured.document) for featured in documents)
-        return ShardSummary(split, entries, sizes, ranges), hashes
+        return ShardSummary(split, entries, {name: merged(parts) for name, parts in ranges.items()}), sizes, hashes
 
     def _measured(
         self, ranges: dict[str, list[VectorRange]], columns: Iterable[FeatureColumn], groups: Iterable[pa.Table]

@@ -40,6 +40,6 @@ def test_lists_of_vectors_are_measured_as_their_vectors() -> None:
 def test_nothing_has_no_range_and_notes_are_rounded() -> None:
     assert merged([]) == VectorRange() and not VectorRange().is_constant
     third = VectorRange(count=3, least=1 / 3, most=2 / 3, mean=0.5)
-    assert noted({"b": [third], "a": []})["b"] | {"same": ""} == {
+    assert noted([{"b": third}, {"a": VectorRange()}])["b"] | {"same": ""} == {
         "count": 3, "not_finite": 0, "least": 0.333333, "most": 0.666667, "mean": 0.5, "same": "",
     }  # fmt: skip

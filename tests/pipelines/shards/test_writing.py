@@ -95,7 +95,7 @@ def test_the_images_of_a_split_are_counted_in_parts() -> None:
     random = np.random.default_rng(0)
     known = [random.bytes(HASH_BYTES) for _ in range(5000)]
     shards = [b"".join(known[:3000]), b"".join(known[2000:]), b""]
-    keyed = [pair for hashes in shards for pair in _hashes_of(ShardSummary(Split.TRAIN, (), {}, {}), hashes)]
+    keyed = [pair for hashes in shards for pair in _hashes_of((ShardSummary(Split.TRAIN, (), {}), {}, hashes))]
     groups: dict[tuple[str, int], list[bytes]] = {}
     for key, part in keyed:
         groups.setdefault(key, []).append(part)
