@@ -121,7 +121,10 @@ def _modules(package: str) -> dict[str, Path]:
     Raises:
         ModuleNotFoundError: there is no such package here.
     """
-    spec = importlib.util.find_spec(package)
+    try:
+        spec = importlib.util.find_spec(package)
+    except ValueError:  # what runs as a script, or was made in memory: other processes cannot import it
+        return {}
     if spec is None:
         raise ModuleNotFoundError(f"{package}: no such package here")
     if not spec.submodule_search_locations:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from importlib.util import resolve_name
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -35,6 +36,7 @@ BESIDE = {
 RENAMED = """
 import json, sys
 from pathlib import Path
+from types import ModuleType
 from pipelines.config import recipe
 from pipelines.features.catalogue import module_of
 from schemas.versions import code_reached, files_digest
@@ -150,5 +152,7 @@ def test_a_plug_in_counts_with_what_it_imports_of_its_package(tmp_path: Path, mo
     own = {f"made_up_package{name}" for name in ("", ".source", ".rows", ".deep")}
     assert {name for name in reached if name.startswith("made")} - {"made_up_package.other"} == own
     assert "schemas.lake" in reached and len(code_digest("made_up_package")) == 64
+    monkeypatch.setitem(sys.modules, "made_in_memory", ModuleType("made_in_memory"))
+    assert not code_reached("made_in_memory")
     with pytest.raises(ModuleNotFoundError):
         code_digest("no_such_package")
