@@ -1,7 +1,7 @@
 """Versions are deleted, and what no version of a lake needs: `multilink datasets delete` and `multilink lake sweep`.
 
     images/<method>/          copies under settings that no version was built with
-    images/<method>/<pack>    in which no copy is of an image of any version; of one where half are not, that half
+    images/<method>/<pack>    in which no copy is of an image of any version; of a large one where half are not, that half
     features/<extractor>/     features that no version has, and packs as above
     datasets/<name>/          folders without a manifest: a build did not finish
     retrievals/, links/, indexes/    of versions that are gone
@@ -33,7 +33,7 @@ from schemas.lake import MANIFEST, Folder, Lake, is_temporary
 from schemas.manifest import Manifest, read_manifest
 
 MIN_AGE_S = 86_400.0
-LEAST_SPARE = 0.5  # of a pack that others need: it is written anew without
+LEAST_SPARE, LEAST_BYTES = 0.5, 1 << 20  # of a pack that is written anew without its spare rows
 _OF_VERSIONS = ("datasets", "retrievals", "links", "indexes")
 
 
@@ -105,7 +105,7 @@ def _sweep(lake: Lake, *, dry_run: bool, now: float | None) -> Swept:
     size = 0
     for path, file in lake.root.infos().items():
         spare = needs.spare(path) if file.mtime_ns / 1e9 < before else 0.0
-        if spare >= LEAST_SPARE:
+        if spare == 1.0 or (spare >= LEAST_SPARE and file.size >= LEAST_BYTES):
             gone.append(path)
             size += int(spare * file.size)
             if not dry_run and spare == 1.0:

@@ -64,6 +64,7 @@ def test_a_used_lake_with_merged_packs_gives_what_a_fresh_one_gives(
     assert copies(lake) == [path] and path.stat().st_size == size  # three rows of 33: not worth writing it anew
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sweep, "LEAST_SPARE", 0.05)
+        patch.setattr(sweep, "LEAST_BYTES", 1)
         found = sweep._sweep(at, dry_run=True, now=later)
         assert found.paths == (str(path.relative_to(lake)),) and 0 < found.bytes < size / 5
         sweep._sweep(at, dry_run=False, now=later)
