@@ -1,7 +1,7 @@
 """Versions are deleted, and what no version of a lake needs: `multilink datasets delete` and `multilink lake sweep`.
 
     images/<method>/          copies under settings that no version was built with
-    images/<method>/<pack>    in which no copy is of an image of any version; of a large one where half are not, that half
+    images/<method>/<pack>    no copy of which is of an image of any version; of large ones that are half so, that half
     features/<extractor>/     features that no version has, and packs as above
     datasets/<name>/          folders without a manifest: a build did not finish
     retrievals/, links/, indexes/    of versions that are gone
