@@ -87,7 +87,6 @@ def code_digest(*packages: str) -> str:
     return files_digest({name: path for package in packages for name, path in _modules(package).items()})
 
 
-@cache
 def code_reached(*modules: str, beside: str = "") -> Mapping[str, Path]:
     """Return the source file of every module that these modules import, by name: itself, its packages, and so on.
 
@@ -104,6 +103,12 @@ def code_reached(*modules: str, beside: str = "") -> Mapping[str, Path]:
             reached[name] = known[name]
             waiting += [name.rpartition(".")[0], *_imported(name, known[name])]
     return reached
+
+
+@cache
+def reached_digest(*modules: str, beside: str = "") -> str:
+    """Return the SHA-256 (hex) of what `code_reached` returns, as it was when this process first asked."""
+    return files_digest(code_reached(*modules, beside=beside))
 
 
 def files_digest(files: Mapping[str, Path]) -> str:

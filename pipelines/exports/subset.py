@@ -34,7 +34,7 @@ from schemas.lake import MANIFEST, Folder, Lake, check_name
 from schemas.manifest import FileEntry, Manifest, version_name
 from schemas.parts import read_part
 from schemas.tables import ADDED
-from schemas.versions import code_reached, files_digest, fingerprint
+from schemas.versions import fingerprint, reached_digest
 
 _DRAW = "subset"  # its own draw: that of splits would take whole splits
 
@@ -163,7 +163,7 @@ def _draft(parent: Manifest, selection: RowsKept) -> Manifest:
         },
         "inputs": {
             **parent.inputs,
-            "code": files_digest(code_reached(__name__, beside="pipelines.card")),
+            "code": reached_digest(__name__, beside="pipelines.card"),
             "parent": fingerprint(sorted(entry.sha256 for entry in parent.files)),
         },
         "schema_versions": parent.schema_versions,

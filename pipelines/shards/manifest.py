@@ -34,7 +34,7 @@ from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, NEAR_COPY_SCHEMA
 from schemas.failures import FAILURE_SCHEMA, TRANSIENT, Failure
 from schemas.manifest import Manifest, SplitStatistics, version_name
 from schemas.tables import TABLE, schema_version
-from schemas.versions import canonical_json, code_reached, content, files_digest
+from schemas.versions import canonical_json, content, reached_digest
 
 _SCHEMAS = (
     document_schema(),
@@ -58,7 +58,7 @@ def build_identity(
         extractors: names and fingerprints.
         modules: those that the build begins with; what they import counts.
     """
-    inputs = {"code": files_digest(code_reached(*modules))}
+    inputs = {"code": reached_digest(*modules)}
     inputs |= {f"extractors.{name}": value for name, value in extractors}
     pyarrow = f"{pa.__version__} {pa.cpp_build_info.package_kind}".strip()  # brings a zstd of its own
     libraries = {"pyarrow": pyarrow, **picture_libraries(), **claim_libraries()}

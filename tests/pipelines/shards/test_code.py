@@ -42,7 +42,6 @@ from pipelines.features.catalogue import module_of
 from schemas.versions import code_reached, files_digest
 
 def code(dataset, *extractors):
-    code_reached.cache_clear()
     source = type(recipe(dataset).source).__module__
     return files_digest(code_reached("pipelines.build", source, *map(module_of, extractors)))
 

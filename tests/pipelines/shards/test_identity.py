@@ -98,7 +98,7 @@ def test_a_version_follows_from_settings_content_extractors_code_and_libraries(
         "a setting": version_of_build(identity("dedupe.radius=2"), 7),
         "an extractor": version_of_build(identity(extractors=(("net", "ab"),)), 7),
     }
-    for name, function in (("code", "files_digest"), ("libraries", "picture_libraries")):
+    for name, function in (("code", "reached_digest"), ("libraries", "picture_libraries")):
         with monkeypatch.context() as patch:
             patch.setattr(f"pipelines.shards.manifest.{function}", lambda *_: {"pyarrow": "0"} if _ == () else "0")
             found[name] = version_of_build(identity(), 7)
