@@ -316,6 +316,14 @@ def metadata(record: Mapping[str, Any]) -> Metadata | None:
     return None if given == Metadata() else given
 
 
+def described(value: object, record_id: str) -> tuple[Metadata | None, list[Failure]]:
+    """Return what an object says of a picture; where it cannot be used, its failure, which costs no document."""
+    try:
+        return metadata(checked(value or {}, dict, "picture")), []
+    except FieldError as problem:
+        return None, [problem.failure(record_id)]
+
+
 def identifier(record: Mapping[str, Any], name: str = "id") -> str:
     """Return an id that is text or a whole number, as text without space around it.
 

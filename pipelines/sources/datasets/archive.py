@@ -21,10 +21,10 @@ from pipelines.settings import FeaturesConfig, SplitsConfig
 from pipelines.sources.inputs import IMAGES, Input
 from pipelines.sources.records import (
     CandidateDocument,
+    described,
     file_name,
     identifier,
     json_lines,
-    metadata,
     on_web,
     outcomes_of,
     required,
@@ -73,7 +73,9 @@ class ArchiveSource(Source):
 def _outcomes(record: Mapping[str, Any], record_id: str) -> Iterator[CandidateDocument | Failure]:
     image = required(record, "image", str).strip()
     address = image if on_web(image) else file_name(image, "image")
-    yield _document(record_id, address, licence=text_or_none(record, "licence"), description=metadata(record))
+    description, failures = described(record, record_id)
+    yield _document(record_id, address, licence=text_or_none(record, "licence"), description=description)
+    yield from failures
 
 
 def _document(

@@ -44,10 +44,10 @@ from pipelines.sources.records import (
     CandidateDocument,
     FieldError,
     checked,
+    described,
     file_name,
     identifier,
     json_lines,
-    metadata,
     on_web,
     outcomes_of,
     rejected,
@@ -126,7 +126,8 @@ class NewsSource(Source):
     def _json_lines(self) -> Iterator[CandidateDocument | Failure]:
         def outcomes(record: Mapping[str, Any], record_id: str) -> Iterator[CandidateDocument | Failure]:
             image = required(record, "image", str).strip()
-            return _article(
+            about, failures = described(record.get("picture"), record_id)
+            yield from _article(
                 record_id,
                 {role: text_or_none(record, role) for role in ROLES},
                 image if on_web(image) else file_name(image, "image"),
@@ -134,8 +135,9 @@ class NewsSource(Source):
                 language=(text_or_none(record, "language") or "").strip() or self.language,
                 licence=text_or_none(record, "licence"),
                 split=split_named(record.get("split"), "split"),
-                picture=metadata(checked(record.get("picture") or {}, dict, "picture")),
+                picture=about,
             )
+            yield from failures
 
         return outcomes_of(json_lines(self.articles), outcomes, identifier)
 

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,11 @@ CONTENT: dict[str, Any] = {
     "none": None,
 }
 NAMES = ("images", "annotations", "a", "empty", "none")
-READERS = {"members": read_members, "items": read_items, "lists": lambda path: read_lists(path, "a")}
+READERS: dict[str, Callable[[Path], Any]] = {
+    "members": read_members,
+    "items": read_items,
+    "lists": lambda path: read_lists(path, "a"),
+}
 
 
 def test_the_lists_that_are_named_in_the_order_of_the_names(tmp_path: Path) -> None:

@@ -209,7 +209,7 @@ def test_what_two_files_hold_counts_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("folders", [(), ("a", "b")])
 def test_ids_that_are_unique_in_one_file_only(tmp_path: Path, folders: tuple[str, ...]) -> None:
     """Two exports number their images and captions from 1; one picture is in both, under two ids."""
-    files, about = [], {}
+    files, about = list[str](), dict[str, str]()
     for name in "ab":
         images = [{"id": n, "file_name": f"{'' if folders else name}{n}.jpg", "license": 1} for n in range(1, 21)]
         if not folders and name == "b":
@@ -221,7 +221,7 @@ def test_ids_that_are_unique_in_one_file_only(tmp_path: Path, folders: tuple[str
         }
         licences = [{"id": 1, "name": f"licence {name}"}]
         files.append(write(tmp_path / f"{name}.json", {"images": images, "annotations": words, "licenses": licences}))
-    few = {"true_images": 1, "fake_images": 1, "distractors": 1, "val": 0.0, "test": 0.0}
+    few: dict[str, Any] = {"true_images": 1, "fake_images": 1, "distractors": 1, "val": 0.0, "test": 0.0}
     drafts, failures = read(MscocoSource(captions=tuple(files), folders=folders, **few))
     assert len({uri for draft in drafts for uri in draft.image_uris}) == (40 if folders else 38)
     for draft in drafts:

@@ -247,7 +247,7 @@ def test_photos_have_the_licence_flickr_numbers(tmp_path: Path) -> None:
 
 
 def test_stories_numbered_anew_in_each_split(tmp_path: Path) -> None:
-    files = {}
+    files: dict[str, Any] = {}
     for first, split in ((0, "train"), (100, "test")):
         story = [annotation(first + k, None, worker_arranged_photo_order=k, story_id="1") for k in range(5)]
         files[split] = write(tmp_path / f"{split}.json", [story])

@@ -331,7 +331,7 @@ def test_rows_come_by_bytes(tmp_path: Path) -> None:
 def test_columns_that_are_not_there_are_told(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1]}), tmp_path / "x.parquet")
     for form in ("obelics", "interleaved", "hf"):
-        drafts, failures, _ = read(tmp_path, form)  # type: ignore[arg-type]
+        drafts, failures, _ = read(tmp_path, form)
         assert (drafts, failures) == ([], ["x.parquet broken-record"])
     (tmp_path / "x.parquet").write_bytes(b"no table")
     for form in ("obelics", "interleaved", "hf"):
