@@ -214,7 +214,7 @@ def test_ids_that_are_unique_in_one_file_only(tmp_path: Path, folders: tuple[str
         images = [{"id": n, "file_name": f"{'' if folders else name}{n}.jpg", "license": 1} for n in range(1, 21)]
         if not folders and name == "b":
             images[4]["file_name"] = "a9.jpg"
-        words = [{"id": n, "image_id": n, "caption": f"{name} {n}"} for n in range(1, 21)]
+        words: list[dict[str, Any]] = [{"id": n, "image_id": n, "caption": f"{name} {n}"} for n in range(1, 21)]
         about |= {
             text["caption"]: f"{name}/{image['file_name']}".removeprefix("" if folders else f"{name}/")
             for text, image in zip(words, images, strict=True)
