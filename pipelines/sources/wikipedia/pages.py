@@ -2,19 +2,22 @@
 
 Both interfaces give Parsoid's HTML (mediawiki.org/wiki/Specs/HTML): headings and what is below them are in `section`
 elements, a picture is an `img` inside something whose `typeof` begins with `mw:File` (`mw:Image` before 2.5). What
-stays of the text and what goes is the same as in `wikitext.py`. It is read as a stream: a tree of an article of usual
-length takes seconds to make. Nothing is fetched here.
+stays of the text and what goes is the same as in `wikitext.py`. Nothing is fetched here.
 """
 
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from html.parser import HTMLParser
+from typing import Any
 from urllib.parse import unquote
 
+from lxml import etree
+
+from pipelines.sources.charsets import decode_page
+from pipelines.sources.dom import parse
 from pipelines.sources.inputs import is_language
 from pipelines.sources.records import FieldError
-from pipelines.sources.text import absolute_url, check_work, paragraphs_of
+from pipelines.sources.text import absolute_url, paragraphs_of
 from schemas.failures import Reason
 from schemas.tables import clean
 
@@ -22,9 +25,6 @@ _BLOCKS = frozenset(
     {"p", "li", "dd", "dt", "dl", "ul", "ol", "div", "section", "blockquote", "br", "hr", "pre", "center", "address"}
 )
 _HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
-_VOID = frozenset(
-    {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
-)
 _DROPPED = _HEADINGS | {
     "table", "figure", "figcaption", "style", "script", "noscript", "math", "svg", "audio", "video", "head", "nav",
 }  # fmt: skip
@@ -44,7 +44,7 @@ _UI_CLASSES = frozenset(
 _FILE_TYPES = ("mw:File", "mw:Image")
 _ICON_SIZE = re.compile("[0-9]|[1-5][0-9]")  # in pixels: what is shown narrower or lower than 60 is an icon
 _MAX_DEPTH = 400
-_MAX_WORK = 2e8  # a few seconds
+_BODY = re.compile(r"<body\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class ArticlePage:
 
 
 def parse_article(data: bytes, *, base_url: str, repositories: Collection[str] = ()) -> ArticlePage:
-    """Return the article in a REST answer; bytes that are not UTF-8 become U+FFFD.
+    """Return the article in a REST answer.
 
     Args:
         data: HTML.
@@ -83,15 +83,14 @@ def parse_article(data: bytes, *, base_url: str, repositories: Collection[str] =
         repositories: of Wikimedia's image host that count; empty: every picture does.
 
     Raises:
-        FieldError: BROKEN_RECORD: it has no body, is nested too deep, or has too much that never closes.
+        FieldError: BROKEN_RECORD: it has no body, or is nested too deep.
     """
-    page = data.decode("utf-8", errors="replace")
-    check_work(page, limit=_MAX_WORK)
-    reader = _Reader()
-    reader.feed(page)
-    reader.close()
-    if not reader.has_body:
+    text = decode_page(data).text
+    if not _BODY.search(text):
         raise FieldError(Reason.BROKEN_RECORD, f"{base_url}: expected the HTML of an article, found no body")
+    reader = _Reader()
+    for event, element in etree.iterwalk(parse(text), events=("start", "end")):
+        (reader.begin if event == "start" else reader.end)(element)
     url = absolute_url(base_url, reader.facts["url"]) if "url" in reader.facts else ""
     found = paragraphs_of(reader.pieces)
     images: dict[str, tuple[str, int]] = {}
@@ -141,46 +140,44 @@ class _Picture:
     address: str
 
 
-class _Reader(HTMLParser):
+class _Reader:
     """Collects what a reader sees, a line break where a block begins or ends, and what the page says of itself."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.pieces: list[str | _Picture] = []
         self.facts: dict[str, str] = {}
-        self.has_body = False
         self._open = [_Element("")]
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = {name: value or "" for name, value in attrs}
+    def begin(self, element: Any) -> None:
+        """Take the beginning of an element, and the text behind it."""
+        tag, given = str(element.tag), dict(element.attrib)
         parent = self._open[-1]
         if tag in ("html", "meta", "link", "body"):
             self.facts |= _facts(given)
-            self.has_body |= tag == "body"
         elif tag == "img" and parent.is_file and parent.is_article and _is_picture(given):
             self.pieces.append(_Picture(given["src"].strip()))
         classes = frozenset(given.get("class", "").split())
         kind = given.get("typeof", "").replace("mw:Transclusion", "").strip()
-        element = _Element(
+        opened = _Element(
             tag,
             is_text=parent.is_text and not _is_dropped(tag, classes, given),
             is_article=parent.is_article and _UI_CLASSES.isdisjoint(classes),
             is_file=parent.is_file or kind.startswith(_FILE_TYPES),
         )
-        self._break_at(element)
-        if tag not in _VOID:
-            self._open.append(element)
+        self._break_at(opened)
+        self._open.append(opened)
         if len(self._open) > _MAX_DEPTH:
             raise FieldError(Reason.BROKEN_RECORD, "expected the HTML of an article, found it nested too deep")
+        self._text(element.text)
 
-    def handle_endtag(self, tag: str) -> None:
-        depth = next((depth for depth in range(len(self._open) - 1, 0, -1) if self._open[depth].name == tag), 0)
-        while 0 < depth < len(self._open):
-            self._break_at(self._open.pop())
+    def end(self, element: Any) -> None:
+        """Take the end of an element, and the text behind it."""
+        self._break_at(self._open.pop())
+        self._text(element.tail)
 
-    def handle_data(self, data: str) -> None:
-        if self._open[-1].is_text:
-            self.pieces.append(data.replace("\n", " "))
+    def _text(self, text: str | None) -> None:
+        if text and self._open[-1].is_text:
+            self.pieces.append(text.replace("\n", " "))
 
     def _break_at(self, element: _Element) -> None:
         if element.is_text and element.name in _BLOCKS:
