@@ -2,7 +2,7 @@
 
     import multilink
 
-    multilink.build("documents", lake="lake", settings=["source.documents=own/documents.jsonl"])
+    multilink.build("documents", lake="lake", settings=["source.documents=own"])
     trained = multilink.train("documents", lake="lake", recipe="tiny")
     with multilink.load(trained["model_uri"]) as model:
         links = model.link(["Cut the boards.", "Glue them."], ["shelf/1.jpg", "shelf/2.jpg"])

@@ -139,20 +139,17 @@ def test_the_recorded_web_is_found_where_its_package_is_installed(installed: Pat
 def test_own_documents_become_links_by_an_installed_multilink(installed: Path, tmp_path: Path) -> None:
     """The tutorial's commands, in an empty folder."""
     (tmp_path / "own").mkdir()
-    lines = []
     for number in range(40):
-        sentences, images = [], []
+        pieces = []
         for place, shape in enumerate(("rectangle", "ellipse")):
             colour = ("red", "green", "blue", "orange", "black")[(number + place) % 5]
             picture = Image.new("RGB", (96 + number, 96), "white")
             getattr(ImageDraw.Draw(picture), shape)((10 + number, 10, 80, 50 + number), fill=colour)
             picture.save(tmp_path / "own" / f"{number}-{place}.png")
-            sentences.append(f"A {colour} {shape}.")
-            images.append({"path": f"{number}-{place}.png"})
-        lines.append(json.dumps({"sentences": sentences, "images": images}))
-    (tmp_path / "own" / "documents.jsonl").write_text("\n".join(lines) + "\n")
+            pieces.append(f'<p>A {colour} {shape}.</p><img src="{number}-{place}.png">')
+        (tmp_path / "own" / f"{number}.html").write_text("".join(pieces))
     tutorial = (ROOT / "docs" / "tutorials" / "own-documents.md").read_text(encoding="utf-8")
-    commands = [line.strip().replace("new.jsonl", "own/documents.jsonl") for line in tutorial.splitlines()]
+    commands = [line.strip().replace("--input new", "--input own") for line in tutorial.splitlines()]
     commands = [line for line in commands if line.startswith("multilink ")][:3]
     assert [line.split()[1] for line in commands] == ["build", "train", "link"]
     for line in commands:
