@@ -23,9 +23,9 @@ from orchestration.steps import Steps
 from schemas.console import Say
 from schemas.documents import Split
 from schemas.errors import GateError
-from schemas.evaluation import Score
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
+from training.metrics.scores import Score
 
 DATASET, RECIPE = "diy", "tiny"
 OWN = "closed form"

@@ -15,13 +15,13 @@ from pipelines.config import RECIPES
 from schemas.configs import resolve
 from schemas.documents import document_schema, image_schema
 from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, NEAR_COPY_SCHEMA
-from schemas.evaluation import EVALUATION_SCHEMA
 from schemas.failures import FAILURE_SCHEMA, Reason
 from schemas.features import FeatureColumn, FeatureKind, Storage
 from schemas.ledger import LEDGER_SCHEMA
 from schemas.links import LINK_SCHEMA, LINKED_SCHEMA, RELINKED_SCHEMA
 from schemas.raw import RAW_SCHEMA, RETRIEVAL_SCHEMA
 from training import recipes as train_recipes
+from training.metrics.scores import EVALUATION_SCHEMA
 
 FOLDER = Path(__file__).parent
 

@@ -18,8 +18,8 @@ from orchestration.demo.processes import Processes
 from orchestration.steps import Steps, Summary
 from schemas.console import Say
 from schemas.errors import BuildError
-from schemas.evaluation import Score
 from training.evaluation.evaluate import EvaluationReport
+from training.metrics.scores import Score
 
 Run = Callable[..., Any]
 

@@ -19,13 +19,13 @@ import pyarrow.parquet as pq
 
 from schemas.document_rows import to_row
 from schemas.documents import Document, ImageRef, Link, Provenance, Role, Sentence, Split, document_schema, image_schema
-from schemas.evaluation import EVALUATION_SCHEMA, Score
 from schemas.features import NAMES_ENCODER, FeatureColumn, FeatureKind
 from schemas.lake import Lake
 from schemas.manifest import FileEntry, Manifest, SplitStatistics, commit
 from schemas.tables import FEATURE_PREFIX, check_schema, to_table
 from training.data.documents import DocumentSet
 from training.data.split import TrainingSplit
+from training.metrics.scores import EVALUATION_SCHEMA, Score
 
 TEXT_EXTRACTOR, IMAGE_EXTRACTOR, DETECTOR, NAMED = "text-test", "image-test", "boxes-test", "noisy-names"
 REGIONS_EACH = 2

@@ -21,7 +21,6 @@ import numpy as np
 
 from schemas.documents import Split
 from schemas.errors import UsageError
-from schemas.evaluation import Score
 from schemas.features import FeatureKind
 from schemas.lake import Lake
 from schemas.manifest import Manifest, read_manifest
@@ -44,6 +43,7 @@ from training.evaluation.evaluate import (
 from training.evaluation.models import evaluate_model, read_sampled
 from training.evaluation.nearest import evaluate_nearest
 from training.metrics.links import mean_auc
+from training.metrics.scores import Score
 from training.metrics.spread import unit_rows
 from training.model import EmbeddedDocument, LinkModel, embedded
 from training.text.vocabulary import tokenize

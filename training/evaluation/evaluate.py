@@ -2,7 +2,7 @@
 
 A model is evaluated on a data set version shard by shard (`models.py`); matrices that were made elsewhere come from a
 file (`score_files.py`). Other measures are in `judge.py`, comparisons of two evaluations in `studies.py`. Every number
-becomes a row of `schemas.evaluation`; a few functions read such rows. `EvaluateConfig` is what `multilink evaluate
+becomes a row of `training.metrics.scores`; a few functions read such rows. `EvaluateConfig` is what `multilink evaluate
 --set KEY=VALUE` changes.
 """
 
@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 
 from schemas.configs import NonNegativeInt, PositiveInt, Settings
 from schemas.errors import UsageError
-from schemas.evaluation import EVALUATION_SCHEMA, Score
 from schemas.lake import Folder
 from schemas.tables import to_table
 from training.config import PACKAGED
@@ -34,6 +33,7 @@ from training.metrics.links import (
 )
 from training.metrics.relations import RefineConfig
 from training.metrics.retrieval import SAMPLE_PAIRS, SAMPLES, linked_pool, score_pairs
+from training.metrics.scores import EVALUATION_SCHEMA, Score
 from training.model import EmbeddedDocument
 
 FILE_NAME = "evaluation.parquet"

@@ -12,7 +12,6 @@ import numpy as np
 
 from schemas.documents import Split
 from schemas.errors import NotFoundError, UsageError
-from schemas.evaluation import Score
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest
 from training.data.documents import DocumentSet
@@ -40,6 +39,7 @@ from training.metrics.confusion import ChosenImage, chosen_images, confusion_sco
 from training.metrics.links import RELATION, SOURCE, Group, ScoreKind, link_scores
 from training.metrics.relations import RelationPredictor, relation_scores
 from training.metrics.retrieval import Adjust, Direction, Pool, linked_pool, retrieval_scores
+from training.metrics.scores import Score
 from training.metrics.spread import analyse_documents, sampling_bias
 from training.model import EmbeddedDocument, LinkModel
 from training.shards import embed_split

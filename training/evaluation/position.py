@@ -14,7 +14,6 @@ import torch
 
 from schemas.documents import Split
 from schemas.errors import NotFoundError, UsageError
-from schemas.evaluation import Score
 from schemas.lake import Folder
 from schemas.manifest import Manifest
 from training.config import TrainConfig
@@ -25,6 +24,7 @@ from training.evaluation.nearest import Side, nearness, places_of
 from training.loop.encoding import EncodedDocuments
 from training.loop.validation import batch_losses
 from training.metrics.links import score_documents
+from training.metrics.scores import Score
 from training.model import EmbeddedDocument, LinkModel
 
 WEIGHTS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)

@@ -22,7 +22,6 @@ import numpy as np
 from schemas.console import Passing, Say, left_of
 from schemas.documents import Split
 from schemas.errors import ConfigError, NotFoundError, UsageError
-from schemas.evaluation import Score
 from schemas.lake import Lake
 from schemas.overrides import override
 from training.config import TrainConfig
@@ -34,6 +33,7 @@ from training.loop.context import Context, choose_device
 from training.loop.trainer import train
 from training.metrics.bootstrap import Comparison, compare
 from training.metrics.links import ScoreKind, mean_scores
+from training.metrics.scores import Score
 from training.metrics.spread import spearman
 from training.model import LinkModel
 

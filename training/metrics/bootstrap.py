@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schemas.evaluation import LEVEL, Score
 from training.data.ragged import Float64, Floats, Int64
 from training.data.streams import stream
+from training.metrics.scores import LEVEL, Score
 
 RESAMPLES = 10_000
 MEDIAN_RESAMPLES = 2_000

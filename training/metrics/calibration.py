@@ -21,12 +21,12 @@ from scipy import optimize
 
 from schemas.configs import restore_json
 from schemas.errors import UsageError
-from schemas.evaluation import Score
 from training.closed_form.plans import soft_plans
 from training.data.ragged import Bool, Float64, Floats, Int64
 from training.metrics.bootstrap import mean_interval
 from training.metrics.links import link_mask
 from training.metrics.precision import PrecisionPoint, precision_points
+from training.metrics.scores import Score
 from training.similarity.assignment import predicted_pairs
 
 FILE_NAME = "calibration.json"

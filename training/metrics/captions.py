@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from schemas.errors import UsageError
-from schemas.evaluation import Score
 from training.data.ragged import Floats, Int64
+from training.metrics.scores import Score
 
 BLEU = "BLEU-4"
 COCO_METRICS = ("CIDEr", "ROUGE-L", "METEOR")

@@ -10,8 +10,8 @@ from operator import attrgetter
 
 import numpy as np
 
-from schemas.evaluation import Score
 from training.data.ragged import Float64, Floats, Int64
+from training.metrics.scores import Score
 from training.metrics.spread import unit_rows
 
 GROUPS = 5

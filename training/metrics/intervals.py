@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.special import stdtrit
 
-from schemas.evaluation import LEVEL
 from training.data.ragged import Float64
 from training.data.streams import stream
 from training.metrics.bootstrap import Interval
+from training.metrics.scores import LEVEL
 
 BEST = 100.0  # every score is from 0 to this
 RESAMPLES = 10_000

@@ -23,9 +23,9 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from schemas.evaluation import Score
 from training.data.ragged import Bool, Float64, Floats, Int64
 from training.metrics.bootstrap import mean_interval
+from training.metrics.scores import Score
 
 T = TypeVar("T")
 Links = npt.NDArray[np.integer[Any]] | Sequence[tuple[int, int]]

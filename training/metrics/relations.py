@@ -15,9 +15,9 @@ from torch import nn
 
 from schemas.configs import NonNegativeFloat, Settings
 from schemas.errors import UsageError
-from schemas.evaluation import LEVEL, Score
 from training.data.ragged import Bool, Float32, Float64, Floats
 from training.data.streams import stream
+from training.metrics.scores import LEVEL, Score
 from training.model import LinkModel
 
 RESAMPLES = 1_000

@@ -19,12 +19,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from schemas.evaluation import Score
 from training.data.documents import DocumentSet
 from training.data.ragged import Bool, Float64, Floats, Int64
 from training.data.streams import stream
 from training.metrics.bootstrap import median_interval, pooled_interval
 from training.metrics.links import DocumentScores, PairScore, ScoreKind
+from training.metrics.scores import Score
 from training.model import EmbeddedDocument
 
 CUTOFFS = (1, 5, 10)

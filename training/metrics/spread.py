@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from schemas.evaluation import Score
 from training.data.ragged import Float64, Floats, Int64
 from training.data.streams import stream
+from training.metrics.scores import Score
 
 CONTENT_DIMENSIONS = 20
 

@@ -35,7 +35,7 @@ from pathlib import Path
 from schemas.configs import require, restore
 from schemas.documents import Split
 from schemas.errors import ConfigError, NotFoundError
-from schemas.evaluation import LEVEL
+from training.metrics.scores import LEVEL
 
 NOT_TEST = "its scores are reported, so that no model may be chosen by them; expected another split"
 BEST = 100.0  # every score is from 0 to this

@@ -10,7 +10,6 @@ from markupsafe import Markup
 
 from schemas.configs import resolve
 from schemas.documents import Split
-from schemas.evaluation import Score
 from schemas.manifest import SplitStatistics
 from schemas.overrides import flatten
 from training.config import Select, TrainConfig
@@ -28,6 +27,7 @@ from training.evaluation.judge import CALIBRATION, CONFUSION, ConfusedImages
 from training.loop.validation import ENOUGH_TO_RANK
 from training.metrics.calibration import Calibration
 from training.metrics.links import ScoreKind
+from training.metrics.scores import Score
 from training.metrics.spread import spearman
 from training.report.examples import ExampleGroups
 from training.report.figures import histogram, line_chart, path_chart, reliability_chart, scatter, share_columns

@@ -21,8 +21,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from schemas.evaluation import Score
 from training.data.ragged import Float64
+from training.metrics.scores import Score
 from training.report.sections import POINTS
 
 WIDTH, HEIGHT = 440, 240

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Final
 
-from schemas.evaluation import Score
 from training.evaluation.baselines import Baseline
 from training.evaluation.evaluate import RANDOM, documents_of, kind_of, means_of
 from training.evaluation.judge import DECOYS
 from training.metrics.links import ScoreKind
+from training.metrics.scores import Score
 from training.report.sections import cell_text, score_table, value_text
 
 GOOD, FAIR = 85.0, 70.0  # AUC in percent; the papers' models have 66 to 99 on their sets

@@ -14,8 +14,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from schemas.evaluation import Score
 from schemas.lake import Folder
+from training.metrics.scores import Score
 from training.report.examples import (
     Edge,
     EdgeKind,

@@ -1,6 +1,6 @@
 """The rows of an evaluation as tables, for the command line and the report; published results below ours.
 
-A table is a choice of an evaluation's rows (`schemas.evaluation.Score`): the metrics are its columns, the groups or the
+A table is a choice of an evaluation's rows (`training.metrics.scores`): the metrics are its columns, the groups or the
 models its rows. There is one shape and one way to write a number: `Table.lines` prints it, `parts.html.j2` draws it,
 with its intervals where `is_plotted`.
 
@@ -27,13 +27,13 @@ from functools import lru_cache
 from importlib.resources import files
 
 from schemas.console import aligned
-from schemas.evaluation import Score
 from training.evaluation.baselines import TITLES
 from training.evaluation.evaluate import ABSENT, POSITION, RANDOM, kind_of, means_of
 from training.evaluation.judge import ANALYSIS, BIAS, CALIBRATION, CAPTIONS, DECOYS, REFINED, RELATIONS, RETRIEVAL
 from training.evaluation.position import VALIDATION_LOSS
 from training.metrics.links import LANGUAGE, ScoreKind
 from training.metrics.retrieval import MEDIAN_RANK, RANK_UNIT, RECALL, Direction
+from training.metrics.scores import Score
 
 COUNT = "n"
 POINTS = "points"

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from markupsafe import Markup
 
-from schemas.evaluation import Score
 from training.evaluation.studies import CurvePoint, ModelComparison, ModelResult, Sweep, TransferCell
 from training.metrics.links import ScoreKind
+from training.metrics.scores import Score
 from training.report.figures import line_chart, scatter
 from training.report.pages import render
 from training.report.sections import POINTS, Row, RowKind, Table, cell_text, models_table, published_rows, score_row

@@ -23,7 +23,6 @@ import numpy as np
 from schemas.console import aligned
 from schemas.documents import Role, Split
 from schemas.errors import UsageError
-from schemas.evaluation import Score
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from schemas.parts import sampled
@@ -33,6 +32,7 @@ from training.data.ragged import Bool, Float64, Floats, Int64
 from training.evaluation.evaluate import POOL_DOCUMENTS, EvaluationReport, absent
 from training.metrics.bootstrap import pooled_interval
 from training.metrics.retrieval import NUMBERS_AT_ONCE, Ranks, count_ranked
+from training.metrics.scores import Score
 from training.retrieval.filters import WORDS
 from training.retrieval.index import Index
 from training.retrieval.queries import Query, QueryReader, Reader

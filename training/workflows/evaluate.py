@@ -9,7 +9,6 @@ from typing import Any
 from schemas.console import Say
 from schemas.documents import Split
 from schemas.errors import UsageError
-from schemas.evaluation import Score
 from schemas.lake import Lake
 from training.evaluation.baselines import TITLES, Baseline, evaluate_baseline, score_beside
 from training.evaluation.evaluate import (
@@ -26,6 +25,7 @@ from training.evaluation.evaluate import (
 )
 from training.evaluation.judge import CALIBRATION, Judged, judge_model
 from training.evaluation.score_files import evaluate_scores
+from training.metrics.scores import Score
 from training.mlflow.loading import LoadedModel, load, open_registry
 from training.mlflow.registering import load_nostruct, record_evaluation
 from training.report.outcome import next_lines, outcome_lines

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from schemas.documents import Split
-from schemas.evaluation import Score
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from training.config import TrainConfig
@@ -18,6 +17,7 @@ from training.data.documents import GivenDocument
 from training.data.loading import identify
 from training.evaluation.judge import judge_model
 from training.metrics.retrieval import Direction, linked_pool, retrieval_scores
+from training.metrics.scores import Score
 from training.model import LinkModel, ModelCard
 from training.report.sections import sections
 from training.settings import DataConfig

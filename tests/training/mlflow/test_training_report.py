@@ -9,10 +9,10 @@ import mlflow
 import pytest
 
 from schemas.documents import Split
-from schemas.evaluation import Score
 from schemas.lake import Lake
 from schemas.manifest import Manifest, read_manifest
 from training.evaluation.decoys import count_decoys
+from training.metrics.scores import Score
 from training.mlflow.registry import find_version, logged_model
 from training.mlflow.tracked_training import TrainSummary
 from training.model import LinkModel

@@ -12,12 +12,12 @@ import pytest
 from jinja2 import Environment
 from PIL import Image
 
-from schemas.evaluation import Score
 from schemas.manifest import SplitStatistics
 from training.config import LoopConfig, Select, TrainConfig, objective
 from training.evaluation.evaluate import EvaluationReport, absent, of_measure
 from training.evaluation.judge import ConfusedImages
 from training.metrics.calibration import Observations, calibration_scores, fit_calibration
+from training.metrics.scores import Score
 from training.recipes import recipe
 from training.report.evaluation import report_page, training_panels
 from training.report.examples import (

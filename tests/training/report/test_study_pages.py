@@ -2,8 +2,8 @@
 
 import re
 
-from schemas.evaluation import Score
 from training.evaluation.studies import CurvePoint, TransferCell
+from training.metrics.scores import Score
 from training.report.sections import Row
 from training.report.studies import first_share_above, supervised_page, transfer_page, transfer_table
 
