@@ -42,6 +42,7 @@ from schemas.stores import (
     ObjectFile,
     copy_object,
     delete_objects,
+    has_objects,
     list_names,
     list_objects,
     object_info,
@@ -180,11 +181,11 @@ class Folder:
         """Return whether a file or a folder is there; without a name, this folder itself."""
         if self.local:
             return (self.local / name).exists()
-        return (bool(name) and self.stamp(name) != (0, 0)) or bool(list_names(self.child(name).uri))
+        return (bool(name) and self.stamp(name) != (0, 0)) or has_objects(self.child(name).uri)
 
     def is_folder(self) -> bool:
         """Return whether a folder is there; on an object store, whether anything is below its address."""
-        return self.local.is_dir() if self.local else bool(list_names(self.uri))
+        return self.local.is_dir() if self.local else has_objects(self.uri)
 
     def names(self) -> list[str]:
         """Return the names directly inside, sorted; an absent folder has none."""

@@ -155,6 +155,12 @@ def list_names(uri: str) -> list[str]:
     return sorted(path.rpartition("/")[2] for path in paths)
 
 
+def has_objects(uri: str) -> bool:
+    """Return whether any object is below a URI; one request."""
+    with _opened(uri) as (store, key):
+        return any(len(batch) for batch in obstore.list(store, key, chunk_size=1))
+
+
 def delete_objects(uri: str, *names: str) -> None:
     """Delete objects below a URI; an absent one is no error."""
     with contextlib.suppress(FileNotFoundError), _opened(uri) as (store, prefix):
