@@ -127,7 +127,8 @@ def test_every_post_ends_as_its_recorder_meant_by_dump_and_by_apis(
     split = build(web, tmp_path / "lake", quiet, *NO_FEATURES, "splits.seed=1")
     assert split.manifest.version != summary.manifest.version
     assert sizes(split) == sizes(summary)
-    assert all(status >= 500 for _, _, status in web.requests[asked:]), "a second build fetched something it had"
+    tries = Counter(path for _, path, _ in web.requests[:asked])  # what failed for the moment was tried again at once
+    assert all(tries[path] > 1 for _, path, _ in web.requests[asked:]), "a second build fetched something it had"
 
     address = f"http://127.0.0.1:{web.port}"
     by_apis = build(
@@ -136,7 +137,7 @@ def test_every_post_ends_as_its_recorder_meant_by_dump_and_by_apis(
         *(f"source.reddit_url={address}", f"source.oauth_url={address}"),
     )
     assert sizes(by_apis) == expected_sizes()
-    paths = [path.partition("?")[0] for _, path, status in web.requests[asked:] if status < 500]
+    paths = [path.partition("?")[0] for _, path, _ in web.requests[asked:] if tries[path] < 2]
     assert paths.count("/r/DIY/new") == 4  # about 400 posts, 100 a page
     assert not any(path.startswith("/a/") or path.endswith(".jpg") for path in paths)
 
