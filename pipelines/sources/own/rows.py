@@ -160,8 +160,9 @@ def _typed(value: object, kind: type[T], where: str) -> T:
             kinds = {"split": Split, "role": Role}.get(at.rpartition(".")[2]) if "enum" in message else None
             expected = f"; expected one of {', '.join(kinds)}" if kinds else ""
             raise FieldError(Reason.BROKEN_RECORD, f"{at or 'a record'}: {_plain(message)}{expected}") from problem
+        known = {*(_Sentence if at else _Record).__struct_fields__}
         keys = {*value} if not at else {key for part in value["sentences"] if isinstance(part, dict) for key in part}
-        message = f"{f'{at}: ' if at else ''}expected the field '{missing}', found {similar(missing, keys - _KNOWN)}"
+        message = f"{f'{at}: ' if at else ''}expected the field '{missing}', found {similar(missing, keys - known)}"
         raise FieldError(Reason.MISSING_FIELD, message) from problem
 
 

@@ -144,6 +144,7 @@ def test_a_file_that_holds_no_documents_says_so_in_one_line(tmp_path: Path, name
         ({"sentence": ["a"], "images": ["b"]}, "sentences"),
         ({"sentences": ["a"], "imagess": ["b"]}, "images"),
         ({"captions": ["a"], "images": ["b"]}, "sentences"),
+        ({"text": "a", "file_name": "b"}, "sentences"),
         ({"sentences": [{"txt": "a"}], "images": ["b"]}, "text"),
     ],
 )
