@@ -5,7 +5,7 @@
     features/<extractor>/     features that no version has, and packs as above
     datasets/<name>/          folders without a manifest: a build did not finish
     retrievals/, links/, indexes/    of versions that are gone
-    builds/                   notes of builds that lead to such versions, and drafts
+    builds/                   notes of requests that such versions answered, and drafts
     anywhere                  temporary files that a killed process left
 
 All of it is made again when it is wanted. Answers of hosts (`raw/`) stay: what a host answered may not be had again;
@@ -14,6 +14,7 @@ While a build is under way nothing is deleted. What is younger than a day stays,
 requests nobody says that a build is under way.
 """
 
+import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -23,14 +24,11 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from pipelines.features.values import DOCUMENTS, IMAGES, feature_folder
-from pipelines.images.packed import copy_packs
 from pipelines.packs import SUFFIX, parse_keys, read_keys, remove_rows
-from pipelines.settings import FingerprintName, ImagesConfig
 from pipelines.turns import LEASES, turn_alone
-from schemas.configs import restore
 from schemas.errors import UsageError
-from schemas.lake import MANIFEST, Folder, Lake, is_temporary
-from schemas.manifest import Manifest, read_manifest
+from schemas.lake import MANIFEST, REQUESTS, Folder, Lake, is_temporary
+from schemas.manifest import COPIES, Manifest, read_manifest
 
 MIN_AGE_S = 86_400.0
 LEAST_SPARE, LEAST_BYTES = 0.5, 1 << 20  # of a pack that is written anew without its spare rows
@@ -125,7 +123,7 @@ class _Needs:
         self._shown = np.unique(np.concatenate([parse_keys([]), *shown]))
         self._of_images, self._of_texts = set[str](), set[str]()
         for manifest, _ in versions:
-            self._of_images.add(_copies(lake, manifest).uri)
+            self._of_images.add(lake.images.child(manifest.notes.get(COPIES, "")).uri)
             self._of_images.update(feature_folder(lake, column).uri for column in manifest.columns(IMAGES))
             self._of_texts.update(feature_folder(lake, column).uri for column in manifest.columns(DOCUMENTS))
 
@@ -137,8 +135,15 @@ class _Needs:
         if top in _OF_VERSIONS:
             return float(len(rest) > 2 and "/".join(rest[:2]) not in self._versions)
         if top == "builds":
-            return float(path.endswith(".json") and rest[0] != LEASES)
+            return float(path.endswith(".json") and rest[0] != LEASES and not self._is_answer(path))
         return self._spare_of_pack(path) if top in ("images", "features") else 0.0
+
+    def _is_answer(self, path: str) -> bool:
+        """Whether a file notes which version that is there a request gave."""
+        if not path.startswith(f"builds/{REQUESTS}/"):
+            return False
+        version = json.loads(self._lake.root.read(path))["version"]
+        return any(known.endswith(f"/{version}") for known in self._versions)
 
     def remove_spare(self, path: str) -> None:
         """Take the rows out of a pack that no version needs."""
@@ -159,11 +164,6 @@ class _Needs:
         """Return the folder, the name and the key column of a pack."""
         *folders, name = path.split("/")
         return self._lake.root.child(*folders), name, "hash" if folders[0] == "images" else "key"
-
-
-def _copies(lake: Lake, manifest: Manifest) -> Folder:
-    fingerprint = FingerprintName(manifest.config["dedupe"]["fingerprint"])
-    return copy_packs(lake, restore(ImagesConfig, manifest.config["images"]), fingerprint).folder
 
 
 def _shown(manifest: Manifest, folder: Folder) -> Iterator[list[str]]:

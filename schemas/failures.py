@@ -1,12 +1,16 @@
 """FAILURE: the one row for everything that was rejected, anywhere, and the closed list of reasons.
 
-A failure row holds nothing that another try could change: no clock time, no number of attempts. Two equal builds must
-give equal bytes. What is wrong with the machine rather than with a record is no row at all (`is_about_machine`).
+A failure row of a version holds nothing that another try could change: no clock time, no number of attempts, and not
+how a host failed that may answer the next time (`Failure.lasting`): that stands beside the version, in `retrievals/`.
+Two equal builds must give equal bytes. What is wrong with the machine rather than with a record is no row at all
+(`is_about_machine`).
 """
+
+from __future__ import annotations
 
 import errno
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import pyarrow as pa
@@ -70,6 +74,7 @@ class Reason(StrEnum):
     TOO_MANY_REDIRECTS = "too-many-redirects"
     TOO_LARGE = "too-large"  # more bytes than allowed
     TRUNCATED = "truncated"  # fewer bytes than announced
+    UNREACHED = "unreached"  # in a version: no answer that lasts, one of `TRANSIENT`
     # images: bytes that are no usable picture
     REMOVED_IMAGE = "removed-image"  # the host's placeholder for a deleted image
     NOT_AN_IMAGE = "not-an-image"
@@ -158,10 +163,11 @@ class Failure:
 
     Attributes:
         stage: where it was rejected.
-        record_id: id of the record or document; for an image, `<document id>#<position>` or its URL.
+        record_id: id of the record or document; of an image whose documents are not known yet, its address.
         reason: one of the closed list.
         message: one line: expected, found, where.
         exception: class name of the exception behind it, if one was caught.
+        image: position of the image in the document's record; None: the document itself.
     """
 
     stage: Stage
@@ -169,10 +175,23 @@ class Failure:
     reason: Reason
     message: str = ""
     exception: str | None = None
+    image: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "record_id", clean(self.record_id))  # names of files and messages of libraries
         object.__setattr__(self, "message", clean(self.message))
+
+    @property
+    def where(self) -> str:
+        """Return what was rejected, for people."""
+        return self.record_id if self.image is None else f"image {self.image} of {self.record_id}"
+
+    @property
+    def lasting(self) -> Failure:
+        """Return the row as it is in a version: refused today and timed out tomorrow is one."""
+        if self.reason not in TRANSIENT:
+            return self
+        return replace(self, reason=Reason.UNREACHED, message="", exception=None)
 
 
 FAILURE_SCHEMA = table_schema(
@@ -180,10 +199,11 @@ FAILURE_SCHEMA = table_schema(
     1,
     [
         column("stage", pa.string(), "stage that rejected it"),
-        column("record_id", pa.string(), "record, document or image"),
+        column("record_id", pa.string(), "id of the record or document"),
         column("reason", pa.string(), "one of the closed list in schemas/failures.py"),
         column("message", pa.string(), "what was expected, what was found, where"),
         column("exception", pa.string(), "class of the exception caught, if any", nullable=True),
+        column("image", pa.int32(), "position of the image in the document's record; null: no image", nullable=True),
     ],
 )
 

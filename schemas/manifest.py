@@ -5,9 +5,12 @@ them, and holds the statistics of Hessel 2019's table 1 per split. It is written
 exist. It holds no clock time, so that equal builds have equal manifests.
 """
 
+from __future__ import annotations
+
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
@@ -17,11 +20,13 @@ import pyarrow.parquet as pq
 from schemas.configs import JsonFile
 from schemas.documents import Split
 from schemas.errors import IntegrityError
+from schemas.failures import TRANSIENT, Reason
 from schemas.features import FeatureColumn, FeatureKind
 from schemas.lake import MANIFEST, Folder, Lake, check_name, inner_path
 from schemas.versions import digest_stream, fingerprint
 
 VERSION_DIGITS = 16
+COPIES = "copies"  # of the notes: the folder in `images/` that a version's pictures were copied to
 _KEPT = 16  # manifests that a process keeps parsed
 CARDS = ("README.md", "croissant.json")  # beside the files of a version: written from its manifest, and no part of it
 FEWEST_JUDGED = 20  # documents of a split, below which a mean over it says little
@@ -76,7 +81,8 @@ class Manifest(JsonFile):
         inputs: what else decides it: digests of what was read, of the code, of extractors; versions of libraries.
         notes: counts of leaks (`leaks`, `heeded_leaks`), and of each reason its commonest failure (`failures`); how
             many documents and images state which licence and other rights (`rights`); how many pictures had a
-            near-duplicate, and how many of them are left beside it (`near_duplicates`).
+            near-duplicate, and how many of them are left beside it (`near_duplicates`); where their copies are
+            (`copies`).
         features: the feature columns of `images` and of `documents`, each sorted.
     """
 
@@ -102,6 +108,15 @@ class Manifest(JsonFile):
     def reference(self) -> str:
         """Return NAME@VERSION."""
         return f"{self.dataset}@{self.version}"
+
+    @property
+    def lasting(self) -> Manifest:
+        """Return what a build knows as a version has it: which transient reason a failure had is luck."""
+        failures = Counter[str]()
+        for reason, count in self.failures.items():
+            failures[Reason.UNREACHED if reason in TRANSIENT else reason] += count
+        told = {reason: each for reason, each in self.notes.get("failures", {}).items() if reason not in TRANSIENT}
+        return replace(self, failures=dict(sorted(failures.items())), notes={**self.notes, "failures": told})
 
     def extractors(self, table: str, kind: FeatureKind = FeatureKind.VECTOR) -> dict[str, int]:
         """Return the size of a vector (of classes: 0) by extractor, for the columns of one kind of a table."""
@@ -156,10 +171,22 @@ def version_name(config: Mapping[str, Any], inputs: Mapping[str, str], schema_ve
 
 
 def commit(lake: Lake, manifest: Manifest) -> None:
-    """Make a version real: write its manifest, then move the `latest` pointer."""
+    """Make a version real by its manifest, which is written once and never again; `latest` stays where it is.
+
+    Raises:
+        IntegrityError: the version is there, with other content.
+    """
     folder = lake.dataset(manifest.dataset, manifest.version)
-    folder.settle(MANIFEST, manifest.to_json().encode())
-    lake.point_latest(manifest.dataset, manifest.version)
+    if not folder.add(MANIFEST, manifest.to_json().encode()):
+        check_same(manifest, folder)
+
+
+def check_same(manifest: Manifest, folder: Folder) -> None:
+    """Raise an `IntegrityError` where a version of this name is in a folder and has another content."""
+    if folder.exists(MANIFEST) and (text := folder.read(MANIFEST).decode()) != manifest.to_json():
+        there = Manifest.from_json(text, where=folder.uri)
+        different = next(diff(there, manifest), "its notes")
+        raise IntegrityError(f"{folder.uri}: another {manifest.reference} is there, and stays as it is: {different}")
 
 
 def verify(manifest: Manifest, folder: Folder, *, reads_bytes: bool = True) -> Iterator[str]:

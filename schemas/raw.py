@@ -8,16 +8,20 @@ Retrievals stand beside the versions, not in them: two lakes that fetched the sa
 same version with the same bytes, and each has its own table of times. It is made of the captures in `raw/`, so a rerun
 gives it again.
 
-    <lake>/retrievals/<name>/<version>/part-00000-of-00001.parquet
+    <lake>/retrievals/<name>/<version>/train-part-00000-of-00001.parquet
+    <lake>/retrievals/<name>/<version>/unreached/...    failures of a kind that another try may not see, in their words
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
+from schemas.lake import Folder
 from schemas.tables import column, table_schema, travels
 
 
@@ -73,6 +77,9 @@ RAW_SCHEMA = table_schema(
 )
 
 
+UNREACHED = "unreached"  # a table of failures, beside the times
+
+
 class Retrieved(StrEnum):
     """What was fetched."""
 
@@ -111,6 +118,14 @@ RETRIEVAL_SCHEMA = table_schema(
         column("captured", pa.string(), "of a document, the address that was asked for; null: the url", is_added=True),
     ],
 )
+
+
+def retrieval_tables(folder: Folder) -> Iterator[pa.Table]:
+    """Yield the tables of times in a version's folder of retrievals."""
+    for name in folder.files():
+        if not name.startswith(f"{UNREACHED}/"):
+            with folder.open(name) as stream:
+                yield pq.read_table(stream)
 
 
 def retrieval_row(retrieval: Retrieval) -> dict[str, Any]:

@@ -223,11 +223,8 @@ def _failures(manifest: Manifest, folder: Folder, documents: Mapping[str, _Known
     own: dict[str, Failure] = {}
     of_images: dict[str, Failure] = {}
     for failure in _rows(manifest, folder) if wanted else ():
-        record, mark, position = failure.record_id.rpartition("#")
-        if mark and position.isdecimal() and record in wanted:
-            of_images.setdefault(record, failure)
-        elif failure.record_id in wanted:
-            own.setdefault(failure.record_id, failure)
+        if failure.record_id in wanted:
+            (own if failure.image is None else of_images).setdefault(failure.record_id, failure)
     return of_images | own
 
 

@@ -84,7 +84,7 @@ def retrieval_lines(folder: Folder) -> list[str]:
     Args:
         folder: `Lake.retrievals` of the version.
     """
-    tables = [pq.read_table(folder.open(name), columns=["kind", "retrieved"]) for name in folder.files()]
+    tables = [table.select(["kind", "retrieved"]) for table in retrieval_tables(folder)]
     if not tables:
         return []
     found = pa.concat_tables(tables).group_by("kind").aggregate([("retrieved", way) for way in ("count", "min", "max")])

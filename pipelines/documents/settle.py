@@ -85,8 +85,7 @@ def settle(
 ) -> Iterator[SettledDocument | Failure]:
     """Yield a failure row for each image that cannot be had, then the document of the others, or why it is dropped.
 
-    Sentences stay, whatever happens to their images: a document may have more captions than images. A failure row's
-    record is `<document id>#<number of the image>` (`schemas.documents`).
+    Sentences stay, whatever happens to their images: a document may have more captions than images.
     """
     kept: dict[int, PackedImage] = {}
     numbers = candidate.image_numbers or range(len(candidate.image_uris))
@@ -95,7 +94,7 @@ def settle(
         outcome, source = outcomes[uri], candidate.source_of(position)
         images.append(ImageRef("", source, candidate.licence_of(position), candidate.metadata_of(position)))
         if isinstance(outcome, Failure):
-            yield dataclasses.replace(outcome, record_id=f"{candidate.id}#{numbers[position]}", stage=Stage.IMAGES)
+            yield dataclasses.replace(outcome, record_id=candidate.id, image=numbers[position], stage=Stage.IMAGES)
         else:
             kept[position] = _from(outcome, source) if candidate.image_sources else outcome
             images[position] = dataclasses.replace(images[position], hash=outcome.image.hash)
@@ -137,7 +136,7 @@ def without_images(
         return
     for position, image in enumerate(document.images):
         if image.hash in rejected:
-            yield dataclasses.replace(rejected[image.hash], record_id=f"{document.id}#{numbers[position]}")
+            yield dataclasses.replace(rejected[image.hash], record_id=document.id, image=numbers[position])
     left = SettledDocument(document.with_images(kept), tuple(settled.images[position] for position in kept))
     yield _judge(left, missing, config, stage)
 

@@ -15,8 +15,8 @@ from pipelines.shards.writing import write_file
 from pipelines.turns import turn_of_build
 from schemas.console import Say
 from schemas.errors import IntegrityError, UsageError
-from schemas.lake import MANIFEST, Folder, Lake
-from schemas.manifest import FileEntry, Manifest, read_manifest
+from schemas.lake import Folder, Lake
+from schemas.manifest import FileEntry, check_same, commit, read_manifest
 from schemas.versions import digest_stream
 
 _PIECE_BYTES = 1 << 20
@@ -57,7 +57,7 @@ def replicate(source: Lake, reference: str, target: Lake, *, say: Say) -> list[R
 def _replicate(source: Lake, name: str, version: str, target: Lake, say: Say) -> Replica:
     manifest, origin = read_manifest(source, f"{name}@{version}")
     copy = target.dataset(name, version)
-    _check_same(manifest, copy)
+    check_same(manifest, copy)
     there = {path: info.size for path, info in copy.infos().items()}
     missing = [entry for entry in manifest.files if not _is_there(entry, copy, there)]
     for number, entry in enumerate(missing, start=1):
@@ -67,14 +67,8 @@ def _replicate(source: Lake, name: str, version: str, target: Lake, say: Say) ->
     for path in times.files():
         copied.settle(path, times.read(path))
     write_cards(copy, manifest)
-    copy.settle(MANIFEST, manifest.to_json().encode())
+    commit(target, manifest)
     return Replica(version, len(missing), sum(entry.bytes for entry in missing), len(manifest.files) - len(missing))
-
-
-def _check_same(manifest: Manifest, copy: Folder) -> None:
-    if copy.exists(MANIFEST) and copy.read(MANIFEST) != manifest.to_json().encode():
-        name = f"{manifest.dataset}@{manifest.version}"
-        raise IntegrityError(f"{copy.uri}: holds another {name}, with other files; nothing was copied")
 
 
 def _is_there(entry: FileEntry, copy: Folder, sizes: dict[str, int]) -> bool:

@@ -31,7 +31,7 @@ from schemas.document_rows import from_row
 from schemas.documents import Split, document_schema, image_schema
 from schemas.errors import UsageError
 from schemas.lake import MANIFEST, Folder, Lake, check_name
-from schemas.manifest import FileEntry, Manifest, version_name
+from schemas.manifest import COPIES, FileEntry, Manifest, commit, version_name
 from schemas.parts import read_part
 from schemas.tables import ADDED
 from schemas.versions import fingerprint, reached_digest
@@ -150,7 +150,7 @@ def write_subset(
         statistics[str(split)] = summarise(sizes, len(hashes))
     chosen = dataclasses.replace(chosen, files=tuple(sorted(files)), splits=statistics)
     write_cards(target, chosen)
-    target.settle(MANIFEST, chosen.to_json().encode())
+    commit(lake, chosen)
     return chosen
 
 
@@ -175,7 +175,7 @@ def _draft(parent: Manifest, selection: RowsKept) -> Manifest:
         splits={},
         failures={},
         stages={},
-        notes={},
+        notes={name: note for name, note in parent.notes.items() if name == COPIES},
         **deciding,
     )
 

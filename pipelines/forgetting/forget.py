@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from pipelines.exports.subset import EmptySubsetError, with_values, write_subset
 from pipelines.forgetting.captures import Marks, Removal, remove_captures
@@ -42,7 +41,7 @@ from schemas.indexes import FIELDS, PARTS, IndexManifest
 from schemas.lake import LATEST, MANIFEST, Folder, Lake, is_temporary
 from schemas.manifest import Manifest, read_manifest
 from schemas.metadata import Metadata
-from schemas.raw import RETRIEVAL_SCHEMA, Retrieved
+from schemas.raw import RETRIEVAL_SCHEMA, Retrieved, retrieval_tables
 from schemas.versions import fingerprint
 
 
@@ -259,8 +258,8 @@ def _keep_times(lake: Lake, holding: Holding, found: NamedContent, new: Manifest
     """Write when what the new version is made of was fetched."""
     old, gone = lake.retrievals(holding.dataset, holding.version), found.documents | found.images
     target = lake.retrievals(new.dataset, new.version)
-    for name in old.files():
-        rows = pq.read_table(old.open(name)).to_pylist()
+    for number, table in enumerate(retrieval_tables(old)):
+        rows = table.to_pylist()
         left = [{"captured": None, **row} for row in rows if row["kind"] != Retrieved.INPUT and row["key"] not in gone]
         if left:
-            write_rows(target, name, left, RETRIEVAL_SCHEMA)
+            write_rows(target, f"kept-{number:05d}.parquet", left, RETRIEVAL_SCHEMA)

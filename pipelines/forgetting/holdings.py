@@ -13,7 +13,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from pipelines.forgetting.ledger import find_named, versions_without_ledger
 from pipelines.sources.takedowns import Takedowns
@@ -22,7 +21,7 @@ from schemas.lake import MANIFEST, Folder, Lake
 from schemas.ledger import texts_key
 from schemas.manifest import FileEntry, Manifest, read_manifest
 from schemas.parts import read_part
-from schemas.raw import Retrieved
+from schemas.raw import Retrieved, retrieval_tables
 
 _DOCUMENT = ("id", "provenance", "sentences", "images")
 _IMAGE = ("hash", "source", "fingerprint", "is_flat")
@@ -134,7 +133,7 @@ def _holds(version: _Version, documents: frozenset[str], images: frozenset[str])
         if entry.path.endswith(".parquet") and not entry.path.startswith(("documents/", "images/")):
             table = read_part(version.folder, entry, None)
             for column in (each for each in table.columns if each.type == pa.string()):
-                if pc.any(pc.is_in(pc.replace_substring_regex(column, r"#\d+$", ""), gone)).as_py():
+                if pc.any(pc.is_in(column, gone)).as_py():
                     return True
     return False
 
@@ -179,8 +178,8 @@ def _retrieved(lake: Lake, versions: list[_Version]) -> tuple[set[str], set[str]
     pages, inputs = set[str](), set[str]()
     for version in versions:
         folder = lake.retrievals(version.manifest.dataset, version.manifest.version)
-        for name in folder.files():
-            for row in pq.read_table(folder.open(name)).to_pylist():
+        for table in retrieval_tables(folder):
+            for row in table.to_pylist():
                 if row["kind"] == Retrieved.INPUT:
                     inputs.add(row["url"])
                 elif row["kind"] == Retrieved.DOCUMENT and row["key"] in version.documents:

@@ -12,10 +12,12 @@ from pipelines.packs import SUFFIX, parse_keys, read_keys
 from pipelines.raw import index_of, sources_of
 from pipelines.sources.takedowns import url_key
 from schemas.errors import NotFoundError
+from schemas.failures import Failure
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.links import read_links
 from schemas.manifest import Manifest, read_manifest, table_parts
 from schemas.parts import read_part
+from schemas.raw import retrieval_tables
 
 _ANSWER = ("kind", "url", "final_url", "status", "media_type", "fetched_at", "digest", "reason", "message", "opt_outs")
 _IMAGE = (
@@ -95,18 +97,15 @@ def _columns(manifest: Manifest) -> Iterator[str]:
 
 
 def _rows(manifest: Manifest, folder: Folder, table: str, column: str, document: str) -> list[dict[str, Any]]:
-    """Return the rows of a table that are about a document, or about an image of it (`<id>#<position>`)."""
-    found = list[dict[str, Any]]()
-    for part in table_parts(manifest, folder, table):
-        mine = pc.or_(pc.equal(part[column], document), pc.starts_with(part[column], f"{document}#"))
-        found += part.filter(mine).to_pylist()
-    return found
+    """Return the rows of a table that are about a document, or about an image of it."""
+    parts_of_table = table_parts(manifest, folder, table)
+    return [row for part in parts_of_table for row in part.filter(pc.equal(part[column], document)).to_pylist()]
 
 
 def _times(lake: Lake, manifest: Manifest, keys: set[str]) -> Iterator[dict[str, Any]]:
     folder = lake.retrievals(manifest.dataset, manifest.version)
-    for name in folder.files():
-        for row in pq.read_table(folder.open(name)).to_pylist():
+    for table in retrieval_tables(folder):
+        for row in table.to_pylist():
             if row["key"] in keys or row["kind"] == "input":
                 yield {**row, "retrieved": row["retrieved"].isoformat()}
 

@@ -31,8 +31,8 @@ from schemas.codecs import picture_libraries
 from schemas.configs import Json
 from schemas.documents import Document, Split, document_schema, image_schema
 from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, NEAR_COPY_SCHEMA
-from schemas.failures import FAILURE_SCHEMA, TRANSIENT, Failure
-from schemas.manifest import Manifest, SplitStatistics, version_name
+from schemas.failures import FAILURE_SCHEMA, Failure
+from schemas.manifest import COPIES, Manifest, SplitStatistics, version_name
 from schemas.tables import TABLE, schema_version
 from schemas.versions import canonical_json, content, reached_digest
 
@@ -79,13 +79,10 @@ def version_of_build(identity: Mapping[str, Any], digest: int) -> str:
 
 
 def content_digest(item: Document | Failure) -> int:
-    """Return the SHA-256 of a document, or of a failure, as a number; luck and the versions of libraries aside.
-
-    How a host failed that may answer the next time is luck: refused today, timed out tomorrow.
-    """
+    """Return the SHA-256 of a document, or of a failure, as a number; luck and the versions of libraries aside."""
     if isinstance(item, Failure):
-        why = ["transient", ""] if item.reason in TRANSIENT else [str(item.reason), item.message]
-        parts: Json = [str(item.stage), item.record_id, *why]
+        item = item.lasting
+        parts: Json = [str(item.stage), item.record_id, item.image, str(item.reason), item.message]
     else:
         parts = content(item)
     return int.from_bytes(hashlib.sha256(canonical_json(parts).encode()).digest(), "big")
@@ -97,13 +94,14 @@ def add_digests(digests: Iterable[int]) -> int:
 
 
 def compose_manifest(
-    identity: Mapping[str, Any], features: FeaturePlan, facts: Mapping[str, Sequence[Any]]
+    identity: Mapping[str, Any], features: FeaturePlan, facts: Mapping[str, Sequence[Any]], *, copies: str
 ) -> Manifest:
-    """Return the manifest of a finished build.
+    """Return the manifest of a finished build, transient reasons still apart (`Manifest.lasting`).
 
     Args:
         identity: what decided it (`build_identity`).
         features: its feature columns.
+        copies: name of the folder of its copies.
         facts: what it knows of itself, whose number does not grow with the documents'. Each is a list, in any order:
             `digest`, the one number of all that was read; `files`, entries of tables; `shards`, their summaries;
             `unique_images`, (split, number of a part); `explained`, (reason, its commonest `Message`); and numbers of
@@ -136,6 +134,7 @@ def compose_manifest(
             "failures": {reason: message._asdict() for reason, message in sorted(known["explained"])},
             "leaks": list(map(dataclasses.asdict, leak_counts(known["leaks"]))),
             "heeded_leaks": list(map(dataclasses.asdict, leak_counts(known["heeded_leaks"]))),
+            COPIES: copies,
             "rights": dict(sorted(known["rights"])),
             vector_ranges.NOTE: vector_ranges.noted(shard.ranges for shard in shards),
             "near_duplicates": {
@@ -225,7 +224,7 @@ class Message(NamedTuple):
 def kind_of(failure: Failure) -> tuple[tuple[str, str], Message]:
     """Return ((reason, what messages of one kind share), the message of one failure)."""
     shared = _VARYING.sub("#", failure.message)
-    return (str(failure.reason), shared), Message(1, failure.record_id, failure.message)
+    return (str(failure.reason), shared), Message(1, failure.where, failure.message)
 
 
 def merge_messages(messages: Iterable[Message]) -> Message:

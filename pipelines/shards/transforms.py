@@ -135,15 +135,15 @@ def _count_hashes(key: tuple[str, int], hashes: Iterable[bytes]) -> tuple[str, i
 
 @dataclass(eq=False)
 class WriteTables(beam.PTransform):
-    """Writes elements of several tables, each as sorted parts: gives the `FileEntry` of each part.
+    """Writes elements of several tables, each as sorted parts: gives (table, `FileEntry`) of each part.
 
     Attributes:
-        folder: gives the folder of a version.
+        folders: of the tables, by name: each gives the folder of a version.
         schemas: of the tables, by name.
         version: PCollection of the one version name.
     """
 
-    folder: Callable[[str], Folder]
+    folders: Mapping[str, Callable[[str], Folder]]
     schemas: Mapping[str, pa.Schema]
     version: beam.PCollection
 
@@ -157,10 +157,10 @@ class WriteTables(beam.PTransform):
 
     def _write(
         self, group: tuple[PartKey, Iterable[tuple[str, dict[str, Any]]]], parts: Mapping[str, int], version: str
-    ) -> FileEntry:
+    ) -> tuple[str, FileEntry]:
         (name, index), keyed = group
-        rows = [row for _, row in sorted(keyed, key=itemgetter(0))]
-        return write_rows(self.folder(version), f"{name}/{part_name(index, parts[name])}", rows, self.schemas[name])
+        rows, path = [row for _, row in sorted(keyed, key=itemgetter(0))], f"{name}/{part_name(index, parts[name])}"
+        return name, write_rows(self.folders[name](version), path, rows, self.schemas[name])
 
 
 def _sortable(name: str, element: Any) -> tuple[str, tuple[str, dict[str, Any]]]:
@@ -181,16 +181,21 @@ def _part_key(
 
 
 class ExplainFailures(beam.PTransform):
-    """Failures to (reason, the commonest `Message` of its failures)."""
+    """Failures to (reason, the commonest `Message` of its failures), of transient ones as they last, too."""
 
     def expand(self, failures: beam.PCollection) -> beam.PCollection:
         return (
             failures
+            | "with what lasts" >> beam.FlatMap(_with_lasting)
             | "kinds of messages" >> beam.Map(kind_of)
             | "count messages" >> beam.CombinePerKey(merge_messages)
             | "of reasons" >> beam.MapTuple(_of_reason)
             | "commonest" >> beam.CombinePerKey(commonest)
         )
+
+
+def _with_lasting(failure: Failure) -> set[Failure]:
+    return {failure, failure.lasting}
 
 
 def _of_reason(kind: tuple[str, str], message: Message) -> tuple[str, Message]:

@@ -109,12 +109,14 @@ class ShardWriter:
     """What the shards of a build are written with.
 
     Attributes:
+        folder: gives the one that a version is written to.
         copies: packs of pictures.
         features: the columns, and where their values are.
     """
 
     lake: Lake
     dataset: str
+    folder: Callable[[str], Folder]
     copies: PackFolder
     features: FeaturePlan
 
@@ -127,7 +129,7 @@ class ShardWriter:
         documents = sorted(documents, key=lambda featured: featured.document.id)
         shown = {each.packed.image.hash: each for featured in documents for each in featured.images}
         images = [shown[content_hash] for content_hash in sorted(shown)]
-        folder, ranges = self.lake.dataset(self.dataset, version), dict[str, list[VectorRange]]()
+        folder, ranges = self.folder(version), dict[str, list[VectorRange]]()
         entries = (
             write_part(
                 folder,

@@ -133,9 +133,9 @@ def _short(uri: str) -> str:
     return unusable(FieldError(Reason.BROKEN_RECORD, message))
 
 
-def rejected(record_id: str, reason: Reason, message: str) -> Failure:
-    """Return the failure row of a record, or of a part of it."""
-    return Failure(Stage.SOURCES, record_id, reason, message)
+def rejected(record_id: str, reason: Reason, message: str, *, image: int | None = None) -> Failure:
+    """Return the failure row of a record, or of the image at a position in it."""
+    return Failure(Stage.SOURCES, record_id, reason, message, image=image)
 
 
 def outcomes_of(

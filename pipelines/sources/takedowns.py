@@ -6,6 +6,7 @@
     sha256:9f86d081884c7d65...                an image, by the SHA-256 of its original bytes; `sha256:` may be left out
     # a comment, also behind an entry after a space
 
+An id is matched as a whole, `#` in it included: behind an id a comment begins with ` # `.
 A page, its domain or an id takes the document out; an image's address, domain or hash takes the image out. The list's
 fingerprint is part of a version's name: another list, another version. A version says how many documents the list took
 out, and not which. Versions that exist, and what was captured in `raw/`, are touched by `multilink lake forget` alone,
@@ -35,6 +36,7 @@ _FORMS = {
     "sha256": (re.compile(r"[0-9a-f]{64}"), "64 hexadecimal digits"),
 }
 _COMMENT = re.compile(r"(?:^|\s)#.*")
+_COMMENT_OF_ID = re.compile(r"^\s*#.*|\s#(?:\s.*)?$")
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ def without_names(outcomes: Iterable[Any], takedowns: Takedowns) -> Iterator[Any
 
 def _record_id(outcome: object) -> str | None:
     if isinstance(outcome, Failure):
-        return outcome.record_id.partition("#")[0]
+        return outcome.record_id
     return outcome.id if isinstance(outcome, CandidateDocument) else None
 
 
@@ -149,7 +151,8 @@ def parse_takedowns(lines: Iterable[bytes], *, name: str) -> Takedowns:
     entries: set[str] = set()
     for number, line in enumerate(lines, start=1):
         try:
-            text = _COMMENT.sub("", line.decode()).strip()
+            text = line.decode().strip()
+            text = (_COMMENT_OF_ID if text[:3].lower() == "id:" else _COMMENT).sub("", text).strip()
             entries |= {_entry(text)} if text else set()
         except UnicodeDecodeError as problem:
             raise UsageError(f"{name}:{number}: expected UTF-8, found byte {line[problem.start]:#04x}") from problem

@@ -121,7 +121,7 @@ def _outcomes(
     for index, image_id in enumerate(image_ids):
         if image_id not in rows:
             expected = f"expected a row of image {image_id!r}, found none in id2row"
-            yield rejected(f"{record_id}#{index}", Reason.FEATURE_MISSING, expected)
+            yield rejected(record_id, Reason.FEATURE_MISSING, expected, image=index)
     for message in lost:
         yield rejected(record_id, Reason.BAD_LINK, message)
 

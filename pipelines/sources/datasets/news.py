@@ -255,7 +255,7 @@ def _visualnews_outcomes(item: object, record_id: str, root: str) -> Iterator[Ca
         split=split_named(record.get("split"), "split"),
     )
     if problem is not None:
-        yield problem.failure(f"{record_id}#body")
+        yield problem.failure(record_id)
 
 
 def _body(path: str | None, root: str) -> str:
