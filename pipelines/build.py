@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any
 
@@ -46,12 +47,14 @@ from pipelines.splits.transforms import AssignSplits, DropLeaks, ListLeaks
 from pipelines.transforms import CountThings, GatherFacts, ListOutcomes, as_facts
 from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, NEAR_COPY_SCHEMA
 from schemas.errors import BuildError
-from schemas.failures import FAILURE_SCHEMA, Stage
-from schemas.lake import Folder, Lake
+from schemas.failures import FAILURE_SCHEMA, TRANSIENT, Failure, Stage
+from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import FileEntry
+from schemas.raw import UNREACHED
 
 _SCHEMAS = {
     "failures": FAILURE_SCHEMA,
+    UNREACHED: FAILURE_SCHEMA,
     "duplicates": DUPLICATE_SCHEMA,
     "near-copies": NEAR_COPY_SCHEMA,
     "leaks": LEAK_SCHEMA,
@@ -89,6 +92,16 @@ class BuildPlan:
         """Return the name of the file in `builds/` that the manifest's draft is written to."""
         return f"drafts/{self.config.dataset}-{self.name}.json"
 
+    def folder(self, version: str) -> Folder:
+        """Return where a version is written: one that is there is not touched before it is known to be the same."""
+        folder = self.lake.dataset(self.config.dataset, version)
+        return self.beside if folder.exists(MANIFEST) else folder
+
+    @property
+    def beside(self) -> Folder:
+        """Return the folder of a version that is built again."""
+        return self.lake.dataset(self.config.dataset, self.name)
+
     @property
     def ledger(self) -> Folder:
         return self.lake.ledger(self.config.dataset, self.name)
@@ -125,7 +138,9 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
 def _stages(root: beam.Pipeline, plan: BuildPlan) -> SimpleNamespace:
     """Return what each stage gives, by its name."""
     config, lake, access, progress = plan.config, plan.lake, plan.access, plan.progress
-    writer = ShardWriter(lake=lake, dataset=config.dataset, copies=access.copies, features=plan.features)
+    writer = ShardWriter(
+        lake=lake, dataset=config.dataset, folder=plan.folder, copies=access.copies, features=plan.features
+    )
 
     sources = root | "sources" >> ReadSource(
         source=config.source,
@@ -168,14 +183,25 @@ def _stages(root: beam.Pipeline, plan: BuildPlan) -> SimpleNamespace:
 
 
 def _tables(stages: SimpleNamespace, plan: BuildPlan) -> beam.PCollection[FileEntry]:
-    """Write the tables of a version, and return their entries."""
+    """Write the tables of a version, and what stands beside it; return the entries of the version's."""
     rows = {
-        "failures": stages.failures,
+        "failures": stages.failures | "lasting" >> beam.Map(attrgetter("lasting")),
+        UNREACHED: stages.failures | "transient" >> beam.Filter(_is_transient),
         "duplicates": stages.unique.duplicates,
         "near-copies": stages.single.duplicates,
         "leaks": stages.split.leaks,
     }
-    return rows | "tables" >> WriteTables(partial(plan.lake.dataset, plan.config.dataset), _SCHEMAS, stages.version)
+    folders = {**dict.fromkeys(rows, plan.folder), UNREACHED: partial(plan.lake.retrievals, plan.config.dataset)}
+    written = rows | "tables" >> WriteTables(folders, _SCHEMAS, stages.version)
+    return written | "of the version" >> beam.FlatMapTuple(_of_version)
+
+
+def _is_transient(failure: Failure) -> bool:
+    return failure.reason in TRANSIENT
+
+
+def _of_version(table: str, entry: FileEntry) -> list[FileEntry]:
+    return [] if table == UNREACHED else [entry]
 
 
 def _passed(stages: SimpleNamespace, config: BuildConfig) -> dict[Stage, beam.PCollection]:
@@ -239,5 +265,6 @@ def _version(digest: Any, identity: dict[str, Any], plan: BuildPlan) -> str:
 
 
 def _write_result(facts: dict[str, list[Any]], plan: BuildPlan) -> None:
-    manifest = compose_manifest(plan.identity, plan.features, facts)
+    copies = plan.access.copies.folder.uri.partition("?")[0].rpartition("/")[2]
+    manifest = compose_manifest(plan.identity, plan.features, facts, copies=copies)
     plan.lake.builds.write(plan.draft, manifest.to_json().encode())

@@ -9,7 +9,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,11 +27,8 @@ class Progress:
     def advance(self, stage: str, count: int = 1) -> None:
         """Add to a stage's count."""
         if self.directory is not None:
-            file = os.open(f"{self.directory}/{stage}.{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-            try:
-                os.write(file, b"." * count)
-            finally:
-                os.close(file)
+            with suppress(OSError), Path(self.directory, f"{stage}.{os.getpid()}").open("ab", buffering=0) as file:
+                file.write(b"." * count)  # a count that cannot be shown ends no build
 
     def counts(self) -> Counter[str]:
         """Return elements done so far, by stage."""

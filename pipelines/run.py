@@ -51,10 +51,10 @@ from pipelines.web.requests import REMEMBERED_S, FetchFailed
 from schemas.configs import resolve as values_of
 from schemas.errors import BuildError, UsageError
 from schemas.failures import TRANSIENT, Reason, is_about_machine
-from schemas.lake import MANIFEST, Folder, Lake
+from schemas.lake import MANIFEST, REQUESTS, Folder, Lake
 from schemas.leases import HeldError
 from schemas.ledger import VERSIONS
-from schemas.manifest import CARDS, Manifest, commit, small_splits, table_parts
+from schemas.manifest import CARDS, Manifest, check_same, commit, small_splits, table_parts
 from schemas.raw import RETRIEVAL_SCHEMA, Retrieval, Retrieved, retrieval_row
 from schemas.versions import digest_stream, fingerprint
 
@@ -177,9 +177,10 @@ def build_dataset(
                     beam_options=beam_options,
                 )
             draft = Manifest.from_json(lake.builds.read(plan.draft).decode())
+            summary = finish(plan, draft, request, captured, check_turn=check_turn)
         finally:
             lake.builds.delete(plan.draft)
-        summary = finish(plan, draft, request, captured, check_turn=check_turn)
+            plan.beside.remove()
     merge_packs(plan)
     return summary
 
@@ -195,7 +196,7 @@ def merge_packs(plan: BuildPlan) -> None:
 
 def finish(
     plan: BuildPlan,
-    manifest: Manifest,
+    draft: Manifest,
     request: str | None,
     captured: Iterable[CapturedFile],
     *,
@@ -206,21 +207,26 @@ def finish(
     Raises:
         BuildError: no document is left, a stage is over its failure budget, or splits leak that must not; or another
             process has taken the lake meanwhile.
+        IntegrityError: the version was there, with another content.
     """
     config, lake = plan.config, plan.lake
-    folder = lake.dataset(manifest.dataset, manifest.version)
+    folder, written = lake.dataset(draft.dataset, draft.version), plan.folder(draft.version)
     refused = refusal_lines(hosts_that_refused(lake.raw, since=plan.name))
-    check_budget(manifest, config.max_failure_share, folder.uri, hints=refused)
+    check_budget(draft, config.max_failure_share, folder.uri, hints=refused)
     if config.splits.on_leak is OnLeak.FAIL:
-        refuse_leaks(LeakCount(**count) for count in manifest.notes["heeded_leaks"])
-    was_there = folder.exists(MANIFEST)
+        refuse_leaks(LeakCount(**count) for count in draft.notes["heeded_leaks"])
+    manifest = draft.lasting
     check_turn()
+    check_same(manifest, folder)
+    was_there = written != folder
+    for entry in manifest.files if was_there else ():  # equal bytes, in place of what may be damaged
+        written.move(entry.path, folder)
     sweep(folder, manifest)
     write_cards(folder, manifest)
     commit(lake, manifest)
     note_ledger(plan, manifest.version)
     if request is not None:
-        remember(lake, request, manifest, retry_after_s=REUSED_S)
+        remember(lake, request, draft, retry_after_s=REUSED_S)
     rows = [retrieval_row(Retrieval(Retrieved.INPUT, each.url, each.url, each.fetched_at)) for each in captured]
     if rows:
         write_rows(lake.retrievals(manifest.dataset, manifest.version), "inputs.parquet", rows, RETRIEVAL_SCHEMA)
@@ -353,7 +359,7 @@ def remember(lake: Lake, request: str, manifest: Manifest, *, retry_after_s: flo
         return
     holds_until = time.time() + retry_after_s if transient else None
     note = {"version": manifest.version, "holds_until": holds_until}
-    lake.builds.write(f"requests/{request}.json", json.dumps(note).encode())
+    lake.builds.write(f"{REQUESTS}/{request}.json", json.dumps(note).encode())
 
 
 def answered(lake: Lake, dataset: str, request: str | None) -> Manifest | None:
@@ -361,7 +367,7 @@ def answered(lake: Lake, dataset: str, request: str | None) -> Manifest | None:
     if request is None:
         return None
     try:
-        note = json.loads(lake.builds.read(f"requests/{request}.json"))
+        note = json.loads(lake.builds.read(f"{REQUESTS}/{request}.json"))
         folder = lake.dataset(dataset, note["version"])
         manifest = Manifest.from_json(folder.read(MANIFEST).decode())
     except FileNotFoundError:

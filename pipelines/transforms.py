@@ -39,6 +39,13 @@ class Outcome(NamedTuple):
     failures: beam.PCollection
 
 
+def _own_id(element: Any) -> str:
+    """Return the id of an element that has one, the key of a group, the last part of a file's path."""
+    if isinstance(element, str):
+        return element.rpartition("/")[2]
+    return str(element.id if hasattr(element, "id") else element[0])
+
+
 @dataclass(eq=False)
 class Fallible(beam.PTransform, Generic[T]):
     """Applies a function that yields results or failures to each element: gives an `Outcome`.
@@ -49,7 +56,7 @@ class Fallible(beam.PTransform, Generic[T]):
 
     stage: Stage
     function: Callable[[T], Iterable[Any]]
-    id_of: Callable[[T], str] = str
+    id_of: Callable[[T], str] = _own_id
 
     def expand(self, elements: beam.PCollection) -> Outcome:
         return _outcome(elements | "apply" >> beam.FlatMap(self._apply).with_outputs(FAILED, main="results"))

@@ -167,7 +167,7 @@ class Failure:
         reason: one of the closed list.
         message: one line: expected, found, where.
         exception: class name of the exception behind it, if one was caught.
-        image: position of the image in the document's record; None: the document itself.
+        image: number of the image in the list of its record; None: the document itself.
     """
 
     stage: Stage
@@ -203,7 +203,7 @@ FAILURE_SCHEMA = table_schema(
         column("reason", pa.string(), "one of the closed list in schemas/failures.py"),
         column("message", pa.string(), "what was expected, what was found, where"),
         column("exception", pa.string(), "class of the exception caught, if any", nullable=True),
-        column("image", pa.int32(), "position of the image in the document's record; null: no image", nullable=True),
+        column("image", pa.int32(), "number of the image in the list of its record; null: no image", nullable=True),
     ],
 )
 

@@ -114,7 +114,7 @@ class Manifest(JsonFile):
         """Return what a build knows as a version has it: which transient reason a failure had is luck."""
         failures = Counter[str]()
         for reason, count in self.failures.items():
-            failures[Reason.UNREACHED if reason in TRANSIENT else reason] += count
+            failures[str(Reason.UNREACHED) if reason in TRANSIENT else reason] += count
         told = {reason: each for reason, each in self.notes.get("failures", {}).items() if reason not in TRANSIENT}
         return replace(self, failures=dict(sorted(failures.items())), notes={**self.notes, "failures": told})
 
@@ -170,8 +170,8 @@ def version_name(config: Mapping[str, Any], inputs: Mapping[str, str], schema_ve
     return fingerprint({"config": config, "inputs": inputs, "schemas": schema_versions})[:VERSION_DIGITS]
 
 
-def commit(lake: Lake, manifest: Manifest) -> None:
-    """Make a version real by its manifest, which is written once and never again; `latest` stays where it is.
+def commit(lake: Lake, manifest: Manifest, *, is_latest: bool = True) -> None:
+    """Make a version real by its manifest, which is written once and never again; then move the `latest` pointer.
 
     Raises:
         IntegrityError: the version is there, with other content.
@@ -179,6 +179,8 @@ def commit(lake: Lake, manifest: Manifest) -> None:
     folder = lake.dataset(manifest.dataset, manifest.version)
     if not folder.add(MANIFEST, manifest.to_json().encode()):
         check_same(manifest, folder)
+    if is_latest:
+        lake.point_latest(manifest.dataset, manifest.version)
 
 
 def check_same(manifest: Manifest, folder: Folder) -> None:

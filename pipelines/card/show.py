@@ -5,12 +5,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from schemas.documents import Split
 from schemas.failures import Stage
 from schemas.lake import Folder
 from schemas.manifest import Manifest, table_parts
+from schemas.raw import retrieval_tables
 
 MESSAGE_WIDTH = 160
 _MOMENT = "%Y-%m-%d %H:%M:%SZ"

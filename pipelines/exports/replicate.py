@@ -67,7 +67,7 @@ def _replicate(source: Lake, name: str, version: str, target: Lake, say: Say) ->
     for path in times.files():
         copied.settle(path, times.read(path))
     write_cards(copy, manifest)
-    commit(target, manifest)
+    commit(target, manifest, is_latest=False)
     return Replica(version, len(missing), sum(entry.bytes for entry in missing), len(manifest.files) - len(missing))
 
 

@@ -150,7 +150,7 @@ def write_subset(
         statistics[str(split)] = summarise(sizes, len(hashes))
     chosen = dataclasses.replace(chosen, files=tuple(sorted(files)), splits=statistics)
     write_cards(target, chosen)
-    commit(lake, chosen)
+    commit(lake, chosen, is_latest=False)
     return chosen
 
 

@@ -72,8 +72,10 @@ def test_ten_documents_are_built_and_what_is_wrong_is_named(ten_documents: Path,
     assert values["failures"] == {"broken-record": 1, "empty-document": 1, "not-found": 1}
     for row in values["stages"].values():
         assert row["in"] == row["out"] + row["rejected"] + row["failed"]
-    failures = {row["record_id"]: row["reason"] for row in read_table(summary, "failures").to_pylist()}
-    assert failures == {"documents.jsonl:11": "broken-record", "empty": "empty-document", "p4#1": "not-found"}
+    failures = {(row["record_id"], row["image"]): row["reason"] for row in read_table(summary, "failures").to_pylist()}
+    assert failures == {
+        ("documents.jsonl:11", None): "broken-record", ("empty", None): "empty-document", ("p4", 1): "not-found",
+    }  # fmt: skip
     assert list(verify(summary.manifest, Folder(summary.path))) == []
     measured = {name: asdict(found) for name, found in measured_ranges(summary.manifest, Folder(summary.path)).items()}
     assert summary.manifest.notes["vectors"] == measured and all(found["count"] for found in measured.values())

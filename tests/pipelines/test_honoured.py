@@ -48,16 +48,16 @@ def build(web: RecordedWeb, tmp_path: Path, quiet: Callable[[str], None], *setti
     return build_dataset(config, lake=Lake.at(str(tmp_path / "lake")), say=quiet)
 
 
-def failures(summary: BuildSummary) -> dict[str, str]:
+def failures(summary: BuildSummary) -> dict[int, str]:
     paths = [entry.path for entry in summary.manifest.files if entry.path.startswith("failures/")]
     rows = pa.concat_tables(pq.read_table(Path(summary.path) / path) for path in paths).to_pylist()
-    return {row["record_id"]: row["reason"] for row in rows}
+    return {row["image"]: row["reason"] for row in rows}
 
 
 def test_opt_outs_are_honoured_with_their_reasons(tmp_path: Path, quiet: Callable[[str], None]) -> None:
     with RecordedWeb(RECORDING) as web:
         summary = build(web, tmp_path, quiet)
-        assert failures(summary) == {"a#1": "robots-tag", "a#2": "tdm-reserved", "a#3": "ai-txt-denied"}
+        assert failures(summary) == {1: "robots-tag", 2: "tdm-reserved", 3: "ai-txt-denied"}
         asked = [(host, path) for host, path, _ in web.requests]
         assert len(asked) == len(set(asked)), "a file of a host was asked for twice"
         assert not any(path.endswith(".jpg") for host, path in asked if host != "i.imgur.com")
@@ -71,5 +71,5 @@ def test_opt_outs_are_honoured_with_their_reasons(tmp_path: Path, quiet: Callabl
         assert "http.obey_tdm = true" in (Path(summary.path) / "README.md").read_text(encoding="utf-8")
 
         free = build(web, tmp_path, quiet, "http.obey_tdm=false", "http.obey_ai_txt=false")
-        assert failures(free) == {"a#1": "robots-tag"}
+        assert failures(free) == {1: "robots-tag"}
         assert free.manifest.version != summary.manifest.version

@@ -211,7 +211,7 @@ def test_articles_of_a_wiki_and_when_they_were_fetched(
             ("Nowhere", "not-found"),
             ("14", "too-few-sentences"),
             ("Bare", "too-few-images"),
-            ("11#3", "not-found"),
+            ("11", "not-found"),
         ]
     )
     for row in first.manifest.stages.values():

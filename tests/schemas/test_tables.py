@@ -85,7 +85,7 @@ def test_a_record_is_the_same_after_its_travel() -> None:
         provenance=Provenance("s", "r", retrieved="2026-01-01T00:00:00Z"),
         split=Split.VAL,
     )
-    failure = Failure(Stage.IMAGES, "d#1", Reason.NOT_FOUND, "gone", "OSError")
+    failure = Failure(Stage.IMAGES, "d", Reason.NOT_FOUND, "gone", "OSError", 1)
     for record in (document, failure, PackedImage(Image("h", is_flat=True), PackRef("p", 3), "2026"), Sentence("One.")):
         for protocol in (2, pickle.HIGHEST_PROTOCOL):
             again = pickle.loads(pickle.dumps(record, protocol))

@@ -5,7 +5,7 @@ import typer
 from orchestration.commands import options
 from pipelines.card.show import failure_rows, one_line
 from schemas.errors import UsageError
-from schemas.failures import Reason, Stage
+from schemas.failures import Failure, Reason, Stage
 
 
 def command(
@@ -21,7 +21,7 @@ def command(
     _, manifest, folder = version()
     rows, total = failure_rows(manifest, folder, reason=reason, stage=stage, limit=limit)
     lines = [
-        f"{row['stage']:10}{row['reason']:20} {one_line(row['record_id'] + ': ' + row['message'])}" for row in rows
+        f"{row['stage']:10}{row['reason']:20} {one_line(Failure(**row).where + ': ' + row['message'])}" for row in rows
     ]
     lines.append(f"{manifest.reference}: {len(rows)} of {total} failure rows; all are in {folder.uri}/failures")
     yield lines, {"dataset": manifest.reference, "total": total, "failures": rows}

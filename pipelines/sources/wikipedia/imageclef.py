@@ -97,6 +97,10 @@ class Article(NamedTuple):
     data: bytes
     image_names: tuple[str, ...]
 
+    @property
+    def id(self) -> str:
+        return self.document.id
+
 
 def read_articles(source: ImageclefSource, *, min_images: int) -> Iterator[Article | Failure]:
     """Yield the articles of a language with their images in the order of image ids, and what cannot be used.

@@ -53,7 +53,7 @@ def lake(lakes: ModuleType, tmp_path: object) -> Lake:
     few = Failure(Stage.RULES, "train-007", Reason.TOO_FEW_IMAGES, "expected 2 images, found 1")
     write(lakes, str(tmp_path), "v1", {Split.TRAIN: range(7), Split.TEST: (8, 9)}, [few])
     gone = [
-        Failure(Stage.IMAGES, "train-001#2", Reason.NOT_FOUND, "404"),
+        Failure(Stage.IMAGES, "train-001", Reason.NOT_FOUND, "404", image=2),
         Failure(Stage.SOURCES, "train-000", Reason.DELETED_RECORD, "taken `down` <b>"),
         Failure(Stage.SOURCES, "another", Reason.LOW_SCORE, "2"),
     ]

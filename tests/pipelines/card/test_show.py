@@ -18,7 +18,7 @@ from schemas.tables import row_of
 
 FAILURES = [
     *(Failure(Stage.SOURCES, f"r{number}", Reason.LOW_SCORE, f"score {number}") for number in range(3)),
-    Failure(Stage.IMAGES, "d1#0", Reason.NOT_FOUND, "\x1b[31mhttp://a/b.jpg:\n 404"),
+    Failure(Stage.IMAGES, "d1", Reason.NOT_FOUND, "\x1b[31mhttp://a/b.jpg:\n 404", image=0),
 ]
 NOTES = {"low-score": {"times": 3, "record": "r0", "message": "score 0"}}
 
@@ -81,7 +81,7 @@ def test_the_command_prints_rows(lake: Lake) -> None:
     result = run("failures", "diy", "--lake", lake.root.uri, "--reason", "not-found")
     assert result.exit_code == 0
     row, summary = result.stdout.splitlines()
-    assert row == "images    not-found            d1#0: \ufffd[31mhttp://a/b.jpg: 404"
+    assert row == "images    not-found            image 0 of d1: \ufffd[31mhttp://a/b.jpg: 404"
     assert summary.startswith("diy@v1: 1 of 1 failure rows")
 
 

@@ -59,7 +59,7 @@ def test_links_follow_the_images_that_are_left() -> None:
     assert settled.document.links == (Link(0, 0), Link(2, 1))
     assert len(settled.document.sentences) == 3
     assert settled.images == (found_image("h0"), found_image("h2"))
-    assert failure == dataclasses.replace(gone, record_id="d#1")
+    assert failure == dataclasses.replace(gone, record_id="d", image=1)
 
 
 def test_unknown_links_stay_unknown() -> None:
@@ -84,7 +84,7 @@ def test_a_later_stage_takes_images_out_by_the_same_rule() -> None:
     rejected = {"h1": Failure(Stage.FEATURES, "h1", Reason.FEATURE_MISSING, "no")}
     assert list(without_images(settled, {}, DocumentsConfig(), stage=Stage.FEATURES)) == [settled]
     row, left = without_images(settled, rejected, DocumentsConfig(), stage=Stage.FEATURES)
-    assert isinstance(row, Failure) and row.record_id == "d#1" and row.stage is Stage.FEATURES
+    assert isinstance(row, Failure) and (row.record_id, row.image) == ("d", 1) and row.stage is Stage.FEATURES
     assert isinstance(left, SettledDocument) and left.document.links == (Link(0, 0), Link(2, 1))
     assert [found.image.hash for found in left.images] == ["h0", "h2"]
     *_, gone = without_images(settled, rejected, DocumentsConfig(min_images=3), stage=Stage.FEATURES)

@@ -57,10 +57,10 @@ def test_vectors_and_regions_of_raw_documents(own_documents: Path, tmp_path: Pat
     extraction = extraction_of(scratch, "colours,cells", "lengths", vectors="colours", regions="cells")
     found = list(vectors_of(own_documents, scratch, extraction))
     assert counts == {"colours": 4, "cells": 4, "lengths": 2, "sentences": 3}  # the two documents share a picture
-    told = [(item.record_id, str(item.reason), item.message) for item in found if isinstance(item, Failure)]
+    told = [(item.where, str(item.reason), item.message) for item in found if isinstance(item, Failure)]
     assert told == [
-        ("every#2", "feature-missing", "colours: all white"),
-        ("white#0", "feature-missing", "colours: all white"),
+        ("image 2 of every", "feature-missing", "colours: all white"),
+        ("image 0 of white", "feature-missing", "colours: all white"),
         ("white", "too-few-images", "expected at least 1 images, found 0 that are valid"),
     ]
     (document,) = [item for item in found if isinstance(item, VectorDocument)]
@@ -112,7 +112,8 @@ def test_the_extractors_are_those_the_model_was_trained_on(
         with_pictures=with_pictures,
     )
     found = list(reader.read(read_documents(own_documents), files=str(own_documents.parent)))
-    assert [item.record_id for item in found if isinstance(item, Failure)] == ["every#2", "white#0", "white"]
+    failures = [(item.record_id, item.image) for item in found if isinstance(item, Failure)]
+    assert failures == [("every", 2), ("white", 0), ("white", None)]
     (given,) = [item for item in found if isinstance(item, GivenDocument)]
     assert counts == {"colours": 4, "cells": 4}
     assert given.image_vectors.shape == (3, 12) and given.sentence_vectors is None and given.regions is not None

@@ -19,6 +19,7 @@ from pipelines.run import BuildSummary, build_dataset
 from pipelines.settings import QualityConfig
 from schemas.documents import Sentence
 from schemas.errors import ConfigError
+from schemas.failures import Failure
 from schemas.lake import Lake
 from schemas.overrides import override
 
@@ -128,10 +129,10 @@ def test_a_build_drops_what_is_beyond_its_thresholds(tmp_path: Path, photographs
         "half": ["coffee.png"],
     }
     assert [link["image"] for link in kept["half"]["links"]] == [0]
-    failures = {(row["stage"], row["record_id"], row["reason"]) for row in rows(summary, "failures")}
+    failures = {(row["stage"], Failure(**row).where, row["reason"]) for row in rows(summary, "failures")}
     assert failures == {
-        ("quality", "half#0", "blurred"),
-        ("quality", "banner#0", "odd-aspect"),
+        ("quality", "image 0 of half", "blurred"),
+        ("quality", "image 0 of banner", "odd-aspect"),
         ("quality", "banner", "too-few-images"),
         ("quality", "terse", "image-text-ratio"),
     }

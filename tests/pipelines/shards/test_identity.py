@@ -24,7 +24,7 @@ DOCUMENT = Document(
     links=(Link(0, 1, (("story", True), ("meta", None))),),
     provenance=Provenance("reddit", "a1", url="http://reddit.com/a1", retrieved="2026-01-01T00:00:00Z"),
 )
-FAILURE = Failure(Stage.IMAGES, "a1#0", Reason.NOT_FOUND, "404", "HTTPError")
+FAILURE = Failure(Stage.IMAGES, "a1", Reason.NOT_FOUND, "404", "HTTPError", 0)
 
 
 def identity(*settings: str, extractors: tuple[tuple[str, str], ...] = ()) -> dict[str, Any]:

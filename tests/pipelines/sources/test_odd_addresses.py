@@ -72,7 +72,7 @@ def check(documents: list[Any], failures: list[Failure], count: int) -> None:
         assert [image.source.rpartition("/")[2] for image in document.images] in ([GOOD], ["1"], ["2"])
         assert [link.image for link in document.links or ()] in ([], [0])
         assert document.sentences
-    assert sorted(failure.record_id for failure in failures) == sorted(f"{each.id}#0" for each in documents)
+    assert sorted((row.record_id, row.image) for row in failures) == sorted((each.id, 0) for each in documents)
     assert {str(failure.stage) for failure in failures} == {"images"}
     assert all(failure.message.isprintable() and len(failure.message) < 20_000 for failure in failures)
 

@@ -71,7 +71,7 @@ class MadeUp(Source):
             links=None,
             provenance=Provenance("made-up", item.id),
         )
-        yield rejected(f"{item.id}#1", Reason.ANIMATED_IMAGE, "complete")
+        yield rejected(item.id, Reason.ANIMATED_IMAGE, "complete", image=1)
 
 
 def outcomes(source: Source, tmp_path: Path, *entries: str) -> tuple[list[CandidateDocument], list[Failure]]:
@@ -114,7 +114,7 @@ def test_a_source_with_every_step(tmp_path: Path) -> None:
     assert {each.image_uris[1][:31] for each in documents} == {"unusable:broken-record:expected"}
     assert max(len(each.image_uris[1]) for each in documents) < 300
     assert sorted((each.record_id, each.message) for each in failures) == [
-        ("1", "select"), ("1#1", "complete"), ("a2#1", "complete"), ("a3", "read"), ("b2", "fetch"), ("b3", "read"),
+        ("1", "complete"), ("1", "select"), ("a2", "complete"), ("a3", "read"), ("b2", "fetch"), ("b3", "read"),
     ]  # fmt: skip
     asked = {(row["key"], row["captured"]) for row in ledger_of(tmp_path) if row["text"] is None}
     assert asked == {(key, f"https://h.example/{key}") for key in ("1", "a2", "b2")}

@@ -20,7 +20,7 @@ from schemas.errors import BuildError, NotFoundError, UsageError
 from schemas.failures import FAILURE_SCHEMA
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.links import LINK_SCHEMA, LINKED_SCHEMA, LinksManifest, read_links
-from schemas.manifest import FileEntry, commit, read_manifest
+from schemas.manifest import FileEntry, read_manifest
 from schemas.parts import Shard
 from schemas.tables import check_schema
 from training.config import LoopConfig, Select, TrainConfig
@@ -392,4 +392,5 @@ def drop_image(lake: Lake, path: str, key: str) -> None:
     data = buffer.getvalue()
     folder.write(path, data)
     entry = FileEntry(path=path, bytes=len(data), sha256=hashlib.sha256(data).hexdigest(), rows=left.num_rows)
-    commit(lake, replace(manifest, files=tuple(entry if each.path == path else each for each in manifest.files)))
+    changed = replace(manifest, files=tuple(entry if each.path == path else each for each in manifest.files))
+    folder.write(MANIFEST, changed.to_json().encode())
