@@ -22,6 +22,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -55,7 +56,7 @@ from schemas.lake import MANIFEST, REQUESTS, Folder, Lake
 from schemas.leases import HeldError
 from schemas.ledger import VERSIONS
 from schemas.manifest import CARDS, Manifest, check_same, commit, small_splits, table_parts
-from schemas.raw import RETRIEVAL_SCHEMA, Retrieval, Retrieved, retrieval_row
+from schemas.raw import RETRIEVAL_SCHEMA, Retrieval, Retrieved, retrieval_row, unreached_tables
 from schemas.versions import digest_stream, fingerprint
 
 # Settings of `http` that change how fast answers come, and not which.
@@ -84,11 +85,13 @@ class BuildSummary:
 
     Attributes:
         why_reused: empty where the version was not there before.
+        beside: where the times and the transient failures of the version are.
         warnings: of hosts that refused most of what was asked of them.
     """
 
     manifest: Manifest
     path: str
+    beside: str
     why_reused: str
     warnings: tuple[str, ...] = ()
 
@@ -153,7 +156,7 @@ def build_dataset(
         if earlier is not None:
             why = "the same inputs and settings gave this version before"
             lake.point_latest(config.dataset, earlier.version)
-            return BuildSummary(earlier, lake.dataset(config.dataset, earlier.version).uri, why)
+            return _summary(lake, earlier, why)
         if config.source.fetch is not None and not config.http.contact:
             say("http.contact is not set: hosts cannot reach you; --set http.contact=you@example.org")
         sign = None if is_here else Sign(lake.builds.child("signs"))
@@ -231,7 +234,12 @@ def finish(
     if rows:
         write_rows(lake.retrievals(manifest.dataset, manifest.version), "inputs.parquet", rows, RETRIEVAL_SCHEMA)
     why = "what was read is what the version that was there was made of" if was_there else ""
-    return BuildSummary(manifest, folder.uri, why, tuple(refused))
+    return _summary(lake, manifest, why, refused)
+
+
+def _summary(lake: Lake, manifest: Manifest, why: str, warnings: Iterable[str] = ()) -> BuildSummary:
+    name = manifest.dataset, manifest.version
+    return BuildSummary(manifest, lake.dataset(*name).uri, lake.retrievals(*name).uri, why, tuple(warnings))
 
 
 def note_ledger(plan: BuildPlan, version: str) -> None:
@@ -406,7 +414,8 @@ def summary_lines(summary: BuildSummary) -> list[str]:
     """Return the end of a build in words."""
     begin = f"reused: {summary.why_reused}" if summary.is_reused else "built:"
     small = small_splits(summary.manifest)
-    hosts = failures_by_host(table_parts(summary.manifest, Folder(summary.path), "failures"))
+    lasting = table_parts(summary.manifest, Folder(summary.path), "failures")
+    hosts = failures_by_host(chain(lasting, unreached_tables(Folder(summary.beside))))
     return [
         begin,
         *describe(summary.manifest, summary.path),

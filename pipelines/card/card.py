@@ -18,7 +18,6 @@ from pipelines.card.croissant import croissant
 from pipelines.card.hosts import failures_by_host, most_frequent
 from pipelines.card.show import copy_lines, split_lines, stage_lines
 from schemas.documents import Split, image_schema
-from schemas.failures import TRANSIENT
 from schemas.lake import Folder
 from schemas.manifest import CARDS, Manifest, table_parts
 from schemas.versions import canonical_json, code_version
@@ -88,7 +87,7 @@ def dataset_card(manifest: Manifest, hosts: Mapping[tuple[str, str], int] = Mapp
         stages=stage_lines(manifest),
         copies=copy_lines(manifest),
         settings=list(_settings(manifest.config)),
-        hosts=most_frequent({key: count for key, count in hosts.items() if key[1] not in TRANSIENT}),
+        hosts=most_frequent(hosts),
     )
 
 

@@ -12,7 +12,6 @@ from pipelines.packs import SUFFIX, parse_keys, read_keys
 from pipelines.raw import index_of, sources_of
 from pipelines.sources.takedowns import url_key
 from schemas.errors import NotFoundError
-from schemas.failures import Failure
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.links import read_links
 from schemas.manifest import Manifest, read_manifest, table_parts
