@@ -48,7 +48,7 @@ from pipelines.transforms import CountThings, GatherFacts, ListOutcomes, as_fact
 from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, NEAR_COPY_SCHEMA
 from schemas.errors import BuildError
 from schemas.failures import FAILURE_SCHEMA, TRANSIENT, Failure, Stage
-from schemas.lake import MANIFEST, Folder, Lake
+from schemas.lake import DRAFTS, MANIFEST, Folder, Lake
 from schemas.manifest import FileEntry
 from schemas.raw import UNREACHED
 
@@ -90,7 +90,7 @@ class BuildPlan:
     @property
     def draft(self) -> str:
         """Return the name of the file in `builds/` that the manifest's draft is written to."""
-        return f"drafts/{self.config.dataset}-{self.name}.json"
+        return f"{DRAFTS}/{self.config.dataset}-{self.name}.json"
 
     def folder(self, version: str) -> Folder:
         """Return where a version is written: one that is there is not touched before it is known to be the same."""

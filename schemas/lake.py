@@ -56,6 +56,7 @@ from schemas.stores import (
 MANIFEST = "manifest.json"
 LATEST = "latest"
 REQUESTS = "requests"  # of `builds`: which version each gave
+DRAFTS = "drafts"  # of `builds`: manifests that are not committed
 _WRITTEN_AT_ONCE = 1 << 20  # bytes
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,99}")
 _TEMPORARY = re.compile(r"(?:.*/)?\.[^/]+\.[0-9a-f]{32}\.tmp")

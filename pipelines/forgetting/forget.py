@@ -38,7 +38,7 @@ from schemas.document_rows import from_row, to_row
 from schemas.documents import AFTER_SENTENCE, GIVEN_LINKS, GIVEN_SIMILARITIES, Image, ImageStatement, document_schema
 from schemas.errors import IntegrityError
 from schemas.indexes import FIELDS, PARTS, IndexManifest
-from schemas.lake import LATEST, MANIFEST, Folder, Lake, is_temporary
+from schemas.lake import DRAFTS, LATEST, MANIFEST, Folder, Lake, is_temporary
 from schemas.manifest import Manifest, read_manifest
 from schemas.metadata import Metadata
 from schemas.raw import RETRIEVAL_SCHEMA, Retrieved, retrieval_tables
@@ -156,7 +156,7 @@ def forget(
 
 
 def _remove_unfinished(lake: Lake) -> None:
-    """Remove what killed programs left: folders of no version, what was made of one that is gone, half files.
+    """Remove what killed programs left: folders of no version, what was made of one that is gone, drafts, half files.
 
     No row of it is known, so it could hold what is named; no build is under way that could still need it.
     """
@@ -166,6 +166,7 @@ def _remove_unfinished(lake: Lake) -> None:
             there = {LATEST, *lake.versions(name)}
             for version in set(top.child(name).names()) - there:
                 top.child(name, version).remove()
+    lake.builds.child(DRAFTS).remove()
     for path in [path for path in lake.root.files() if is_temporary(path)]:
         lake.root.delete(path)
 
