@@ -64,7 +64,7 @@ MEANINGS = {
     "low-score": "f", "not-an-album": "f", "address-refused": "", "invalid-url": "", "robots-denied": "f",
     "ai-txt-denied": "f", "robots-tag": "f", "robots-meta": "f", "tdm-reserved": "f", "usage-denied": "f",
     "not-found": "", "forbidden": "", "http-error": "t", "connection-failed": "t", "timed-out": "t",
-    "too-many-redirects": "", "too-large": "", "truncated": "t", "removed-image": "", "not-an-image": "",
+    "too-many-redirects": "", "too-large": "", "truncated": "t", "unreached": "", "removed-image": "", "not-an-image": "",
     "unsupported-format": "", "corrupt-image": "", "too-many-pixels": "", "too-small": "fp", "animated-image": "fp",
     "empty-document": "", "too-few-sentences": "f", "too-many-sentences": "f", "too-few-images": "f",
     "too-many-images": "f", "empty-sentence": "fp", "bad-link": "p", "taken-down": "f", "duplicate-image": "f",
