@@ -173,15 +173,19 @@ class World:
     def change(self, **changes: Any) -> None:
         self.inputs = replace(self.inputs, **changes)
 
-    def build(self, lake: Lake | None = None) -> BuildSummary:
+    def build(self, lake: Lake | None = None, *, workers: int = 1) -> BuildSummary:
         """Build the user's documents as the inputs are now."""
         write_own(self.root / "own", self.inputs, self.host)
         settings = sorted(self.inputs.settings)
         if self.inputs.listed:
             settings.append(f"takedown_list={self.root / 'own' / 'list.txt'}")
-        return self.build_of("documents", str(self.root / "own" / "documents.jsonl"), *settings, lake=lake)
+        return self.build_of(
+            "documents", str(self.root / "own" / "documents.jsonl"), *settings, lake=lake, workers=workers
+        )
 
-    def build_of(self, name: str, documents: str, *settings: str, lake: Lake | None = None) -> BuildSummary:
+    def build_of(
+        self, name: str, documents: str, *settings: str, lake: Lake | None = None, workers: int = 1
+    ) -> BuildSummary:
         config = override(
             recipe(name),
             [f"source.documents={documents}", f"http.allow_hosts=127.0.0.1:{self.host.port}", "http.attempts=1",
@@ -190,7 +194,7 @@ class World:
         with self.patch.context() as patch:
             if self.inputs.pillow:
                 upgrade_pillow(patch, self.inputs.pillow)
-            return build_dataset(config, lake=lake or self.lake, say=quiet)
+            return build_dataset(config, lake=lake or self.lake, workers=workers, say=quiet)
 
 
 def upgrade_pillow(patch: pytest.MonkeyPatch, version: str) -> None:

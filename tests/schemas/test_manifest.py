@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -131,3 +132,34 @@ def test_what_is_no_manifest_is_refused_in_one_line(text: str, tmp_path: Path) -
     Lake.at(str(tmp_path)).dataset("diy", "v1").write("manifest.json", text.encode())
     with pytest.raises(IntegrityError, match=r"diy/v1/manifest.json: .*manifest"):
         read_manifest(Lake.at(str(tmp_path)), "diy")
+
+
+def test_a_committed_manifest_stays(folder: Folder, tmp_path: Path) -> None:
+    before, lake = folder.read("manifest.json"), Lake.at(str(tmp_path))
+    commit(lake, make_manifest())
+    with pytest.raises(IntegrityError):
+        commit(lake, dataclasses.replace(make_manifest(), failures={"low-score": 1}))
+    assert folder.read("manifest.json") == before
+
+
+def test_how_a_host_failed_for_the_moment_is_in_no_version() -> None:
+    told = {reason: {"times": 1, "record": "a", "message": reason} for reason in ("timed-out", "not-found")}
+    notes = {"failures": {**told, "unreached": {"times": 3, "record": "a", "message": ""}}}
+    draft = make_manifest(failures={"timed-out": 1, "http-error": 2, "not-found": 4}, notes=notes)
+    assert draft.lasting.failures == {"not-found": 4, "unreached": 3}
+    assert sorted(draft.lasting.notes["failures"]) == ["not-found", "unreached"]
+    assert draft.lasting.lasting == draft.lasting
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"dataset": "../../evil"},
+        {"version": "../x"},
+        {"files": [{"path": "../x", "bytes": 1, "sha256": "", "rows": 0}]},
+    ],
+)
+def test_a_manifest_that_leads_out_of_its_lake_is_none(changes: dict[str, Any]) -> None:
+    values = json.loads(make_manifest().to_json())
+    with pytest.raises(IntegrityError):
+        Manifest.from_json(json.dumps(values | changes))

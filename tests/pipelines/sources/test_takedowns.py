@@ -46,8 +46,18 @@ def test_entries_are_canonical_sorted_and_once() -> None:
     )
 
 
-def test_a_hash_sign_inside_a_value_is_no_comment() -> None:
-    assert parse("id:album#3").entries == ("id:album#3",)
+@pytest.mark.parametrize(
+    ("line", "entry"),
+    [
+        ("id:album#3", "id:album#3"),
+        ("id:my doc #3", "id:my doc #3"),
+        ("ID: my doc #3  # a comment", "id:my doc #3"),
+        ("id:a#b#c #", "id:a#b#c"),
+        ("https://a.example/x#part #3", "url:https://a.example/x"),
+    ],
+)
+def test_an_id_is_listed_as_a_whole(line: str, entry: str) -> None:
+    assert parse(line).entries == (entry,)
 
 
 @pytest.mark.parametrize(
