@@ -133,7 +133,7 @@ def test_what_is_not_there_is_the_users_to_mend(source: Source, message: str) ->
 
 
 def test_a_source_that_reads_no_file_needs_none() -> None:
-    source = DiySource(kind="api", dump=("none.zst",))
+    source = DiySource(kind="api")
     assert find_inputs(source, never) == source
     assert named_inputs(source) == []
 
