@@ -19,7 +19,7 @@ from schemas.documents import Sentence, Split
 from schemas.errors import IntegrityError
 from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage
 from schemas.lake import MANIFEST, Lake
-from schemas.manifest import FileEntry, commit, read_manifest
+from schemas.manifest import FileEntry, read_manifest
 from schemas.tables import row_of, to_table
 
 
@@ -44,7 +44,7 @@ def write(
     data, path = buffer.getvalue(), "failures/part-00000-of-00001.parquet"
     folder.write(path, data)
     entry = FileEntry(path=path, bytes=len(data), sha256=hashlib.sha256(data).hexdigest(), rows=len(failures))
-    commit(lake, replace(manifest, files=(*manifest.files, entry)))
+    folder.write(MANIFEST, replace(manifest, files=(*manifest.files, entry)).to_json().encode())
     return lake
 
 

@@ -39,7 +39,7 @@ def test_numbers_lead_to_the_users_own_lists(seed: int) -> None:
     images = document.image_numbers or range(len(document.images))
     assert [texts[number] for number in sentences] == [each.text for each in document.sentences]
     assert [paths[number] for number in images] == [each.source for each in document.images]
-    failures = {int(each.record_id.removeprefix("a#1#")) for each in found if isinstance(each, Failure)}
+    failures = {each.image for each in found if isinstance(each, Failure) and each.image is not None}
     assert {paths[number] for number in failures} == (dead | rejected) & {*paths}
     assert failures | {*images} == {*range(len(paths))}
     given = [PredictedLink("a#1", each.sentence, each.image, 0, 1, "m") for each in document.links or ()]

@@ -74,7 +74,7 @@ def test_damage_at_the_source_is_not_copied(built: Any, tmp_path: Path) -> None:
 def test_another_version_of_the_same_name_and_the_lake_itself_are_refused(built: Any, tmp_path: Path) -> None:
     target = Lake.at(str(tmp_path / "second"))
     target.dataset("documents", built.manifest.version).write(MANIFEST, b"{}")
-    with pytest.raises(IntegrityError, match="holds another documents@"):
+    with pytest.raises(IntegrityError):
         replicate(built.lake, built.reference, target, say=quiet)
     with pytest.raises(UsageError, match="the lake itself"):
         replicate(built.lake, "documents", built.lake, say=quiet)

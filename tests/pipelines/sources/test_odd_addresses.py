@@ -162,4 +162,4 @@ def test_capitals_and_absolute_paths(tmp_path: Path, settled: Settle) -> None:
     for folder in (inside, linked):
         (document,), failures = settled(DocumentsSource(documents=str(folder)))
         assert [image.source for image in document.images] == [str(inside / GOOD), str(linked / GOOD)]
-        assert [f"{each.record_id} {each.reason}" for each in failures] == ["d#2 forbidden", "d#3 invalid-url"]
+        assert [(each.image, str(each.reason)) for each in failures] == [(2, "forbidden"), (3, "invalid-url")]
