@@ -9,11 +9,11 @@ pipeline before a shard is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from operator import attrgetter
-from types import SimpleNamespace
 from typing import Any
 
 import apache_beam as beam
@@ -31,34 +31,17 @@ from pipelines.progress import Progress
 from pipelines.quality.transforms import FilterQuality
 from pipelines.recipe import BuildConfig
 from pipelines.shards.manifest import build_identity, compose_manifest, version_of_build
-from pipelines.shards.transforms import (
-    DigestInputs,
-    ExplainFailures,
-    KeepCommonest,
-    ListRights,
-    WriteShards,
-    WriteTables,
-)
+from pipelines.shards.transforms import DigestInputs, KeepCommonest, WriteShards, WriteTables
 from pipelines.shards.writing import ShardWriter
 from pipelines.sources.source import Context
 from pipelines.sources.takedowns import Takedowns
 from pipelines.sources.transforms import ReadSource
-from pipelines.splits.transforms import AssignSplits, DropLeaks, ListLeaks
-from pipelines.transforms import CountThings, GatherFacts, ListOutcomes, as_facts
-from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, NEAR_COPY_SCHEMA
+from pipelines.splits.transforms import AssignSplits, DropLeaks
+from pipelines.transforms import CountThings, GatherFacts, StageOutput, as_facts
 from schemas.errors import BuildError
-from schemas.failures import FAILURE_SCHEMA, TRANSIENT, Failure, Stage
+from schemas.failures import TRANSIENT, Failure
 from schemas.lake import DRAFTS, MANIFEST, Folder, Lake
-from schemas.manifest import FileEntry
 from schemas.raw import UNREACHED
-
-_SCHEMAS = {
-    "failures": FAILURE_SCHEMA,
-    UNREACHED: FAILURE_SCHEMA,
-    "duplicates": DUPLICATE_SCHEMA,
-    "near-copies": NEAR_COPY_SCHEMA,
-    "leaks": LEAK_SCHEMA,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +90,27 @@ class BuildPlan:
         return self.lake.ledger(self.config.dataset, self.name)
 
     @property
+    def context(self) -> Context:
+        config = self.config
+        return Context(
+            http=config.http,
+            raw=self.lake.raw,
+            ledger=self.ledger,
+            takedowns=Takedowns(config.takedowns),
+            min_images=config.documents.min_images,
+        )
+
+    @property
+    def writer(self) -> ShardWriter:
+        return ShardWriter(
+            lake=self.lake,
+            dataset=self.config.dataset,
+            folder=self.folder,
+            copies=self.access.copies,
+            features=self.features,
+        )
+
+    @property
     def access(self) -> ImageAccess:
         config = self.config
         return ImageAccess(
@@ -128,122 +132,93 @@ def identity_of(config: BuildConfig, features: FeaturePlan) -> dict[str, Any]:
     return build_identity(content_config(config), features.fingerprints, modules)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stages:
+    """What each stage gives, in the order of the data."""
+
+    sources: StageOutput
+    candidates: StageOutput
+    documents: StageOutput
+    dedupe: StageOutput
+    rules: StageOutput
+    quality: StageOutput
+    splits: StageOutput
+    features: StageOutput
+    copy_detection: StageOutput
+    shards: StageOutput
+
+    def every(self) -> list[StageOutput]:
+        return [getattr(self, name) for name in self.__slots__]
+
+
 def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
     """Add every stage of a build to a pipeline, its tables, and what its manifest is made of."""
-    stages = _stages(root, plan)
-    files = _tables(stages, plan)
-    _ = _facts(root, stages, files, plan) | "gather" >> GatherFacts() | "manifest" >> beam.Map(_write_result, plan=plan)
+    config, access, progress = plan.config, plan.access, plan.progress
+    rules, first = config.documents, config.documents.before_dedupe
 
-
-def _stages(root: beam.Pipeline, plan: BuildPlan) -> SimpleNamespace:
-    """Return what each stage gives, by its name."""
-    config, lake, access, progress = plan.config, plan.lake, plan.access, plan.progress
-    writer = ShardWriter(
-        lake=lake, dataset=config.dataset, folder=plan.folder, copies=access.copies, features=plan.features
-    )
-
-    sources = root | "sources" >> ReadSource(
-        source=config.source,
-        context=Context(
-            http=config.http,
-            raw=lake.raw,
-            ledger=plan.ledger,
-            takedowns=access.takedowns,
-            min_images=config.documents.min_images,
-        ),
-        progress=progress,
-        begin=plan.begin,
-    )
-    first = config.documents.before_dedupe
+    sources = root | "sources" >> ReadSource(config.source, plan.context, progress, plan.begin)
     candidates = sources.results | "documents" >> FilterCandidates(first, access.takedowns)
     images = candidates.results | "images" >> ObtainImages(access, progress, plan.shares)
-    settled = candidates.results | "settle" >> SettleDocuments(first, images)
-    read = (sources.failures, candidates.failures, settled.failures) | "failures of reading" >> beam.Flatten()
-    digest = (settled.results, read) | "inputs" >> DigestInputs()
+    documents = candidates.results | "settle" >> SettleDocuments(first, images, progress)
+    read = chain(sources.failures, candidates.failures, documents.failures)
+    digest = (documents.results, tuple(read) | "failures of reading" >> beam.Flatten()) | "inputs" >> DigestInputs()
     version = digest | "version" >> beam.Map(_version, identity=plan.identity, plan=plan)
+
     alike, copies = by_hash(config.dedupe.radius), by_vector(config.copy_detection, plan.features)
-    unique = settled.results | "dedupe" >> DropDuplicates(alike, config.dedupe.policy, Stage.DEDUPE)
-    ruled = unique.documents | "rules" >> JudgeDocuments(config.documents)
-    sound = ruled.results | "quality" >> FilterQuality(config.quality, config.documents, access.copies)
-    split = (
-        sound.results
-        | "assign splits" >> AssignSplits(config.splits)
-        | "splits" >> DropLeaks(config.splits, config.dedupe.radius, unique.duplicates)
+    unique = documents.results | "dedupe" >> DropDuplicates(alike, config.dedupe.policy, progress)
+    judged = unique.results | "rules" >> JudgeDocuments(rules, progress)
+    sound = judged.results | "quality" >> FilterQuality(config.quality, rules, access.copies, progress)
+    duplicates = unique.tables["duplicates"]
+    assigned = sound.results | "assign splits" >> AssignSplits(config.splits)
+    split = assigned | "splits" >> DropLeaks(config.splits, config.dedupe.radius, duplicates)
+    featured = split.results | "features" >> ExtractFeatures(plan.features, access.copies, rules, progress)
+    single = featured.results | "copy detection" >> DropDuplicates(copies, config.copy_detection.policy, progress)
+    shards = single.results | "shards" >> WriteShards(config.shards, plan.writer, progress, version)
+
+    stages = Stages(
+        sources=sources,
+        candidates=candidates,
+        documents=documents,
+        dedupe=unique,
+        rules=judged,
+        quality=sound,
+        splits=split,
+        features=featured,
+        copy_detection=single,
+        shards=shards,
     )
-    featured = split.documents | "features" >> ExtractFeatures(plan.features, access.copies, config.documents, progress)
-    drop_copies = DropDuplicates(copies, config.copy_detection.policy, Stage.COPY_DETECTION)
-    single = featured.documents | "copy detection" >> drop_copies
-    shards = single.documents | "shards" >> WriteShards(config.shards, writer, progress, version)
-    failed = (unique, ruled, sound, split, featured, single)
-    failures = (read, *(stage.failures for stage in failed)) | "failures" >> beam.Flatten()
-    return SimpleNamespace(
-        sources=sources, images=images, settled=settled, digest=digest, version=version, unique=unique, ruled=ruled,
-        sound=sound, split=split, featured=featured, single=single, shards=shards, failures=failures,
-    )  # fmt: skip
+    _write_manifest(stages.every(), digest, version, plan)
 
 
-def _tables(stages: SimpleNamespace, plan: BuildPlan) -> beam.PCollection[FileEntry]:
-    """Write the tables of a version, and what stands beside it; return the entries of the version's."""
-    rows = {
-        "failures": stages.failures | "lasting" >> beam.Map(attrgetter("lasting")),
-        UNREACHED: stages.failures | "transient" >> beam.Filter(_is_transient),
-        "duplicates": stages.unique.duplicates,
-        "near-copies": stages.single.duplicates,
-        "leaks": stages.split.leaks,
-    }
-    folders = {**dict.fromkeys(rows, plan.folder), UNREACHED: partial(plan.lake.retrievals, plan.config.dataset)}
-    written = rows | "tables" >> WriteTables(folders, _SCHEMAS, stages.version)
-    return written | "of the version" >> beam.FlatMapTuple(_of_version)
+def _write_manifest(stages: Iterable[StageOutput], digest: Any, version: Any, plan: BuildPlan) -> None:
+    """Write the version's tables, then the draft of its manifest."""
+    failures, counts, tables = list[Any](), list[Any](), dict[str, Any]()
+    facts, on = {"digest": digest}, list[str]()
+    for stage in stages:
+        failures += stage.failures
+        counts += stage.counts
+        on += stage.stages
+        tables |= stage.tables
+        facts |= stage.facts
+    lost = failures | "failures" >> beam.Flatten()
+    tables["failures"] = lost | "lasting" >> beam.Map(attrgetter("lasting"))
+    tables[UNREACHED] = lost | "transient" >> beam.Filter(_is_transient)
+    folders = {**dict.fromkeys(tables, plan.folder), UNREACHED: partial(plan.lake.retrievals, plan.config.dataset)}
+    facts |= tables | "tables" >> WriteTables(folders, version)
+    things = counts | "counts" >> beam.Flatten() | "add up" >> CountThings()
+    counted, stated = things | "rights apart" >> beam.Partition(_is_of_rights, 2)
+    facts["rights"] = stated | "stated" >> beam.Values() | "commonest rights" >> KeepCommonest()
+    every = (counted, *(some | f"fact {kind}" >> as_facts(kind) for kind, some in facts.items()))
+    _ = (
+        every
+        | "facts" >> beam.Flatten()
+        | "gather" >> GatherFacts()
+        | "manifest" >> beam.Map(_write_result, plan=plan, stages=on)
+    )
 
 
 def _is_transient(failure: Failure) -> bool:
     return failure.reason in TRANSIENT
-
-
-def _of_version(table: str, entry: FileEntry) -> list[FileEntry]:
-    return [] if table == UNREACHED else [entry]
-
-
-def _passed(stages: SimpleNamespace, config: BuildConfig) -> dict[Stage, beam.PCollection]:
-    """Return what each stage that is on passed on."""
-    passed = {
-        Stage.SOURCES: stages.sources.results,
-        Stage.DOCUMENTS: stages.settled.results,
-        Stage.DEDUPE: stages.unique.documents,
-        Stage.SHARDS: stages.single.documents,
-    }
-    if config.quality.is_on:
-        passed[Stage.QUALITY] = stages.sound.results
-    if config.copy_detection.extractor:
-        passed[Stage.COPY_DETECTION] = stages.single.documents
-    if config.documents.is_judged_after_dedupe:
-        passed[Stage.RULES] = stages.ruled.results
-    return passed
-
-
-def _facts(root: beam.Pipeline, stages: SimpleNamespace, files: beam.PCollection, plan: BuildPlan) -> beam.PCollection:
-    """Return the facts that the manifest is composed of."""
-    passed, split, featured = _passed(stages, plan.config), stages.split, stages.featured
-    images = {Stage.IMAGES: stages.images, Stage.FEATURES: (featured.images,)}
-    things = (
-        *(stages.failures | "outcomes" >> ListOutcomes(passed, images)),
-        (split.leaks, split.heeded) | "leaks" >> ListLeaks(),
-        *((featured.documents, featured.images) | "rights" >> ListRights()),
-        stages.shards.sizes,
-    ) | "things" >> beam.Flatten()
-    counted, rights = things | "counts" >> CountThings() | "rights apart" >> beam.Partition(_is_of_rights, 2)
-    return (
-        counted,
-        rights | "stated" >> beam.Values() | "commonest rights" >> KeepCommonest() | "few" >> as_facts("rights"),
-        root | "stages" >> beam.Create([("passed", (str(stage), 0)) for stage in passed | images], reshuffle=False),
-        stages.failures | "explain" >> ExplainFailures() | "explained" >> as_facts("explained"),
-        stages.unique.counts | "near duplicates" >> as_facts("near_duplicates"),
-        stages.single.counts | "near copies" >> as_facts("near_copies"),
-        files | "files" >> as_facts("files"),
-        stages.shards.summaries | "summaries" >> as_facts("shards"),
-        stages.shards.unique_images | "unique images" >> as_facts("unique_images"),
-        stages.digest | "digest" >> as_facts("digest"),
-    ) | "facts" >> beam.Flatten()
 
 
 def _is_of_rights(fact: tuple[str, Any], _: int) -> int:
@@ -264,7 +239,7 @@ def _version(digest: Any, identity: dict[str, Any], plan: BuildPlan) -> str:
     return version_of_build(identity, digest)
 
 
-def _write_result(facts: dict[str, list[Any]], plan: BuildPlan) -> None:
+def _write_result(facts: dict[str, list[Any]], plan: BuildPlan, stages: list[str]) -> None:
     copies = plan.access.copies.folder.uri.partition("?")[0].rpartition("/")[2]
-    manifest = compose_manifest(plan.identity, plan.features, facts, copies=copies)
+    manifest = compose_manifest(plan.identity, plan.features, stages, facts, copies=copies)
     plan.lake.builds.write(plan.draft, manifest.to_json().encode())

@@ -1,12 +1,12 @@
-"""How far a build is, seen from outside while it runs: one small file per stage and process, whose size is the count.
+"""How far a local build is, seen from outside while it runs: a small file a stage and worker, with its count.
 
-Beam tells its counters only when a local run is over. Appending a byte per element works from any process on this
-machine, needs no lock, and survives a killed worker. Where the lake is not local there is no folder and nothing is
-shown (a cluster's runner has its own page).
+Beam tells its counters only when a local run is over. A count is written when it begins, once a second, and when a
+bundle ends; what cannot be written is not shown, and ends no build. A cluster's runner shows Beam's counters itself.
 """
 
 import os
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -20,22 +20,37 @@ POLL_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Counts elements done, per stage; `directory` None counts nothing."""
+    """Where counts are written; `directory` None: nowhere."""
 
     directory: str | None
-
-    def advance(self, stage: str, count: int = 1) -> None:
-        """Add to a stage's count."""
-        if self.directory is not None:
-            with suppress(OSError), Path(self.directory, f"{stage}.{os.getpid()}").open("ab", buffering=0) as file:
-                file.write(b"." * count)  # a count that cannot be shown ends no build
 
     def counts(self) -> Counter[str]:
         """Return elements done so far, by stage."""
         done = Counter[str]()
-        for path in Path(self.directory).iterdir() if self.directory is not None else ():
-            done[path.name.rpartition(".")[0]] += path.stat().st_size
+        with suppress(OSError, ValueError):
+            for path in Path(self.directory).iterdir() if self.directory is not None else ():
+                done[path.suffix.removeprefix(".")] += int(path.read_text() or 0)
         return done
+
+
+class Shown:
+    """The count of a stage in one worker."""
+
+    def __init__(self, directory: str, stage: str) -> None:
+        self._path = Path(directory) / f"{os.urandom(8).hex()}.{stage}"
+        self._count, self._written_at = 0, 0.0
+
+    def add(self) -> None:
+        """Count one more element."""
+        self._count += 1
+        if time.monotonic() - self._written_at > POLL_S:
+            self.write()
+
+    def write(self) -> None:
+        """Write the count, if that can be."""
+        self._written_at = time.monotonic()
+        with suppress(OSError):
+            self._path.write_text(f"{self._count}")
 
 
 @contextmanager

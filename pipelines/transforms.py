@@ -4,10 +4,9 @@ A fallible step is a plain function that yields results or `Failure`s; `Fallible
 exception that the function did not expect is a failure row of that record, too: no record stops a build. What is about
 the machine, and the project's own errors, end it.
 
-What a build's manifest is composed of are facts: pairs of a kind and a value. Each stage adds its own, and one step
-gathers them: their number grows with shards, reasons and sizes of documents, and not with documents. What is counted of
-all stages is counted where it is (`Tally`), so that only numbers travel, and added up in one step: things, each under a
-kind, become facts of how often they are there.
+Each stage gives a `StageOutput`: what goes on, the failures, its own counts, and what it adds to the version's tables
+and manifest. A stage that is off gives `off(documents)`. What is counted is counted where it is (`Tally`), so that only
+numbers travel, and added up in one step.
 """
 
 from __future__ import annotations
@@ -19,15 +18,17 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import apache_beam as beam
+from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsSingleton, TaggedOutput
 from apache_beam.transforms.window import GlobalWindows
 
+from pipelines.progress import Progress, Shown
 from schemas.failures import FILTERED, OF_PARTS, Failure, Reason, Stage, unexpected
 
 T = TypeVar("T")
 FAILED = "failed"
 Fact = tuple[str, Any]
-Passed = tuple[str, int]  # stage, number
+Counted = tuple[str, int]  # stage, number
 Lost = tuple[tuple[str, str], int]  # (stage, reason), number
 RECOUNTED = frozenset({Stage.IMAGES, Stage.FEATURES})
 
@@ -37,6 +38,32 @@ class Outcome(NamedTuple):
 
     results: beam.PCollection
     failures: beam.PCollection
+
+
+class StageOutput(NamedTuple):
+    """What a stage gives.
+
+    Attributes:
+        results: what goes on.
+        failures: PCollections of `Failure`s.
+        stages: that are counted; none of a stage that is off.
+        counts: PCollections of ((kind, thing), number), as `Tally` gives them: of `passed`, a stage; of `recounted`,
+            (stage, reason), where an image counts once in place of a failure row in each of its documents; of others.
+        tables: rows of the version's tables, by their names.
+        facts: values that the manifest is made of, by their kinds: few, whatever the number of documents.
+    """
+
+    results: beam.PCollection
+    failures: tuple[beam.PCollection, ...] = ()
+    stages: tuple[Stage, ...] = ()
+    counts: tuple[beam.PCollection, ...] = ()
+    tables: Mapping[str, beam.PCollection] = {}
+    facts: Mapping[str, beam.PCollection] = {}
+
+
+def off(documents: beam.PCollection) -> StageOutput:
+    """Return what a stage gives that does nothing."""
+    return StageOutput(documents)
 
 
 def _own_id(element: Any) -> str:
@@ -100,13 +127,6 @@ class Merge(beam.PTransform, Generic[T]):
         return AsSingleton(merged, default_value=self.function(()))
 
 
-def nothing(pipeline: beam.Pipeline) -> beam.PCollection:
-    """Return a pipeline's empty collection: one for all who need one, since each would be a step to run."""
-    if "nothing" not in vars(pipeline):
-        pipeline.nothing = pipeline | "nothing" >> beam.Create([])
-    return pipeline.nothing
-
-
 @dataclass(eq=False)
 class OnOneWorker(beam.PTransform, Generic[T]):
     """Applies a function to batches of elements, all on one worker, none of which holds more than a batch of them.
@@ -142,30 +162,35 @@ class Tally(beam.DoFn, Generic[T]):
         yield from map(GlobalWindows.windowed_value, self._numbers.items())
 
 
-@dataclass(eq=False)
-class ListOutcomes(beam.PTransform):
-    """Failures of all stages to tallies of things: `passed`, a stage; `lost` and `recounted`, (stage, reason).
+class Show(beam.DoFn):
+    """Lets whoever watches see the number of elements grow: in files of a local build, else in a counter of Beam's."""
 
-    Attributes:
-        passed: what each stage passed on.
-        images: of each stage in `RECOUNTED`, what became of each image once: PCollections of (key, result or failure).
-            These count instead of its failure rows: one image that cannot be had is a row in each of its documents.
-    """
+    def __init__(self, stage: Stage, progress: Progress) -> None:
+        self._stage, self._progress = stage, progress
 
-    passed: Mapping[Stage, beam.PCollection]
-    images: Mapping[Stage, Iterable[beam.PCollection]]
+    def setup(self) -> None:
+        directory = self._progress.directory
+        self._shown = Shown(directory, self._stage) if directory else None
+        self._counter = Metrics.counter("multilink", str(self._stage))
 
-    def expand(self, failures: beam.PCollection) -> tuple[beam.PCollection, ...]:
-        passed = [
-            elements | f"{stage}" >> beam.ParDo(Tally(partial(_passed, stage)))
-            for stage, elements in self.passed.items()
-        ]
-        images = [
-            some | f"{stage} {number}" >> beam.ParDo(Tally(partial(_became, stage)))
-            for stage, outcomes in self.images.items()
-            for number, some in enumerate(outcomes)
-        ]
-        return (*passed, *images, failures | "lost" >> beam.ParDo(Tally(partial(_left, "lost"))))
+    def process(self, _: Any) -> None:
+        self._shown.add() if self._shown else self._counter.inc()
+
+    def finish_bundle(self) -> None:
+        if self._shown:
+            self._shown.write()
+
+
+def count_results(stage: Stage, results: beam.PCollection, progress: Progress) -> tuple[beam.PCollection, ...]:
+    """Return the counts of what a stage passed on, which is shown while it grows."""
+    _ = results | f"show {stage}" >> beam.ParDo(Show(stage, progress))
+    return (results | f"{stage} passed on" >> beam.ParDo(Tally(partial(_passed, stage))),)
+
+
+def count_images(stage: Stage, outcomes: Iterable[beam.PCollection]) -> tuple[beam.PCollection, ...]:
+    """Return the counts of what became of each image once: of PCollections of (key, result or failure)."""
+    tally = partial(Tally, partial(_became, stage))
+    return tuple(some | f"{stage} {number}" >> beam.ParDo(tally()) for number, some in enumerate(outcomes))
 
 
 class CountThings(beam.PTransform):
@@ -188,16 +213,16 @@ def as_facts(kind: str) -> beam.PTransform:
     return beam.Map(partial(_fact, kind))
 
 
-def stage_table(passed: Iterable[Passed], lost: Iterable[Lost], recounted: Iterable[Lost]) -> dict[str, dict[str, int]]:
+def stage_table(
+    stages: Iterable[str], passed: Iterable[Counted], lost: Iterable[Lost], recounted: Iterable[Lost]
+) -> dict[str, dict[str, int]]:
     """Return for each stage how many elements went in and out, were rejected by a rule, and failed.
 
     `sources` counts records, the stages in `RECOUNTED` count images, all others documents. What is lost of a record or
     document that stays (`OF_PARTS`) is counted by its reason alone.
     """
-    out = Counter[str]()
-    for stage, number in passed:
-        out[stage] += number
-    table = {stage: {"in": out[stage], "out": out[stage], "rejected": 0, "failed": 0} for stage in sorted(out)}
+    out = Counter(dict(passed))
+    table = {stage: {"in": out[stage], "out": out[stage], "rejected": 0, "failed": 0} for stage in sorted(stages)}
     whole = (row for row in lost if row[0][0] not in RECOUNTED and Reason(row[0][1]) not in OF_PARTS)
     for (stage, reason), number in (*whole, *recounted):
         table[stage]["in"] += number
@@ -211,11 +236,8 @@ def _passed(stage: Stage, _: Any) -> list[Fact]:
 
 def _became(stage: Stage, found: tuple[str, Any]) -> list[Fact]:
     _, outcome = found
-    return _left("recounted", outcome) if isinstance(outcome, Failure) else _passed(stage, outcome)
-
-
-def _left(kind: str, failure: Failure) -> list[Fact]:
-    return [(kind, (str(failure.stage), str(failure.reason)))]
+    is_lost = isinstance(outcome, Failure)
+    return [("recounted", (str(outcome.stage), str(outcome.reason)))] if is_lost else _passed(stage, outcome)
 
 
 def _counted(thing: Fact, number: int) -> Fact:

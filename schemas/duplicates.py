@@ -68,9 +68,6 @@ class NearCopy:
         image: content hash of the image.
         nearest: content hash of the most similar other member.
         cosine: of the two vectors.
-        worst: cosine of the two members of the cluster that are least alike.
-        worst_first: one of these.
-        worst_second: the other.
         is_dropped: whether the policy dropped this document for it.
     """
 
@@ -80,9 +77,6 @@ class NearCopy:
     image: str
     nearest: str
     cosine: float
-    worst: float
-    worst_first: str
-    worst_second: str
     is_dropped: bool
 
 
@@ -96,9 +90,6 @@ NEAR_COPY_SCHEMA = table_schema(
         column("image", pa.string(), "content hash"),
         column("nearest", pa.string(), "content hash of the most similar other member"),
         column("cosine", pa.float64(), "of the vectors of image and nearest", unit="-1 to 1"),
-        column("worst", pa.float64(), "of the two members of the cluster that are least alike", unit="-1 to 1"),
-        column("worst_first", pa.string(), "content hash of one of these"),
-        column("worst_second", pa.string(), "content hash of the other"),
         column("is_dropped", pa.bool_(), "whether the policy dropped the document for it"),
     ],
 )

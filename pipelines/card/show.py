@@ -98,8 +98,7 @@ def copy_lines(manifest: Manifest) -> list[str]:
     """Return how many copies their vectors showed, and how many images earlier versions have, where that was asked."""
     lines, found = [], manifest.notes.get("near_copies")
     if found is not None:
-        worst = f", the worst pair with cosine {found['worst']:.3f}" if found["clusters"] else ""
-        lines.append(f"near copies by vectors: {found['images']} images in {found['clusters']} clusters{worst}")
+        lines.append(f"near copies by vectors: {found['images']} images in {found['clusters']} clusters")
     return lines
 
 

@@ -15,15 +15,12 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 import numpy.typing as npt
-from apache_beam.pvalue import AsSingleton, TaggedOutput
+from apache_beam.pvalue import AsSingleton
 
 from pipelines.copy_detection.near_copies import (
-    add_counts,
-    count_copies,
     near_copy_rows,
     pack_points,
     pack_shown,
-    worst_pairs,
 )
 from pipelines.copy_detection.vectors import (
     CROWDED,
@@ -36,13 +33,12 @@ from pipelines.copy_detection.vectors import (
     near_points,
     sample,
 )
-from pipelines.dedupe.duplicates import Duplicates
-from pipelines.dedupe.transforms import COUNTS, Pack, Partition, Search, divide
+from pipelines.dedupe.transforms import Pack, Partition, Search, divide
 from pipelines.features.extraction import FeaturePlan
 from pipelines.features.values import IMAGES
 from pipelines.settings import CopyDetectionConfig
+from schemas.failures import Stage
 from schemas.features import FeatureColumn
-from schemas.lake import Lake
 
 _MAX_PARTITIONS = 1 << 14
 
@@ -59,10 +55,10 @@ def by_vector(config: CopyDetectionConfig, plan: FeaturePlan, *, exact_below: in
         kind=Points,
         near=partial(near_points, cosine=config.cosine),
         crowded=CROWDED,
-        rows_of=partial(_rows, lake=plan.lake, column=column),
-        add_counts=add_counts,
+        rows_of=near_copy_rows,
         of_itself=False,
-        of_clusters=True,
+        stage=Stage.COPY_DETECTION,
+        table="near-copies",
         message="an image of it is a copy of another, by its vector; see the table of near copies",
     )
 
@@ -75,12 +71,6 @@ def _of_vectors(documents: Any, _: Any, count: Any, *, pack: Any, exact_below: i
     points = documents | "vectors" >> Pack(pack)
     centres = points | "centres" >> Centres(count, exact_below)
     return points | "in cells" >> beam.FlatMap(_in_cells, count, centres)
-
-
-def _rows(found: Duplicates, is_dropped: npt.NDArray[np.bool_], lake: Lake, column: FeatureColumn) -> Iterator[Any]:
-    worst = worst_pairs(found, lake, column)
-    yield TaggedOutput(COUNTS, count_copies(found, worst))
-    yield from near_copy_rows(found, is_dropped, worst)
 
 
 @dataclass(eq=False)

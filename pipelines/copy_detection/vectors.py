@@ -136,11 +136,3 @@ def distances_of(cosines: Float64) -> Numbers:
 
 def cosines_of(distances: Numbers) -> Float64:
     return np.asarray(np.round(1 - distances / 10**PLACES, PLACES))
-
-
-def least_pair(vectors: Vectors) -> tuple[int, int, float]:
-    """Return the two rows of N x d vectors, N at least 2, that are least alike, and their cosine."""
-    unit = unit_length(vectors)
-    cosines = np.round(unit @ unit.T, PLACES)
-    first, second = sorted(divmod(int(cosines.argmin()), len(unit)))
-    return first, second, float(cosines[first, second])

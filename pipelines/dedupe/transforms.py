@@ -24,14 +24,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 
 import apache_beam as beam
 import numpy as np
 import numpy.typing as npt
 from apache_beam.pvalue import AsSingleton, TaggedOutput
 
-from pipelines.dedupe.columns import Columns
+from pipelines.dedupe.columns import Columns, Numbers
 from pipelines.dedupe.duplicates import (
     Clusters,
     Codes,
@@ -39,7 +39,7 @@ from pipelines.dedupe.duplicates import (
     Near,
     Neighbours,
     Occurrences,
-    count_left,
+    count_duplicates,
     cut_crowded,
     duplicate_rows,
     find_duplicates,
@@ -51,8 +51,9 @@ from pipelines.dedupe.duplicates import (
     pack_images,
 )
 from pipelines.documents.transforms import LeaveOut
+from pipelines.progress import Progress
 from pipelines.settings import Policy
-from pipelines.transforms import Merge, nothing
+from pipelines.transforms import Merge, StageOutput, count_results, off
 from schemas.failures import Failure, Reason, Stage
 
 ELEMENTS_AT_ONCE = 2048  # packed together
@@ -76,10 +77,10 @@ class Search:
         kind: of the candidates.
         near: yields rows of candidates with equal keys that are near one another, and their distances.
         crowded: candidates with one key beyond which they are cut.
-        rows_of: yields rows of a table for duplicates and whether each is dropped; perhaps elements of COUNTS.
-        add_counts: adds these up.
+        rows_of: yields rows of a table for duplicates and whether each is dropped.
         of_itself: whether an image that occurs twice is a duplicate for that alone.
-        of_clusters: whether the rows need all of a cluster.
+        stage: of the failures.
+        table: its name.
         message: why a document goes.
     """
 
@@ -88,10 +89,10 @@ class Search:
     kind: type[Codes] = Codes
     near: Near[Any]
     crowded: int = CROWDED
-    rows_of: Callable[[Duplicates, npt.NDArray[np.bool_]], Iterable[Any]]
-    add_counts: Callable[[Iterable[Any]], Any] = list
+    rows_of: Callable[[Duplicates, npt.NDArray[np.bool_]], Iterable[Any]] = duplicate_rows
     of_itself: bool = True
-    of_clusters: bool = False
+    stage: Stage
+    table: str
     message: str
 
 
@@ -108,19 +109,14 @@ def by_hash(radius: int, *, rows: int = ROWS_PER_PARTITION, crowded: int = CROWD
         candidates=partial(_of_codes, radius=radius, rows=rows),
         near=partial(near_codes, radius=radius),
         crowded=crowded,
-        rows_of=_rows_and_counts,
-        add_counts=_added,
+        stage=Stage.DEDUPE,
+        table="duplicates",
         message="an image of it has a near-duplicate in the data set; see the duplicates table",
     )
 
 
-def _rows_and_counts(found: Duplicates, is_dropped: npt.NDArray[np.bool_]) -> Iterator[Any]:
-    yield TaggedOutput(COUNTS, count_left(found, is_dropped))
-    yield from duplicate_rows(found, is_dropped)
-
-
-def _added(counts: Iterable[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
-    found: npt.NDArray[np.int64] = np.sum([np.zeros(2, np.int64), *counts], axis=0)
+def _added(counts: Iterable[Numbers]) -> Numbers:
+    found: Numbers = np.sum([np.zeros(4, np.int64), *counts], axis=0)
     return found
 
 
@@ -143,41 +139,34 @@ class FoundDuplicates(NamedTuple):
     counts: beam.PCollection
 
 
-class Unique(NamedTuple):
-    """Documents that stay, every duplicate occurrence, the failures of the documents that go, and counts."""
-
-    documents: beam.PCollection
-    duplicates: beam.PCollection
-    failures: beam.PCollection
-    counts: beam.PCollection
-
-
 @dataclass(eq=False)
 class DropDuplicates(beam.PTransform):
-    """Finds near-duplicates among documents and does what the policy says: gives `Unique`.
+    """Finds near-duplicates among documents and does what the policy says.
 
     Attributes:
         search: finds them; None: nothing is done.
-        stage: of the failures.
     """
 
     search: Search | None
     policy: Policy
-    stage: Stage
+    progress: Progress
 
-    def expand(self, documents: beam.PCollection) -> Unique:
-        none = nothing(documents.pipeline)
-        if self.search is None:
-            return Unique(documents, none, none, none)
-        found = documents | "find" >> FindDuplicates(self.search, self.policy)
-        if self.policy is Policy.KEEP_ALL:
-            return Unique(documents, found.duplicates, none, found.counts)
-        kept = (documents, found.dropped) | "keep" >> LeaveOut()
-        failures = found.dropped | "failures" >> beam.Map(self._failure)
-        return Unique(kept, found.duplicates, failures, found.counts)
+    def expand(self, documents: beam.PCollection) -> StageOutput:
+        search = self.search
+        if search is None:
+            return off(documents)
+        found = documents | "find" >> FindDuplicates(search, self.policy)
+        kept, failures = documents, tuple[beam.PCollection, ...]()
+        if self.policy is not Policy.KEEP_ALL:
+            kept = (documents, found.dropped) | "keep" >> LeaveOut()
+            failures = (found.dropped | "failures" >> beam.Map(_failure, search.stage, search.message),)
+        counts = count_results(search.stage, kept, self.progress)
+        tables, facts = {search.table: found.duplicates}, {search.table: found.counts}
+        return StageOutput(kept, failures, (search.stage,), counts, tables, facts)
 
-    def _failure(self, document_id: str) -> Failure:
-        return Failure(self.stage, document_id, Reason.DUPLICATE_IMAGE, cast(Search, self.search).message)
+
+def _failure(document_id: str, stage: Stage, message: str) -> Failure:
+    return Failure(stage, document_id, Reason.DUPLICATE_IMAGE, message)
 
 
 @dataclass(eq=False)
@@ -203,11 +192,8 @@ class FindDuplicates(beam.PTransform):
         found = joined | "judge" >> beam.MapTuple(self._judge)
         if self.policy is Policy.KEEP_FIRST:
             found = found | "all" >> beam.combiners.ToList() | "in one" >> beam.Map(Duplicates.concatenate)
-        elif search.of_clusters:
-            by_cluster = found | "by cluster" >> beam.FlatMap(divide, count, by="clusters", rows=self.rows)
-            found = by_cluster | "of clusters" >> Gather(Duplicates)
         rows = found | "rows" >> beam.FlatMap(self._rows).with_outputs(DROPPED, COUNTS, main=ROWS)
-        counts = rows[COUNTS] | "add counts" >> beam.CombineGlobally(search.add_counts)
+        counts = rows[COUNTS] | "add counts" >> beam.CombineGlobally(_added)
         return FoundDuplicates(rows[ROWS], rows[DROPPED] | "once" >> beam.Distinct(), counts)
 
     def _judge(self, _: Partition, parts: dict[str, Iterable[Any]]) -> Duplicates:
@@ -222,6 +208,7 @@ class FindDuplicates(beam.PTransform):
         is_dropped = mark_dropped(duplicates, self.policy)
         for document in sorted(set(duplicates.documents[is_dropped].tolist())):
             yield TaggedOutput(DROPPED, document)
+        yield TaggedOutput(COUNTS, count_duplicates(duplicates, is_dropped))
         yield from self.search.rows_of(duplicates, is_dropped)
 
 

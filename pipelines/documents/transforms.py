@@ -12,10 +12,11 @@ from typing import Any, Generic, TypeVar
 import apache_beam as beam
 
 from pipelines.documents.settle import SettledDocument, check_candidate, check_document, settle
+from pipelines.progress import Progress
 from pipelines.settings import DocumentsConfig
 from pipelines.sources.records import CandidateDocument
 from pipelines.sources.takedowns import Takedowns
-from pipelines.transforms import Fallible, Outcome, nothing
+from pipelines.transforms import Fallible, Outcome, StageOutput, count_images, count_results, off
 from schemas.failures import Failure, Reason, Stage
 
 T = TypeVar("T")
@@ -30,15 +31,15 @@ class FilterCandidates(beam.PTransform):
     config: DocumentsConfig
     takedowns: Takedowns
 
-    def expand(self, candidates: beam.PCollection) -> Outcome:
+    def expand(self, candidates: beam.PCollection) -> StageOutput:
         check = partial(check_candidate, config=self.config, takedowns=self.takedowns)
-        outcome: Outcome = candidates | Fallible(Stage.DOCUMENTS, check)
-        return outcome
+        checked: Outcome = candidates | Fallible(Stage.DOCUMENTS, check)
+        return StageOutput(checked.results, (checked.failures,))
 
 
 @dataclass(eq=False)
 class SettleDocuments(beam.PTransform):
-    """Joins candidates with what became of their images: gives an `Outcome` of settled documents.
+    """Joins candidates with what became of their images: gives settled documents.
 
     Attributes:
         outcomes: PCollections of (address, PackedImage | Failure).
@@ -46,11 +47,16 @@ class SettleDocuments(beam.PTransform):
 
     config: DocumentsConfig
     outcomes: Sequence[beam.PCollection]
+    progress: Progress
 
-    def expand(self, candidates: beam.PCollection) -> Outcome:
+    def expand(self, candidates: beam.PCollection) -> StageOutput:
         met = candidates | "meet images" >> MeetParts(attrgetter("id"), _addresses, self.outcomes)
-        outcome: Outcome = met | "settle" >> Fallible(Stage.DOCUMENTS, self._settle)
-        return outcome
+        settled: Outcome = met | "settle" >> Fallible(Stage.DOCUMENTS, self._settle)
+        counts = (
+            *count_images(Stage.IMAGES, self.outcomes),
+            *count_results(Stage.DOCUMENTS, settled.results, self.progress),
+        )
+        return StageOutput(settled.results, (settled.failures,), (Stage.IMAGES, Stage.DOCUMENTS), counts)
 
     def _settle(self, met: Met[CandidateDocument]) -> Iterator[SettledDocument | Failure]:
         document_id, candidates, outcomes = met
@@ -63,16 +69,18 @@ class SettleDocuments(beam.PTransform):
 
 @dataclass(eq=False)
 class JudgeDocuments(beam.PTransform):
-    """Applies the rules to what dedupe left, where they were not applied before: gives an `Outcome`."""
+    """Applies the rules to what dedupe left, where they were not applied before."""
 
     config: DocumentsConfig
+    progress: Progress
 
-    def expand(self, documents: beam.PCollection) -> Outcome:
+    def expand(self, documents: beam.PCollection) -> StageOutput:
         if not self.config.is_judged_after_dedupe:
-            return Outcome(documents, nothing(documents.pipeline))
+            return off(documents)
         check = partial(check_document, config=self.config)
-        outcome: Outcome = documents | Fallible(Stage.RULES, check, id_of)
-        return outcome
+        judged: Outcome = documents | Fallible(Stage.RULES, check, id_of)
+        counts = count_results(Stage.RULES, judged.results, self.progress)
+        return StageOutput(judged.results, (judged.failures,), (Stage.RULES,), counts)
 
 
 @dataclass(eq=False)

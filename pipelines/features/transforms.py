@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter, itemgetter
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import apache_beam as beam
 
@@ -25,7 +25,7 @@ from pipelines.images.packed import PackedImage
 from pipelines.packs import PackFolder, PackRef
 from pipelines.progress import Progress
 from pipelines.settings import DocumentsConfig
-from pipelines.transforms import Fallible, Outcome, Separate
+from pipelines.transforms import Fallible, Outcome, Separate, Show, StageOutput, count_images
 from schemas.failures import Failure, Stage
 from schemas.ledger import texts_key
 
@@ -33,17 +33,9 @@ BLOCK = 512  # images of one pack that a worker takes at once
 DOCUMENTS_AT_ONCE = 32
 
 
-class Featured(NamedTuple):
-    """Documents with features, the failures of documents and their images, and (hash, FeaturedImage | Failure)s."""
-
-    documents: beam.PCollection
-    failures: beam.PCollection
-    images: beam.PCollection
-
-
 @dataclass(eq=False)
 class ExtractFeatures(beam.PTransform):
-    """Settled documents to documents with features: gives `Featured`.
+    """Settled documents to documents with features.
 
     Attributes:
         copies: packs of the pictures that extractors read.
@@ -55,10 +47,10 @@ class ExtractFeatures(beam.PTransform):
     config: DocumentsConfig
     progress: Progress
 
-    def expand(self, documents: beam.PCollection) -> Featured:
+    def expand(self, documents: beam.PCollection) -> StageOutput:
         images = documents | "images" >> beam.FlatMap(_shown) | "once each" >> beam.CombinePerKey(_first)
         if self.plan.extracted(IMAGES):
-            extract = beam.ParDo(_ExtractImages(self.plan, self.progress, IMAGES, self.copies))
+            extract = beam.ParDo(_ExtractImages(self.plan, IMAGES, self.copies))
             blocks = images | "by block" >> beam.Map(_by_block) | "blocks" >> beam.GroupByKey()
             images = blocks | "extract images" >> extract
         else:
@@ -70,16 +62,17 @@ class ExtractFeatures(beam.PTransform):
         complete: Outcome = (
             featured.results
             | "batch" >> beam.BatchElements(min_batch_size=DOCUMENTS_AT_ONCE, max_batch_size=DOCUMENTS_AT_ONCE)
-            | "extract sentences" >> beam.ParDo(_ExtractSentences(self.plan, self.progress, DOCUMENTS))
+            | "extract sentences" >> beam.ParDo(_ExtractSentences(self.plan, DOCUMENTS))
             | Separate()
         )
-        failures = (featured.failures, complete.failures) | "failures" >> beam.Flatten()
-        return Featured(complete.results, failures, images)
+        _ = images | "show" >> beam.ParDo(Show(Stage.FEATURES, self.progress))
+        counts = count_images(Stage.FEATURES, (images,))
+        return StageOutput(complete.results, (featured.failures, complete.failures), (Stage.FEATURES,), counts)
 
 
 class _Extract(beam.DoFn):
-    def __init__(self, plan: FeaturePlan, progress: Progress, table: str, copies: PackFolder | None = None) -> None:
-        self._plan, self._progress, self._table, self._copies = plan, progress, table, copies
+    def __init__(self, plan: FeaturePlan, table: str, copies: PackFolder | None = None) -> None:
+        self._plan, self._table, self._copies = plan, table, copies
 
     def setup(self) -> None:
         self._features = Features(self._plan, self._table)
@@ -106,7 +99,6 @@ class _ExtractImages(_Extract):
                 image.hash,
                 missing_feature(name, found) if isinstance(found, Rejected) else FeaturedImage(packed, found),
             )
-            self._progress.advance("features")
 
 
 class _ExtractSentences(_Extract):
@@ -123,7 +115,6 @@ class _ExtractSentences(_Extract):
                 if isinstance(found, Rejected)
                 else replace(featured, sentences=found)
             )
-            self._progress.advance("sentences", len(document.sentences))
 
 
 def _shown(settled: SettledDocument) -> Iterator[tuple[str, PackedImage]]:

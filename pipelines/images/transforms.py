@@ -37,7 +37,9 @@ from pipelines.images.placeholders import judge, keyed_signs, merge_addresses
 from pipelines.progress import Progress
 from pipelines.settings import ImagesConfig
 from pipelines.sources.records import CandidateDocument
+from pipelines.transforms import Show
 from pipelines.web.requests import host_of
+from schemas.failures import Stage
 
 LOOKED_UP_AT_ONCE = 2048  # addresses
 CARRIED = 2048  # addresses that may be under way when the next share begins
@@ -70,7 +72,7 @@ class ObtainImages(beam.PTransform):
         read = (
             (alone | "one at a time" >> beam.MapTuple(_alone), together)
             | "what is at hand" >> beam.Flatten()
-            | "read what is at hand" >> beam.ParDo(_Obtain(read_at_hand, self.access, self.progress))
+            | "read what is at hand" >> beam.ParDo(_Obtain(read_at_hand, self.access))
         )
         new, known = (
             to_fetch
@@ -83,7 +85,7 @@ class ObtainImages(beam.PTransform):
             known
             | "group by segment" >> beam.GroupByKey()
             | "of each segment" >> beam.Values()
-            | "read what is stored" >> beam.ParDo(_Obtain(read_stored, self.access, self.progress))
+            | "read what is stored" >> beam.ParDo(_Obtain(read_stored, self.access))
             | "stored or to ask for" >> beam.Partition(_is_to_ask, 2)
         )
         to_share = partial(_key_by_share, self.shares, self.access)
@@ -95,9 +97,11 @@ class ObtainImages(beam.PTransform):
             | "to the workers of their hosts" >> beam.Flatten()
             | "group by worker" >> beam.GroupByKey()
             | "of each worker" >> beam.Values()
-            | "fetch" >> beam.ParDo(_Fetch(self.access, self.progress))
+            | "fetch" >> beam.ParDo(_Fetch(self.access))
         )
         outcomes: tuple[beam.PCollection, ...] = (read, stored, fetched)
+        for number, some in enumerate(outcomes):
+            _ = some | f"show {number}" >> beam.ParDo(Show(Stage.IMAGES, self.progress))
         outcomes = outcomes | "without placeholders" >> LeaveOutPlaceholders(self.access.config)
         return outcomes
 
@@ -132,19 +136,15 @@ class _Obtain(beam.DoFn):
         self,
         function: Callable[[Iterable[str], ImageAccess, Inspector], Iterator[tuple[str, Found | None]]],
         access: ImageAccess,
-        progress: Progress,
     ) -> None:
         self._function = function
         self._access = access
-        self._progress = progress
 
     def setup(self) -> None:
         self._inspector = Inspector(self._access)
 
     def process(self, uris: Iterable[str]) -> Iterator[tuple[str, Found | None]]:
-        for uri, found in self._function(uris, self._access, self._inspector):
-            self._progress.advance("images", found is not None)
-            yield uri, found
+        yield from self._function(uris, self._access, self._inspector)
 
     def finish_bundle(self) -> None:
         self._inspector.close()
@@ -153,9 +153,8 @@ class _Obtain(beam.DoFn):
 class _Fetch(beam.DoFn):
     """Fetches share after share with one pool; a bundle ends when all of them are through."""
 
-    def __init__(self, access: ImageAccess, progress: Progress) -> None:
+    def __init__(self, access: ImageAccess) -> None:
         self._access = access
-        self._progress = progress
 
     def setup(self) -> None:
         self._inspector = Inspector(self._access)
@@ -163,15 +162,11 @@ class _Fetch(beam.DoFn):
 
     def process(self, uris: Iterable[str]) -> Iterator[tuple[str, Found]]:
         self._fetching = self._fetching or Fetching(self._access, self._inspector)
-        for found in self._fetching.images(uris, carried=CARRIED):
-            self._progress.advance("images")
-            yield found
+        yield from self._fetching.images(uris, carried=CARRIED)
 
     def finish_bundle(self) -> Iterator[Any]:
         if self._fetching is not None:
-            for found in self._fetching.images(()):
-                self._progress.advance("images")
-                yield GlobalWindows.windowed_value(found)
+            yield from map(GlobalWindows.windowed_value, self._fetching.images(()))
             self._fetching.close()
             self._fetching = None
         self._inspector.close()

@@ -14,9 +14,10 @@ from pipelines.documents.settle import SettledDocument, without_images
 from pipelines.documents.transforms import MeetParts, Met, hashes_of, id_of
 from pipelines.images.packed import PackedImage
 from pipelines.packs import PackFolder
+from pipelines.progress import Progress
 from pipelines.quality.filters import document_problem, image_problem
 from pipelines.settings import DocumentsConfig, QualityConfig
-from pipelines.transforms import Fallible, Outcome, nothing
+from pipelines.transforms import Fallible, Outcome, StageOutput, count_results, off
 from schemas.failures import Failure, Stage
 
 BLOCK = 512  # images of one pack that a worker judges at once
@@ -24,7 +25,7 @@ BLOCK = 512  # images of one pack that a worker judges at once
 
 @dataclass(eq=False)
 class FilterQuality(beam.PTransform):
-    """Settled documents to those that satisfy the filters, without the images that do not: gives an `Outcome`.
+    """Settled documents to those that satisfy the filters, without the images that do not.
 
     Attributes:
         config: thresholds; all at their defaults: nothing is done.
@@ -35,17 +36,19 @@ class FilterQuality(beam.PTransform):
     config: QualityConfig
     documents: DocumentsConfig
     copies: PackFolder
+    progress: Progress
 
-    def expand(self, documents: beam.PCollection) -> Outcome:
+    def expand(self, documents: beam.PCollection) -> StageOutput:
         if not self.config.is_on:
-            return Outcome(documents, nothing(documents.pipeline))
+            return off(documents)
         once = documents | "images" >> beam.FlatMap(_shown) | "once each" >> beam.CombinePerKey(_first)
         blocks = once | "by block" >> beam.Map(_by_block) | "blocks" >> beam.GroupByKey()
         judged = blocks | "judge images" >> beam.FlatMapTuple(self._judge_images)
         met = documents | "meet images" >> MeetParts(id_of, hashes_of, (judged,))
         judge = partial(_judge, config=self.config, documents=self.documents)
-        outcome: Outcome = met | "judge" >> Fallible(Stage.QUALITY, judge, itemgetter(0))
-        return outcome
+        left: Outcome = met | "judge" >> Fallible(Stage.QUALITY, judge, itemgetter(0))
+        counts = count_results(Stage.QUALITY, left.results, self.progress)
+        return StageOutput(left.results, (left.failures,), (Stage.QUALITY,), counts)
 
     def _judge_images(self, _: Any, images: Iterable[tuple[str, PackedImage]]) -> Iterator[tuple[str, Failure | None]]:
         found = sorted((packed for _, packed in images), key=lambda packed: packed.image.hash)

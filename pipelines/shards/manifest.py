@@ -31,19 +31,20 @@ from schemas.codecs import picture_libraries
 from schemas.configs import Json
 from schemas.documents import Document, Split, document_schema, image_schema
 from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, NEAR_COPY_SCHEMA
-from schemas.failures import FAILURE_SCHEMA, Failure
+from schemas.failures import FAILURE_SCHEMA, Failure, Reason
 from schemas.manifest import COPIES, Manifest, SplitStatistics, version_name
+from schemas.raw import UNREACHED
 from schemas.tables import TABLE, schema_version
 from schemas.versions import canonical_json, content, reached_digest
 
-_SCHEMAS = (
-    document_schema(),
-    image_schema(),
-    FAILURE_SCHEMA,
-    DUPLICATE_SCHEMA,
-    NEAR_COPY_SCHEMA,
-    LEAK_SCHEMA,
-)
+TABLES = {
+    "failures": FAILURE_SCHEMA,
+    UNREACHED: FAILURE_SCHEMA,
+    "duplicates": DUPLICATE_SCHEMA,
+    "near-copies": NEAR_COPY_SCHEMA,
+    "leaks": LEAK_SCHEMA,
+}
+_SCHEMAS = (document_schema(), image_schema(), *TABLES.values())
 _DIGESTS = 1 << 256
 _VARYING = re.compile(r"\w+://\S+|'[^']*'|\"[^\"]*\"|\b[0-9a-f]{12,}\b|\d+(?:\.\d+)?")
 
@@ -94,54 +95,61 @@ def add_digests(digests: Iterable[int]) -> int:
 
 
 def compose_manifest(
-    identity: Mapping[str, Any], features: FeaturePlan, facts: Mapping[str, Sequence[Any]], *, copies: str
+    identity: Mapping[str, Any],
+    features: FeaturePlan,
+    stages: Iterable[str],
+    facts: Mapping[str, Sequence[Any]],
+    *,
+    copies: str,
 ) -> Manifest:
     """Return the manifest of a finished build, transient reasons still apart (`Manifest.lasting`).
 
     Args:
         identity: what decided it (`build_identity`).
         features: its feature columns.
+        stages: that were on.
         copies: name of the folder of its copies.
         facts: what it knows of itself, whose number does not grow with the documents'. Each is a list, in any order:
             `digest`, the one number of all that was read; `files`, entries of tables; `shards`, their summaries;
-            `unique_images`, (split, number of a part); `explained`, (reason, its commonest `Message`); and numbers of
-            things: of `passed`, `lost` and `recounted` of `ListOutcomes`, `leaks` and `heeded_leaks` of `ListLeaks`,
-            `sizes` of shards' documents; `rights`, (kind, table of `KeepCommonest`);
-            `near_duplicates`, how many pictures have one and how many of them are left beside it; `near_copies`, their
-            counts, where they were looked for.
+            `unique_images`, (split, number of a part); `messages` of parts of failures; `duplicates` and
+            `near-copies`, their `count_duplicates`; and numbers of things: of `passed` and `recounted` of
+            `StageOutput`, `leaks` and `heeded_leaks` of `ListLeaks`, `sizes` of shards' documents; and `rights`, (kind,
+            table of `KeepCommonest`).
     """
     known = defaultdict(list, facts)
     (digest,), shards = known["digest"], sorted(known["shards"], key=attrgetter("entries"))
     deciding = _with_records(identity, digest)
     sizes: dict[str, Counter[DocumentSize]] = {split: Counter() for split in Split}
+    unique, lost = Counter[str](), Counter[tuple[str, str]]()
     for (split, size), number in known["sizes"]:
         sizes[split][size] += number
-    reasons: Counter[str] = Counter()
-    for (_, reason), number in known["lost"]:
-        reasons[reason] += number
-    unique = Counter[str]()
     for split, number in known["unique_images"]:
         unique[split] += number
+    kinds = merge_messages(known["messages"])
+    for (stage, reason, _), message in kinds.items():
+        if reason != Reason.UNREACHED:  # each of these is there by its transient reason, too
+            lost[stage, reason] += message.times
+    reasons = Counter[str]()
+    for (_, reason), number in lost.items():
+        reasons[reason] += number
+    alike, near = known["duplicates"][0], known["near-copies"]
     return Manifest(
         dataset=deciding["config"]["dataset"],
         version=version_name(**deciding),
         files=tuple(sorted([*known["files"], *(entry for shard in shards for entry in shard.entries)])),
         splits={str(split): summarise(counted, unique[split]) for split, counted in sizes.items()},
         failures=dict(sorted(reasons.items())),
-        stages=stage_table(known["passed"], known["lost"], known["recounted"]),
+        stages=stage_table(stages, known["passed"], lost.items(), known["recounted"]),
         features={"images": features.images, "documents": features.sentences},
         notes={
-            "failures": {reason: message._asdict() for reason, message in sorted(known["explained"])},
+            "failures": {reason: message._asdict() for reason, message in sorted(commonest(kinds).items())},
             "leaks": list(map(dataclasses.asdict, leak_counts(known["leaks"]))),
             "heeded_leaks": list(map(dataclasses.asdict, leak_counts(known["heeded_leaks"]))),
             COPIES: copies,
             "rights": dict(sorted(known["rights"])),
             vector_ranges.NOTE: vector_ranges.noted(shard.ranges for shard in shards),
-            "near_duplicates": {
-                "pictures": sum(int(found) for found, _ in known["near_duplicates"]),
-                "left": sum(int(left) for _, left in known["near_duplicates"]),
-            },
-            **({"near_copies": known["near_copies"][0]} if known["near_copies"] else {}),
+            "near_duplicates": {"pictures": int(alike[0]), "left": int(alike[1])},
+            **({"near_copies": {"images": int(near[0][2]), "clusters": int(near[0][3])}} if near else {}),
         },
         **deciding,
     )
@@ -221,18 +229,32 @@ class Message(NamedTuple):
     message: str
 
 
-def kind_of(failure: Failure) -> tuple[tuple[str, str], Message]:
-    """Return ((reason, what messages of one kind share), the message of one failure)."""
-    shared = _VARYING.sub("#", failure.message)
-    return (str(failure.reason), shared), Message(1, failure.where, failure.message)
+Kinds = Mapping[tuple[str, str, str], Message]  # by stage, reason, and what messages of one kind share
 
 
-def merge_messages(messages: Iterable[Message]) -> Message:
-    """Return messages of one kind as one."""
-    found = list(messages)
-    return Message(sum(each.times for each in found), *min(each[1:] for each in found))
+def messages_of(rows: Iterable[Mapping[str, Any]]) -> Kinds:
+    """Return the kinds of messages of some rows of failures."""
+    return merge_messages(
+        {(str(each.stage), str(each.reason), _VARYING.sub("#", each.message)): Message(1, each.where, each.message)}
+        for each in (Failure(**row) for row in rows)
+    )
 
 
-def commonest(messages: Iterable[Message]) -> Message:
-    """Return the most frequent of the messages of one reason; of equals, the one whose record is smallest."""
-    return min(messages, key=lambda each: (-each.times, each.record, each.message))
+def merge_messages(parts: Iterable[Kinds]) -> Kinds:
+    """Return the kinds of messages of all parts."""
+    found = dict[tuple[str, str, str], Message]()
+    for part in parts:
+        for kind, message in part.items():
+            times, *shown = found.get(kind, Message(0, *message[1:]))
+            found[kind] = Message(times + message.times, *min(tuple(shown), message[1:]))
+    return found
+
+
+def commonest(kinds: Kinds) -> dict[str, Message]:
+    """Return of each reason its most frequent message; of equals, the one whose record is smallest."""
+    found = dict[str, Message]()
+    whole = merge_messages({("", reason, shared): each} for (_, reason, shared), each in kinds.items())
+    for (_, reason, _), message in whole.items():
+        best = found.get(reason, message)
+        found[reason] = min(best, message, key=lambda each: (-each.times, each.record, each.message))
+    return found

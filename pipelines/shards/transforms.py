@@ -11,25 +11,26 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import apache_beam as beam
 import numpy as np
-import pyarrow as pa
+from apache_beam.pvalue import TaggedOutput
 
 from pipelines.documents.settle import SettledDocument
-from pipelines.features.extraction import FeaturedDocument, FeaturedImage
+from pipelines.features.extraction import FeaturedDocument
 from pipelines.progress import Progress
 from pipelines.settings import ShardsConfig
-from pipelines.shards.manifest import Message, add_digests, commonest, content_digest, kind_of, merge_messages
-from pipelines.shards.rights import merge_rights, rights_of_document, rights_of_image
+from pipelines.shards.manifest import TABLES, add_digests, content_digest, messages_of
+from pipelines.shards.rights import merge_rights
 from pipelines.shards.writing import HASH_BYTES, ShardWriter, WrittenShard, part_name, write_rows
 from pipelines.splits.assign import shard_count, shard_of
-from pipelines.transforms import Fact, Tally
+from pipelines.transforms import Fact, StageOutput, count_results
 from schemas.documents import Document, Split
-from schemas.failures import Failure
+from schemas.failures import Stage
 from schemas.lake import Folder
 from schemas.manifest import FileEntry
+from schemas.raw import UNREACHED
 from schemas.tables import row_of
 
 ShardKey = tuple[str, int]
@@ -37,23 +38,12 @@ PartKey = tuple[str, int]
 ROWS_PER_PART = 20_000  # some 2 kB each while they are sorted
 
 
-class Shards(NamedTuple):
-    """The written shards.
-
-    Attributes:
-        summaries: a `ShardSummary` each.
-        sizes: tallies of things: of `sizes`, (split, `DocumentSize`).
-        unique_images: (split, number of different images), whose numbers add up.
-    """
-
-    summaries: beam.PCollection
-    sizes: beam.PCollection
-    unique_images: beam.PCollection
-
-
 @dataclass(eq=False)
 class WriteShards(beam.PTransform):
-    """Writes every shard of a version, from documents that know where everything of theirs is: gives `Shards`.
+    """Writes every shard of a version, from documents that know where everything of theirs is.
+
+    It counts `sizes` of documents and `rights`. Its facts are `shards`, a `ShardSummary` each, and `unique_images`,
+    (split, number), whose numbers add up.
 
     Attributes:
         writer: what is written, and where.
@@ -65,7 +55,7 @@ class WriteShards(beam.PTransform):
     progress: Progress
     version: beam.PCollection
 
-    def expand(self, documents: beam.PCollection) -> Shards:
+    def expand(self, documents: beam.PCollection) -> StageOutput:
         totals = documents | "splits" >> beam.Map(_split_of) | "documents" >> beam.combiners.Count.PerElement()
         counts = beam.pvalue.AsDict(totals | "count shards" >> beam.MapTuple(self._shards_of))
         keyed = documents | "choose shard" >> beam.Map(_shard_key, counts=counts)
@@ -81,8 +71,12 @@ class WriteShards(beam.PTransform):
             | "gather hashes" >> beam.GroupByKey()
             | "unique" >> beam.MapTuple(_count_hashes)
         )
-        sizes = written | "sizes" >> beam.FlatMap(_sizes_of)
-        return Shards(written | "summaries" >> beam.Map(itemgetter(0)), sizes, unique)
+        facts = {"shards": written | "summaries" >> beam.Map(itemgetter(0)), "unique_images": unique}
+        counts = (
+            *count_results(Stage.SHARDS, documents, self.progress),
+            written | "things" >> beam.FlatMap(_things_of),
+        )
+        return StageOutput(documents, stages=(Stage.SHARDS,), counts=counts, facts=facts)
 
     def _shards_of(self, split: str, documents: int) -> tuple[str, int]:
         return split, shard_count(documents, self.config)
@@ -94,9 +88,7 @@ class WriteShards(beam.PTransform):
         version: str,
     ) -> WrittenShard:
         (split, index), (documents, _) = group
-        written = self.writer.write(version, documents, split=Split(split), name=part_name(index, counts[split]))
-        self.progress.advance("shards")
-        return written
+        return self.writer.write(version, documents, split=Split(split), name=part_name(index, counts[split]))
 
 
 def _split_of(featured: FeaturedDocument) -> str:
@@ -114,10 +106,8 @@ def _every_shard(_: bytes, counts: Mapping[str, int]) -> Iterator[tuple[ShardKey
             yield (split, index), None
 
 
-def _sizes_of(shard: WrittenShard) -> Iterator[tuple[Fact, int]]:
-    summary, sizes, _ = shard
-    for size, number in sizes.items():
-        yield ("sizes", (str(summary.split), size)), number
+def _things_of(shard: WrittenShard) -> Iterator[tuple[Fact, int]]:
+    yield from shard[1].items()
 
 
 def _hashes_of(shard: WrittenShard) -> Iterator[tuple[tuple[str, int], bytes]]:
@@ -135,32 +125,38 @@ def _count_hashes(key: tuple[str, int], hashes: Iterable[bytes]) -> tuple[str, i
 
 @dataclass(eq=False)
 class WriteTables(beam.PTransform):
-    """Writes elements of several tables, each as sorted parts: gives (table, `FileEntry`) of each part.
+    """Writes elements of several tables, each as sorted parts: gives facts by kind.
+
+    They are `files`, the `FileEntry` of each part that is the version's, and `messages`, those of a part of failures.
 
     Attributes:
         folders: of the tables, by name: each gives the folder of a version.
-        schemas: of the tables, by name.
         version: PCollection of the one version name.
     """
 
     folders: Mapping[str, Callable[[str], Folder]]
-    schemas: Mapping[str, pa.Schema]
     version: beam.PCollection
 
-    def expand(self, elements: Mapping[str, beam.PCollection]) -> beam.PCollection:
+    def expand(self, elements: Mapping[str, beam.PCollection]) -> dict[str, beam.PCollection]:
         of_each = [some | f"{name} rows" >> beam.Map(partial(_sortable, name)) for name, some in elements.items()]
         rows = of_each | "rows" >> beam.Flatten()
         counts = rows | "tables" >> beam.Keys() | "count" >> beam.combiners.Count.PerElement()
         parts = beam.pvalue.AsDict(counts | "count parts" >> beam.MapTuple(_parts_of))
         gathered = rows | "choose part" >> beam.Map(_part_key, parts=parts) | "gather parts" >> beam.GroupByKey()
-        return gathered | "write" >> beam.Map(self._write, parts=parts, version=beam.pvalue.AsSingleton(self.version))
+        write = beam.FlatMap(self._write, parts=parts, version=beam.pvalue.AsSingleton(self.version))
+        written = gathered | "write" >> write.with_outputs("messages", main="files")
+        return {"files": written["files"], "messages": written["messages"]}
 
     def _write(
         self, group: tuple[PartKey, Iterable[tuple[str, dict[str, Any]]]], parts: Mapping[str, int], version: str
-    ) -> tuple[str, FileEntry]:
+    ) -> Iterator[FileEntry]:
         (name, index), keyed = group
         rows, path = [row for _, row in sorted(keyed, key=itemgetter(0))], f"{name}/{part_name(index, parts[name])}"
-        return name, write_rows(self.folders[name](version), path, rows, self.schemas[name])
+        entry = write_rows(self.folders[name](version), path, rows, TABLES[name])
+        if name != UNREACHED:
+            yield entry
+        if name in ("failures", UNREACHED):
+            yield TaggedOutput("messages", messages_of(rows))
 
 
 def _sortable(name: str, element: Any) -> tuple[str, tuple[str, dict[str, Any]]]:
@@ -178,48 +174,6 @@ def _part_key(
 ) -> tuple[PartKey, tuple[str, dict[str, Any]]]:
     name, row = keyed
     return (name, shard_of(row[0], count=parts[name])), row
-
-
-class ExplainFailures(beam.PTransform):
-    """Failures to (reason, the commonest `Message` of its failures), of transient ones as they last, too."""
-
-    def expand(self, failures: beam.PCollection) -> beam.PCollection:
-        return (
-            failures
-            | "with what lasts" >> beam.FlatMap(_with_lasting)
-            | "kinds of messages" >> beam.Map(kind_of)
-            | "count messages" >> beam.CombinePerKey(merge_messages)
-            | "of reasons" >> beam.MapTuple(_of_reason)
-            | "commonest" >> beam.CombinePerKey(commonest)
-        )
-
-
-def _with_lasting(failure: Failure) -> set[Failure]:
-    return {failure, failure.lasting}
-
-
-def _of_reason(kind: tuple[str, str], message: Message) -> tuple[str, Message]:
-    return kind[0], message
-
-
-class ListRights(beam.PTransform):
-    """(featured documents, what became of images) to tallies of things: of `rights`, (kind, what is stated)."""
-
-    def expand(self, featured: tuple[beam.PCollection, beam.PCollection]) -> tuple[beam.PCollection, ...]:
-        documents, images = featured
-        return (
-            documents | "of documents" >> beam.ParDo(Tally(_stated_of_document)),
-            images | "of images" >> beam.ParDo(Tally(_stated_of_image)),
-        )
-
-
-def _stated_of_document(featured: FeaturedDocument) -> list[Fact]:
-    return [("rights", statement) for statement in rights_of_document(featured)]
-
-
-def _stated_of_image(found: tuple[str, FeaturedImage | Failure]) -> list[Fact]:
-    _, image = found
-    return [] if isinstance(image, Failure) else [("rights", statement) for statement in rights_of_image(image)]
 
 
 class KeepCommonest(beam.PTransform):

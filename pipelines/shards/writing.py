@@ -10,6 +10,7 @@ import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, BinaryIO, TypeVar, cast
 
 import numpy as np
@@ -20,7 +21,8 @@ from pipelines.features.extraction import FeaturedDocument, FeaturedImage, Featu
 from pipelines.features.values import DOCUMENTS, IMAGES
 from pipelines.images.packed import given_vector
 from pipelines.packs import PackFolder
-from pipelines.shards.manifest import DocumentSize, size_of
+from pipelines.shards.manifest import size_of
+from pipelines.shards.rights import rights_of_document, rights_of_image
 from schemas.document_rows import to_row
 from schemas.documents import Split, document_schema, image_schema
 from schemas.features import FeatureColumn, FeatureKind, vectors_to_column
@@ -44,7 +46,7 @@ class ShardSummary:
     ranges: Mapping[str, VectorRange]  # of each column of vectors
 
 
-WrittenShard = tuple[ShardSummary, Mapping[DocumentSize, int], bytes]
+WrittenShard = tuple[ShardSummary, Mapping[tuple[str, Any], int], bytes]
 
 
 class _Digesting(io.RawIOBase):
@@ -124,7 +126,8 @@ class ShardWriter:
         """Write a shard: its documents, each image they refer to once, and when what was fetched was.
 
         Returns:
-            its summary, how many of its documents have each size, and the first HASH_BYTES of each image's hash.
+            its summary; how often a thing is there, of `sizes`, (split, `DocumentSize`), and of `rights`, a
+            `RightsStatement`; and the first HASH_BYTES of each image's hash.
         """
         documents = sorted(documents, key=lambda featured: featured.document.id)
         shown = {each.packed.image.hash: each for featured in documents for each in featured.images}
@@ -149,8 +152,10 @@ class ShardWriter:
             rows = [retrieval_row(each) for each in times]
             write_rows(self.lake.retrievals(self.dataset, version), f"{split}-{name}", rows, RETRIEVAL_SCHEMA)
         hashes = b"".join(bytes.fromhex(content_hash[: 2 * HASH_BYTES]) for content_hash in shown)
-        sizes = Counter(size_of(featured.document) for featured in documents)
-        return ShardSummary(split, entries, {name: merged(parts) for name, parts in ranges.items()}), sizes, hashes
+        things = Counter[tuple[str, Any]](("sizes", (str(split), size_of(each.document))) for each in documents)
+        stated = chain(*map(rights_of_document, documents), *map(rights_of_image, images))
+        things.update(("rights", statement) for statement in stated)
+        return ShardSummary(split, entries, {name: merged(parts) for name, parts in ranges.items()}), things, hashes
 
     def _measured(
         self, ranges: dict[str, list[VectorRange]], columns: Iterable[FeatureColumn], groups: Iterable[pa.Table]

@@ -23,7 +23,7 @@ from pipelines.sources.inputs import with_web_images
 from pipelines.sources.records import CandidateDocument, with_short_addresses
 from pipelines.sources.source import Context
 from pipelines.sources.takedowns import Takedowns, without_names
-from pipelines.transforms import Fallible, OnOneWorker, Outcome, Separate
+from pipelines.transforms import Fallible, OnOneWorker, Separate, StageOutput, count_results
 from schemas.failures import Stage
 from schemas.lake import Folder
 from schemas.ledger import LedgerRow, Read, append, texts_key
@@ -33,7 +33,7 @@ _ROWS_AT_ONCE = 10_000
 
 @dataclass(eq=False)
 class ReadSource(beam.PTransform):
-    """Reads any source from the root of a pipeline: gives an `Outcome` of candidate documents.
+    """Reads any source from the root of a pipeline: gives candidate documents.
 
     Attributes:
         source: settings of the source (`pipelines.sources.source.Source`).
@@ -45,7 +45,7 @@ class ReadSource(beam.PTransform):
     progress: Progress
     begin: Callable[[str], str] | None = None
 
-    def expand(self, root: beam.Pipeline) -> Outcome:
+    def expand(self, root: beam.Pipeline) -> StageOutput:
         source = self.source
         start = root | "start" >> beam.Create(source.shards(), reshuffle=False)
         if self.begin is not None:
@@ -61,7 +61,8 @@ class ReadSource(beam.PTransform):
             steps.append(spread | "complete" >> Fallible(Stage.SOURCES, self._complete))
         candidates = steps[-1].results
         _ = candidates | "into the ledger" >> beam.ParDo(_Note(self.context.ledger, self.context.takedowns))
-        return Outcome(candidates, [step.failures for step in steps] | "failures" >> beam.Flatten())
+        counts = count_results(Stage.SOURCES, candidates, self.progress)
+        return StageOutput(candidates, tuple(step.failures for step in steps), (Stage.SOURCES,), counts)
 
     def _read(self, shard: str) -> Iterator[Any]:
         return self._passed(self.source.read_shard(shard, self.context))
@@ -70,9 +71,7 @@ class ReadSource(beam.PTransform):
         return self._passed(self.source.select(*group, self.context))
 
     def _fetch(self, items: Sequence[Any]) -> Iterator[Any]:
-        for outcome in self._passed(self.source.fetch(items, self.context)):
-            self.progress.advance("documents", isinstance(outcome, CandidateDocument))
-            yield outcome
+        return self._passed(self.source.fetch(items, self.context))
 
     def _complete(self, item: Any) -> Iterator[Any]:
         return self._passed(self.source.complete(item, self.context))

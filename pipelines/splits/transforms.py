@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import apache_beam as beam
 
@@ -34,7 +34,7 @@ from pipelines.splits.shared import (
     pack_shown,
     pack_texts,
 )
-from pipelines.transforms import Merge, Tally, nothing
+from pipelines.transforms import Merge, StageOutput, Tally
 from schemas.duplicates import Duplicate, Leak
 from schemas.failures import Failure, Reason, Stage
 
@@ -60,18 +60,9 @@ class AssignSplits(beam.PTransform):
         return replace(settled, document=replace(document, split=split))
 
 
-class Split(NamedTuple):
-    """Documents that stay, every leak, those that are heeded, and the failures of the documents that go."""
-
-    documents: beam.PCollection[SettledDocument]
-    leaks: beam.PCollection[Leak]
-    heeded: beam.PCollection[Leak]
-    failures: beam.PCollection[Failure]
-
-
 @dataclass(eq=False)
 class DropLeaks(beam.PTransform):
-    """Finds what splits share; where `on_leak` is `drop`, the weaker document of each heeded leak goes: gives `Split`.
+    """Finds what splits share; where `on_leak` is `drop`, the weaker document of each heeded leak goes.
 
     Attributes:
         radius: of the dedupe stage.
@@ -82,14 +73,16 @@ class DropLeaks(beam.PTransform):
     radius: int
     duplicates: beam.PCollection[Duplicate]
 
-    def expand(self, documents: beam.PCollection[SettledDocument]) -> Split:
+    def expand(self, documents: beam.PCollection[SettledDocument]) -> StageOutput:
         leaks = documents | "find leaks" >> FindLeaks(self.radius, self.duplicates)
         heeded = leaks | "heeded" >> beam.Filter(is_heeded, self.config)
+        counts, tables = ((leaks, heeded) | "count leaks" >> ListLeaks(),), {"leaks": leaks}
         if self.config.on_leak is not OnLeak.DROP:
-            return Split(documents, leaks, heeded, nothing(documents.pipeline))
+            return StageOutput(documents, counts=counts, tables=tables)
         weaker = heeded | "weaker ends" >> beam.FlatMap(_weaker_end) | "once" >> beam.Distinct()
         stays = (documents, weaker) | "keep" >> LeaveOut()
-        return Split(stays, leaks, heeded, weaker | "failures" >> beam.Map(_leak_failure))
+        failures = weaker | "failures" >> beam.Map(_leak_failure)
+        return StageOutput(stays, (failures,), counts=counts, tables=tables)
 
 
 def _weaker_end(leak: Leak) -> Iterator[str]:

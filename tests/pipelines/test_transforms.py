@@ -57,7 +57,7 @@ def test_each_stage_counts_in_its_own_unit() -> None:
         (("features", "feature-missing"), 6),
     ]  # fmt: skip
     recounted = [(("images", "not-found"), 2), (("images", "too-small"), 3), (("features", "feature-missing"), 1)]
-    table = stage_table(passed, lost, recounted)
+    table = stage_table([stage for stage, _ in passed], passed, lost, recounted)
     assert {stage: tuple(row.values()) for stage, row in table.items()} == {  # in, out, rejected, failed
         "sources": (9, 8, 0, 1), "documents": (8, 8, 0, 0), "images": (35, 30, 3, 2), "quality": (8, 7, 1, 0),
         "features": (8, 7, 0, 1),

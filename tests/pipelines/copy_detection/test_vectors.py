@@ -20,7 +20,6 @@ from pipelines.copy_detection.vectors import (
     centres_of,
     cosines_of,
     in_cells,
-    least_pair,
     near_points,
     points_of,
     sample,
@@ -144,11 +143,3 @@ def test_many_alike_pictures_take_no_memory_of_their_pairs() -> None:
     tracemalloc.stop()
     assert len(merged) == count and {*merged.clusters.tolist()} == {min(points.images.tolist())}
     assert peak < 150e6
-
-
-def test_the_least_alike_pair_is_found() -> None:
-    vectors = clouds(1, 40, 3, spread=1.0)
-    first, second, least = least_pair(vectors)
-    every = {(a, b): cosine(vectors[a], vectors[b]) for a in range(40) for b in range(a + 1, 40)}
-    assert (first, second) == min(every, key=every.__getitem__)
-    assert least == pytest.approx(min(every.values()), abs=1e-6)

@@ -21,7 +21,7 @@ from pipelines.dedupe.duplicates import (
     Codes,
     Neighbours,
     Occurrences,
-    count_left,
+    count_duplicates,
     cut_crowded,
     duplicate_rows,
     find_duplicates,
@@ -174,7 +174,9 @@ def run(
         found = root | beam.Create(given) | FindDuplicates(search, policy, rows)
         assert_that(found.duplicates, equal_to(expected), label="duplicates")
         assert_that(found.dropped, equal_to(sorted(dropped(expected))), label="dropped")
-        assert_that(found.counts | beam.Map(list), equal_to([[len(expected), left]]), label="counts")
+        assert_that(
+            found.counts | beam.Map(lambda counts: list(counts[:2])), equal_to([[len(expected), left]]), label="counts"
+        )
 
     left = len(expected) if policy is Policy.KEEP_ALL else 0
     run_pipeline(assemble, runner=Runner.LOCAL, workers=workers)
@@ -407,4 +409,4 @@ def test_what_a_faulty_policy_leaves_is_counted() -> None:
     assert sorted(everyone) == ["d1", "d2", "d3", "d4", "d4", "d5"]
     for gone, left in ((["d4", "d5"], 2), (["d1", "d2", "d3"], 2), (["d1", "d2", "d5"], 2), (["d2", "d4", "d5"], 0)):
         is_dropped = np.array([document in gone for document in everyone])
-        assert count_left(found, is_dropped).tolist() == [6, left]
+        assert count_duplicates(found, is_dropped)[:2].tolist() == [6, left]

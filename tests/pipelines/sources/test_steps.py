@@ -88,7 +88,7 @@ def outcomes(source: Source, tmp_path: Path, *entries: str) -> tuple[list[Candid
     def assemble(root: beam.Pipeline) -> None:
         outcome = root | ReadSource(source=source, context=context_of(tmp_path, takedowns), progress=Progress(None))
         assert_that(outcome.results, keep("results"), label="results")
-        assert_that(outcome.failures, keep("failures"), label="failures")
+        assert_that(outcome.failures | beam.Flatten(), keep("failures"), label="failures")
 
     run_pipeline(assemble, runner=Runner.LOCAL, workers=1)
     for name in ("results", "failures"):
