@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import progress
 from pipelines.progress import Progress, Shown
 
 
@@ -22,7 +21,7 @@ def test_counts_of_all_workers_are_added_up(tmp_path: Path) -> None:
 
 def test_a_count_is_written_once_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("pipelines.progress.time.monotonic", lambda: now[0])
     shown = Shown(str(tmp_path), "images")
     seen = []
     for step in (0, 0.4, 0.4, 0.4):

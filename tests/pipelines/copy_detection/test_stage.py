@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import apache_beam as beam
 import numpy as np
@@ -83,11 +83,7 @@ def brute_force(vectors: np.ndarray, shown: Sequence[Sequence[int]], policy: Pol
                 name = min(map(hashed, cluster[image]))
                 rows.append(NearCopy(name, f"d{number:03}", position, hashed(image), nearest, -value, False))
     going = dropped(rows, policy)
-    return sorted(NearCopy(*_values(row)[:-1], (row.document, row.cluster) in going) for row in rows)
-
-
-def _values(row: NearCopy) -> list[Any]:
-    return [getattr(row, name) for name in NearCopy.__slots__]
+    return sorted(replace(row, is_dropped=(row.document, row.cluster) in going) for row in rows)
 
 
 def dropped(rows: Iterable[NearCopy], policy: Policy) -> set[tuple[str, str]]:

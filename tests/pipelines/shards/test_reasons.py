@@ -38,3 +38,12 @@ def test_the_commonest_message_of_a_reason(failures: list[Failure], size: int) -
     }
     assert sum(message.times for message in kinds.values()) == len(failures)
     assert {stage for stage, reason, _ in kinds if reason == "low-score"} == {"sources", "documents"}
+
+
+def test_a_transient_failure_is_explained_in_its_words_and_as_it_lasts() -> None:
+    failures = [Failure(Stage.IMAGES, "d1", Reason.TIMED_OUT, f"{n} s", image=n) for n in (2, 1)]
+    tables = [[each.lasting for each in failures], failures]  # the version's, and the one beside it
+    assert commonest(merge_messages(messages_of(map(row_of, table)) for table in tables)) == {
+        "timed-out": Message(2, "image 1 of d1", "1 s"),
+        "unreached": Message(2, "image 1 of d1", ""),
+    }
