@@ -60,7 +60,7 @@ def test_an_image_without_row_goes_and_links_are_renumbered(tmp_path: Path) -> N
     assert isinstance(draft, CandidateDocument)
     assert draft.image_uris == ("row:11", "row:10")
     assert draft.links == (Link(0, 1), Link(1, 0))
-    assert names(outcomes[1:]) == ["train-0#0 feature-missing"]
+    assert names(outcomes[1:]) == ["train-0 feature-missing"]
 
 
 def test_links_that_lead_nowhere_go(tmp_path: Path) -> None:
