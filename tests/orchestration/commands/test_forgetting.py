@@ -81,8 +81,8 @@ def store(tmp_path: Path, lake: Lake) -> str:
 
 def test_provenance_tells_the_document_and_the_models(lake: Lake, store: str) -> None:
     text = run(lake, "datasets", "provenance", "documents", "p3", "--tracking-uri", store)
-    assert "p3 of documents" in text
-    assert "model: models:/multilink-documents-x/1" in text
+    assert "document: p3" in text
+    assert "models:/multilink-documents-x/1" in text
     known = values(lake, "datasets", "provenance", "documents", "p3", "--tracking-uri", store)
     (held,) = known["versions"]
     assert held["sentences"][0]["text"] == SECRET
