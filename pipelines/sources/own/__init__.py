@@ -1,1 +1,1 @@
-"""The user's own documents: rows of JSON Lines, and pages of HTML, Markdown and EPUB."""
+"""A user's own documents: JSON Lines, and pages in HTML, Markdown and EPUB."""
