@@ -132,7 +132,10 @@ class _Column:
             self._first, batch = found
             self._values, self._next = batch.column(0), self._first + batch.num_rows
         value = self._values.slice(row - self._first, 1)
-        value.validate(full=True)
+        try:
+            value.validate(full=True)
+        except pa.ArrowInvalid as problem:
+            raise FileRejected(Reason.CORRUPT_IMAGE, f"row {row}: its bytes are damaged: {problem}") from problem
         return value[0]
 
 

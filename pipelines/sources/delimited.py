@@ -43,7 +43,10 @@ def read_table(path: str) -> tuple[list[str], Iterator[tuple[str, Row | FieldErr
     if not header:
         raise BuildError(f"{path}: expected a header, found an empty file")
     delimiter = max(_DELIMITERS, key=header.count)
-    columns = [cell.strip() for cell in next(csv.reader([header], delimiter=delimiter))]
+    try:
+        columns = [cell.strip() for cell in next(csv.reader([header], delimiter=delimiter))]
+    except csv.Error as problem:
+        raise BuildError(f"{path}: expected a header: {problem}") from problem
     return columns, _rows(lines, columns, input_file(path).name, delimiter)
 
 
@@ -106,4 +109,7 @@ def _record(
 
 def _are_rows(lines: list[Line], columns: int, delimiter: str) -> bool:
     """Return whether each line alone has as many cells as a row."""
-    return all(len(next(csv.reader([text], delimiter=delimiter), [])) == columns for _, text in lines)
+    try:
+        return all(len(next(csv.reader([text], delimiter=delimiter), [])) == columns for _, text in lines)
+    except csv.Error:  # a carriage return alone
+        return False

@@ -75,8 +75,9 @@ ALL = [document(0, "abcd"), document(1, ["e", "a", "s1"]), document(2, ["f", "g"
 
 
 def without(whole: Document, gone: str) -> Document:
-    """Return a document that never had an image, counted by hand."""
+    """Return a document without an image, counted by hand; the others keep their numbers in the source's list."""
     images, links, after, given, cells, new = [], [], [], [], [], {}
+    numbers = whole.image_numbers or tuple(range(len(whole.images)))
     for position, image in enumerate(whole.images):
         if image.hash != gone:
             new[position] = len(images)
@@ -93,9 +94,11 @@ def without(whole: Document, gone: str) -> Document:
         for position in range(len(whole.images)):
             if position in new:
                 cells.append(whole.given.similarities[text * len(whole.images) + position])
+    kept = tuple(numbers[old] for old in new)
     return Document(
         whole.id, whole.dataset, whole.sentences, tuple(images), tuple(links), whole.provenance, whole.language,
         whole.split, tuple(after), Given(tuple(given), tuple(cells)),
+        image_numbers=() if kept == tuple(range(len(kept))) else kept,
     )  # fmt: skip
 
 

@@ -84,6 +84,8 @@ def read_rows(
         )
     read, flags = ([column for column in names if column in schema.names] for names in (columns, present))
     for first, batch in read_batches(shard, [*read, *flags], present=flags):
+        if not set(read) <= {*batch.schema.names}:
+            raise BrokenInputError(f"{name}: its rows have other columns than its schema", name)
         held = {
             column: _without_bytes(
                 batch.column(column) if column in batch.schema.names else None,
