@@ -35,7 +35,15 @@ from pipelines.turns import turn_alone
 from pipelines.web.requests import FetchFailed, Kind, normalise
 from schemas.console import Say
 from schemas.document_rows import from_row, to_row
-from schemas.documents import AFTER_SENTENCE, GIVEN_LINKS, GIVEN_SIMILARITIES, Image, ImageStatement, document_schema
+from schemas.documents import (
+    AFTER_SENTENCE,
+    GIVEN_LINKS,
+    GIVEN_SIMILARITIES,
+    IMAGE_NUMBERS,
+    Image,
+    ImageStatement,
+    document_schema,
+)
 from schemas.errors import IntegrityError
 from schemas.indexes import FIELDS, PARTS, IndexManifest
 from schemas.lake import DRAFTS, LATEST, MANIFEST, Folder, Lake, is_temporary
@@ -74,7 +82,8 @@ class Forgotten:
 
 
 _STATED = ("source", "licence", "metadata", "statements")  # columns of an image that follow its documents
-_OF_IMAGES = ("images", "links", AFTER_SENTENCE, GIVEN_LINKS, GIVEN_SIMILARITIES)  # columns that follow the images
+# Columns of a document that follow its images.
+_OF_IMAGES = ("images", "links", AFTER_SENTENCE, GIVEN_LINKS, GIVEN_SIMILARITIES, IMAGE_NUMBERS)
 
 
 @dataclass(frozen=True, slots=True)
