@@ -22,7 +22,7 @@ from pipelines.features.extraction import FeaturedDocument
 from pipelines.progress import Progress
 from pipelines.settings import ShardsConfig
 from pipelines.shards.manifest import TABLES, add_digests, content_digest, messages_of
-from pipelines.shards.rights import merge_rights
+from pipelines.shards.rights import RightsStatement, merge_rights, rights_of_image
 from pipelines.shards.writing import HASH_BYTES, ShardWriter, WrittenShard, part_name, write_rows
 from pipelines.splits.assign import shard_count, shard_of
 from pipelines.transforms import Fact, StageOutput, count_results
@@ -75,6 +75,10 @@ class WriteShards(beam.PTransform):
         counts = (
             *count_results(Stage.SHARDS, documents, self.progress),
             written | "things" >> beam.FlatMap(_things_of),
+            documents
+            | "images" >> beam.FlatMap(_stated_of_images)
+            | "each image once" >> beam.CombinePerKey(max)  # an image of several shards states the same in each
+            | "stated" >> beam.FlatMap(_rights_of),
         )
         return StageOutput(documents, stages=(Stage.SHARDS,), counts=counts, facts=facts)
 
@@ -108,6 +112,16 @@ def _every_shard(_: bytes, counts: Mapping[str, int]) -> Iterator[tuple[ShardKey
 
 def _things_of(shard: WrittenShard) -> Iterator[tuple[Fact, int]]:
     yield from shard[1].items()
+
+
+def _stated_of_images(featured: FeaturedDocument) -> Iterator[tuple[str, tuple[RightsStatement, ...]]]:
+    for image in featured.images:
+        yield image.packed.image.hash, tuple(rights_of_image(image))
+
+
+def _rights_of(image: tuple[str, tuple[RightsStatement, ...]]) -> Iterator[tuple[Fact, int]]:
+    for statement in image[1]:
+        yield ("rights", statement), 1
 
 
 def _hashes_of(shard: WrittenShard) -> Iterator[tuple[tuple[str, int], bytes]]:

@@ -10,7 +10,6 @@ import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, BinaryIO, TypeVar, cast
 
 import numpy as np
@@ -22,7 +21,7 @@ from pipelines.features.values import DOCUMENTS, IMAGES
 from pipelines.images.packed import given_vector
 from pipelines.packs import PackFolder
 from pipelines.shards.manifest import size_of
-from pipelines.shards.rights import rights_of_document, rights_of_image
+from pipelines.shards.rights import rights_of_document
 from schemas.document_rows import to_row
 from schemas.documents import Split, document_schema, image_schema
 from schemas.features import FeatureColumn, FeatureKind, vectors_to_column
@@ -127,7 +126,7 @@ class ShardWriter:
 
         Returns:
             its summary; how often a thing is there, of `sizes`, (split, `DocumentSize`), and of `rights`, a
-            `RightsStatement`; and the first HASH_BYTES of each image's hash.
+            `RightsStatement` of a document; and the first HASH_BYTES of each image's hash.
         """
         documents = sorted(documents, key=lambda featured: featured.document.id)
         shown = {each.packed.image.hash: each for featured in documents for each in featured.images}
@@ -153,8 +152,7 @@ class ShardWriter:
             write_rows(self.lake.retrievals(self.dataset, version), f"{split}-{name}", rows, RETRIEVAL_SCHEMA)
         hashes = b"".join(bytes.fromhex(content_hash[: 2 * HASH_BYTES]) for content_hash in shown)
         things = Counter[tuple[str, Any]](("sizes", (str(split), size_of(each.document))) for each in documents)
-        stated = chain(*map(rights_of_document, documents), *map(rights_of_image, images))
-        things.update(("rights", statement) for statement in stated)
+        things.update(("rights", statement) for each in documents for statement in rights_of_document(each))
         return ShardSummary(split, entries, {name: merged(parts) for name, parts in ranges.items()}), things, hashes
 
     def _measured(
