@@ -214,7 +214,7 @@ def _arrow_batches(stream: Any, columns: Sequence[str], start: int) -> Iterator[
     for batch in map(file.get_batch, range(file.num_record_batches)) if is_file else file:
         if row + batch.num_rows > start:
             chosen = batch.select(list(columns))
-            rows = _rows_at_once(batch.num_rows, chosen.nbytes)
+            rows = _rows_at_once(batch.num_rows, chosen.get_total_buffer_size())  # safe before it is validated
             for begin in range(0, batch.num_rows, rows):
                 yield row + begin, chosen.slice(begin, rows)
         row += batch.num_rows

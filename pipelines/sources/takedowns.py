@@ -100,8 +100,10 @@ def taken_down(stage: Stage, entry: str, record_id: str = NAMELESS) -> Failure:
 def without_names(outcomes: Iterable[Any], takedowns: Takedowns) -> Iterator[Any]:
     """Yield outcomes of a source, which stand together by record; failures of a document on the list do not name it.
 
-    Items that are neither documents nor failures yet pass as they are.
+    Items that are neither documents nor failures yet pass as they are. A record that repeats the id of a document on
+    the list comes after it, anywhere.
     """
+    listed: dict[str, str] = {}
     for record_id, group in groupby(outcomes, key=_record_id):
         if not isinstance(record_id, str):
             yield from group
@@ -109,8 +111,10 @@ def without_names(outcomes: Iterable[Any], takedowns: Takedowns) -> Iterator[Any
         found = list(group)
         candidates = [each for each in found if isinstance(each, CandidateDocument)]
         ids = (record_id, record_id.rpartition("/")[2])  # it may be a path that ends with the id
-        entry = takedowns.matches_record(ids, (record_id,))
+        entry = takedowns.matches_record(ids, (record_id,)) or listed.get(record_id)
         entry = next(filter(None, map(takedowns.matches_candidate, candidates)), entry)
+        if entry:
+            listed[record_id] = entry
         for each in found:
             yield taken_down(each.stage, entry) if entry and isinstance(each, Failure) else each
 
