@@ -86,18 +86,8 @@ def read_rows(
     for first, batch in read_batches(shard, [*read, *flags], present=flags):
         if not set(read) <= {*batch.schema.names}:
             raise BrokenInputError(f"{name}: its rows have other columns than its schema", name)
-        held = {
-            column: _without_bytes(
-                batch.column(column) if column in batch.schema.names else None,
-                schema.field(column).type,
-                batch.num_rows,
-            )
-            for column in flags
-        }
-        for index, values in enumerate(_values(batch.select(read))):
+        for index, values in enumerate(_values(batch, read, {column: schema.field(column).type for column in flags})):
             number = first + index
-            if isinstance(values, dict):
-                values |= {column: of_rows[index] for column, of_rows in held.items()}
             yield f"{place}:{number}", values if isinstance(values, FieldError) else (number, values)
 
 
@@ -121,12 +111,23 @@ def _without_bytes(array: pa.Array | None, kind: pa.DataType, rows: int) -> list
     return list(array.to_pylist())
 
 
-def _values(batch: pa.RecordBatch) -> list[dict[str, Any] | FieldError]:
-    """Return the values of each row, or why they cannot be read: text that is no UTF-8, a date that there never was."""
+def _values(
+    batch: pa.RecordBatch, read: Sequence[str], flags: Mapping[str, pa.DataType]
+) -> list[dict[str, Any] | FieldError]:
+    """Return the values of each row, or why they cannot be read: text that is no UTF-8, a date that there never was.
+
+    Nothing is read before it is validated: lengths and offsets of a damaged file may lead outside it.
+    """
     try:
         batch.validate(full=True)
-        return list(batch.to_pylist())
+        rows: list[dict[str, Any] | FieldError] = list(batch.select(list(read)).to_pylist())
+        for column, kind in flags.items():
+            array = batch.column(column) if column in batch.schema.names else None
+            for row, is_there in zip(rows, _without_bytes(array, kind, batch.num_rows), strict=True):
+                row[column] = is_there  # type: ignore[index]  # no row is an error yet
+        return rows
     except (ValueError, OverflowError) as problem:
         if batch.num_rows > 1:
-            return [values for number in range(batch.num_rows) for values in _values(batch.slice(number, 1))]
+            slices = (batch.slice(number, 1) for number in range(batch.num_rows))
+            return [values for each in slices for values in _values(each, read, flags)]
         return [FieldError(Reason.BROKEN_RECORD, f"expected values that can be read: {problem}")]
