@@ -13,6 +13,7 @@ import logging
 import os
 import re
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -138,14 +139,16 @@ def run_pipeline(
     with _where(runner, workers) as (target, settings):
         options = [*settings, *_name(runner), *beam_options]
         pipeline = beam.Pipeline(runner=target, options=_Options(options))
-        assemble(pipeline)
         try:
+            assemble(pipeline)
             result = pipeline.run()
             state = result.wait_until_finish() if sign is None else sign.await_end(result, options)
         except MultilinkError as mistake:  # raised in this process; Beam adds the step to its message
             raise type(mistake)(str(mistake).partition(_STEP)[0]) from mistake
         except Exception as failure:
             raise _own_error(str(failure)) or java_error(runner, str(failure)) or failure from failure
+        finally:  # Beam removes it where it ran to an end, and not where it was interrupted before
+            shutil.rmtree(pipeline.local_tempdir, ignore_errors=True)
     if state not in (None, "DONE"):
         raise BuildError(f"the {runner} runner ended in state {state}")
     return result

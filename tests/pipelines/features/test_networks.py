@@ -420,10 +420,12 @@ def test_a_graph_is_the_same_whenever_it_is_made(column: str, tmp_path: Path, mo
 
 
 def test_integers_are_near_and_depend_on_no_company(pictures: list[bytes]) -> None:
-    """Equal bytes alone, with threads and in a second session."""
+    """Equal bytes alone, with threads and in a second session; without VNNI sums are cut off, and values differ more."""
+    flags = Path("/proc/cpuinfo").read_text(encoding="utf-8") if sys.platform == "linux" else ""
+    least = 0.9 if "vnni" in flags else 0.75
     exact, near = vectors(pictures), vectors(pictures, INT8)
     cosines = (exact * near).sum(1) / np.linalg.norm(exact, axis=1) / np.linalg.norm(near, axis=1)
-    assert 0.9 < cosines.min() < cosines.max() < 0.9999
+    assert least < cosines.min() < cosines.max() < 0.9999
     alone = [vectors([picture], INT8)[0].tobytes() for picture in pictures]
     other = np.stack([row[0] for row in network.__wrapped__(INT8, threads=3).extract(pictures[::-1])])
     assert [vector.tobytes() for vector in near] == alone == [vector.tobytes() for vector in other[::-1]]
