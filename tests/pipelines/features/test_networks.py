@@ -420,7 +420,7 @@ def test_a_graph_is_the_same_whenever_it_is_made(column: str, tmp_path: Path, mo
 
 
 def test_integers_are_near_and_depend_on_no_company(pictures: list[bytes]) -> None:
-    """Equal bytes alone, with threads and in a second session; without VNNI sums are cut off, and values differ more."""
+    """Equal bytes alone, with threads and in a second session; without VNNI values differ more."""
     flags = Path("/proc/cpuinfo").read_text(encoding="utf-8") if sys.platform == "linux" else ""
     least = 0.9 if "vnni" in flags else 0.75
     exact, near = vectors(pictures), vectors(pictures, INT8)
