@@ -15,7 +15,12 @@ def command(
     model: options.ModelOrChampion = None,
     input_path: Annotated[
         str | None,
-        typer.Option("--input", metavar="PATH", help="Own documents: HTML, Markdown, EPUB, JSON Lines, or a folder."),
+        typer.Option(
+            "--input",
+            metavar="PATH",
+            callback=options.existing_path,
+            help="Own documents: HTML, Markdown, EPUB, JSON Lines, or a folder.",
+        ),
     ] = None,
     dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION: link the documents of a data set.")] = None,
     lake: Annotated[str, typer.Option("--lake", envvar="MULTILINK_LAKE", help="Lake of the data set.")] = "",

@@ -77,6 +77,18 @@ def existing_file(option: typer.CallbackParam, path: Path | None) -> Path | None
     return path
 
 
+def existing_path(option: typer.CallbackParam, path: str | None) -> str | None:
+    """Return the path of an option's file or folder; addresses, patterns and what is inside an archive are not asked.
+
+    Raises:
+        NotFoundError: nothing is there.
+    """
+    is_plain = path is not None and "!/" not in path and not {*":*?["} & {*path}
+    if path is not None and is_plain and not Path(path).exists():
+        raise NotFoundError(f"{option.opts[0]} {path}: no such file")
+    return path
+
+
 def _reachable(uri: str | None) -> str | None:
     """Return MLflow's address once a server answers there; libraries wait minutes for one that does not.
 

@@ -64,7 +64,7 @@ def write_documents(folder: Path, *, count: int = 24, extra: tuple[str, ...] = (
         ),
         (["build", "diy", "--lake", "lake"], "source.dump: expected the path of a file"),
         (["build", "diy", "--lake", "lake", "--set", "dedupe.radus=2"], "did you mean 'dedupe.radius'?"),
-        (["build", "diy", "--lake", "lake", "--set", "dedupe.radius=many"], "dedupe.radius = 'many': expected a whole"),
+        (["build", "diy", "--lake", "lake", "--set", "dedupe.radius=many"], "dedupe.radius = 'many': expected `int`"),
         (["build", "diy", "--lake", "lake", "--wrkers", "2"], "No such option"),
         (["build", "diy", "--lake", "lake", "--set", "source.dump=no.zst"], "source.dump = 'no.zst': no such file"),
         (["build", "documents", "--lake", "lake", "--runner", "magic"], "expected one of local, portable, flink"),
@@ -85,7 +85,7 @@ def write_documents(folder: Path, *, count: int = 24, extra: tuple[str, ...] = (
         (["evaluate", "--scores", "none.jsonl"], "none.jsonl"),
         (["promote", "--model", "nobody", "--version", "1"], "nobody"),
         (["link", "--model", "models:/x/1", "--input", "none.jsonl", "--output", "o.parquet"], "no such file"),
-        (["link", "--model", "models:/x/1", "--output", "links"], "either --input FILE or --dataset NAME"),
+        (["link", "--model", "models:/x/1", "--output", "links"], "either --input PATH or --dataset NAME"),
         (["link", "--dataset", "diy", "--lake", "lake", "--output", "links"], "no folder is there"),
         (["serve", "--model", "nobody"], "--model nobody: no such folder"),
     ],
@@ -415,11 +415,12 @@ def test_an_error_is_json_too_where_that_is_asked_for(multilink: Run, tmp_path: 
 
 def test_a_place_that_cannot_be_is_one_line(multilink: Run, tmp_path: Path) -> None:
     path = write_documents(tmp_path / "own", count=2)
+    (tmp_path / "empty").mkdir()
     for command, words in (
         (["build", "documents", "--set", f"source.documents={path}", "--lake", f"{path}/lake"], "Not a directory"),
         (["demo", "--workspace", path], "Not a directory"),
         (["link", "--model", "class-names", "--input", path, "--output", "/proc/links.parquet"], "/proc/"),
-        (["link", "--model", "class-names", "--input", path.parent, "--output", "o.parquet"], "found a folder"),
+        (["link", "--model", "class-names", "--input", tmp_path / "empty", "--output", "o.parquet"], "found no file"),
     ):
         found = multilink(*command)
         assert found.status == 2 and words in found.err.splitlines()[-1], found.err

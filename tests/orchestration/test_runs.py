@@ -28,7 +28,7 @@ from orchestration.rules.verdicts import STAGE_CHECKS
 from orchestration.steps import Steps, Summary
 from schemas.console import Say
 from schemas.errors import BuildError, ConfigError, GateError, MultilinkError
-from schemas.lake import Folder, Lake
+from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import commit
 from training.mlflow.registry import ModelVersion
 
@@ -121,7 +121,8 @@ def commit_version(settings: Settings, name: str, **faults: object) -> str:
     lake = Lake.at(settings.lake)
     made_by_hand = write_version(Folder(f"{settings.lake}/{name}"), records=name, **faults)
     manifest = replace(made_by_hand.manifest, dataset="documents")
-    shutil.copytree(f"{settings.lake}/{name}", lake.dataset("documents", manifest.version).uri, dirs_exist_ok=True)
+    target = lake.dataset("documents", manifest.version).uri
+    shutil.copytree(f"{settings.lake}/{name}", target, ignore=shutil.ignore_patterns(MANIFEST), dirs_exist_ok=True)
     commit(lake, manifest)
     return manifest.version
 
