@@ -314,12 +314,14 @@ class _Uncommitted:
 
 
 class _Buffered(_Uncommitted, io.BufferedWriter):
-    """On a file system, under a temporary name, which it has no more once it is committed."""
+    """On a file system, under a temporary name; a committed file is closed, and has that name no more."""
 
     def __del__(self) -> None:
+        is_open = not self.closed
         super().__del__()
-        with contextlib.suppress(OSError):
-            Path(self.raw.name).unlink(missing_ok=True)  # type: ignore[attr-defined]  # a FileIO
+        if is_open:
+            with contextlib.suppress(OSError):
+                Path(self.raw.name).unlink(missing_ok=True)  # type: ignore[attr-defined]  # a FileIO
 
 
 class _Spooled(_Uncommitted, SpooledTemporaryFile[bytes]):
