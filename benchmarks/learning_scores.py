@@ -43,6 +43,7 @@ from training.loop.trainer import train
 from training.loop.validation import own_set_ranks
 from training.metrics.bootstrap import Interval, compare, mean_interval
 from training.metrics.calibration import Calibration, Observations, calibration_scores, fit_calibration, observe
+from training.metrics.curves import fit_sigmoid
 from training.metrics.links import roc_auc, score_documents
 from training.model import LinkModel
 from training.towers.inputs import image_input, text_input
@@ -195,7 +196,8 @@ def calibrated(model: LinkModel, test: DocumentSet, validation: DocumentSet) -> 
     """
     judged, known = (observe(model.similarities(each), each.links or ()) for each in (test, validation))
     full = fit_calibration(known, dataset="", split="val")
-    alone = replace(full, features=())
+    slope, intercept = fit_sigmoid(known.features[:, :1], known.are_true)
+    alone = replace(full, slopes=(slope, 0.0, 0.0), intercept=intercept)
     ways = {"similarity": alone, "similarity, plan and margin": full}
     return {f"{name}: {what}": value for name, way in ways.items() for what, value in _told(way, judged).items()}
 

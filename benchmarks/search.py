@@ -31,8 +31,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import norm
 
-from training.metrics.calibration import Calibration
-from training.retrieval.confidence import FIRST, fit_probability
+from training.metrics.curves import ProbabilityCurve, fit_curve
+from training.retrieval.confidence import FIRST
 
 RIGHT, WRONG, SPREAD = 0.55, 0.20, 0.12
 TEXTS, OTHERS, PER_DOCUMENT, INSIDE = 400, 1000, 4, 5
@@ -64,12 +64,9 @@ def searched(size: int, texts: int, draws: np.random.Generator) -> Searches:
     return Searches(np.take_along_axis(every, order, axis=1), order == 0)
 
 
-def fitted(found: Searches) -> tuple[Calibration, Calibration]:
+def fitted(found: Searches) -> tuple[ProbabilityCurve, ProbabilityCurve]:
     """Return the probability that one of the first ten is right, and that a picture is."""
-    documents = np.arange(len(found.cosines)) // PER_DOCUMENT
-    any_of_first = fit_probability(found.cosines[:, 0], found.are_found, documents, "simulated@1")
-    owners = np.repeat(documents, found.cosines.shape[1])
-    return any_of_first, fit_probability(found.cosines.ravel(), found.are_right.ravel(), owners, "simulated@1")
+    return fit_curve(found.cosines[:, 0], found.are_found), fit_curve(found.cosines.ravel(), found.are_right.ravel())
 
 
 def distance(shown: np.ndarray, are_right: np.ndarray) -> float:

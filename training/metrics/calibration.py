@@ -3,46 +3,36 @@
 A `Calibration` is learnt from validation links, and small enough to be a JSON file beside a model's report. It is about
 predicted links, the edges that linking draws, not about all pairs of a document. Every predicted link of a
 document with known links, some pair of which is no link, is one observation: how sure it looks (`link_features`), and
-whether it is true.
-Below, a calibration is fitted to such observations, and judged on those of another split.
+whether it is true. A calibration is fitted to the observations of one split, and judged on those of another.
+How sure the result of a search is has a class of its own, `curves.ProbabilityCurve`.
 """
 
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from enum import StrEnum
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy import optimize
+from scipy.special import expit
 
 from schemas.configs import restore_json
 from schemas.errors import UsageError
 from training.closed_form.plans import soft_plans
 from training.data.ragged import Bool, Float64, Floats, Int64
 from training.metrics.bootstrap import mean_interval
+from training.metrics.curves import fit_sigmoid
 from training.metrics.links import link_mask
 from training.metrics.precision import PrecisionPoint, precision_points
 from training.metrics.scores import Score
 from training.similarity.assignment import predicted_pairs
 
 FILE_NAME = "calibration.json"
-CALIBRATION_FORMAT: Final = 3  # 1: precisions of thresholds were shares, not bounds; 2: bounds of all links together
-ENOUGH_FOR_ISOTONIC = 1_000  # below it a sigmoid is the better fit (Niculescu-Mizil and Caruana 2005)
 RELIABILITY_BINS = 10
 FEATURES, PLAN_SHARPNESS = 3, 10.0
-RIDGE = 1e-6  # of standardised slopes: features of few links may say the same
 WANTED_PRECISIONS = (0.8, 0.9, 0.95)
-
-
-class Method(StrEnum):
-    """How similarities become probabilities: a sigmoid (Platt 1999), or the best non-decreasing curve."""
-
-    PLATT = "platt"
-    ISOTONIC = "isotonic"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,14 +45,9 @@ class Calibration:
         documents: documents with known links.
         links: predicted links in them.
         true_links: those that are true.
-        method: how probabilities are made.
-        slope: of the sigmoid in the similarity; 0 for another method.
-        intercept: of the sigmoid.
-        similarities: rising knots of the curve; empty for another method.
-        probabilities: the curve there; linear in between, constant beyond.
+        slopes: of the `link_features` of a link in the sigmoid of its probability.
+        intercept: of that sigmoid.
         points: thresholds that keep fewer and fewer links at a higher and higher precision.
-        features: slopes of the `link_features` of a link in the sigmoid of its probability, and last its intercept;
-            empty in calibrations of before: links go by the similarity alone, as pictures that are searched for do.
     """
 
     dataset: str
@@ -70,14 +55,9 @@ class Calibration:
     documents: int
     links: int
     true_links: int
-    method: Method
-    slope: float = 0.0
-    intercept: float = 0.0
-    similarities: tuple[float, ...] = ()
-    probabilities: tuple[float, ...] = ()
+    slopes: tuple[float, float, float]
+    intercept: float
     points: tuple[PrecisionPoint, ...] = ()
-    features: tuple[float, ...] = ()
-    format: Literal[2, 3] = CALIBRATION_FORMAT
 
     def of_links(self, matrix: Floats, rows: Int64, columns: Int64) -> Float64:
         """Return the probability, 0 to 1, that predicted links of a document with n x m similarities are true."""
@@ -85,16 +65,7 @@ class Calibration:
 
     def of_features(self, features_EF: Float64) -> Float64:
         """Return the probability of E links by their `link_features`."""
-        if not self.features:
-            return self.probability(features_EF[:, 0])
-        return _sigmoid(features_EF @ np.array(self.features[:-1]) + self.features[-1])
-
-    def probability(self, similarities: Floats) -> Float64:
-        """Return the probability, 0 to 1, that predicted links of which no more is known than this are true."""
-        values = np.asarray(similarities, dtype=np.float64)
-        if self.method is Method.ISOTONIC:
-            return np.interp(values, self.similarities, self.probabilities)
-        return _sigmoid(self.slope * values + self.intercept)
+        return np.asarray(expit(features_EF @ np.array(self.slopes) + self.intercept), np.float64)
 
     def threshold(self, precision: float) -> float:
         """Return the smallest similarity from which on links have at least this precision, 0 to 1, with 95% confidence.
@@ -113,8 +84,6 @@ class Calibration:
         raise UsageError(
             f"--precision {precision:g}: no threshold is known to reach it with 95% confidence, by {self.links} links "
             f"in {self.documents} documents of {self.dataset}, split {self.split}; the highest is {best:g}"
-            + "; it is of an earlier version: `multilink evaluate` finds thresholds"
-            * (self.format < CALIBRATION_FORMAT)
         )
 
     def to_json(self) -> str:
@@ -128,14 +97,13 @@ class Calibration:
 
 
 def read_calibration(path: Path) -> Calibration:
-    """Return the calibration of a file; one of format 2 without its thresholds.
+    """Return the calibration of a file.
 
     Raises:
-        IntegrityError: it holds none, or one of another format.
+        IntegrityError: it holds none.
     """
-    what = f"a calibration of format {CALIBRATION_FORMAT} in {path} (`multilink evaluate` makes one)"
-    found = restore_json(Calibration, path.read_text(encoding="utf-8"), what=what)
-    return found if found.format == CALIBRATION_FORMAT else replace(found, points=())
+    what = f"a calibration in {path} (`multilink evaluate` makes one)"
+    return restore_json(Calibration, path.read_text(encoding="utf-8"), what=what)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,34 +150,24 @@ def observe(matrices: Sequence[Floats], links: Sequence[Int64 | None]) -> Observ
     return Observations(features, are_true.astype(bool), documents.astype(np.int64), document_count=count)
 
 
-def fit_calibration(observed: Observations, *, dataset: str, split: str, method: Method | None = None) -> Calibration:
-    """Return the calibration of some observations; `method` None: isotonic where there are enough, else Platt's.
+def fit_calibration(observed: Observations, *, dataset: str, split: str) -> Calibration:
+    """Return the calibration of some observations.
 
     Raises:
         ValueError: there is no observation.
     """
     if not len(observed):
-        raise ValueError("expected predicted links of documents with known links, found none")
-    chosen = method or (Method.ISOTONIC if len(observed) >= ENOUGH_FOR_ISOTONIC else Method.PLATT)
-    slope = intercept = 0.0
-    knots: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
-    if chosen is Method.PLATT:
-        slope, intercept = fit_sigmoid(observed.features[:, :1], observed.are_true)
-    else:
-        knots = fit_isotonic(observed.similarities, observed.are_true)
+        raise ValueError("expected predicted links of documents with known links, there are none")
+    *slopes, intercept = fit_sigmoid(observed.features, observed.are_true)
     return Calibration(
         dataset=dataset,
         split=split,
         documents=observed.document_count,
         links=len(observed),
         true_links=int(observed.are_true.sum()),
-        method=chosen,
-        slope=slope,
+        slopes=(slopes[0], slopes[1], slopes[2]),
         intercept=intercept,
-        similarities=knots[0],
-        probabilities=knots[1],
         points=precision_points(observed.similarities, observed.are_true, observed.documents, observed.document_count),
-        features=fit_sigmoid(observed.features, observed.are_true),
     )
 
 
@@ -236,41 +194,6 @@ def link_features(matrix: Floats, rows: Int64, columns: Int64) -> Float64:
     others = np.maximum(by_row.max(axis=1), by_column.max(axis=1))
     margins = np.where(np.isfinite(others), found - others, 0.0)
     return np.stack([found, plans[rows, columns], margins], axis=1)
-
-
-def fit_sigmoid(features_EF: Float64, are_true: Bool) -> tuple[float, ...]:
-    """Return slopes and intercept of the sigmoid of least cross-entropy, with Platt's (1999) smoothed targets.
-
-    The targets (t + 1) / (t + 2) and 1 / (f + 2), of t true and f false links, keep it finite where a threshold tells
-    them apart without error.
-    """
-    true = int(are_true.sum())
-    false = len(are_true) - true
-    targets = np.where(are_true, (true + 1) / (true + 2), 1 / (false + 2))
-    middle, width = features_EF.mean(axis=0), features_EF.std(axis=0)
-    width[width == 0] = 1.0
-    scaled = np.column_stack([(features_EF - middle) / width, np.ones(len(are_true))])
-
-    def cost(weights: Float64) -> tuple[float, Float64]:
-        logits = scaled @ weights
-        value = np.mean(np.logaddexp(0, logits) - targets * logits) + RIDGE * np.square(weights[:-1]).sum()
-        slopes = (_sigmoid(logits) - targets) @ scaled / len(targets)
-        slopes[:-1] += 2 * RIDGE * weights[:-1]
-        return float(value), slopes
-
-    found = optimize.minimize(cost, np.zeros(scaled.shape[1]), jac=True, method="BFGS", options={"gtol": 1e-9})
-    slopes = found.x[:-1] / width
-    return (*slopes.tolist(), float(found.x[-1] - slopes @ middle))
-
-
-def fit_isotonic(similarities: Float64, are_true: Bool) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return knots of the non-decreasing curve of least squares; knots inside a flat stretch are left out."""
-    values, rows, counts = np.unique(similarities, return_inverse=True, return_counts=True)
-    shares = np.bincount(rows, weights=are_true) / counts
-    curve = optimize.isotonic_regression(shares, weights=counts).x
-    changes = np.flatnonzero(np.diff(curve)) if len(curve) > 1 else np.zeros(0, np.int64)
-    kept = np.unique(np.concatenate([[0], changes, changes + 1, [len(curve) - 1]])).astype(np.int64)
-    return tuple(values[kept].tolist()), tuple(np.clip(curve[kept], 0.0, 1.0).tolist())
 
 
 def calibration_scores(calibration: Calibration, observed: Observations) -> Iterator[Score]:
@@ -322,10 +245,6 @@ def reliability(probabilities: Float64, are_true: Bool, *, bins: int = RELIABILI
     numbers = (middles * bins // len(probabilities)).astype(np.int64)[rows]
     parts = [numbers == number for number in np.unique(numbers)]
     return [Bin(float(probabilities[p].mean()), float(are_true[p].mean()), int(p.sum())) for p in parts]
-
-
-def _sigmoid(logits: Float64) -> Float64:
-    return np.asarray(0.5 * (1 + np.tanh(logits / 2)), dtype=np.float64)
 
 
 def _kept(observed: Observations, threshold: float, group: str) -> Iterator[Score]:

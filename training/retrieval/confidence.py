@@ -10,7 +10,6 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from schemas.manifest import Manifest
 from schemas.parts import sampled
 from training.data.ragged import Bool, Floats, Int64
 from training.evaluation.evaluate import POOL_DOCUMENTS, has_links
-from training.metrics.calibration import Calibration, Observations, fit_calibration
+from training.metrics.curves import ProbabilityCurve, fit_curve
 from training.model import LinkModel
 from training.retrieval.filters import WORDS
 from training.retrieval.records import Records
@@ -39,6 +38,7 @@ class Confidence:
     """Probabilities of a search result.
 
     Attributes:
+        texts: NAME@VERSION and split that the texts are of.
         images: pictures of the index.
         queries: texts that were searched for.
         found: of these, those with a right picture among the first ten.
@@ -48,13 +48,13 @@ class Confidence:
             by file or archive, never the captions that articles have for a picture: those are among the texts.
     """
 
+    texts: str
     images: int
     queries: int
     found: int
-    any_of_first: Calibration
-    pictures: Calibration
+    any_of_first: ProbabilityCurve
+    pictures: ProbabilityCurve
     reciprocal_ranks: Mapping[str, float] = field(default_factory=dict)
-    format: Literal[2] = 2
 
     @property
     def rank_by(self) -> str:
@@ -67,9 +67,8 @@ class Confidence:
 
     def lines(self) -> list[str]:
         """Return what it was fitted on."""
-        source = f"{self.any_of_first.dataset}, split {self.any_of_first.split}"
         return [
-            f"of {self.queries} texts of {source}, {self.found} have a right picture among the first {FIRST} of "
+            f"of {self.queries} texts of {self.texts}, {self.found} have a right picture among the first {FIRST} of "
             f"{self.images}: results have a probability",
             "mean reciprocal rank of these texts: "
             + ", ".join(f"{order} {100 * self.reciprocal_ranks[order]:.1f}" for order in ORDERS),
@@ -122,16 +121,16 @@ def fit_confidence(
         return None
     are_found = np.array([each.are_right.any() for each in searches])
     best = np.array([each.cosines[0] for each in searches])
-    owners = np.repeat(documents, [len(each.cosines) for each in searches])
     cosines, are_right = (
         np.concatenate([getattr(each, name) for each in searches]) for name in ("cosines", "are_right")
     )
     return Confidence(
+        texts=f"{manifest.reference}, split {Split.VAL}",
         images=records.count,
         queries=len(searches),
         found=int(are_found.sum()),
-        any_of_first=fit_probability(best, are_found, documents, manifest.reference),
-        pictures=fit_probability(cosines, are_right, owners, manifest.reference),
+        any_of_first=fit_curve(best, are_found),
+        pictures=fit_curve(cosines, are_right),
         reciprocal_ranks={by: round(float(np.mean([each.reciprocal[by] for each in searches])), 4) for by in ORDERS},
     )
 
@@ -161,9 +160,3 @@ def _reciprocal(ranking: Ranked, right: Int64) -> float:
     """Return the reciprocal of the rank of the first right picture; 0: there is none."""
     places = np.flatnonzero(np.isin(ranking.rows, right))
     return 1 / (1 + int(places[0])) if len(places) else 0.0
-
-
-def fit_probability(cosines: Floats, are_right: Bool, documents: Int64, reference: str) -> Calibration:
-    """Return the probability of being right by the cosine, of n results of texts of these documents."""
-    observed = Observations(cosines.astype(np.float64)[:, None], are_right, documents, len(np.unique(documents)))
-    return fit_calibration(observed, dataset=reference, split=str(Split.VAL))

@@ -17,7 +17,7 @@ from orchestration.cli import app
 from orchestration.commands import options
 from schemas.errors import UsageError
 from training.linking.options import LinkOptions
-from training.metrics.calibration import Calibration, Method
+from training.metrics.calibration import Calibration
 from training.metrics.relations import RefineConfig
 
 
@@ -84,7 +84,8 @@ def test_search_has_the_options_of_refinement() -> None:
 
 
 def test_the_options_of_links(tmp_path: Path) -> None:
-    calibration = Calibration(dataset="d@1", split="val", documents=1, links=2, true_links=1, method=Method.PLATT)
+    about = {"dataset": "d@1", "split": "val", "documents": 1, "links": 2, "true_links": 1}
+    calibration = Calibration(**about, slopes=(1.0, 0.0, 0.0), intercept=0.0)  # type: ignore[arg-type]
     (tmp_path / "calibration.json").write_text(calibration.to_json())
     found = options.link_options(
         precision=0.9, calibration=tmp_path / "calibration.json", refine_below=0.2, refine_weight=0.5

@@ -27,7 +27,7 @@ WAIT_MS = 120_000
 @pytest.fixture(scope="session")
 def newsroom(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Newsroom]:
     """Build the news and an archive that means harm, train on the news, index both, and show them."""
-    from training.metrics.calibration import Calibration, Method
+    from training.metrics.curves import ProbabilityCurve
     from training.model import LinkModel
     from training.retrieval.confidence import Confidence
 
@@ -35,11 +35,8 @@ def newsroom(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Newsroom]:
     lake = Lake.at(str(folder / "lake"))
     news = build("news", [f"source.articles={NEWS / 'articles.jsonl'}", f"source.images={NEWS}"], lake)
     model = LinkModel.load(trained(lake, news, folder))
-    calibration = Calibration(
-        dataset=news, split="val", documents=39, links=156, true_links=156, method=Method.PLATT,
-        slope=20.0, intercept=-9.0,
-    )  # fmt: skip
-    confidence = Confidence(images=39, queries=156, found=156, any_of_first=calibration, pictures=calibration)
+    curve = ProbabilityCurve(observations=156, right=156, slope=20.0, intercept=-9.0)
+    confidence = Confidence(texts=news, images=39, queries=156, found=156, any_of_first=curve, pictures=curve)
     evil = build("archive", [f"source.archive={write_evil(folder)}"], lake, model)
     folders = {}
     for name, reference in (("news", news), ("evil", evil)):

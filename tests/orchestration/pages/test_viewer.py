@@ -54,7 +54,7 @@ from training.linking.versions import link_version, prepare_linking
 from training.listening import TimedProtocol, bind
 from training.loop.context import Context
 from training.loop.trainer import train
-from training.metrics.calibration import Calibration, Method
+from training.metrics.calibration import Calibration
 from training.mlflow.registering import register
 from training.mlflow.runs import connect, experiment_id
 from training.model import LinkModel, ModelCard
@@ -79,7 +79,7 @@ CONFIG = TrainConfig(
     training=LoopConfig(epochs=8, learning_rate=1e-2, select=Select.LAST),
 )
 CALIBRATION = Calibration(
-    dataset="synthetic@v1", split="val", documents=9, links=30, true_links=20, method=Method.PLATT, slope=8.0
+    dataset="synthetic@v1", split="val", documents=9, links=30, true_links=20, slopes=(8.0, 0.0, 0.0), intercept=0.0
 )
 COUNT, TRAINED = 23, 40
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]

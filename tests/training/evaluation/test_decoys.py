@@ -21,7 +21,7 @@ from training.linking.links import Linker
 from training.linking.options import LinkOptions
 from training.loop.context import Context
 from training.loop.trainer import train
-from training.metrics.calibration import Calibration, Method
+from training.metrics.calibration import Calibration
 from training.metrics.precision import PrecisionPoint
 from training.metrics.relations import RefineConfig
 from training.mlflow.loading import open_model
@@ -140,8 +140,13 @@ def precise(lake: Lake, model: LinkModel) -> LinkOptions:
     matrices = [each.similarities() for each in embed_split(model, *read_manifest(lake, "synthetic"), Split.TEST)[1]]
     high = float(np.quantile(np.concatenate([each.max(axis=1) for each in matrices]), 0.8))
     points = (PrecisionPoint(high, 0.9, 30),)
-    about = {"dataset": "d", "split": "val", "documents": 9, "links": 99, "true_links": 90, "method": Method.PLATT}
-    return LinkOptions(precision=0.9, calibration=Calibration(**about, points=points))  # type: ignore[arg-type]
+    return LinkOptions(
+        precision=0.9,
+        calibration=Calibration(
+            dataset="d", split="val", documents=9, links=99, true_links=90, slopes=(0.0, 0.0, 0.0), intercept=0.0,
+            points=points,
+        ),
+    )  # fmt: skip
 
 
 def test_links_that_are_left_out_are_not_counted(lake: Lake, model: LinkModel, precise: LinkOptions) -> None:

@@ -31,7 +31,7 @@ from training.linking.options import DEFAULT_OPTIONS, LinkOptions
 from training.linking.versions import LinkedVersion, link_version, prepare_linking
 from training.loop.context import Context
 from training.loop.trainer import train
-from training.metrics.calibration import Calibration, Method, PrecisionPoint
+from training.metrics.calibration import Calibration, PrecisionPoint
 from training.model import LinkModel
 from training.ray.shards import RayWorkers
 from training.shards import RunShards, run_here, shards_run_by
@@ -55,8 +55,7 @@ CALIBRATION = Calibration(
     documents=10,
     links=30,
     true_links=20,
-    method=Method.PLATT,
-    slope=4.0,
+    slopes=(4.0, 0.0, 0.0),
     intercept=-1.0,
     points=(PrecisionPoint(0.5, 0.9, 20),),
 )

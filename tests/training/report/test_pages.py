@@ -198,7 +198,10 @@ def test_what_was_measured_has_its_section():
     numbers = np.random.default_rng(0)
     similarities = numbers.random(300)
     seen = Observations(
-        similarities[:, None], numbers.random(300) < similarities, np.arange(300) // 10, document_count=30
+        np.column_stack([similarities, np.zeros((300, 2))]),
+        numbers.random(300) < similarities,
+        np.arange(300) // 10,
+        document_count=30,
     )
     calibration = fit_calibration(seen, dataset="d@v", split="val")
     rows = [

@@ -183,7 +183,7 @@ def test_probabilities_are_those_of_validation_texts_in_this_index(
     confidence = index.confidence
     assert confidence is not None and confidence.images == len(images)
     assert (confidence.queries, confidence.found) == (len(best), sum(is_found)) and 0 < sum(is_found) < len(best)
-    assert confidence.pictures.links == len(right) and confidence.pictures.true_links == sum(right)
+    assert confidence.pictures.observations == len(right) and confidence.pictures.right == sum(right)
     assert np.mean(confidence.any_of_first.probability(np.array(best))) == pytest.approx(np.mean(is_found), abs=0.02)
     text = next(iter(texts))
     found = search(index, Query(texts={"caption": text}), top=12, reader=reader)
