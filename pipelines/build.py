@@ -18,7 +18,6 @@ from typing import Any
 
 import apache_beam as beam
 
-from pipelines.config import content_config
 from pipelines.copy_detection.transforms import by_vector
 from pipelines.dedupe.transforms import DropDuplicates, by_hash
 from pipelines.documents.transforms import FilterCandidates, JudgeDocuments, SettleDocuments
@@ -38,6 +37,7 @@ from pipelines.sources.takedowns import Takedowns
 from pipelines.sources.transforms import ReadSource
 from pipelines.splits.transforms import AssignSplits, DropLeaks
 from pipelines.transforms import CountThings, GatherFacts, StageOutput, as_facts
+from schemas.configs import naming
 from schemas.errors import BuildError
 from schemas.failures import TRANSIENT, Failure
 from schemas.lake import DRAFTS, MANIFEST, Folder, Lake
@@ -51,6 +51,7 @@ class BuildPlan:
     Attributes:
         features: which there are, and what computes them.
         files: folder or archive that names of image files are looked up in.
+        takedowns: what must not be in the data set.
         name: of the build: of its ledger, and of the draft of its manifest in `builds/`.
         shares: parts that hosts are divided into.
         begin: passes on what the first step begins with, and leaves a sign of it; None: no sign is asked for.
@@ -61,6 +62,7 @@ class BuildPlan:
     features: FeaturePlan
     progress: Progress
     files: str
+    takedowns: Takedowns
     name: str
     shares: int = 1
     begin: Callable[[str], str] | None = None
@@ -96,7 +98,7 @@ class BuildPlan:
             http=config.http,
             raw=self.lake.raw,
             ledger=self.ledger,
-            takedowns=Takedowns(config.takedowns),
+            takedowns=self.takedowns,
             min_images=config.documents.min_images,
         )
 
@@ -121,7 +123,7 @@ class BuildPlan:
             features=self.features.given or None,
             config=config.images,
             fingerprint=config.dedupe.fingerprint,
-            takedowns=Takedowns(config.takedowns),
+            takedowns=self.takedowns,
             ledger=self.ledger,
         )
 
@@ -129,7 +131,7 @@ class BuildPlan:
 def identity_of(config: BuildConfig, features: FeaturePlan) -> dict[str, Any]:
     """Return all that decides what a build makes of what it reads, the code that makes its bytes included."""
     modules = (__name__, type(config.source).__module__, *features.modules)
-    return build_identity(content_config(config), features.fingerprints, modules)
+    return build_identity(naming(config), features.fingerprints, modules)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

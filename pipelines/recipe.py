@@ -23,7 +23,7 @@ from pipelines.settings import (
     ShardsConfig,
     SplitsConfig,
 )
-from schemas.configs import Settings, require
+from schemas.configs import Outside, Settings, outside, require
 from schemas.lake import check_name
 
 EVERY_DOCUMENT = DocumentsConfig(min_long_sentences=0, min_images=1, max_images=NO_LIMIT, long_sentence_tokens=1)
@@ -39,7 +39,7 @@ class BuildConfig(Settings):
         max_failure_share: a stage that loses more than this share of what entered it, rejections by the data set's
             own rules apart, fails the build.
         takedown_list: path or URL of a file of what must not be in the data set (`pipelines.sources.takedowns`).
-        takedowns: its entries; read from the file, not set by hand.
+        takedowns: fingerprint of its entries, which would name what must go; taken from the file, not set by hand.
     """
 
     dataset: str
@@ -53,9 +53,9 @@ class BuildConfig(Settings):
     copy_detection: CopyDetectionConfig = field(default_factory=CopyDetectionConfig)
     splits: SplitsConfig = field(default_factory=SplitsConfig)
     shards: ShardsConfig = field(default_factory=ShardsConfig)
-    max_failure_share: Annotated[float, Meta(ge=0, le=1)] = 0.5
-    takedown_list: str = ""
-    takedowns: tuple[str, ...] = ()
+    max_failure_share: Annotated[float, Meta(ge=0, le=1)] = outside(0.5, Outside.PACE)
+    takedown_list: str = outside("", Outside.PATH)
+    takedowns: str = ""
 
     def __post_init__(self) -> None:
         Settings.__post_init__(self)

@@ -42,36 +42,23 @@ from pipelines.settings import OnLeak, Runner
 from pipelines.shards.writing import write_rows
 from pipelines.sources.inputs import find_inputs, image_root, named_inputs
 from pipelines.sources.records import on_web
-from pipelines.sources.takedowns import read_takedowns
+from pipelines.sources.takedowns import NO_TAKEDOWNS, Takedowns, read_takedowns
 from pipelines.splits.leaks import LeakCount, refuse_leaks
 from pipelines.turns import LEASES, turn_alone, turn_of_build
 from pipelines.web.client import process_client
 from pipelines.web.downloads import CapturedFile, capture_file
 from pipelines.web.refusals import hosts_that_refused, refusal_lines
 from pipelines.web.requests import REMEMBERED_S, FetchFailed
-from schemas.configs import resolve as values_of
+from schemas.configs import Outside, naming
 from schemas.errors import BuildError, UsageError
 from schemas.failures import TRANSIENT, Reason, is_about_machine
-from schemas.lake import MANIFEST, REQUESTS, Folder, Lake
+from schemas.lake import DRAFTS, MANIFEST, REQUESTS, Folder, Lake
 from schemas.leases import HeldError
 from schemas.ledger import VERSIONS
 from schemas.manifest import CARDS, Manifest, check_same, commit, small_splits, table_parts
 from schemas.raw import RETRIEVAL_SCHEMA, Retrieval, Retrieved, retrieval_row, unreached_tables
 from schemas.versions import digest_stream, fingerprint
 
-# Settings of `http` that change how fast answers come, and not which.
-_PACE = frozenset(
-    {
-        "user_agent",
-        "contact",
-        "connect_to",
-        "requests_per_second",
-        "connections_per_host",
-        "connections",
-        "workers_per_host",
-        "ask_again_before",
-    }
-)
 UNREACHED_SHARE = 0.05
 REUSED_S = 3_600.0  # for so long a version of which some failed for the moment is reused
 _DIGESTS_KEPT = 256
@@ -149,7 +136,9 @@ def build_dataset(
         machine_errors(),
     ):
         recover(lake.raw)
-        config, captured = with_inputs(with_takedowns(config, lake), lake, say=say)
+        takedowns = takedowns_of(config, lake)
+        config = dataclasses.replace(config, takedowns=takedowns.fingerprint)
+        config, captured = with_inputs(config, lake, say=say)
         features = features_of(config, lake=lake, workers=processes_of_machine(runner, workers, beam_options))
         request = request_key(config, features)
         earlier = None if ask_again else answered(lake, config.dataset, request)
@@ -160,12 +149,15 @@ def build_dataset(
         if config.source.fetch is not None and not config.http.contact:
             say("http.contact is not set: hosts cannot reach you; --set http.contact=you@example.org")
         sign = None if is_here else Sign(lake.builds.child("signs"))
+        name = f"{time.time_ns():016x}-{os.urandom(4).hex()}"
+        listed = f"{DRAFTS}/{config.dataset}-{name}-takedowns.json"
         plan = BuildPlan(
             config=config,
             lake=lake,
             features=features,
             progress=Progress(counted if is_here else None),
-            name=f"{time.time_ns():016x}-{os.urandom(4).hex()}",
+            takedowns=takedowns.kept_in(lake.builds, listed),
+            name=name,
             shares=SHARES_OF_A_WORKER * workers if is_here else CLUSTER_SHARES,
             begin=sign.leave if sign is not None else None,
             files=image_root(config.source),
@@ -183,6 +175,7 @@ def build_dataset(
             summary = finish(plan, draft, request, captured, check_turn=check_turn)
         finally:
             lake.builds.delete(plan.draft)
+            lake.builds.delete(listed)
             plan.beside.remove()
     merge_packs(plan)
     return summary
@@ -280,13 +273,10 @@ def features_of(config: BuildConfig, *, lake: Lake, workers: int) -> FeaturePlan
     return plan_features(config.features, config.images, config.http, given=given, lake=lake, workers=workers)
 
 
-def with_takedowns(config: BuildConfig, lake: Lake) -> BuildConfig:
-    """Return a configuration with the entries of its takedown list read, so that workers need no file."""
-    place = config.takedown_list
-    if not place:
-        return config
-    listed = read_takedowns(_capture(place, config, lake).path if on_web(place) else place)
-    return dataclasses.replace(config, takedowns=listed.entries)
+def takedowns_of(config: BuildConfig, lake: Lake) -> Takedowns:
+    """Return what is in the takedown list of a build."""
+    path = config.takedown_list
+    return read_takedowns(_capture(path, config, lake).path if on_web(path) else path) if path else NO_TAKEDOWNS
 
 
 def with_inputs(
@@ -336,7 +326,7 @@ def request_key(config: BuildConfig, features: FeaturePlan) -> str | None:
     return fingerprint(
         {
             **identity_of(config, features),
-            "http": {name: value for name, value in values_of(config.http).items() if name not in _PACE},
+            "http": naming(config.http, Outside.REACH),
             "files": [_digest(place) for place in named_inputs(config.source)],
         }
     )

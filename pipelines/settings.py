@@ -1,8 +1,7 @@
 """Settings of the stages: one frozen dataclass a stage, imported by every stage and importing none.
 
 A source's settings stand beside its reader, in `pipelines/sources/`. `recipe.py` puts all of them together as a
-`BuildConfig`. Settings that change what is built are part of a version's name; those that only change how it is
-reached (`http`, worker counts, the paths of input files) are not.
+`BuildConfig`. A setting is part of a version's name unless a mark at its field says why not: `schemas.configs.Outside`.
 """
 
 from __future__ import annotations
@@ -17,11 +16,13 @@ from msgspec import Meta
 from schemas.configs import (
     NonNegativeFloat,
     NonNegativeInt,
+    Outside,
     PositiveFloat,
     PositiveInt,
     Probability,
     Settings,
     Share,
+    outside,
     require,
 )
 from schemas.features import Storage
@@ -98,30 +99,30 @@ class HttpConfig(Settings):
     """
 
     part: ClassVar[str] = "http"
-    user_agent: str = "multilink/0.1"
-    contact: str = ""
-    allow_hosts: tuple[str, ...] = ()
-    connect_to: tuple[str, ...] = ()
-    requests_per_second: PositiveFloat = 5.0
-    connections_per_host: PositiveInt = 4
-    connections: PositiveInt = 128
-    workers_per_host: PositiveInt = 1
-    attempts: PositiveInt = 4
-    backoff_s: PositiveFloat = 1.0
-    connect_timeout_s: PositiveFloat = 5.0
-    read_timeout_s: PositiveFloat = 20.0
-    total_timeout_s: PositiveFloat = 60.0
-    max_bytes: PositiveInt = 20_000_000
-    max_file_bytes: PositiveInt = 500_000_000_000
+    user_agent: str = outside("multilink/0.1", Outside.REACH)
+    contact: str = outside("", Outside.PACE)
+    allow_hosts: tuple[str, ...] = outside((), Outside.REACH)
+    connect_to: tuple[str, ...] = outside((), Outside.REACH)
+    requests_per_second: PositiveFloat = outside(5.0, Outside.PACE)
+    connections_per_host: PositiveInt = outside(4, Outside.PACE)
+    connections: PositiveInt = outside(128, Outside.PACE)
+    workers_per_host: PositiveInt = outside(1, Outside.PACE)
+    attempts: PositiveInt = outside(4, Outside.REACH)
+    backoff_s: PositiveFloat = outside(1.0, Outside.REACH)
+    connect_timeout_s: PositiveFloat = outside(5.0, Outside.REACH)
+    read_timeout_s: PositiveFloat = outside(20.0, Outside.REACH)
+    total_timeout_s: PositiveFloat = outside(60.0, Outside.REACH)
+    max_bytes: PositiveInt = outside(20_000_000, Outside.REACH)
+    max_file_bytes: PositiveInt = outside(500_000_000_000, Outside.REACH)
     obey_robots: bool = True
     obey_ai_txt: bool = True
     obey_robots_tags: bool = True
     obey_tdm: bool = True
     obey_content_usage: bool = True
-    listing_max_age_s: float = 86_400.0
-    page_max_age_s: float = 2_592_000.0
-    ask_again_before: float = 0.0
-    ca_bundle: str = ""
+    listing_max_age_s: float = outside(86_400.0, Outside.REACH)
+    page_max_age_s: float = outside(2_592_000.0, Outside.REACH)
+    ask_again_before: float = outside(0.0, Outside.PACE)
+    ca_bundle: str = outside("", Outside.REACH)
 
     @property
     def identity(self) -> str:
@@ -314,8 +315,7 @@ class Device(StrEnum):
 class FeaturesConfig(Settings):
     """Which extractors run, each giving a column of the shards, and how their values are stored.
 
-    Part of a version are the names, `storage`, the limits of regions, and what the extractors' fingerprints name (among
-    it the weights); the rest changes the speed alone.
+    The extractors' fingerprints, which name the weights among other things, are part of a version.
 
     Attributes:
         images: extractors of images: vectors, regions or classes.
@@ -334,13 +334,13 @@ class FeaturesConfig(Settings):
     part: ClassVar[str] = "features"
     images: tuple[str, ...] = ("efficientnet-lite0", "efficientnet-lite0-names")  # of one forward pass
     sentences: tuple[str, ...] = ("use-multilingual",)
-    weights: tuple[str, ...] = ()
+    weights: tuple[str, ...] = outside((), Outside.PATH)
     storage: Storage = Storage.FLOAT16
     max_regions: Annotated[int, Meta(ge=1, le=100)] = 36
     min_regions: NonNegativeInt = 10
     min_score: Annotated[float, Meta(ge=0, le=1)] = 0.2
-    device: Device = Device.AUTO
-    threads: NonNegativeInt = 0
+    device: Device = outside(Device.AUTO, Outside.PACE)
+    threads: NonNegativeInt = outside(0, Outside.PACE)
 
     def __post_init__(self) -> None:
         Settings.__post_init__(self)

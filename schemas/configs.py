@@ -40,6 +40,14 @@ _hints: Callable[[Any], dict[str, Any]] = cache(partial(typing.get_type_hints, i
 Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
 
 
+class Outside(enum.StrEnum):
+    """Why a setting is no part of a version's name: a mark at its field (`outside`)."""
+
+    PACE = "pace"  # how fast a build is, and whether its failures end it
+    REACH = "reach"  # what hosts give: what was read is digested
+    PATH = "path"  # where a file is: its content is digested
+
+
 PositiveInt = Annotated[int, Meta(gt=0)]
 NonNegativeInt = Annotated[int, Meta(ge=0)]
 PositiveFloat = Annotated[float, Meta(gt=0)]
@@ -74,6 +82,21 @@ def check(config: Settings) -> None:
             object.__setattr__(config, name, coerce(value, hint, key=key))
         if name == NAME and (own := default_name(type(config))):
             require(value == own, field=key, value=value, rule=f"these are the settings of '{own}'")
+
+
+def outside(default: C, why: Outside) -> C:
+    """Return a field of a configuration with a default, marked as no part of a version's name."""
+    return cast(C, dataclasses.field(default=default, metadata={Outside: why}))
+
+
+def naming(config: Any, *more: Outside) -> dict[str, Json]:
+    """Return the settings that are part of a version's name, as `resolve` does, and those of more marks."""
+    values = dict[str, Json]()
+    for each in dataclasses.fields(config):
+        if each.metadata.get(Outside) in (None, *more):
+            value = getattr(config, each.name)
+            values[each.name] = naming(value, *more) if dataclasses.is_dataclass(value) else plain(value)
+    return values
 
 
 def resolve(config: object) -> dict[str, Json]:

@@ -23,6 +23,7 @@ from msgspec import Meta
 from pipelines.files import COMPRESSED, INSIDE, BrokenInputError, file_names, is_archive, is_pattern
 from pipelines.sources.own_files import OwnFiles
 from pipelines.sources.records import UNUSABLE, CandidateDocument, on_web
+from schemas.configs import Outside, outside
 from schemas.errors import UsageError
 from schemas.failures import Failure
 from schemas.lake import Folder, folder_of
@@ -68,6 +69,12 @@ class Settings(Protocol):
 
 
 S = TypeVar("S", bound=Settings)
+T = TypeVar("T", str, tuple[str, ...])
+
+
+def input_path(default: T) -> T:
+    """Return the field of a setting that `inputs` name: a version's name has the content of what it reads, not this."""
+    return outside(default, Outside.PATH)
 
 
 def find_inputs(source: S, capture: Capture) -> S:
@@ -95,11 +102,6 @@ def named_inputs(source: Settings) -> list[str]:
     """Return every path that the settings of a source name, images on the web apart."""
     texts = (text for given in source.inputs for text in _texts(source, given))
     return [text for text in texts if not on_web(text)]
-
-
-def path_settings(source: Settings) -> frozenset[str]:
-    """Return the settings of a source that say where its files are, and not what they are."""
-    return frozenset(given.name for given in source.inputs)
 
 
 def image_root(source: Any) -> str:

@@ -13,10 +13,11 @@ out, and not which. Versions that exist, and what was captured in `raw/`, are to
 which takes the same entries.
 """
 
+import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from itertools import groupby
 from pathlib import Path, PurePath
 from typing import Any
@@ -27,6 +28,7 @@ from pipelines.web.requests import FetchFailed, host_of, normalise
 from schemas.documents import Image
 from schemas.errors import NotFoundError, UsageError
 from schemas.failures import Failure, Reason, Stage
+from schemas.lake import Folder
 from schemas.versions import fingerprint
 
 _KINDS = ("id", "url", "domain", "sha256")
@@ -45,9 +47,22 @@ class Takedowns:
 
     Attributes:
         entries: in canonical form (`kind:value`), sorted, each once.
+        file: folder and name of a file that they are kept in: the list travels to workers as these, and each process
+            reads it once. None: it travels as a whole.
     """
 
     entries: tuple[str, ...] = ()
+    file: tuple[Folder, str] | None = field(default=None, compare=False)
+
+    def kept_in(self, folder: Folder, name: str) -> "Takedowns":
+        """Return the list as one that is kept in a file, which is written; an empty list needs none."""
+        if not self.entries:
+            return self
+        folder.write(name, json.dumps(self.entries).encode())
+        return replace(self, file=(folder, name))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_kept, self.file) if self.file else (Takedowns, (self.entries,))
 
     @cached_property
     def _exact(self) -> frozenset[str]:
@@ -80,6 +95,11 @@ class Takedowns:
     def matches_image(self, image: Image) -> str | None:
         """Return the entry that takes out an image: its hash, or its address."""
         return self._listed([f"sha256:{image.hash}"]) or self.matches_address(image.source or "")
+
+
+@lru_cache(2)
+def _kept(folder: Folder, name: str) -> Takedowns:
+    return Takedowns(tuple(json.loads(folder.read(name))), (folder, name))
 
 
 NO_TAKEDOWNS = Takedowns()

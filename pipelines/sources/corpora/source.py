@@ -20,7 +20,7 @@ from pipelines.sources.corpora.mmc4 import read_mmc4
 from pipelines.sources.corpora.obelics import read_obelics
 from pipelines.sources.corpora.web import read_web
 from pipelines.sources.corpora.webdataset import read_webdataset
-from pipelines.sources.inputs import IMAGES, Input, Language, image_root, shard_root
+from pipelines.sources.inputs import IMAGES, Input, Language, image_root, input_path, shard_root
 from pipelines.sources.records import CandidateDocument
 from pipelines.sources.source import Context, Outcomes, Source
 from schemas.documents import UNDETERMINED
@@ -68,8 +68,8 @@ class CorpusSource(Source):
     """
 
     format: Format = "mmc4"
-    documents: tuple[str, ...] = ()
-    images: str = ""
+    documents: tuple[str, ...] = input_path(())
+    images: str = input_path("")
     language: Language = UNDETERMINED
     sentence_model: str = ""
     texts: str = ""

@@ -18,7 +18,7 @@ from pipelines.files import file_names
 from pipelines.named_files import EXTENSIONS
 from pipelines.recipe import EVERY_DOCUMENT, BuildConfig, without_limits
 from pipelines.settings import FeaturesConfig, SplitsConfig
-from pipelines.sources.inputs import IMAGES, Input
+from pipelines.sources.inputs import IMAGES, Input, input_path
 from pipelines.sources.records import (
     CandidateDocument,
     described,
@@ -48,8 +48,8 @@ class ArchiveSource(Source):
         images: folder, tar or zip with the pictures, or the URL of a folder; empty: what the file itself is in.
     """
 
-    archive: str = ""
-    images: str = ""
+    archive: str = input_path("")
+    images: str = input_path("")
 
     @property
     def inputs(self) -> tuple[Input, ...]:

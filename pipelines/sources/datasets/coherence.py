@@ -26,7 +26,7 @@ from typing import ClassVar
 from pipelines.recipe import BuildConfig, as_published
 from pipelines.sources.delimited import Row, read_table
 from pipelines.sources.draws import share_of
-from pipelines.sources.inputs import IMAGES, Input
+from pipelines.sources.inputs import IMAGES, Input, input_path
 from pipelines.sources.json_files import read_mapping
 from pipelines.sources.records import (
     UNKNOWN,
@@ -88,9 +88,9 @@ class CiteSource(Source):
         Input("test", published=("test.csv",)),
         IMAGES,
     )
-    train: str = ""
-    test: str = ""
-    images: str = ""
+    train: str = input_path("")
+    test: str = input_path("")
+    images: str = input_path("")
 
     def read(self) -> Outcomes:
         """Yield CITE's or CITE++'s pairs, test file first, and a failure for each row that cannot be used.
@@ -133,10 +133,10 @@ class ClueSource(Source):
         Input("numbers", published=("img2idxmap.json",)),
         IMAGES,
     )
-    train: str = ""
-    test: str = ""
-    numbers: str = ""
-    images: str = ""
+    train: str = input_path("")
+    test: str = input_path("")
+    numbers: str = input_path("")
+    images: str = input_path("")
 
     def __post_init__(self) -> None:
         Source.__post_init__(self)

@@ -15,7 +15,7 @@ from pipelines.sources.diy.submissions import (
     read_dump,
     reject_submission,
 )
-from pipelines.sources.inputs import Input
+from pipelines.sources.inputs import Input, input_path
 from pipelines.sources.records import rejected
 from pipelines.sources.source import Context, Outcomes, Source
 from pipelines.sources.takedowns import NAMELESS
@@ -45,7 +45,7 @@ class DiySource(Source):
     """
 
     kind: Literal["dump", "api"] = "dump"
-    dump: tuple[str, ...] = ()
+    dump: tuple[str, ...] = input_path(())
     subreddit: str = "DIY"
     min_score: int = 25
     album_forms: Literal["all", "hessel-2019"] = "all"

@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 from pipelines.files import BrokenInputError, input_file, is_archive, read_tree
 from pipelines.recipe import EVERY_DOCUMENT, BuildConfig, without_limits
 from pipelines.sources.corpora.compose import Reading
-from pipelines.sources.inputs import IMAGES, Input, Language
+from pipelines.sources.inputs import IMAGES, Input, Language, input_path
 from pipelines.sources.own.pages import Place, read_pages
 from pipelines.sources.own.rows import identity, read_row
 from pipelines.sources.own_files import Kind, OwnFile, OwnFiles, check_form
@@ -52,8 +52,8 @@ class DocumentsSource(Source):
     """
 
     inputs: ClassVar = (Input("documents", "tree", is_needed=True), IMAGES)
-    documents: str = ""
-    images: str = ""
+    documents: str = input_path("")
+    images: str = input_path("")
     language: Language = UNDETERMINED
     sentence_model: str = ""
 

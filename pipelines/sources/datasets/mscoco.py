@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 
 from pipelines.recipe import BuildConfig, as_published
 from pipelines.sources.draws import CaptionPool, hashed, shuffled_order
-from pipelines.sources.inputs import Input
+from pipelines.sources.inputs import Input, input_path
 from pipelines.sources.json_files import read_lists
 from pipelines.sources.records import (
     MAX_ID,
@@ -74,9 +74,9 @@ class MscocoSource(Source):
         Input("captions", published=("captions_train2014.json",), is_needed=True),
         Input("images", "images", is_needed=True),
     )
-    captions: tuple[str, ...] = ()
+    captions: tuple[str, ...] = input_path(())
     folders: tuple[str, ...] = ()
-    images: str = ""
+    images: str = input_path("")
     true_images: PositiveInt = 5
     fake_images: NonNegativeInt = 5
     distractors: NonNegativeInt = 5

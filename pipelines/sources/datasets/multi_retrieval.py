@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from pipelines.recipe import EVERY_DOCUMENT, BuildConfig, without_limits
 from pipelines.settings import FeaturesConfig, SplitsConfig
-from pipelines.sources.inputs import Input
+from pipelines.sources.inputs import Input, input_path
 from pipelines.sources.json_files import read_lists, read_mapping
 from pipelines.sources.records import (
     CandidateDocument,
@@ -52,9 +52,9 @@ class MultiRetrievalSource(Source):
         Input("id2row", published=("id2row.json",), is_needed=True),
         Input("features", "array", is_needed=True),
     )
-    documents: str = ""
-    id2row: str = ""
-    features: str = ""
+    documents: str = input_path("")
+    id2row: str = input_path("")
+    features: str = input_path("")
 
     @property
     def is_fixed(self) -> bool:

@@ -38,7 +38,7 @@ from typing import Any, Literal
 from pipelines.files import INSIDE, input_file
 from pipelines.named_files import FileRejected, read_named
 from pipelines.recipe import BuildConfig, as_published
-from pipelines.sources.inputs import IMAGES, Input, Language
+from pipelines.sources.inputs import IMAGES, Input, Language, input_path
 from pipelines.sources.json_files import read_items, read_mapping, read_members
 from pipelines.sources.records import (
     CandidateDocument,
@@ -88,10 +88,10 @@ class NewsSource(Source):
     """
 
     format: Literal["jsonl", "goodnews", "visualnews"] = "jsonl"
-    articles: str = ""
-    splits: str = ""
-    urls: str = ""
-    images: str = ""
+    articles: str = input_path("")
+    splits: str = input_path("")
+    urls: str = input_path("")
+    images: str = input_path("")
     language: Language = UNDETERMINED
 
     @property

@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 from pipelines.recipe import BuildConfig, without_limits
 from pipelines.settings import NO_LIMIT, DocumentsConfig
 from pipelines.sources.draws import share_of
-from pipelines.sources.inputs import IMAGES, Input
+from pipelines.sources.inputs import IMAGES, Input, input_path
 from pipelines.sources.json_files import read_lists
 from pipelines.sources.records import (
     CandidateDocument,
@@ -62,9 +62,9 @@ class RecipeqaSource(Source):
         Input("val", published=("val.json",)),
         IMAGES,
     )
-    train: str = ""
-    val: str = ""
-    images: str = ""
+    train: str = input_path("")
+    val: str = input_path("")
+    images: str = input_path("")
 
     def read(self) -> Outcomes:
         """Yield each recipe once, test recipes first, and a failure for what cannot be used.

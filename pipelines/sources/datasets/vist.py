@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 from pipelines.recipe import BuildConfig, as_published
 from pipelines.sources.draws import CaptionPool, shuffled_order
-from pipelines.sources.inputs import IMAGES, Input
+from pipelines.sources.inputs import IMAGES, Input, input_path
 from pipelines.sources.json_files import read_lists
 from pipelines.sources.records import (
     CandidateDocument,
@@ -72,10 +72,10 @@ class VistSource(Source):
     """
 
     kind: Literal["dii", "sis", "dii-stress"] = "dii"
-    train: str = ""
-    val: str = ""
-    test: str = ""
-    images: str = ""
+    train: str = input_path("")
+    val: str = input_path("")
+    test: str = input_path("")
+    images: str = input_path("")
     distractors: NonNegativeInt = 45
     seed: int = 0
 

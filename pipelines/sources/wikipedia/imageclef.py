@@ -25,7 +25,7 @@ from html.entities import html5
 from typing import ClassVar, NamedTuple
 
 from pipelines.files import BrokenInputError, read_tree
-from pipelines.sources.inputs import IMAGES, Input, Language
+from pipelines.sources.inputs import IMAGES, Input, Language, input_path
 from pipelines.sources.records import CandidateDocument, FieldError, outcomes_of, rejected, sentence, stated, utf8
 from pipelines.sources.source import Context, Outcomes, Source
 from pipelines.sources.text import split_sentences
@@ -57,9 +57,9 @@ class ImageclefSource(Source):
     """
 
     inputs: ClassVar = (Input("texts", "tree", is_needed=True), Input("metadata", "tree"), IMAGES)
-    texts: str = ""
-    metadata: str = ""
-    images: str = ""
+    texts: str = input_path("")
+    metadata: str = input_path("")
+    images: str = input_path("")
     language: Language = "en"
     max_sentences: PositiveInt = 100
     sentence_model: str = ""

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from pipelines.files import input_file, read_lines
-from pipelines.sources.inputs import Input, Language
+from pipelines.sources.inputs import Input, Language, input_path
 from pipelines.sources.records import (
     CandidateDocument,
     FieldError,
@@ -71,7 +71,7 @@ class WikipediaSource(Source):
 
     inputs: ClassVar = (Input("titles", published=("titles.txt",)),)
     base_url: str = "https://en.wikipedia.org"
-    titles: str = ""
+    titles: str = input_path("")
     category: str = ""
     category_depth: NonNegativeInt = 0
     limit: NonNegativeInt = 0

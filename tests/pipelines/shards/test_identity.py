@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+from collections.abc import Iterator
+from enum import StrEnum
+from functools import reduce
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.config import content_config, recipe
+from pipelines.config import RECIPES, recipe
+from pipelines.recipe import BuildConfig
 from pipelines.shards.manifest import add_digests, build_identity, content_digest, version_of_build
+from schemas.configs import Outside, naming, resolve
 from schemas.documents import Document, ImageRef, Link, Provenance, Role, Sentence, Split
 from schemas.failures import Failure, Reason, Stage
 from schemas.overrides import override
@@ -28,7 +34,42 @@ FAILURE = Failure(Stage.IMAGES, "a1", Reason.NOT_FOUND, "404", "HTTPError", 0)
 
 
 def identity(*settings: str, extractors: tuple[tuple[str, str], ...] = ()) -> dict[str, Any]:
-    return build_identity(content_config(override(recipe("documents"), settings)), extractors, ["pipelines.build"])
+    return build_identity(naming(override(recipe("documents"), settings)), extractors, ["pipelines.build"])
+
+
+def name_of(config: BuildConfig) -> str:
+    return version_of_build(build_identity(naming(config), (), ["pipelines.build"]), 7)
+
+
+def settings_of(part: Any, *path: str) -> Iterator[tuple[tuple[str, ...], dataclasses.Field[Any]]]:
+    """Yield every setting of a configuration, with the names of the parts above it."""
+    for each in dataclasses.fields(part):
+        value = getattr(part, each.name)
+        yield from settings_of(value, *path, each.name) if dataclasses.is_dataclass(value) else [(path, each)]
+
+
+def another(value: Any) -> Any:
+    """Return a value of the same type that is another one; what a field allows is not asked."""
+    if isinstance(value, StrEnum):
+        return next(each for each in type(value) if each is not value)
+    if isinstance(value, bool):
+        return not value
+    return (*value, "x") if isinstance(value, tuple) else value + ("x" if isinstance(value, str) else 1)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_setting_names_the_version_unless_its_field_is_marked(name: str) -> None:
+    config = RECIPES[name]()
+    marked = set[str]()
+    for path, each in settings_of(config):
+        changed = copy.deepcopy(config)
+        part = reduce(getattr, path, changed)
+        object.__setattr__(part, each.name, another(getattr(part, each.name)))
+        is_marked = Outside in each.metadata
+        assert (name_of(changed) == name_of(config)) is is_marked, (*path, each.name)
+        marked |= {each.name} if is_marked and path == ("source",) else set()
+    assert marked == {str(given.name) for given in config.source.inputs}
+    assert naming(config, *Outside) == resolve(config)
 
 
 def test_a_document_is_digested_as_this_text() -> None:

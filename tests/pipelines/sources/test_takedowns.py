@@ -11,6 +11,7 @@ from pipelines.sources.records import CandidateDocument
 from pipelines.sources.takedowns import Takedowns, named, parse_takedowns, read_takedowns
 from schemas.documents import Image, Provenance, Sentence
 from schemas.errors import NotFoundError, UsageError
+from schemas.lake import Folder
 
 HASH = "0123456789abcdef" * 4
 
@@ -167,6 +168,16 @@ def test_a_list_travels_to_workers() -> None:
     listed = parse(f"sha256:{HASH}", "id:a")
     assert pickle.loads(pickle.dumps(listed)) == listed
     assert pickle.loads(pickle.dumps(listed)).matches_image(Image(HASH))
+
+
+def test_a_list_that_is_kept_in_a_file_is_read_once_a_process(tmp_path: Path) -> None:
+    listed = parse(f"sha256:{HASH}", "id:a").kept_in(Folder(str(tmp_path)), "list.json")
+    data = pickle.dumps(listed)
+    assert HASH.encode() not in data
+    travelled = pickle.loads(data)
+    assert travelled == listed and travelled.matches_image(Image(HASH)) and travelled is pickle.loads(data)
+    assert Takedowns().kept_in(Folder(str(tmp_path)), "none.json") == Takedowns()
+    assert [path.name for path in tmp_path.iterdir()] == ["list.json"]
 
 
 @pytest.mark.parametrize(
