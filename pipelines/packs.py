@@ -7,14 +7,19 @@ name of its own. It is visible only when it is whole: a killed worker loses the 
 Many small ones are put together when a build ends (`merge_small`).
 Names begin with the time, so that of several rows of one key the newest is found. No version depends on names.
 
-A `PackIndex` knows where every key is: 24 bytes a row in memory, read once per process from the key columns.
+A `PackIndex` knows where every key is: 24 bytes a row, read from the footers of packs, in a file that the processes of
+a machine share where there are many packs.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
+import io
 import math
+import os
+import tempfile
 import threading
 import time
 import uuid
@@ -22,13 +27,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, cast
+from pathlib import Path
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 from cachetools import LRUCache, cached
+from filelock import FileLock
 
 from schemas.errors import BuildError
 from schemas.lake import Folder, Sink
@@ -38,6 +45,7 @@ from schemas.tables import travels
 PACK_BYTES = 64 << 20
 PACK_AGE_S = 60.0
 SMALL_BYTES = PACK_BYTES // 8
+RUN_PACKS = 512  # whose keys are sorted together
 MANY = 64  # small packs of a folder, beyond which they are put together: an index reads something of each
 SUFFIX = ".parquet"
 FLUSHED_GROUPS = 16  # row groups that are written at once: one at a time costs several times as much
@@ -49,6 +57,8 @@ _HELD_ENDS, _HELD_BLOCKS = 128 << 20, 256 << 20  # bytes
 _KEYS = b"keys"  # of a footer: what the key column holds, so that an index is one small read a pack
 _READ_GROUPS = 32  # row groups that are held at once
 _Keys = npt.NDArray[np.bytes_]
+_MOST_ROWS = 1 << 32  # of a pack
+_RUN_AGE_S = 86_400.0
 _LOCK = threading.RLock()  # neither an index nor an open Parquet file may be used by two threads at once
 
 
@@ -59,6 +69,13 @@ class PackRef:
 
     pack: str
     row: int
+
+
+class _Run(NamedTuple):
+    """Keys of some packs in order, and where each is: the number of its pack x _MOST_ROWS + that of its row."""
+
+    keys: _Keys
+    where: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,54 +154,85 @@ class PackFolder:
 
 
 class PackIndex:
-    """Where every key of a folder is, as it was when it was last listed."""
+    """Where every key of a folder is, as it was when it was last listed.
+
+    Packs are taken together in the order of their names, RUN_PACKS at a time. What is known of so many is a sorted file
+    that all processes of a machine map (`_mapped_run`), so that memory holds the keys of fewer packs than that.
+    """
 
     def __init__(self, folder: Folder, key: str) -> None:
         self._folder = folder
         self._key = key
-        self._forget()
+        self._runs: dict[tuple[str, ...], _Run] = {}  # by the names of their packs, the oldest first
+        self._keys: dict[str, _Keys] = {}  # of the packs of the last run
 
         self.listed = -math.inf  # when the folder was, by the monotonic clock
-
-    def _forget(self) -> None:
-        self._packs: list[str] = []
-        self._starts = np.zeros(1, np.int64)  # of each pack's rows, counted over all packs; at the end, their number
-        self._keys = parse_keys([])
-        self._positions = np.empty(0, np.int64)  # of each key's row, counted over all packs
 
     def refresh(self, max_age_s: float) -> None:
         """Take in the packs that have come since, and forget those that are gone."""
         if time.monotonic() - self.listed < max_age_s:
             return
         self.listed = time.monotonic()
-        names = {name.removesuffix(SUFFIX) for name in self._folder.names() if _is_pack(name)}
-        if not names.issuperset(self._packs):
-            self._forget()  # a swept folder: rare, so begin anew
-        new = sorted(names.difference(self._packs))
-        if not new:
-            return
-        found = [read_keys(self._folder, f"{pack}{SUFFIX}", self._key) for pack in new]
-        self._packs += new
-        self._starts = np.append(self._starts, self._starts[-1] + np.cumsum([len(keys) for keys in found]))
-        keys = np.concatenate([self._keys, *found])
-        order = np.argsort(keys, kind="stable")
-        self._keys = keys[order]
-        self._positions = np.append(self._positions, np.arange(len(self._positions), len(keys)))[order]
+        packs = [name.removesuffix(SUFFIX) for name in self._folder.names() if _is_pack(name)]
+        names = [tuple(packs[start : start + RUN_PACKS]) for start in range(0, len(packs), RUN_PACKS)]
+        self._runs = {some: self._runs.get(some) or self._run(some) for some in names}
+
+    def _run(self, packs: tuple[str, ...]) -> _Run:
+        if len(packs) == RUN_PACKS:
+            return _mapped_run(self._folder, self._key, packs)
+        known = self._keys
+        self._keys = {pack: known[pack] if pack in known else _keys_of(self._folder, pack, self._key) for pack in packs}
+        return _sorted_run([*self._keys.values()])
 
     def find(self, keys: Sequence[str]) -> list[PackRef | None]:
         """Return where each key is, None where it is not; of several rows of a key, the newest."""
-        wanted = parse_keys(keys)
+        wanted, refs = parse_keys(keys), dict[int, PackRef]()
+        order = np.argsort(wanted, kind="stable")  # so that a run is read from its beginning to its end
+        wanted = wanted[order]
         with _LOCK:
-            if not len(self._keys):
-                return [None] * len(keys)
-            at = np.searchsorted(self._keys, wanted, side="right") - 1
-            is_there = (at >= 0) & (self._keys[at] == wanted)
-            positions = self._positions[at]
-            packs = np.searchsorted(self._starts, positions, side="right") - 1
-            return [
-                PackRef(self._packs[pack], row) if found else None
-                for pack, row, found in zip(packs, (positions - self._starts[packs]).tolist(), is_there, strict=True)
-            ]
+            for packs, (known, where) in self._runs.items():
+                at = np.searchsorted(known, wanted, side="right") - 1
+                is_there = (at >= 0) & (known[at] == wanted)
+                for number, position in zip(order[is_there].tolist(), where[at[is_there]].tolist(), strict=True):
+                    refs[number] = PackRef(packs[position // _MOST_ROWS], position % _MOST_ROWS)
+        return [refs.get(number) for number in range(len(keys))]
+
+
+def _sorted_run(keys_of_packs: Sequence[_Keys]) -> _Run:
+    """Return the run of packs by their keys, in the order of their rows."""
+    keys = np.concatenate(keys_of_packs)
+    where = np.concatenate([np.arange(len(each)) + n * _MOST_ROWS for n, each in enumerate(keys_of_packs)])
+    order = np.argsort(keys, kind="stable")
+    return _Run(keys[order], where[order])
+
+
+def _mapped_run(folder: Folder, key: str, packs: tuple[str, ...]) -> _Run:
+    """Return the run of packs, mapped from a temporary file of this machine, which the first process makes."""
+    name = hashlib.sha256("\n".join([folder.uri, *packs]).encode()).hexdigest()
+    path = _folder_of_runs() / name
+    with FileLock(f"{path}.lock"):
+        if not path.exists():
+            run = _sorted_run([_keys_of(folder, pack, key) for pack in packs])
+            with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as stream:
+                for array in run:
+                    array.tofile(stream)
+            Path(stream.name).replace(path)
+        count = path.stat().st_size // (_KEY_BYTES + 8)
+        keys = np.memmap(path, f"S{_KEY_BYTES}", "r", shape=count)
+        return _Run(keys, np.memmap(path, np.int64, "r", offset=count * _KEY_BYTES, shape=count))
+
+
+def _folder_of_runs() -> Path:
+    """Return the folder of this user's runs, without those older than a day: who has mapped one keeps what it has."""
+    folder = Path(tempfile.gettempdir(), f"multilink-keys-{os.getuid()}")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+        raise BuildError(f"{folder}: expected a folder of this user; TMPDIR names another one")
+    for path in folder.iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - path.stat().st_mtime > _RUN_AGE_S:
+                path.unlink()
+    return folder
 
 
 class PackWriter:
@@ -271,80 +319,53 @@ def read_keys(folder: Folder, name: str, key: str) -> _Keys:
         return parse_keys(file.read(columns=[key], use_threads=False)[key].to_pylist())
 
 
+def _keys_of(folder: Folder, pack: str, key: str) -> _Keys:
+    return read_keys(folder, f"{pack}{SUFFIX}", key)
+
+
 def remove_rows(folder: Folder, pack: str, key: str, gone: _Keys) -> None:
     """Replace a pack by one without the rows of some keys, under a name of as early a time.
 
-    The new one is there before the old one goes, and its name follows from the old one's: done again after a kill, it
-    is the same. A reader that knows rows of the old pack gets an error: it is gone.
+    A reader that knows rows of the old pack gets an error: it is gone.
     """
-    name = _name_of(pack, [pack.encode(), *np.sort(gone).tolist()])
-    with folder.open(f"{pack}{SUFFIX}") as stream:
-        file = pq.ParquetFile(stream)
-        size = file.metadata.row_group(0).num_rows if file.metadata.num_row_groups else 1
-        left = [table for table in _left(file, size, key, gone) if table.num_rows]
-        if left:
-            _write_pack(folder, name, left, key, size)
-    folder.delete(f"{pack}{SUFFIX}")
+    _rewrite(folder, [pack], key, gone=gone)
 
 
 def merge_small(packs: PackFolder) -> None:
-    """Put the small packs of a folder together where they are many. The caller works alone in the lake.
-
-    A new pack is there before those that it is made of go, and its name follows from theirs. After a kill some rows
-    are in two packs, which say the same of a key.
-    """
+    """Put the small packs of a folder together where they are many. The caller works alone in the lake."""
     waiting, size = list[str](), 0
     small = packs.small()
     for name in small if len(small) > MANY else ():
         waiting, size = [*waiting, name], size + small[name]
         if size >= PACK_BYTES or name == max(small):
-            _merge(packs, waiting)
+            _rewrite(packs.folder, waiting, packs.key, schema=packs.schema)
             waiting, size = [], 0
 
 
-def _merge(packs: PackFolder, names: Sequence[str]) -> None:
-    """Replace packs by one with their rows in the order of their keys, each key once."""
-    tables = []
-    for name in names:
-        with packs.folder.open(f"{name}{SUFFIX}") as stream:
-            tables.append(pq.ParquetFile(stream).read(use_threads=False))
-    table = pa.concat_tables(tables, promote_options="default").select(packs.schema.names)
-    keys, first = np.unique(parse_keys(table[packs.key].to_pylist())[::-1], return_index=True)
-    newest = table.num_rows - 1 - first
-    if len(keys):
-        merged = _name_of(names[-1], [name.encode() for name in names])
-        _write_pack(packs.folder, merged, [table.take(pa.array(newest))], packs.key, packs.rows_per_group)
-    for name in names:
-        packs.folder.delete(f"{name}{SUFFIX}")
+def _rewrite(
+    folder: Folder, packs: Sequence[str], key: str, *, schema: pa.Schema | None = None, gone: _Keys | None = None
+) -> None:
+    """Replace packs by one with the newest row of each key, in the order of the keys, some left out.
 
-
-def _name_of(pack: str, made_of: Iterable[bytes]) -> str:
-    """Return the name of a pack that is made of others: of one's time, and the same whenever it is made."""
-    return f"{pack.partition('-')[0]}-{hashlib.sha256(b' '.join(made_of)).hexdigest()[:8]}"
-
-
-def _write_pack(folder: Folder, name: str, tables: Sequence[pa.Table], key: str, rows_per_group: int) -> None:
-    """Write tables of whole row groups as a pack."""
-    sink = folder.create(f"{name}{SUFFIX}")
-    with _parquet_writer(sink, tables[0].schema) as writer:
-        for table in tables:
-            writer.write_table(table, row_group_size=rows_per_group)
-        keys = b"".join(parse_keys(table[key].to_pylist()).tobytes() for table in tables)
-        writer.add_key_value_metadata({_KEYS: base64.b85encode(keys)})
-    sink.commit()
-
-
-def _left(file: pq.ParquetFile, size: int, key: str, gone: _Keys) -> Iterator[pa.Table]:
-    """Yield the rows that stay, as row groups of one size: rows are found by their number."""
-    waiting = file.schema_arrow.empty_table()
-    for number in range(file.metadata.num_row_groups):
-        group = file.read_row_group(number, use_threads=False)
-        stays = ~np.isin(parse_keys(group[key].to_pylist()), gone)
-        waiting = pa.concat_tables([waiting, group.filter(pa.array(stays))])
-        while waiting.num_rows >= size:
-            yield waiting.slice(0, size)
-            waiting = waiting.slice(size)
-    yield waiting
+    The new one is there before the old ones go, and its name follows from theirs: done again after a kill, it is the
+    same. After a kill some rows are in two packs, which say the same of a key.
+    """
+    files = [pq.ParquetFile(io.BytesIO(folder.read(f"{pack}{SUFFIX}"))) for pack in packs]
+    table = pa.concat_tables([file.read(use_threads=False) for file in files], promote_options="default")
+    table = table.select((schema or table.schema).names)
+    keys, first = np.unique(parse_keys(table[key].to_pylist())[::-1], return_index=True)
+    left = ~np.isin(keys, gone) if gone is not None else np.ones(len(keys), bool)
+    if left.any():
+        made_of = [*(pack.encode() for pack in packs), *([] if gone is None else np.sort(gone).tolist())]
+        name = f"{packs[-1].partition('-')[0]}-{hashlib.sha256(b' '.join(made_of)).hexdigest()[:8]}"
+        newest = table.take(pa.array(table.num_rows - 1 - first[left]))
+        with folder.create(f"{name}{SUFFIX}") as sink:
+            with _parquet_writer(sink, newest.schema) as writer:
+                writer.write_table(newest, row_group_size=files[0].metadata.row_group(0).num_rows)
+                writer.add_key_value_metadata({_KEYS: base64.b85encode(keys[left].tobytes())})
+            sink.commit()
+    for pack in packs:
+        folder.delete(f"{pack}{SUFFIX}")
 
 
 def _parquet_writer(sink: Sink, schema: pa.Schema) -> pq.ParquetWriter:

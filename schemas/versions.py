@@ -11,7 +11,7 @@ import importlib.metadata
 import importlib.util
 import json
 import re
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -111,6 +111,13 @@ def reached_digest(*modules: str, beside: str = "") -> str:
     return files_digest(code_reached(*modules, beside=beside))
 
 
+@cache
+def digest_within(module: str, *within: str, beside: str = "") -> str:
+    """Return the SHA-256 (hex) of what `code_reached` returns for a module, of some modules and packages alone."""
+    files = code_reached(module, beside=beside)
+    return files_digest({name: path for name, path in files.items() if f"{name}.".startswith(tuple(within))})
+
+
 def files_digest(files: Mapping[str, Path]) -> str:
     """Return the SHA-256 (hex) of files with their names, in the order of the names."""
     digest = hashlib.sha256()
@@ -139,15 +146,16 @@ def _modules(package: str) -> dict[str, Path]:
     return {".".join(parts).removesuffix(".__init__"): path for path, parts in names.items()}
 
 
-def _imported(name: str, path: Path) -> Iterator[str]:
-    """Yield the names that a module imports: of `from a import b` both `a` and `a.b`, whichever is a module.
+@cache
+def _imported(name: str, path: Path) -> frozenset[str]:
+    """Return the names that a module imports: of `from a import b` both `a` and `a.b`, whichever is a module.
 
     A pattern does, for a syntax tree of all files takes half a second, and each worker needs their names.
     """
-    package = name if path.stem == "__init__" else name.rpartition(".")[0]
+    package, found = name if path.stem == "__init__" else name.rpartition(".")[0], set[str]()
     for origin, names, plain in _IMPORT.findall(path.read_text(encoding="utf-8")):
         if origin:
             module = importlib.util.resolve_name(origin, package)
-            yield module
-            yield from (f"{module}.{each}" for each in re.findall(r"\w+", names))
-        yield from re.findall(r"[\w.]+", plain)
+            found |= {module, *(f"{module}.{each}" for each in re.findall(r"\w+", names))}
+        found |= {*re.findall(r"[\w.]+", plain)}
+    return frozenset(found)

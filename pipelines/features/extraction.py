@@ -32,8 +32,7 @@ from pipelines.features.values import (
     value_rows,
 )
 from pipelines.features.weights import parse_weights
-from pipelines.images.inspect import METHOD
-from pipelines.images.packed import PackedImage, given_array
+from pipelines.images.packed import PackedImage, copy_code, given_array
 from pipelines.packs import PackFolder, PackRef, present
 from pipelines.settings import FeaturesConfig, HttpConfig, ImagesConfig
 from schemas.codecs import picture_libraries
@@ -44,8 +43,10 @@ from schemas.failures import Failure, Reason, Stage, is_about_machine
 from schemas.features import FeatureColumn
 from schemas.lake import Folder, Lake
 from schemas.tables import travels
-from schemas.versions import canonical_json, fingerprint
+from schemas.versions import canonical_json, digest_within, fingerprint
 
+_CODE = ("pipelines.features.", "schemas.codecs.", "schemas.features.")  # computes values, and stores them
+_CATALOGUE = "pipelines.features.catalogue"  # which makes none
 ITEMS_AT_ONCE = 128  # whose pictures and values are held in memory
 Refs = list[PackRef | None]
 Problems = dict[int, Rejected]  # by the number of an item
@@ -160,7 +161,7 @@ def plan_features(
         *extractors(config.sentences, DOCUMENTS, config, http),
     ]
     config = with_graphs(made, config, http, lake.networks)
-    copies = canonical_json([METHOD, images.jpeg_quality, picture_libraries()])
+    copies = canonical_json([copy_code(), images.jpeg_quality, picture_libraries()])
     columns = _columns(extractors(config.images, IMAGES, config, http), IMAGES, copies)
     if given is not None:
         rule = "the source has vectors of images in place of pictures; leave it empty"
@@ -190,11 +191,23 @@ def with_graphs(made: Iterable[Extractor], config: FeaturesConfig, http: HttpCon
 
 
 def _columns(made: Iterable[Extractor], table: str, copies: str) -> list[FeatureColumn]:
-    """Return the columns of extractors; fingerprints of images' columns also name how the copies were made."""
+    """Return the columns of extractors; their fingerprints also name the code, and of images how the copies were made.
+
+    Values are kept by fingerprint: what other code computed is computed anew.
+    """
+    read = {"copies": copies} if table == IMAGES else {}
     columns = [column for extractor in made for column in extractor.columns]
-    if table == DOCUMENTS:
-        return columns
-    return [replace(c, fingerprint=fingerprint({"extractor": c.fingerprint, "copies": copies})) for c in columns]
+    return [
+        replace(c, fingerprint=fingerprint({"extractor": c.fingerprint, "code": _code_of(c.name), **read}))
+        for c in columns
+    ]
+
+
+def _code_of(name: str) -> str:
+    """Return the SHA-256 (hex) of the code that computes a column: its module, and what this uses of features."""
+    module = module_of(name)
+    within = (f"{module.partition('.')[0]}.",) if not module.startswith("pipelines.") else _CODE
+    return digest_within(module, *within, beside=_CATALOGUE)
 
 
 def missing_feature(record_id: str, problem: Rejected) -> Failure:

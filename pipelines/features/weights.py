@@ -23,11 +23,11 @@ from pipelines.web.requests import FetchFailed
 from schemas.configs import require
 from schemas.errors import BuildError, ConfigError, IntegrityError, NotFoundError
 from schemas.lake import Folder, folder_of
-from schemas.versions import code_reached, digest_stream, files_digest, fingerprint
+from schemas.versions import digest_stream, digest_within, fingerprint
 
 _FIELD = "features.weights"
 _HTTP = ("http://", "https://")
-_CONVERT = frozenset(f"pipelines.features.{name}" for name in ("checkpoints", "convert", "quantise"))
+_CONVERT = tuple(f"pipelines.features.{name}." for name in ("checkpoints", "convert", "quantise"))
 _DIGITS = 16
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -155,8 +155,8 @@ def graph_stem(name: str, module: str, checkpoint: str) -> str:
         module: builds the network. What it uses of `networks`, and what converts, is the code.
         checkpoint: SHA-256 (hex) of its file.
     """
-    code = {n: file for n, file in code_reached(module).items() if n in {module, *_CONVERT} or n.startswith("networks")}
-    return f"{name}-{fingerprint({'checkpoint': checkpoint, 'code': files_digest(code)})[:_DIGITS]}"
+    code = digest_within(module, f"{module}.", "networks.", *_CONVERT)
+    return f"{name}-{fingerprint({'checkpoint': checkpoint, 'code': code})[:_DIGITS]}"
 
 
 def make_once(name: str, make: Callable[[], bytes]) -> Folder:

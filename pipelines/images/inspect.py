@@ -3,8 +3,8 @@
 The images stage calls `inspect_image` once per fetched file; fetching is in `pipelines.web`.
 
 The copy a data set keeps is a JPEG whose shorter side has 256 px. Its bytes follow from the pixels alone, on every
-processor, since Pillow's reduction and the resizer's convolution both reckon in whole numbers. A changed computation
-gets a new `METHOD`: copies and versions made by another stay apart.
+processor, since Pillow's reduction and the resizer's convolution both reckon in whole numbers. Copies that other code
+made stay apart: the code is in the name of their folder (`packed.copy_packs`).
 
 Perceptual fingerprints go by name: pictures that look alike have codes that differ in few bits. To add one: a member of
 `pipelines.settings.FingerprintName` and a function here. A fingerprint's length is a multiple of 64 bits, and it is
@@ -31,7 +31,6 @@ from pipelines.settings import FingerprintName, ImagesConfig
 from schemas.codecs import decode_image
 from schemas.documents import SHORTER_SIDE_PX, Image
 
-METHOD = "bilinear-3"
 MAX_ASPECT = 8  # of a copy: a longer picture loses its ends, so that a 16 x 60000 strip stays small
 FINE_SCALE = 3  # of a much larger picture, pixels are averaged in whole blocks until it is this many times as large
 FLAT_LEVELS = 2  # a channel may vary by this many of 256 levels: what JPEG leaves of one colour

@@ -18,7 +18,6 @@ from schemas.failures import is_about_machine
 from schemas.metadata import Metadata, day_of, keywords_of, plain_text
 from schemas.rights import Rights
 
-METADATA_METHOD = 2  # another way to read them gets another number: packs keep what was read
 MAX_BLOCK_BYTES = 256 * 2**10  # of XMP or IPTC
 
 # XMP properties by their local name; the first that is there counts.

@@ -13,9 +13,8 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from pipelines.images import inspect
 from pipelines.images.claims import claim_libraries
-from pipelines.images.inspect import METHOD, fingerprint_libraries
-from pipelines.images.metadata import METADATA_METHOD
 from pipelines.packs import PackFolder, PackRef
 from pipelines.settings import FingerprintName, ImagesConfig
 from schemas.codecs import ImageRejected, picture_libraries
@@ -25,11 +24,13 @@ from schemas.failures import Reason
 from schemas.features import Storage, storable
 from schemas.lake import Lake
 from schemas.tables import travels
+from schemas.versions import digest_within
 from schemas.versions import fingerprint as digest_of
 
 ROW = "row:"
 ROWS_PER_GROUP = 32  # of some 15 KB each: one copy is read without many others, and footers stay small
-_SETTINGS_DIGITS = 12
+_DIGITS = 16
+_CODE = ("pipelines.images.", "schemas.codecs.", "schemas.metadata.", "schemas.rights.")  # makes a copy of a picture
 
 
 @travels
@@ -52,17 +53,21 @@ class PackedImage:
 def copy_packs(lake: Lake, config: ImagesConfig, fingerprint: FingerprintName) -> PackFolder:
     """Return the packs of the copies that these settings give.
 
-    What is accepted, how copies are made, with which libraries, which fingerprint is computed and how metadata
-    are read are in the folder's name, so that what is found there is what inspecting the picture anew would give.
+    The folder's name follows from all that a copy depends on: what is accepted, which fingerprint is computed, the
+    libraries, and the code. So what is found there is what inspecting the picture anew would give.
     """
     depends_on = {
         "config": config.of_copies,
         "fingerprint": str(fingerprint),
-        "libraries": picture_libraries() | claim_libraries() | fingerprint_libraries(fingerprint),
-        "metadata": METADATA_METHOD,
+        "libraries": picture_libraries() | claim_libraries() | inspect.fingerprint_libraries(fingerprint),
+        "code": copy_code(),
     }
-    settings = digest_of(depends_on)[:_SETTINGS_DIGITS]
-    return PackFolder(lake.images.child(f"{METHOD}-{settings}"), COPY_SCHEMA, "hash", ROWS_PER_GROUP)
+    return PackFolder(lake.images.child(digest_of(depends_on)[:_DIGITS]), COPY_SCHEMA, "hash", ROWS_PER_GROUP)
+
+
+def copy_code() -> str:
+    """Return the SHA-256 (hex) of the code that makes a copy of a picture, and reads what else its file says."""
+    return digest_within(inspect.__name__, *_CODE)
 
 
 @lru_cache(maxsize=4)

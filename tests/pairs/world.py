@@ -33,7 +33,7 @@ from pipelines.exports.export import export_version
 from pipelines.exports.replicate import replicate as copy_version
 from pipelines.exports.subset import EmptySubsetError, Selection, write_subset
 from pipelines.forgetting.forget import forget as forget_named
-from pipelines.images import packed
+from pipelines.images import inspect, packed
 from pipelines.run import BuildSummary, build_dataset
 from pipelines.shards import manifest as composing
 from pipelines.sources.takedowns import parse_takedowns
@@ -193,11 +193,16 @@ class World:
         )  # fmt: skip
         with self.patch.context() as patch:
             if self.inputs.pillow:
-                upgrade_pillow(patch, self.inputs.pillow)
+                upgrade_code(patch, self.inputs.pillow)
             return build_dataset(config, lake=lake or self.lake, workers=workers, say=quiet)
 
 
-def upgrade_pillow(patch: pytest.MonkeyPatch, version: str) -> None:
+def upgrade_code(patch: pytest.MonkeyPatch, version: str) -> None:
+    """Have another library, and code of our own that makes other bytes of a picture's copy."""
+    encode = inspect.encode_jpeg
+    patch.setattr(inspect, "encode_jpeg", lambda image, quality: encode(image, quality=quality - 1))
+    patch.setattr(packed, "copy_code", lambda: version)
+    patch.setattr(composing, "reached_digest", lambda *_: version)
     for module in (packed, composing):
         libraries = module.picture_libraries
         patch.setattr(module, "picture_libraries", lambda known=libraries: {**known(), "pillow": version})
@@ -273,7 +278,7 @@ def luck(world: World) -> None:
 
 
 def upgrade(world: World) -> None:
-    """A library that makes bytes is upgraded."""
+    """A library and code that make bytes are upgraded."""
     world.change(pillow="99.0")
     world.build()
 

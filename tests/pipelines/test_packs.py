@@ -1,6 +1,8 @@
 """Packs: rows come back by key and by reference, and nothing of a pack shows before it is closed."""
 
 import hashlib
+import os
+import tempfile
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines import packs
-from pipelines.packs import PackFolder, PackRef
+from pipelines.packs import PackFolder, PackRef, read_keys
 from schemas.errors import BuildError
 from schemas.lake import Folder
 from schemas.stores import read_end
@@ -55,6 +57,36 @@ def test_every_row_is_found_by_its_key_and_read_by_its_reference(
     found = folder.index().find([key(value) for value in values])
     assert folder.read([ref for ref in found if ref], ["value"])["value"].to_pylist() == values
     assert folder.index().find([key(-1)]) == [None]
+
+
+def test_many_packs_are_found_by_files_that_processes_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What other processes of the machine have sorted is mapped, and nothing is read again; packs come and go."""
+    monkeypatch.setattr(packs, "RUN_PACKS", 3)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    folder = folder_at(tmp_path / "packs")
+    many(folder, 8)
+    stale = tmp_path / "temporary" / f"multilink-keys-{os.getuid()}" / "stale"
+    stale.parent.mkdir()
+    stale.touch()
+    os.utime(stale, (0, 0))
+    assert values_of(folder, 8) == [*range(8), 7] and not stale.exists()
+    read = Counter[str]()
+
+    def counted(of: Folder, name: str, key: str) -> object:
+        read[name] += 1
+        return read_keys(of, name, key)
+
+    monkeypatch.setattr(packs, "read_keys", counted)
+    another = packs.PackIndex(folder.folder, "hash")
+    another.refresh(0.0)
+    assert another.find([key(value) for value in range(8)]) == folder.index().find([key(value) for value in range(8)])
+    assert len(read) == 2  # the packs after the two runs that were sorted before
+    first = min(path for path in (tmp_path / "packs").iterdir())
+    many(folder, 1)
+    first.unlink()
+    assert values_of(folder, 8) == [0, *range(1, 8), 0]  # the newest counts
+    assert folder.index().find([key(-2)]) == [None]
 
 
 def test_more_row_groups_than_are_held_at_once_are_read_in_any_order(tmp_path: Path) -> None:

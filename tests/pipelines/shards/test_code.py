@@ -72,6 +72,28 @@ if __name__ == "__main__":
 """
 
 
+KEYS = """
+import json, sys
+from pathlib import Path
+from pipelines.features.extraction import _code_of
+from pipelines.images.packed import copy_code
+from schemas.versions import digest_within
+
+def codes():
+    digest_within.cache_clear()
+    return copy_code(), _code_of("densenet169"), _code_of("all-minilm-l6-v2")
+
+before, renamed = codes(), {}
+for name in sys.argv[1:]:
+    path = Path(name)
+    text = path.read_text()
+    path.write_text(text + "\\n")
+    renamed[name] = [old != new for old, new in zip(before, codes())]
+    path.write_text(text)
+print(json.dumps(renamed))
+"""
+
+
 def script(code: str, *arguments: str, root: Path = ROOT) -> Any:
     """Return what a script prints as JSON, run with the code of a folder."""
     command = [sys.executable, "-c", code, *arguments]
@@ -108,6 +130,30 @@ def test_an_edit_renames_the_data_sets_whose_build_reaches_it(tmp_path: Path) ->
         "schemas/decisions.py": none,
     }
     assert script(RENAMED, *expected, root=tmp_path) == expected
+
+
+def test_what_a_lake_keeps_is_made_anew_where_the_code_that_makes_it_changes(tmp_path: Path) -> None:
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    copies, network, texts, none = [True, False, False], [False, True, False], [False, False, True], [False] * 3
+    expected = {  # of copies of pictures, values of DenseNet, of MiniLM
+        "pipelines/images/inspect.py": copies,
+        "pipelines/images/metadata.py": copies,
+        "pipelines/images/claims.py": copies,
+        "schemas/metadata.py": copies,
+        "schemas/codecs.py": [True, True, True],
+        "pipelines/features/pixels.py": [False, True, True],
+        "pipelines/features/values.py": [False, True, True],
+        "pipelines/features/networks.py": network,
+        "pipelines/features/class_names.py": network,
+        "pipelines/features/extractors/densenet169.py": network,
+        "pipelines/features/onnx.py": texts,
+        "pipelines/features/catalogue.py": none,
+        "pipelines/features/extractors/resnet50.py": none,
+        "pipelines/images/obtain.py": none,
+        "pipelines/settings.py": none,
+    }
+    assert script(KEYS, *expected, root=tmp_path) == expected
 
 
 def test_what_a_build_imports_is_reached_or_makes_no_byte(ten_documents: Path, tmp_path: Path) -> None:
