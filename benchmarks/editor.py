@@ -2,7 +2,7 @@
 
 The article is typed as a paste does, its pictures are filtered by a name, two are chosen and one of them taken back,
 two models are compared blind, a picture is moved to another paragraph, and the article is saved with its pictures.
-`tests/orchestration/pages/test_editor.py` runs it on a small archive, `benchmarks/pages.py --browser` on a large one.
+`tests/newsroom/pages/test_editor.py` runs it on a small archive, `benchmarks/pages.py --browser` on a large one.
 """
 
 from __future__ import annotations

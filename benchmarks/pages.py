@@ -64,8 +64,8 @@ import numpy as np
 from benchmarks.archive_data import DATASET, Language, make_versions
 from benchmarks.pages_archive import make_indexes
 from benchmarks.pages_log import fill_log, pages_asked
-from orchestration.decisions.database import open_database
-from orchestration.decisions.log import DecisionLog
+from newsroom.decisions.database import open_database
+from newsroom.decisions.log import DecisionLog
 from schemas.indexes import IndexManifest
 from schemas.lake import MANIFEST, Lake
 from schemas.manifest import read_manifest

@@ -16,16 +16,16 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.archive_data import DATASET
+from newsroom.archive.index import Index, open_index
+from newsroom.archive.parts import PART_ROWS, write_part
+from newsroom.archive.pictures import Pictures
+from newsroom.archive.records import Records, write_table
+from newsroom.archive.vectors import EXACT_BELOW, QUERIES, Stacked, faiss, make_cells
 from schemas.indexes import CELLS, CONFIDENCE, MODEL, PARTS, PLACES, PLACES_SCHEMA, VECTORS, CellsNote
 from schemas.lake import MANIFEST, Lake
 from schemas.manifest import read_manifest
 from schemas.parts import split_parts
 from training.model import LinkModel
-from training.retrieval.index import Index, open_index
-from training.retrieval.parts import PART_ROWS, write_part
-from training.retrieval.pictures import Pictures
-from training.retrieval.records import Records, write_table
-from training.retrieval.vectors import EXACT_BELOW, QUERIES, Stacked, faiss, make_cells
 from training.shards import filled_splits
 
 VERSION, NAMES = "v2", ("editor-1", "editor-2")

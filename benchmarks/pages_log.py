@@ -12,12 +12,12 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-from orchestration.decisions.database import open_database
-from orchestration.decisions.log import DECISIONS, RANKINGS, DecisionLog
-from orchestration.pages.store import Article, Store
-from schemas.decisions import Action, Decision, Objection, Ranking, ShownPicture
+from newsroom.archive.index import open_index
+from newsroom.decisions.database import open_database
+from newsroom.decisions.log import DECISIONS, RANKINGS, DecisionLog
+from newsroom.decisions.records import Action, Decision, Objection, Ranking, ShownPicture
+from newsroom.pages.store import Article, Store
 from schemas.versions import plain
-from training.retrieval.index import open_index
 
 AN_ARTICLE, OF_THE_FIRST = 10, 600  # decisions; one article has very many
 SHOWN = 20  # pictures of a ranking

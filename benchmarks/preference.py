@@ -3,7 +3,7 @@
     python -m benchmarks.preference [--runs 10000] [--json]
 
 A run is 300 articles. One in five is even. Of the others the challenger wins a true share, independently. A verdict is
-given where the evidence reaches 20 at some time (`training.retrieval.interleaving.Preference`), and then stands.
+given where the evidence reaches 20 at some time (`training.metrics.preference.Preference`), and then stands.
 `wilson` is the rule of before: the 95% interval of the share so far lies on one side of a half.
 
 Measured, 10,000 runs:
@@ -38,7 +38,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import betaln
 
-from training.retrieval.interleaving import LEVEL, MIXTURE, team_draft
+from newsroom.search.interleaving import team_draft
+from training.metrics.preference import LEVEL, MIXTURE
 
 ARTICLES, EVEN = 300, 0.2
 SHARES = (0.5, 0.55, 0.6, 0.65, 0.7, 0.8)

@@ -43,16 +43,16 @@ from typing import Any
 import numpy as np
 
 from benchmarks.archive_data import DATASET, DIMENSIONS, Language, World, make_versions
-from orchestration.pages.entities import Gazetteer, find_entities
+from newsroom.archive.build import build_index
+from newsroom.archive.filters import parse_filters
+from newsroom.archive.index import Index, open_index
+from newsroom.archive.vectors import RECALL_OF, RERANKED, faiss
+from newsroom.pages.entities import Gazetteer, find_entities
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from training.config import TrainConfig
 from training.data.loading import identify
 from training.model import LinkModel, ModelCard
-from training.retrieval.build import build_index
-from training.retrieval.filters import parse_filters
-from training.retrieval.index import Index, open_index
-from training.retrieval.vectors import RECALL_OF, RERANKED, faiss
 from training.towers.image.linear import LinearSettings
 from training.towers.text.sentence import SentenceSettings
 

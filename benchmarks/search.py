@@ -4,7 +4,7 @@
 
 An archive has one right picture for each text. The cosine of a text with it is N(0.55, 0.12), with each other picture
 N(0.20, 0.12). 400 validation texts, 4 a document, are searched for, and probabilities are fitted as for an index
-(`training.retrieval.confidence`). Then 1,000 other texts are.
+(`newsroom.archive.confidence`). Then 1,000 other texts are.
 
     found       share of the other texts with the right picture among the first ten
     shown       the mean probability of that, as shown
@@ -31,8 +31,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import norm
 
+from newsroom.archive.confidence import FIRST
 from training.metrics.curves import ProbabilityCurve, fit_curve
-from training.retrieval.confidence import FIRST
 
 RIGHT, WRONG, SPREAD = 0.55, 0.20, 0.12
 TEXTS, OTHERS, PER_DOCUMENT, INSIDE = 400, 1000, 4, 5

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from multilink.datasets import Dataset
     from multilink.links import Links
     from multilink.models import Model
-    from orchestration.inference.archive import Archive
+    from newsroom.search.archive import Archive
+    from newsroom.search.search import SearchResult
     from training.linking.options import LinkOptions
-    from training.retrieval.search import SearchResult
 
 __all__ = [
     "Archive",
@@ -41,12 +41,12 @@ __all__ = [
     "train",
 ]
 _HOMES = {
-    "Archive": "orchestration.inference.archive",
+    "Archive": "newsroom.search.archive",
     "Dataset": "multilink.datasets",
     "LinkOptions": "training.linking.options",
     "Links": "multilink.links",
     "Model": "multilink.models",
-    "SearchResult": "training.retrieval.search",
+    "SearchResult": "newsroom.search.search",
     "open_dataset": "multilink.datasets",
 }
 

@@ -17,8 +17,8 @@ from typing import Self, overload
 import numpy as np
 
 from multilink.links import Links, Picture, picture_bytes
+from newsroom.extraction import DocumentReader
 from orchestration.inference.documents import own_documents
-from orchestration.inference.extraction import DocumentReader
 from orchestration.project import remembered_store
 from pipelines.config import recipe
 from pipelines.sources.inputs import image_root

@@ -1,1 +1,1 @@
-"""When, in what order, and with which checks: the only package that imports both `pipelines` and `training`."""
+"""When, in what order, and with which checks; the command line."""

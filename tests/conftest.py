@@ -177,13 +177,13 @@ def object_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 # Relative to this folder: what shares a running newsroom, a data set with a registered model, a built version.
 KEPT_TOGETHER = (
-    "orchestration/decisions",
-    "orchestration/pages",
+    "newsroom/decisions",
+    "newsroom/pages",
     "pipelines/exports",
     "pipelines/forgetting",
     "training/mlflow",
 )
-OF_BUILT = ("orchestration/decisions", "orchestration/pages", "pipelines/exports", "pipelines/forgetting")
+OF_BUILT = ("newsroom/decisions", "newsroom/pages", "pipelines/exports", "pipelines/forgetting")
 SHARES = "share"  # what a file has fixtures for that all its tests use
 
 

@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import multilink
+from newsroom.archive.build import build_index
+from newsroom.archive.index import open_index
 from schemas.errors import IntegrityError
 from schemas.lake import Folder, Lake
 from schemas.links import LinksManifest
@@ -22,8 +24,6 @@ from training.model import LinkModel
 from training.model_files import folder_digest
 from training.promotions.chain import Chain
 from training.promotions.keys import trusted_keys
-from training.retrieval.build import build_index
-from training.retrieval.index import open_index
 
 FORMATS = Path(__file__).parent / "fixtures" / "formats"
 RELEASES = sorted(path for path in FORMATS.iterdir() if path.is_dir() and (path / "expected.json").is_file())

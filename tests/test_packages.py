@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PACKAGES: list[str] = SETTINGS["tool"]["setuptools"]["packages"]
-TOP = ("multilink", "networks", "schemas", "pipelines", "training", "orchestration")
+TOP = ("multilink", "networks", "schemas", "pipelines", "training", "newsroom", "orchestration")
 
 
 def test_every_listed_package_resolves_inside_the_repository() -> None:

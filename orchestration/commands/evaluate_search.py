@@ -23,8 +23,8 @@ def command(
     The model is compared with BM25 on the pictures' titles and captions, the nearest of these by the sentence encoder,
     and the fusion of the model and BM25. With --tracking-uri the numbers are stored with the run of the model, too.
     """
+    from newsroom.search.evaluate import score_lines
     from orchestration.workflows.search_evaluation import evaluate_archive
-    from training.retrieval.evaluate import score_lines
 
     report, queries, run = evaluate_archive(
         index_path, Lake.at(lake), split, settings or [], output=output, tracking=tracking

@@ -39,8 +39,8 @@ def command(
     if dataset is not None:
         dataset = options.known_dataset(lake, dataset)
     options.check_model(model, tracking)
+    from newsroom.archive.build import build_index
     from training.mlflow.loading import open_model
-    from training.retrieval.build import build_index
     from training.workflows.workers import by_workers
 
     home, loaded = Lake.at(lake), open_model(model, tracking, dataset=dataset or "")

@@ -20,11 +20,11 @@ def command(
 
     Prints the address of the page and serves until Ctrl-C. `multilink measure` says what the answers tell.
     """
-    from orchestration.decisions.database import database_in
-    from orchestration.links.label_sample import links_by
-    from orchestration.links.linked import link_sets, outcomes
-    from orchestration.pages.serving import run_pages
-    from orchestration.pages.settings import PagesSettings
+    from newsroom.decisions.database import database_in
+    from newsroom.labels.label_sample import links_by
+    from newsroom.labels.linked import link_sets, outcomes
+    from newsroom.pages.serving import run_pages
+    from newsroom.pages.settings import PagesSettings
     from schemas.lake import Lake
     from schemas.manifest import read_manifest
 

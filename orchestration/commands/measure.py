@@ -28,9 +28,9 @@ def command(
     As a data set, the labelled images have what people said as their links: for the gate, for evaluate, and to
     calibrate by.
     """
-    from orchestration.decisions.log import opened_log
-    from orchestration.links.label_sample import labels_of, links_by, measured
-    from orchestration.links.linked import link_sets
+    from newsroom.decisions.log import opened_log
+    from newsroom.labels.label_sample import labels_of, links_by, measured
+    from newsroom.labels.linked import link_sets
     from pipelines.exports.labelled import write_labelled
 
     home = Lake.at(lake)

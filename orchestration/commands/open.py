@@ -32,9 +32,9 @@ def command(
     home = Path(lake).absolute().parent
     addresses = {name: _existing(home / _FILES[name]).as_uri() for name in wanted if name in _FILES}
     if PAGES in wanted and not _listens(port):
-        from orchestration.decisions.database import database_in
-        from orchestration.pages.serving import run_pages
-        from orchestration.pages.settings import PagesSettings
+        from newsroom.decisions.database import database_in
+        from newsroom.pages.serving import run_pages
+        from newsroom.pages.settings import PagesSettings
 
         for lines, values in run_pages(PagesSettings(lake=lake, store=database_in(lake), tracking=tracking, port=port)):
             addresses[PAGES] = values["address"]

@@ -42,9 +42,9 @@ def command(
 
     Serves until Ctrl-C. On loopback no login is required; elsewhere a token or a proxy's header is.
     """
-    from orchestration.decisions.database import database_in
-    from orchestration.pages.serving import run_pages
-    from orchestration.pages.settings import PagesSettings
+    from newsroom.decisions.database import database_in
+    from newsroom.pages.serving import run_pages
+    from newsroom.pages.settings import PagesSettings
 
     yield from run_pages(
         PagesSettings(

@@ -45,7 +45,7 @@ def command(
 
     rules = read_policy(policy)
     options.check_model(f"models:/{model}/{version}", tracking)
-    from orchestration.decisions.comparison import preferred_by_editors
+    from newsroom.decisions.comparison import preferred_by_editors
     from training.mlflow.loading import open_registry
     from training.mlflow.promotion import promote
     from training.workflows.workers import by_workers

@@ -50,9 +50,9 @@ def command(
     for in this index. Below it are the weights of the texts, if the model fuses several, and the relations to expect,
     if it predicts any. Filters act before ranking.
     """
-    from orchestration.inference.archive import Archive
+    from newsroom.search.archive import Archive
+    from newsroom.search.search import RankBy
     from training.linking.options import LinkOptions
-    from training.retrieval.search import RankBy
 
     if rank_by is not None and rank_by not in list(RankBy):
         raise UsageError(f"--rank-by {rank_by}: expected one of {', '.join(RankBy)}")

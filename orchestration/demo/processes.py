@@ -27,7 +27,7 @@ AT_ONCE = 2  # trainings side by side
 _FORKS = sys.platform == "linux"
 _IMPORTED = [
     *("training.mlflow.tracked_training", "training.workflows.evaluate", "training.workflows.report"),
-    *("training.workflows.link", "training.retrieval.build", "orchestration.inference.documents"),
+    *("training.workflows.link", "newsroom.archive.build", "orchestration.inference.documents"),
     *("orchestration.cli", "training.loop.run"),
     # What PyTorch and MLflow import at the first optimiser, store and model, each step for itself: two seconds.
     *("torch._dynamo", "mlflow.store.tracking.sqlalchemy_workspace_store", "mlflow.pyfunc.scoring_server"),

@@ -4,7 +4,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestration.inference.extraction import DocumentReader
+from newsroom.extraction import DocumentReader
 from pipelines.config import recipe
 from pipelines.recipe import BuildConfig
 from pipelines.run import with_inputs

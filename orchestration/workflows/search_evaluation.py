@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestration.inference.archive import Archive
-from orchestration.inference.queries import sentence_encoder
+from newsroom.search.archive import Archive
+from newsroom.search.evaluate import evaluate_search
+from newsroom.search.reader import sentence_encoder
 from schemas.lake import Lake
 from training.evaluation.evaluate import EvaluationReport
-from training.retrieval.evaluate import evaluate_search
 
 TREC_TAG = "multilink"  # names our rankings in files of TREC
 

@@ -11,10 +11,10 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from newsroom.search.archive import Archive
 from orchestration.cli import app
 from orchestration.config import DatasetSettings, Settings
 from orchestration.dagster.definitions import make_definitions, read_state
-from orchestration.inference.archive import Archive
 from orchestration.steps import Steps
 from schemas.lake import Lake
 from training.mlflow.champions import record_of

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from newsroom.archive.parts import write_part
+from newsroom.archive.records import Picture, Records, write_table
 from schemas.indexes import FIELDS, FIELDS_SCHEMA, PLACES, PLACES_SCHEMA, WORDS
-from training.retrieval.parts import write_part
-from training.retrieval.records import Picture, Records, write_table
 
 
 def key_of(picture: Picture) -> int:

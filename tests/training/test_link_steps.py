@@ -12,7 +12,7 @@ import pytest
 import torch
 from fastapi.testclient import TestClient
 
-from orchestration.links.linked import link_sets, linked_documents, outcomes
+from newsroom.labels.linked import link_sets, linked_documents, outcomes
 from schemas.documents import Split
 from schemas.errors import ConfigError
 from schemas.lake import Lake

@@ -12,6 +12,7 @@ import pytest
 import ray
 import torch
 
+from newsroom.archive.build import build_index
 from schemas.documents import Split
 from schemas.errors import BuildError, UsageError
 from schemas.lake import Lake
@@ -24,7 +25,6 @@ from training.loop.trainer import train
 from training.model import LinkModel
 from training.ray.shards import RayWorkers, _files, _run, _Shared
 from training.ray.train import cluster
-from training.retrieval.build import build_index
 from training.shards import embed_split, run_here, run_shards, shards_run_by
 from training.towers.image.linear import LinearSettings
 from training.towers.text.gru import GruSettings

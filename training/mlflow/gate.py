@@ -36,9 +36,9 @@ from training.evaluation.evaluate import Evaluation
 from training.metrics.bootstrap import Interval
 from training.metrics.intervals import difference_interval, documents_needed, level_of, mean_interval
 from training.metrics.links import LinkScore, PairScore, ScoreKind
+from training.metrics.preference import Preference
 from training.mlflow.policy import STANDARD_POLICY, Guard, Measure, Policy, Undecided
 from training.promotions.record import Approval
-from training.retrieval.interleaving import Preference
 
 Scores = Mapping[str, LinkScore | PairScore]
 TITLES = {metric: title for kind in ScoreKind for metric, title in kind.metrics.items()}

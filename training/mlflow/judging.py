@@ -14,13 +14,13 @@ from schemas.manifest import read_manifest
 from training.config import Select
 from training.evaluation.evaluate import Evaluation
 from training.evaluation.models import evaluate_model
+from training.metrics.preference import Preference
 from training.mlflow.gate import Contest, Decision, contest_of, decide, refuse
 from training.mlflow.loading import LoadedModel, load_version
 from training.mlflow.policy import Guard, Measure, Policy
 from training.mlflow.registry import ModelVersion
 from training.model import ModelCard
 from training.promotions.record import Approval
-from training.retrieval.interleaving import Preference
 
 GATE_SPLIT = "gate"
 NOT_HELD_OUT = (

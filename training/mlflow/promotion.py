@@ -14,6 +14,7 @@ import mlflow
 from schemas.console import Say
 from schemas.errors import GateError, NotFoundError, UsageError
 from schemas.lake import Lake
+from training.metrics.preference import Preference
 from training.mlflow.champions import align, append, change_champion, record_of
 from training.mlflow.evidence import evidence_of
 from training.mlflow.gate import Check, Decision, refuse
@@ -32,7 +33,6 @@ from training.promotions.record import (
     MODEL_DIGEST_TAG,
     Record,
 )
-from training.retrieval.interleaving import Preference
 
 Preferred = Callable[[Lake, str, str], Preference | None]  # lake, address of the champion, of the candidate
 ALREADY = Check(name="champion", is_passed=True, reason="it is the champion already")

@@ -3,8 +3,8 @@ from orchestration.commands import options
 
 def command(lake: options.LakePath, store: options.Store = "") -> options.Summaries:
     """Show which of two models editors preferred in blind comparisons; it may be looked at after each article."""
-    from orchestration.decisions.comparison import comparisons
-    from orchestration.decisions.log import opened_log
+    from newsroom.decisions.comparison import comparisons
+    from newsroom.decisions.log import opened_log
 
     with opened_log(lake, store) as log:
         found = comparisons(log)

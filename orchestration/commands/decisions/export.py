@@ -31,8 +31,8 @@ def command(
     Chosen pictures are linked to every text of their article; pictures rejected as not fitting stand beside them
     without a link; corrected links replace those of their document.
     """
-    from orchestration.decisions.export import export
-    from orchestration.decisions.log import opened_log
+    from newsroom.decisions.export import export
+    from newsroom.decisions.log import opened_log
 
     with opened_log(lake, store) as log:
         chosen = None if split is None else Split(split)

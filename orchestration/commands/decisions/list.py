@@ -15,7 +15,7 @@ def command(
     article: Annotated[str, typer.Option(help="Digest of an article, or its first digits: only its decisions.")] = "",
 ) -> options.Summaries:
     """List decisions in the order they were made; those of blind comparisons do not name the model of the picture."""
-    from orchestration.decisions.log import opened_log
+    from newsroom.decisions.log import opened_log
 
     with opened_log(lake, store) as log:
         found = [each for each in log.decisions() if each.article.startswith(article)]

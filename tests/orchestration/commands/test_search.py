@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from newsroom.search.queries import RawDocument
+from newsroom.search.reader import query_reader
 from orchestration.cli import run
-from orchestration.inference.queries import query_reader
 from schemas.features import column_to_vectors
 from training.config import TrainConfig
 from training.data.loading import DatasetIdentity
 from training.model import LinkModel, ModelCard
-from training.retrieval.queries import RawDocument
 from training.towers.image.linear import LinearSettings
 from training.towers.inputs import ImageInput, TextInput
 from training.towers.text.sentence import SentenceSettings

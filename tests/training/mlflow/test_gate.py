@@ -10,6 +10,7 @@ from scipy.stats import ttest_1samp
 from schemas.errors import ConfigError, NotFoundError
 from training.metrics.intervals import difference_interval, documents_needed, mean_bounds, mean_interval
 from training.metrics.links import LinkScore
+from training.metrics.preference import Preference
 from training.mlflow.gate import (
     APPROVAL,
     Check,
@@ -20,7 +21,6 @@ from training.mlflow.gate import (
 )
 from training.mlflow.policy import STANDARD_POLICY, Editors, Guard, Minimum, Policy, Undecided, read_policy
 from training.promotions.record import Approval
-from training.retrieval.interleaving import Preference
 
 
 def _scores(values: np.ndarray, *, precision: float = 50.0) -> dict[str, LinkScore]:

@@ -21,8 +21,9 @@ from securesystemslib.dsse import Envelope
 from securesystemslib.signer import CryptoSigner, Key
 from typer.testing import CliRunner
 
+from newsroom.archive.build import build_index
+from newsroom.search.archive import Archive
 from orchestration.cli import app
-from orchestration.inference.archive import Archive
 from schemas.documents import Split
 from schemas.errors import ConfigError, GateError, IntegrityError, NotFoundError, UsageError
 from schemas.lake import Lake
@@ -51,7 +52,6 @@ from training.promotions.history import championships
 from training.promotions.keys import make_key, public_path, trusted_keys
 from training.promotions.proof import keys_of
 from training.promotions.record import APPROVED_TAG, DECISION_TAG, MODEL_DIGEST_TAG, TAINTED
-from training.retrieval.build import build_index
 from training.towers.image.linear import LinearSettings
 from training.towers.text.sentence import SentenceSettings
 from training.workflows.evaluate import run_evaluate

@@ -1,0 +1,276 @@
+"""Decisions as a data set: a file for the data set `documents`, with the pictures beside it.
+
+    article      its texts, each with its role; the pictures that were chosen and those that were rejected as not
+                 fitting; a link from every text to every chosen picture
+    document     of a data set version: its own texts, pictures and links, with the corrections of its links
+
+The export follows from the last decision on each picture or link (`newsroom.decisions.records.standing`). A picture
+rejected for its quality, its rights, or because it was used shows nothing about text and picture, and neither does one
+on the shortlist: both are left out. Of a document whose links are not known, pictures without a correction are left
+out; of a picture with one, only links that were called right are links.
+
+Pictures are the 256-px copies of the version they were shown from: they are in the lake when the addresses are long
+dead. A copy of a copy has another content hash than the original.
+"""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from newsroom.decisions.log import DecisionLog
+from newsroom.decisions.records import Action, Decision, Ranking, standing
+from schemas.documents import SENTENCE_NUMBERS, Role, Split, indexes
+from schemas.errors import NotFoundError
+from schemas.lake import Folder, Lake
+from schemas.manifest import Manifest, read_manifest
+from schemas.parts import rows_where
+
+DATASET = "decisions"  # name it gets in the lake
+FILE = "documents.jsonl"
+PICTURES = "pictures"
+ORDER = (Role.HEADLINE, Role.LEAD, Role.CAPTION, Role.BODY)
+_METADATA = ("title", "caption", "credit", "rights", "date", "place", "keywords")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """The files of an export.
+
+    Attributes:
+        path: of the file.
+        articles: with a chosen picture.
+        documents: with corrected links.
+        links: of both.
+        pictures: files.
+        left_out: articles and documents that are not in it, by reason.
+        features: extractors of the images of the versions that the pictures are of.
+    """
+
+    path: str
+    articles: int
+    documents: int
+    links: int
+    pictures: int
+    left_out: Mapping[str, int]
+    features: tuple[str, ...]
+
+    def build_arguments(self, lake: str) -> list[str]:
+        """Return the arguments of `multilink` that build the data set, with what models of it read."""
+        features = ",".join(f'"{name}"' for name in self.features)
+        settings = [f"dataset={DATASET}", f"source.documents={self.path}"]
+        settings += [f"features.images=[{features}]"] * bool(features)
+        return ["build", "documents", "--lake", lake, *(part for each in settings for part in ("--set", each))]
+
+
+@dataclass(slots=True)
+class _Record:
+    """A document of the file to be; its pictures as content hashes."""
+
+    id: str
+    dataset: str
+    language: str
+    sentences: list[dict[str, str]]
+    images: list[str]
+    links: set[tuple[int, str]]
+    url: str = ""
+    is_article: bool = False
+
+
+def export(
+    log: DecisionLog, lake: Lake, output: Folder, *, split: Split | None = None, as_pairs: bool = False
+) -> Exported:
+    """Write decisions as documents with links; equal logs give equal bytes.
+
+    Args:
+        log: of decisions.
+        lake: that holds the versions the pictures were shown from.
+        output: folder of the file and the pictures.
+        split: of all documents; None: the build divides them.
+        as_pairs: whether each chosen picture is a document of its own, without other pictures: objectives of one text
+            and one image train on such documents.
+
+    Raises:
+        NotFoundError: there is nothing to be written.
+    """
+    decided, left_out = standing(log.decisions()), Counter[str]()
+    articles = list(_articles(decided, log, left_out))
+    documents = {each.id: each for each in _documents(decided, lake, left_out)}  # of two versions, the one decided last
+    records = [*articles, *documents.values()]
+    if as_pairs:
+        records = [pair for each in records for pair in _pairs(each, left_out)]
+    records.sort(key=lambda each: each.id)
+    pictures, features = _pictures(lake, records)
+    kept = [each for each in records if _is_kept(each, pictures, left_out)]
+    if not kept:
+        found = ", ".join(f"{reason}: {count}" for reason, count in sorted(left_out.items())) or "no decision"
+        raise NotFoundError(f"{log.name}: expected a chosen picture or a corrected link, found none ({found})")
+    images = sorted({image for each in kept for image in each.images})
+    for image in images:
+        output.write(f"{PICTURES}/{image}.jpg", pictures[image]["jpeg"])
+    lines = (json.dumps(_line(each, pictures, split), ensure_ascii=False) + "\n" for each in kept)
+    output.write(FILE, "".join(lines).encode())
+    return Exported(
+        path=f"{output.uri}/{FILE}",
+        articles=sum(each.is_article for each in kept),
+        documents=sum(not each.is_article for each in kept),
+        links=sum(len(each.links) for each in kept),
+        pictures=len(images),
+        left_out=dict(sorted(left_out.items())),
+        features=tuple(sorted(features)),
+    )
+
+
+def _articles(decided: Iterable[Decision], log: DecisionLog, left_out: Counter[str]) -> Iterator[_Record]:
+    """Yield each article for which a picture was chosen."""
+    of_article: dict[str, list[Decision]] = defaultdict(list)
+    for each in decided:
+        if not (each.action.is_correction or each.action.is_label):
+            of_article[each.article].append(each)
+    rankings = log.rankings(each.ranking for each in decided if each.ranking)
+    for article, decisions in of_article.items():
+        chosen = [each.image for each in decisions if each.action is Action.CHOOSE]
+        if not article or not chosen:
+            left_out["no text" if not article else "no chosen picture"] += 1
+            continue
+        wrong = [each.image for each in decisions if each.reason is not None and each.reason.is_mismatch]
+        ranking = rankings[decisions[-1].ranking]
+        sentences = _sentences(ranking)
+        yield _Record(
+            id=f"article-{article[:16]}",
+            dataset=ranking.dataset,
+            language=ranking.language,
+            sentences=sentences,
+            images=[*chosen, *wrong],
+            links={(number, image) for number in range(len(sentences)) for image in chosen},
+            is_article=True,
+        )
+
+
+def _sentences(ranking: Ranking) -> list[dict[str, str]]:
+    return [{"text": ranking.texts[role], "role": role} for role in ORDER if ranking.texts.get(role, "").strip()]
+
+
+def _documents(decided: Iterable[Decision], lake: Lake, left_out: Counter[str]) -> Iterator[_Record]:
+    """Yield each document some link of which was called right or wrong, with its links put right."""
+    of_version: dict[str, dict[str, list[Decision]]] = defaultdict(lambda: defaultdict(list))
+    for each in decided:
+        if each.action.is_correction:
+            of_version[each.dataset][each.document].append(each)
+    for dataset, corrected in of_version.items():
+        try:
+            manifest, folder = read_manifest(lake, dataset)
+        except NotFoundError:
+            left_out["version gone"] += len(corrected)
+            continue
+        rows = dict(_rows(manifest, folder, corrected))
+        if lost := len(corrected.keys() - rows.keys()):
+            left_out["document gone"] += lost
+        yield from (_document(dataset, rows[name], corrected[name]) for name in sorted(rows))
+
+
+def _rows(manifest: Manifest, folder: Folder, ids: Collection[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the rows of some of a version's documents, by id."""
+    columns = ["id", "language", "sentences", "images", "links", "provenance", SENTENCE_NUMBERS]
+    for split in sorted(manifest.splits):
+        for entry in manifest.parts("documents", split):
+            yield from ((row["id"], row) for row in rows_where(folder, entry, columns, sorted(ids)))
+
+
+def _document(dataset: str, row: Mapping[str, Any], corrections: Sequence[Decision]) -> _Record:
+    images = list(dict.fromkeys(each["hash"] for each in row["images"]))
+    corrected = {each.image for each in corrections}
+    known = {(link["sentence"], row["images"][link["image"]]["hash"]) for link in row["links"] or ()}
+    texts = indexes(row.get(SENTENCE_NUMBERS) or range(len(row["sentences"])))
+    right, wrong = (
+        {
+            (texts[each.sentence or 0], each.image)
+            for each in corrections
+            if each.action is action and (each.sentence or 0) in texts
+        }
+        for action in (Action.RIGHT, Action.WRONG)
+    )
+    links = (known | right) - wrong
+    return _Record(
+        id=f"{dataset.partition('@')[0]}-{row['id']}",
+        dataset=dataset,
+        language=row["language"],
+        sentences=[{"text": each["text"], "role": each["role"]} for each in row["sentences"]],
+        images=[image for image in images if row["links"] is not None or image in corrected],
+        links={(number, image) for number, image in links if image in images},
+        url=row["provenance"]["url"] or "",
+    )
+
+
+def _pairs(record: _Record, left_out: Counter[str]) -> Iterator[_Record]:
+    """Yield an article once for each chosen picture, and a document where it has one picture."""
+    if not record.is_article:
+        if len(record.images) == 1:
+            yield record
+        else:
+            left_out["several pictures"] += 1
+        return
+    for image in dict.fromkeys(image for _, image in sorted(record.links)):
+        links = {link for link in record.links if link[1] == image}
+        yield replace(record, id=f"{record.id}-{image[:16]}", images=[image], links=links)
+
+
+def _pictures(lake: Lake, records: Iterable[_Record]) -> tuple[dict[str, dict[str, Any]], set[str]]:
+    """Return the rows of all pictures that have a copy, by content hash, and the extractors of their versions' images.
+
+    They are of the version that the pictures were shown from, else of the newest one.
+    """
+    wanted: dict[str, set[str]] = defaultdict(set)
+    for each in records:
+        wanted[each.dataset] |= set(each.images)
+    rows: dict[str, dict[str, Any]] = {}
+    features: set[str] = set()
+    for dataset, images in sorted(wanted.items()):
+        for reference in (dataset, dataset.partition("@")[0]):
+            if missing := images - rows.keys():
+                with suppress(NotFoundError):
+                    manifest, folder = read_manifest(lake, reference)
+                    features |= set(manifest.extractors("images"))
+                    rows |= _copies(manifest, folder, sorted(missing))
+    return rows, features
+
+
+def _copies(manifest: Manifest, folder: Folder, hashes: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return the rows of some pictures that a version has a copy of; older parts lack the metadata."""
+    columns = ["hash", "licence", "jpeg", "metadata"]
+    entries = [entry for split in sorted(manifest.splits) for entry in manifest.parts("images", split)]
+    rows = (row for entry in entries for row in rows_where(folder, entry, columns, hashes))
+    return {row["hash"]: row for row in rows if row["jpeg"] is not None}
+
+
+def _is_kept(record: _Record, pictures: Collection[str], left_out: Counter[str]) -> bool:
+    """Drop the pictures of a record that have no copy any more; return whether one that is linked is left."""
+    record.images = [image for image in record.images if image in pictures]
+    record.links = {(number, image) for number, image in record.links if image in pictures}
+    if not record.images or (record.is_article and not record.links):
+        left_out["picture gone"] += 1
+        return False
+    return True
+
+
+def _line(record: _Record, pictures: Mapping[str, Mapping[str, Any]], split: Split | None) -> dict[str, Any]:
+    """Return a record as `documents` reads it (`pipelines.sources.datasets.documents`)."""
+    number = {image: index for index, image in enumerate(record.images)}
+    return {
+        "id": record.id,
+        "language": record.language,
+        **({"split": str(split)} if split else {}),
+        **({"url": record.url} if record.url else {}),
+        "sentences": record.sentences,
+        "images": [{"path": f"{PICTURES}/{image}.jpg", **_described(pictures[image])} for image in record.images],
+        "links": sorted([sentence, number[image]] for sentence, image in record.links),
+    }
+
+
+def _described(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the licence of a picture and its metadata, as far as they are known."""
+    metadata = row.get("metadata") or {}
+    known = {"licence": row["licence"], **{name: metadata.get(name) for name in _METADATA}}
+    return {name: value for name, value in known.items() if value}

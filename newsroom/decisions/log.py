@@ -1,0 +1,383 @@
+"""The log of decisions: tables that only grow, in the database of the pages (`newsroom.decisions.database`).
+
+    rankings     digest, article, ranking (JSON)        a list of pictures, stored once for all decisions on it
+    decisions    number, at, who, action, image ...     a row a decision
+    compared     number, champion, challenger ...       which of two models gave the picture of a blind decision
+    won          champion, challenger, article ...      what stands of them for each article; follows from `compared`
+
+The database itself refuses changes: triggers end every UPDATE and DELETE of the first three. A decision is on the disk
+when `decide` returns.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from datetime import UTC, datetime
+from typing import Any, Self
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    Engine,
+    Index,
+    Integer,
+    MetaData,
+    Select,
+    String,
+    Table,
+    Text,
+    and_,
+    case,
+    func,
+    literal,
+    select,
+    text,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import SQLAlchemyError
+
+from newsroom.decisions.database import database_in, make_tables, open_database
+from newsroom.decisions.records import Action, Decision, Objection, Ranking
+from schemas.configs import restore
+from schemas.documents import Role
+from schemas.errors import BuildError, UsageError
+from schemas.versions import plain
+from training.metrics.preference import Preference
+
+READ_AT_ONCE = 500
+BEGINNING = 120  # characters of an article
+_TABLES = MetaData()
+RANKINGS = Table(
+    "rankings",
+    _TABLES,
+    Column("digest", String(64), primary_key=True),
+    Column("article", String(64), nullable=False),
+    Column("ranking", JSON, nullable=False),
+)
+DECISIONS = Table(
+    "decisions",
+    _TABLES,
+    Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("at", String(32), nullable=False),
+    Column("who", Text, nullable=False),
+    Column("action", String(16), nullable=False),
+    Column("image", String(64), nullable=False),
+    Column("dataset", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("document", Text, nullable=False),
+    Column("sentence", Integer),
+    Column("reason", String(32)),
+    Column("note", Text, nullable=False),
+    Column("ranking", String(64), nullable=False),
+    Column("article", String(64), nullable=False),
+    Column("title", Text, nullable=False, server_default=""),
+    Index("decisions_on_pictures", "article", "image", "number"),
+    Index("decisions_on_links", "dataset", "document"),
+    sqlite_autoincrement=True,
+)
+COMPARED = Table(
+    "compared",
+    _TABLES,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("champion", Text, nullable=False),
+    Column("challenger", Text, nullable=False),
+    Column("dataset", Text, nullable=False),
+    Column("article", String(64), nullable=False, index=True),
+    Column("image", String(64), nullable=False),
+    Column("action", String(16), nullable=False),
+    Column("side", Integer, nullable=False),  # of the picture: -1 the champion's, 1 the challenger's
+)
+_COUNTS = ("lead", "chosen", "listed", "rejected")
+WON = Table(
+    "won",
+    _TABLES,
+    *(Column(name, Text, primary_key=True) for name in ("champion", "challenger", "dataset", "article")),  # "": all
+    *(Column(name, Integer, nullable=False) for name in _COUNTS),  # lead: sides of the chosen pictures, summed
+)
+_ADDED = {"title"}  # to the tables of a log that was begun without them
+_KEPT = "a log of decisions only grows"
+_REFUSALS = {
+    "sqlite": [
+        f"CREATE TRIGGER IF NOT EXISTS {table}_no_{change} BEFORE {change} ON {table} "
+        f"BEGIN SELECT RAISE(ABORT, '{_KEPT}'); END"
+        for table in ("rankings", "decisions", "compared")
+        for change in ("update", "delete")
+    ],
+    "postgresql": [
+        "CREATE OR REPLACE FUNCTION multilink_only_grows() RETURNS trigger LANGUAGE plpgsql AS "
+        f"$$ BEGIN RAISE EXCEPTION '{_KEPT}'; END $$",
+        *(
+            f"CREATE OR REPLACE TRIGGER {table}_only_grows BEFORE UPDATE OR DELETE OR TRUNCATE ON {table} "
+            "FOR EACH STATEMENT EXECUTE FUNCTION multilink_only_grows()"
+            for table in ("rankings", "decisions", "compared")
+        ),
+    ],
+}
+_INSERT: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+
+
+class ConflictError(UsageError):
+    """A decision was made on the picture that whoever decides now had not seen: `standing` is the last one, if any."""
+
+    def __init__(self, standing: Decision | None) -> None:
+        super().__init__("somebody else decided on the picture meanwhile; nothing was written")
+        self.standing = standing
+
+
+class DecisionLog:
+    """The log in a database; a context manager. May be used by several threads, and by several processes at once.
+
+    Raises:
+        UsageError: the database has other tables of these names.
+        BuildError: it does not answer, or refuses.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.name = engine.url.render_as_string(hide_password=True)
+        with self._connected(is_writing=True) as connection:
+            _prepare(connection)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def decide(self, decision: Decision, ranking: Ranking | None = None, *, after: int | None = None) -> Decision:
+        """Write a decision, with the ranking in which the picture was shown, and return it as it is in the log.
+
+        When this returns, both outlive a kill of the process.
+
+        Args:
+            decision: on a picture of the ranking, on a link, or a label.
+            ranking: None for links and labels.
+            after: number of the last decision on the picture that whoever decides has seen, 0: none; None: it does not
+                matter. In a blind comparison, of those in that comparison.
+
+        Raises:
+            UsageError: a picture was decided on that the ranking does not have, or there is no ranking.
+            ConflictError: another decision came between; nothing was written.
+            BuildError: the database refused; nothing was written.
+        """
+        shown = None if ranking is None else next((p for p in ranking.pictures if p.image == decision.image), None)
+        needs_none = decision.action.is_correction or decision.action.is_label
+        if not (ranking is None if needs_none else shown is not None):
+            raise UsageError(f"{decision.action}: expected a picture of the ranking on the page, or a link")
+        decision = replace(decision, at=datetime.now(UTC).isoformat(timespec="milliseconds"), ranking="")
+        if ranking is not None and shown is not None:
+            decision = replace(decision, ranking=ranking.digest, article=ranking.article, title=shown.title)
+        with self._connected(is_writing=True) as connection:
+            if ranking is not None:
+                self._keep(connection, decision, ranking)
+                if after is not None:
+                    _check_after(connection, decision, ranking, after)
+            values = {name: value for name, value in plain(decision).items() if name != "number"}
+            (number,) = connection.execute(DECISIONS.insert().values(values)).inserted_primary_key or (0,)
+            decision = replace(decision, number=number)
+            if ranking is not None and ranking.is_blind:
+                connection.execute(COMPARED.insert(), _compared(decision, ranking))
+                _count_won(connection, COMPARED.c.article == decision.article)
+        return decision
+
+    def _keep(self, connection: Connection, decision: Decision, ranking: Ranking) -> None:
+        """Write a ranking that is not there yet. From here on, nobody else decides on a picture of this article."""
+        if connection.dialect.name == "postgresql":  # SQLite has one writer, from its first INSERT on
+            connection.execute(text("SELECT pg_advisory_xact_lock(hashtext(:article))"), {"article": decision.article})
+        values = {"digest": decision.ranking, "article": decision.article, "ranking": plain(ranking)}
+        connection.execute(_INSERT[connection.dialect.name](RANKINGS).on_conflict_do_nothing(), values)
+
+    def decisions(self, *, article: str = "", after: int = 0) -> Iterator[Decision]:
+        """Yield decisions in order, of one article or of all; a few hundred are in memory at a time.
+
+        Args:
+            article: its digest; empty: of all.
+            after: the number of the last decision that is not wanted.
+        """
+        wanted = select(DECISIONS)
+        return self._decisions(wanted.where(DECISIONS.c.article == article) if article else wanted, after)
+
+    def compared(self, article: str, models: tuple[str, ...]) -> Iterator[Decision]:
+        """Yield the blind decisions on an article in comparisons of two models, in order."""
+        of_pair = select(COMPARED.c.number).where(*_of_pair(article, models))
+        yield from self._decisions(select(DECISIONS).where(DECISIONS.c.number.in_(of_pair)), 0)
+
+    def won(self, *, by_version: bool = True) -> list[tuple[str, str, str, Preference]]:
+        """Return champion, challenger, NAME@VERSION and the articles that each won, by the last choices of each pair.
+
+        One query counts them, a row an article. An article counts once: of each version that was searched, or with ""
+        for all of them.
+        """
+        each, names = WON.c, [WON.c.champion, WON.c.challenger, WON.c.dataset]
+        wanted = select(
+            *names,
+            _sum(each.lead < 0),
+            _sum(each.lead > 0),
+            _sum(and_(each.lead == 0, each.chosen > 0)),
+            _sum(and_(each.chosen == 0, each.listed == 0, each.rejected > 0)),
+        )
+        with self._connected() as connection:
+            of_kind = each.dataset != "" if by_version else each.dataset == ""
+            rows = connection.execute(wanted.where(of_kind).group_by(*names).order_by(*names)).all()
+        kinds = ("first", "second", "ties", "none_fits")
+        found = [(*of[:3], Preference(**dict(zip(kinds, map(int, of[3:]), strict=True)))) for of in rows]
+        return [of for of in found if of[3].articles]
+
+    def corrections(self, dataset: str, documents: Iterable[str]) -> Iterator[Decision]:
+        """Yield the corrections of links of some documents of a version (NAME@VERSION), in order of each document."""
+        wanted = sorted(set(documents))
+        of_links = DECISIONS.c.action.in_([Action.RIGHT, Action.WRONG])
+        for start in range(0, len(wanted), READ_AT_ONCE):
+            some = DECISIONS.c.document.in_(wanted[start : start + READ_AT_ONCE])
+            yield from self._decisions(select(DECISIONS).where(DECISIONS.c.dataset == dataset, some, of_links), 0)
+
+    def latest(self, count: int, *, before: int | None = None) -> list[Decision]:
+        """Return the last `count` decisions, or the last before a number, the newest first."""
+        wanted = select(DECISIONS) if before is None else select(DECISIONS).where(DECISIONS.c.number < before)
+        with self._connected() as connection:
+            rows = connection.execute(wanted.order_by(DECISIONS.c.number.desc()).limit(count)).mappings().all()
+        return [_decision(row) for row in rows]
+
+    def _decisions(self, wanted: Select[Any], after: int) -> Iterator[Decision]:
+        ordered = wanted.order_by(DECISIONS.c.number).limit(READ_AT_ONCE)
+        while True:
+            with self._connected() as connection:
+                rows = connection.execute(ordered.where(DECISIONS.c.number > after)).mappings().all()
+            yield from map(_decision, rows)
+            if len(rows) < READ_AT_ONCE:
+                return
+            after = rows[-1]["number"]
+
+    def decided(self, articles: Iterable[str]) -> set[str]:
+        """Return those of some articles (digests) on whose pictures somebody decided."""
+        wanted = select(DECISIONS.c.article).where(DECISIONS.c.article.in_(sorted({*articles}))).distinct()
+        with self._connected() as connection:
+            return {*connection.execute(wanted).scalars()}
+
+    def rankings(self, digests: Iterable[str]) -> dict[str, Ranking]:
+        """Return rankings by their digests; what is not in the log is left out."""
+        wanted = sorted(set(digests))
+        found: dict[str, Ranking] = {}
+        for start in range(0, len(wanted), READ_AT_ONCE):
+            some = RANKINGS.c.digest.in_(wanted[start : start + READ_AT_ONCE])
+            with self._connected() as connection:
+                for row in connection.execute(select(RANKINGS).where(some)):
+                    found[row.digest] = restore(Ranking, row.ranking)
+        return found
+
+    def subjects(self, digests: Iterable[str]) -> dict[str, tuple[str, str]]:
+        """Return the beginning of the article of each ranking, and the address of the page that showed it."""
+        texts = RANKINGS.c.ranking["texts"]
+        given = func.coalesce(*(texts[str(role)].as_string() for role in Role), "")
+        wanted = select(RANKINGS.c.digest, func.substr(given, 1, BEGINNING), RANKINGS.c.ranking["query"].as_string())
+        with self._connected() as connection:
+            rows = connection.execute(wanted.where(RANKINGS.c.digest.in_(sorted({*digests})))).all()
+        return {digest: (beginning, query or "") for digest, beginning, query in rows}
+
+    @contextmanager
+    def _connected(self, *, is_writing: bool = False) -> Iterator[Connection]:
+        """Give a connection, in a transaction that is committed where something is written."""
+        try:
+            with self._engine.begin() if is_writing else self._engine.connect() as connection:
+                yield connection
+        except SQLAlchemyError as problem:
+            cause = str(getattr(problem, "orig", None) or problem).splitlines()[0]
+            raise BuildError(f"log of decisions {self.name}: {cause}") from problem
+
+
+def _prepare(connection: Connection) -> None:
+    """Make the tables where they are not there, and see that those that are there are these."""
+    found, dialect = make_tables(connection, _TABLES, _ADDED), connection.dialect.name
+    is_whole = len(found) == len(_TABLES.tables)
+    if is_whole and dialect == "postgresql":  # whose transaction made all of it
+        return
+    if DECISIONS in found and COMPARED not in found:
+        _compare_earlier(connection)
+    if not is_whole:
+        _count_won(connection)
+    for statement in _REFUSALS[dialect]:
+        connection.execute(text(statement))
+
+
+def _compare_earlier(connection: Connection) -> None:
+    """Fill the table of comparisons of a log that was begun without it."""
+    made = select(DECISIONS, RANKINGS.c.ranking.label("list")).join(RANKINGS, RANKINGS.c.digest == DECISIONS.c.ranking)
+    rows = connection.execute(made.where(DECISIONS.c.model == "").order_by(DECISIONS.c.number)).mappings().all()
+    restored = [(_decision(row), restore(Ranking, row["list"])) for row in rows]
+    if blind := [_compared(decision, ranking) for decision, ranking in restored if ranking.is_blind]:
+        connection.execute(_INSERT[connection.dialect.name](COMPARED).on_conflict_do_nothing(), blind)
+
+
+def _check_after(connection: Connection, decision: Decision, ranking: Ranking, after: int) -> None:
+    """Raise a `ConflictError` where the last decision on the picture is another than the one that was seen."""
+    last = select(DECISIONS).where(DECISIONS.c.article == decision.article, DECISIONS.c.image == decision.image)
+    if ranking.is_blind:
+        last = last.where(
+            DECISIONS.c.number.in_(select(COMPARED.c.number).where(*_of_pair(decision.article, ranking.models)))
+        )
+    row = connection.execute(last.order_by(DECISIONS.c.number.desc()).limit(1)).mappings().first()
+    if (0 if row is None else row["number"]) != after:
+        raise ConflictError(None if row is None else _decision(row))
+
+
+def _of_pair(article: str, models: Sequence[str]) -> tuple[ColumnElement[bool], ...]:
+    return COMPARED.c.article == article, COMPARED.c.champion == models[0], COMPARED.c.challenger == models[1]
+
+
+def _sum(condition: ColumnElement[bool], value: Any = 1) -> Any:
+    return func.sum(case((condition, value), else_=0))
+
+
+def _count_won(connection: Connection, *of: ColumnElement[bool]) -> None:
+    """Count anew what stands of the blind decisions on articles, of all by default: of each version, and of all."""
+    row, actions = COMPARED.c, (Action.CHOOSE, Action.SHORTLIST, Action.REJECT)
+    for dataset in (row.dataset, literal("").label("dataset")):
+        pair = [row.champion, row.challenger, dataset, row.article]
+        age = func.row_number().over(partition_by=[*pair, row.image], order_by=row.number.desc())
+        last = select(*pair, row.action, row.side, age.label("age")).where(*of).subquery().c
+        names = [last.champion, last.challenger, last.dataset, last.article]
+        counts = [_sum(last.action == Action.CHOOSE, last.side), *(_sum(last.action == action) for action in actions)]
+        counted = select(*names, *counts).where(last.age == 1).group_by(*names)
+        new = _INSERT[connection.dialect.name](WON).from_select([each.name for each in WON.columns], counted)
+        changed = {name: new.excluded[name] for name in _COUNTS}
+        connection.execute(new.on_conflict_do_update(index_elements=list(WON.primary_key.columns), set_=changed))
+
+
+def _compared(decision: Decision, ranking: Ranking) -> dict[str, Any]:
+    """Return the row of a blind decision."""
+    (given_by,) = (each.model for each in ranking.pictures if each.image == decision.image)
+    return {
+        "number": decision.number,
+        "champion": ranking.models[0],
+        "challenger": ranking.models[1],
+        "dataset": ranking.dataset,
+        "article": decision.article,
+        "image": decision.image,
+        "action": str(decision.action),
+        "side": 1 if given_by == ranking.models[1] else -1,
+    }
+
+
+def _decision(row: Any) -> Decision:
+    values: dict[str, Any] = {each.name: row[each.name] for each in fields(Decision)}
+    reason = values.pop("reason")
+    return Decision(**values | {"action": Action(row["action"])}, reason=Objection(reason) if reason else None)
+
+
+def opened_log(lake: str, store: str) -> DecisionLog:
+    """Return the log of the pages of a lake.
+
+    Args:
+        lake: path or URI of the lake.
+        store: address of the database; empty: the one in the lake.
+
+    Raises:
+        NotFoundError: the pages have not been started yet.
+    """
+    return DecisionLog(open_database(store or database_in(lake), must_exist=True))

@@ -1,0 +1,73 @@
+"""Two models' pictures for an article as one list, and what a picture is called.
+
+Champion and challenger are compared blind: which model gave which picture is in the ranking that the log keeps, and
+nowhere that a person sees before the result; such a list has neither similarities nor probabilities. Both indexes are
+of one data set version, so that a picture has the same content hash in both.
+"""
+
+from collections.abc import Sequence
+from textwrap import shorten
+
+from newsroom.archive.index import Index
+from newsroom.archive.records import Picture
+from newsroom.decisions.records import Ranking, ShownPicture, article_digest
+from newsroom.search.interleaving import team_draft
+from newsroom.search.queries import Query
+from newsroom.search.search import SearchResult
+from schemas.errors import UsageError
+
+COMPARED = 100  # pictures of each model's ranking that take part
+SHOWN = 20
+TITLE = 80  # characters
+
+
+def title_of(picture: Picture) -> str:
+    """Return the first words of what is known of a picture: its title, caption, use, keywords or place; else ""."""
+    stated = picture.metadata
+    known = (stated.title, stated.caption, picture.shown_with, ", ".join(stated.keywords), stated.place)
+    return shorten(next(filter(None, known), ""), TITLE, placeholder=" …")
+
+
+def interleaved(query: Query, indexes: Sequence[Index], found: Sequence[SearchResult], *, address: str = "") -> Ranking:
+    """Return two models' results for an article as one list; the same every time.
+
+    Args:
+        query: with the article's texts.
+        indexes: of the champion and of the challenger.
+        found: what each found, COMPARED pictures or fewer.
+        address: of the page.
+
+    Raises:
+        UsageError: the indexes are not two models' of one data set version, or there is no text.
+    """
+    champion, challenger = (index.manifest for index in indexes)
+    if champion.dataset != challenger.dataset or champion.model == challenger.model:
+        raise UsageError(
+            f"a comparison: expected indexes of two models over one data set version, found {champion.model} over "
+            f"{champion.dataset} and {challenger.model} over {challenger.dataset}"
+        )
+    seed = article_digest(query.texts)
+    if not seed:
+        raise UsageError("a comparison needs the text of an article")
+    images = list(dict.fromkeys(each.picture.image for result in found for each in result.images))
+    number = {image: row for row, image in enumerate(images)}
+    titles = {each.picture.image: title_of(each.picture) for result in found for each in result.images}
+    first, second = ([number[each.picture.image] for each in result.images] for result in found)
+    models = (champion.model, challenger.model)
+    drafted = team_draft(first, second, top=SHOWN, seed=seed)
+    return Ranking(
+        texts=query.texts,
+        language=query.language,
+        models=models,
+        dataset=champion.dataset,
+        query=address,
+        pictures=tuple(
+            ShownPicture(
+                image=images[each.row],
+                score=-float(rank),
+                model=models[each.is_second],
+                title=titles[images[each.row]],
+            )
+            for rank, each in enumerate(drafted, start=1)
+        ),
+    )

@@ -1,0 +1,258 @@
+"""The links of a data set version: which models linked it, which documents, in which order.
+
+What came of each document is one narrow table (`schemas.links.LINKED_SCHEMA`), which sorting and filtering read. Links,
+sentences and the addresses of pictures are read of the documents that a page shows, and of no other.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from newsroom.labels.rows import find_documents, rows_at
+from schemas.documents import IMAGE_NUMBERS, SENTENCE_NUMBERS, indexes
+from schemas.errors import NotFoundError, UsageError
+from schemas.lake import MANIFEST, Folder, Lake
+from schemas.links import LINK_SCHEMA, LINKED_SCHEMA, LinksManifest, read_links
+from schemas.manifest import FileEntry, Manifest
+from schemas.parts import read_part
+from training.data.ragged import Bool, Int64
+from training.linking.shards import DOCUMENTS, LINKS
+from training.report.examples import ExampleDocument
+
+TABLES_HELD, PARTS_HELD, ORDERS_KEPT = 8, 16, 32  # what came of documents by a model; its links; orders of documents
+
+
+class Order(StrEnum):
+    """How documents are sorted."""
+
+    WORST = "worst"  # by AUC; those without one last
+    BEST = "best"
+    LEAST_SURE = "least-sure"  # by the confidence of their links
+    SUREST = "surest"
+    RIGHT = "right"  # the surest without a wrong link first; where links are unknown, the surest
+    NAME = "name"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LinkSet:
+    """The links of a data set version by one model; two with the same files are equal.
+
+    Attributes:
+        name: of its folder: the model's name and version.
+        folder: where they are.
+        manifest: of them.
+    """
+
+    name: str
+    folder: Folder
+    manifest: LinksManifest
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return self.folder, self.manifest.made_by, self.manifest.files
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LinkSet) and self.key == other.key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnDocument:
+    """A document as it is drawn, with the addresses of its pictures, and the content hashes of its images.
+
+    It goes by the indexes of its row; `sentence_numbers` are what tables of links and decisions go by.
+    """
+
+    drawn: ExampleDocument
+    images: tuple[str, ...]
+    sentence_numbers: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentFilter:
+    """Which documents are shown.
+
+    Attributes:
+        split: empty: of every split.
+        language: empty: of every language.
+        relation: that some of their links have by the model; empty: whatever they have.
+        has_error: those alone of which a link is wrong or missed.
+    """
+
+    split: str = ""
+    language: str = ""
+    relation: str = ""
+    has_error: bool = False
+
+
+def link_sets(lake: Lake, manifest: Manifest) -> tuple[LinkSet, ...]:
+    """Return the links that there are of a data set version in its lake, by name."""
+    home = lake.root.child("links", manifest.dataset, manifest.version)
+    found = []
+    for name in home.names():
+        folder = home.child(name)
+        if folder.exists(MANIFEST):
+            found.append(LinkSet(name=name, folder=folder, manifest=read_links(folder)))
+    return tuple(found)
+
+
+def find_links(sets: Iterable[LinkSet], name: str) -> LinkSet:
+    """Return the links of a name.
+
+    Raises:
+        NotFoundError: there are none; the message says which there are.
+    """
+    known = {each.name: each for each in sets}
+    if name not in known:
+        raise NotFoundError(f"no links by {name!r}; links of this version: {', '.join(known) or 'none'}")
+    return known[name]
+
+
+@lru_cache(TABLES_HELD)
+def outcomes(links: LinkSet) -> pa.Table:
+    """Return what came of every document: LINKED_SCHEMA, its `split` and `part`, and where its links `start` in that.
+
+    Raises:
+        UsageError: they were linked by a version of this program that did not write it.
+    """
+    parts, folder = [], links.folder
+    for entry in links.manifest.files:
+        if entry.path.startswith(f"{DOCUMENTS}/"):
+            table = read_part(folder, entry, LINKED_SCHEMA.names, LINKED_SCHEMA)
+            split, name = entry.path.split("/")[1:]
+            for column, value in (("split", split), ("part", name)):
+                table = table.append_column(column, pa.repeat(value, table.num_rows).dictionary_encode())
+            counts = table.column("links").to_numpy().astype(np.int64)
+            table = table.append_column("start", pa.array(np.cumsum(counts) - counts))  # links are in this order, too
+            parts.append(table)
+    if not parts:
+        raise UsageError(f"{folder.uri}: links are in an older format; run `multilink link` again")
+    return pa.concat_tables(parts).unify_dictionaries().combine_chunks()  # rows of one piece are taken faster
+
+
+@lru_cache(TABLES_HELD)
+def choices(links: LinkSet) -> dict[str, list[str]]:
+    """Return which splits, languages and relations documents have, each sorted."""
+    table = outcomes(links)
+    relations = pc.list_flatten(table.column("relations"))
+    return {
+        "split": sorted(pc.unique(table.column("split")).to_pylist()),
+        "language": sorted(pc.unique(table.column("language")).to_pylist()),
+        "relation": sorted(pc.unique(relations).to_pylist()),
+    }
+
+
+@lru_cache(ORDERS_KEPT)
+def chosen(links: LinkSet, which: DocumentFilter, order: Order) -> Int64:
+    """Return the rows of `outcomes` that are shown, in order; equal ones as they stand there."""
+    return ordered(outcomes(links), which, order)
+
+
+def ordered(table: pa.Table, which: DocumentFilter, order: Order) -> Int64:
+    """Return the rows of a table of outcomes that are shown, in order; equal ones as they stand there."""
+    rows = np.flatnonzero(_fits(table, which))
+    if order is Order.NAME:
+        return np.asarray(rows[pc.sort_indices(table.column("document").take(pa.array(rows))).to_numpy()], np.int64)
+    column = "auc" if order in (Order.WORST, Order.BEST) else "confidence"
+    keys = table.column(column).to_numpy(zero_copy_only=False).astype(np.float64)[rows]
+    keys = keys if order in (Order.WORST, Order.LEAST_SURE) else -keys
+    if order is Order.RIGHT:
+        is_right = pc.fill_null(pc.equal(table.column("wrong"), 0), False).to_numpy()[rows]
+        has_links = table.column("links").to_numpy()[rows] > 0
+        return np.asarray(rows[np.lexsort((keys, ~(is_right & has_links)))], np.int64)
+    return np.asarray(rows[np.argsort(keys, kind="stable")], np.int64)  # NaN, which null has become, is put last
+
+
+def _fits(table: pa.Table, which: DocumentFilter) -> Bool:
+    mask = np.ones(table.num_rows, dtype=bool)
+    for column in ("split", "language"):
+        if value := getattr(which, column):
+            mask &= pc.equal(table.column(column).cast(pa.string()), value).to_numpy()
+    if which.relation:
+        lists = table.column("relations").combine_chunks()
+        has = np.zeros(table.num_rows, dtype=bool)
+        is_it = pc.equal(pc.list_flatten(lists), which.relation).to_numpy(zero_copy_only=False)
+        has[pc.list_parent_indices(lists).to_numpy()[is_it]] = True
+        mask &= has
+    if which.has_error:
+        for_sure = [pc.fill_null(pc.greater(table.column(name), 0), False) for name in ("wrong", "missed")]
+        mask &= pc.or_(*for_sure).to_numpy()
+    return mask
+
+
+def linked_documents(links: LinkSet, manifest: Manifest, folder: Folder, rows: Sequence[int]) -> list[DrawnDocument]:
+    """Return some documents, in the order of their rows in `outcomes`.
+
+    Args:
+        links: of the version by a model.
+        manifest: of the version.
+        folder: of it.
+        rows: of `outcomes(links)`.
+    """
+    reference = f"{manifest.dataset}@{manifest.version}"
+    known = outcomes(links).take(pa.array(rows, pa.int64())).to_pylist()
+    places = find_documents(manifest, folder, (row["document"] for row in known))
+    columns = ["sentences", "images"]
+    texts = rows_at(folder, [places[row["document"]] for row in known], columns)
+    files, found = {entry.path: entry for entry in links.manifest.files}, []
+    for row, text in zip(known, texts, strict=True):
+        part = f"{row['split']}/{row['part']}"
+        own = _links(links.folder, files[f"{LINKS}/{part}"]).slice(row["start"], row["links"]).to_pylist()
+        pictures = [picture_address(reference, f"images/{part}", image["hash"]) for image in text["images"]]
+        found.append(
+            DrawnDocument(
+                drawn=_example(row, text, own, pictures),
+                images=tuple(image["hash"] for image in text["images"]),
+                sentence_numbers=row[SENTENCE_NUMBERS] or range(len(text["sentences"])),
+            )
+        )
+    return found
+
+
+@lru_cache(PARTS_HELD)
+def _links(folder: Folder, entry: FileEntry) -> pa.Table:
+    return read_part(folder, entry, ["sentence", "image", "similarity", "probability"], LINK_SCHEMA)
+
+
+def _example(
+    outcome: Mapping[str, Any], text: Mapping[str, Any], links: Sequence[Mapping[str, Any]], pictures: Sequence[str]
+) -> ExampleDocument:
+    probabilities = [link["probability"] for link in links if link["probability"] is not None]
+    truth = outcome["truth"]
+    sentences = indexes(outcome[SENTENCE_NUMBERS] or range(len(text["sentences"])))
+    images = indexes(outcome[IMAGE_NUMBERS] or range(len(pictures)))
+    return ExampleDocument(
+        id=outcome["document"],
+        auc=outcome["auc"],
+        sentences=tuple(sentence["text"] for sentence in text["sentences"]),
+        images=tuple(pictures),
+        predicted=tuple((sentences[link["sentence"]], images[link["image"]], link["similarity"]) for link in links),
+        probabilities=tuple(probabilities),
+        links=None if truth is None else tuple((sentences[link["sentence"]], images[link["image"]]) for link in truth),
+    )
+
+
+def picture_address(reference: str, part: str, image: str) -> str:
+    """Return the address of a picture's copy on the pages, below their root.
+
+    Args:
+        reference: NAME@VERSION.
+        part: path of the images part that holds it.
+        image: content hash.
+    """
+    return f"/pictures/{quote(reference)}/{quote(image)}.jpg?{urlencode({'part': part})}"
+
+
+def row_of_document(table: pa.Table, document: str) -> int | None:
+    """Return the row of a document in `outcomes`, or None: it was not linked."""
+    found = pc.index(table.column("document"), document).as_py()
+    return None if found < 0 else int(found)

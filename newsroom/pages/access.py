@@ -1,0 +1,108 @@
+"""Who is answered: anyone on this machine, a visitor with the token, or one that a reverse proxy names.
+
+On loopback there is no login, and only requests for a loopback name are answered: a page of another site whose name
+leads here (DNS rebinding) is refused. A token is typed once on a page and then stands for in a cookie, which is sealed
+and does not contain it; programs send it as `Authorization: Bearer`. A proxy's header is believed as it is: let
+nothing but the proxy reach the port.
+"""
+
+import hmac
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Request
+from fastapi.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from newsroom.pages.rendering import address, cookie, inner_path, own_path, page
+from newsroom.pages.seals import Seal
+from newsroom.pages.settings import PagesSettings
+from newsroom.pages.state import Shared
+from newsroom.pages.writes import form_of
+
+SESSION = "multilink-session"
+SESSION_S = 12 * 3600
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
+OPEN_PATHS = ("/static/", "/enter", "/health")  # without a login
+router = APIRouter()
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """ASGI middleware: lets a request through, names its visitor in `request.state.user`, or refuses it."""
+
+    app: ASGIApp
+    settings: PagesSettings
+    secret: bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        request = Request(scope)
+        request.state.user = ""
+        request.state.is_bearer = False
+        return await (self._refusal(request) or self.app)(scope, receive, send)
+
+    def _refusal(self, request: Request) -> Response | None:
+        """Return the answer to a visitor who may not come in; None to one who may."""
+        given = self.settings
+        if inner_path(request).startswith(OPEN_PATHS) and not given.is_open:
+            return None
+        if given.user_header:
+            request.state.user = request.headers.get(given.user_header, "").strip()
+            return None if request.state.user else _unknown()
+        if given.is_open:
+            is_own = _name(request.headers.get("host", "")) in LOOPBACK_NAMES
+            return None if is_own else _plain("expected the name of this machine's loopback as Host", 421)
+        kind, _, token = request.headers.get("authorization", "").partition(" ")
+        if kind.lower() == "bearer":
+            request.state.is_bearer = True
+            return None if _is_token(token.strip(), given.token) else _unknown()
+        if session(self.secret, given.token).opened(request.cookies.get(SESSION, "")) is not None:
+            return None
+        if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
+            return RedirectResponse(f"{address(request, '/enter')}?{urlencode({'then': address(request)})}", 303)
+        return _unknown()
+
+
+@router.get("/enter", name="enter")
+def enter(request: Request, then: str = "") -> Response:
+    """Ask for the token."""
+    return page(request, "enter.html.j2", then=own_path(request, then), is_wrong=False)
+
+
+@router.post("/enter")
+async def entered(request: Request, shared: Shared) -> Response:
+    """Check a token and remember that it was right."""
+    form = await form_of(request)
+    then, token = own_path(request, str(form.get("then", ""))), str(form.get("token", ""))
+    if not _is_token(token, shared.settings.token):
+        return page(request, "enter.html.j2", status=403, then=then, is_wrong=True)
+    answer = RedirectResponse(then, 303)
+    cookie(request, answer, SESSION, session(shared.secret, shared.settings.token).sealed(), SESSION_S)
+    return answer
+
+
+def session(secret: bytes, token: str) -> Seal:
+    """Return the seal of sessions that were begun with a token."""
+    return Seal(secret, f"session {token}", SESSION_S)
+
+
+def _is_token(given: str, token: str) -> bool:
+    return bool(token) and hmac.compare_digest(given.encode(), token.encode())
+
+
+def _name(host: str) -> str:
+    """Return a Host header without its port."""
+    return host.lower() if host.endswith("]") else host.lower().rpartition(":")[0] or host.lower()
+
+
+def _unknown() -> Response:
+    answer = _plain("expected a login: a token, or the user's name from the proxy", 401)
+    answer.headers["WWW-Authenticate"] = "Bearer"
+    return answer
+
+
+def _plain(line: str, status: int) -> Response:
+    return Response(f"{line}\n", status, media_type="text/plain")

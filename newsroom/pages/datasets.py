@@ -1,0 +1,193 @@
+"""The browser of data sets: what a version is, samples of it, and what a build left out, joined or found to leak.
+
+And what a takedown list would remove from the lake, before it is applied.
+"""
+
+import secrets
+from functools import lru_cache
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Request
+from fastapi.responses import RedirectResponse, Response
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+from starlette.datastructures import UploadFile
+
+from newsroom.labels.linked import picture_address
+from newsroom.labels.rows import rows_at, sampled
+from newsroom.pages.findings import clusters, leak_kinds, leaks, pictures_of
+from newsroom.pages.rendering import address, page
+from newsroom.pages.state import Pages, Shared
+from newsroom.pages.writes import form_of
+from pipelines.card.card import README
+from pipelines.card.changes import Changes, changes_between, reasons, version_before
+from pipelines.card.duplicates import find_copies
+from pipelines.card.show import failure_rows
+from pipelines.forgetting.holdings import find_holdings
+from pipelines.sources.takedowns import named, parse_takedowns
+from schemas.documents import Split
+from schemas.duplicates import LeakKind
+from schemas.errors import NotFoundError, UsageError
+from schemas.failures import Reason, Stage
+from schemas.lake import Folder, Lake
+from schemas.manifest import Manifest, read_manifest
+
+SAMPLED, FAILURES_SHOWN, PER_PAGE, CHANGES_SHOWN = 12, 100, 20, 200
+CHANGES_HELD = 16
+SEEDS = 1 << 32
+COPY_KEPT = {"cache-control": "private, max-age=86400"}  # a takedown removes copies
+SAMPLE_COLUMNS = ("id", "language", "split", "sentences", "images", "links", "provenance")
+NAV = ("datasets.nav", "/datasets")
+Number = Annotated[int, Query(ge=1, alias="page")]
+router = APIRouter(prefix="/datasets")
+
+
+@router.get("", name="datasets")
+def overview(request: Request, shared: Shared) -> Response:
+    """Show which versions of which data sets there are."""
+    lake = shared.lake
+    names = {name: (lake.latest(name), lake.versions(name)) for name in lake.dataset_names()}
+    manifests = {
+        name: [read_manifest(lake, f"{name}@{version}")[0] for version in sorted(versions, key=lambda v: v != latest)]
+        for name, (latest, versions) in names.items()
+    }
+    return page(request, "datasets.html.j2", manifests=manifests, latest={name: row[0] for name, row in names.items()})
+
+
+@router.get("/copies/{image}.jpg", name="copy")
+def copy(shared: Shared, image: Annotated[str, Path(pattern="^[0-9a-f]{64}$")]) -> Response:
+    """Answer with the copy of a picture that may be in no shard: of a document that was dropped."""
+    jpeg = find_copies(shared.lake, [image]).get(image)
+    if jpeg is None:
+        raise NotFoundError("no copy of this picture is left in the lake")
+    return Response(jpeg, media_type="image/jpeg", headers=COPY_KEPT)
+
+
+@router.get("/takedown", name="takedown")
+def takedown(request: Request) -> Response:
+    """Ask for the entries of a takedown list."""
+    return page(request, "takedown.html.j2", entries="", found=None)
+
+
+@router.post("/takedown")
+async def would_take_down(request: Request, shared: Shared) -> Response:
+    """Show what a takedown list would remove; nothing is removed."""
+    form = await form_of(request)
+    entries, listed = str(form.get("entries", "")), form.get("list")
+    lines = entries.encode().splitlines()
+    lines = [named(line.decode()).encode() if line.strip() else b"" for line in lines]
+    lines += (await listed.read()).splitlines() if isinstance(listed, UploadFile) else []
+    takedowns = parse_takedowns(lines, name="list")
+    if not takedowns.entries:
+        raise UsageError("expected an id, a URL or a hash, or a list of them; found none")
+    found = await shared.searches.run(request, find_holdings, [], shared.lake, takedowns)
+    return page(request, "takedown.html.j2", entries=entries, found=found, shown=CHANGES_SHOWN)
+
+
+@router.get("/{dataset}/{version}", name="dataset")
+def shown(request: Request, shared: Shared, dataset: str, version: str) -> Response:
+    """Show what a version is: its splits, its stages, its card."""
+    manifest, folder = _version(shared, dataset, version)
+    card = folder.read(README).decode(errors="replace") if folder.exists(README) else ""
+    stages = {stage: manifest.stages[stage] for stage in Stage if stage in manifest.stages}
+    splits = {split: manifest.splits[split] for split in Split if split in manifest.splits}
+    return _page(request, "dataset", manifest, stages=stages, splits=splits, card=rendered(card))
+
+
+@router.get("/{dataset}/{version}/samples", name="samples")
+def samples(
+    request: Request,
+    shared: Shared,
+    *,
+    dataset: str,
+    version: str,
+    split: Split | None = None,
+    seed: Annotated[int | None, Query(ge=0, lt=SEEDS)] = None,
+) -> Response:
+    """Show documents at random; the draw is in the address."""
+    if seed is None:
+        return RedirectResponse(address(request, seed=str(secrets.randbelow(SEEDS))), 303)
+    manifest, folder = _version(shared, dataset, version)
+    places = sampled(manifest, count=SAMPLED, seed=seed, split=split or "")
+    rows = rows_at(folder, places, SAMPLE_COLUMNS)
+    documents = [
+        row | {"pictures": _pictures(manifest, entry.path, row)} for (entry, _), row in zip(places, rows, strict=True)
+    ]
+    return _page(request, "samples", manifest, documents=documents, seed=seed, split=split, again=(seed + 1) % SEEDS)
+
+
+@router.get("/{dataset}/{version}/failures", name="failures")
+def failures(request: Request, shared: Shared, dataset: str, version: str, reason: Reason | None = None) -> Response:
+    """Show what was left out, by reason, with examples."""
+    manifest, folder = _version(shared, dataset, version)
+    rows, total = failure_rows(manifest, folder, reason=reason, stage=None, limit=FAILURES_SHOWN)
+    pictures = pictures_of(manifest, folder, [row["record_id"] for row in rows])
+    return _page(request, "failures", manifest, rows=rows, total=total, reason=reason, pictures=pictures)
+
+
+@router.get("/{dataset}/{version}/duplicates", name="duplicates")
+def duplicates(request: Request, shared: Shared, dataset: str, version: str, number: Number = 1) -> Response:
+    """Show clusters of near-duplicates, each with the two images that are least alike."""
+    manifest, folder = _version(shared, dataset, version)
+    total, found = clusters(manifest, folder, shared.lake, start=(number - 1) * PER_PAGE, count=PER_PAGE)
+    return _page(request, "duplicates", manifest, clusters=found, total=total, **_paging(number, total))
+
+
+@router.get("/{dataset}/{version}/leaks", name="leaks")
+def leaked(
+    request: Request, shared: Shared, *, dataset: str, version: str, kind: LeakKind | None = None, number: Number = 1
+) -> Response:
+    """Show what documents of different splits share."""
+    manifest, folder = _version(shared, dataset, version)
+    total, rows = leaks(manifest, folder, kind=kind or "", start=(number - 1) * PER_PAGE, count=PER_PAGE)
+    kinds = leak_kinds(manifest, folder)
+    return _page(request, "leaks", manifest, rows=rows, total=total, kinds=kinds, kind=kind, **_paging(number, total))
+
+
+@router.get("/{dataset}/{version}/changes", name="changes")
+def changed(request: Request, shared: Shared, dataset: str, version: str, since: str = "") -> Response:
+    """Show what changed since the version that was made before, or since another."""
+    manifest, _ = _version(shared, dataset, version)
+    before = since or version_before(shared.lake, manifest.dataset, manifest.version)
+    others = [each for each in shared.lake.versions(manifest.dataset) if each != manifest.version]
+    found = None
+    if before is not None:
+        before = shared.lake.find(f"{manifest.dataset}@{before}")[1]
+        found = _changes(shared.lake, manifest.dataset, before, manifest.version)
+    return _page(request, "changes", manifest, found=found, others=others, reasons=reasons, shown=CHANGES_SHOWN)
+
+
+@lru_cache(CHANGES_HELD)
+def _changes(lake: Lake, dataset: str, before: str, after: str) -> Changes:
+    return changes_between(lake, dataset, before, after)
+
+
+def rendered(card: str) -> Markup:
+    """Return a version's card (Markdown) as HTML: its text escaped, without the data before it and its own title."""
+    text = card.partition("\n---\n")[2] if card.startswith("---\n") else card
+    text = text.lstrip().partition("\n")[2] if text.lstrip().startswith("# ") else text
+    markdown = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
+    tokens = markdown.parse(text)
+    for token in tokens:
+        if "style" in token.attrs:  # text-align:right, of a column of a table: the pages' policy forbids a style here
+            token.attrs["class"] = str(token.attrs.pop("style")).partition(":")[2]
+    return Markup(markdown.renderer.render(tokens, markdown.options, {}).replace("<pre>", '<pre tabindex="0">'))
+
+
+def _version(shared: Pages, dataset: str, version: str) -> tuple[Manifest, Folder]:
+    return read_manifest(shared.lake, f"{dataset}@{version}")
+
+
+def _page(request: Request, template: str, manifest: Manifest, **content: Any) -> Response:
+    home = f"/datasets/{manifest.dataset}/{manifest.version}"
+    return page(request, f"{template}.html.j2", manifest=manifest, home=home, at=template, **content)
+
+
+def _pictures(manifest: Manifest, part: str, row: dict[str, Any]) -> list[str]:
+    """Return the addresses of a document's pictures, in order; its images are in the part of the same name."""
+    images = part.replace("documents/", "images/", 1)
+    return [picture_address(f"{manifest.dataset}@{manifest.version}", images, each["hash"]) for each in row["images"]]
+
+
+def _paging(number: int, total: int) -> dict[str, int]:
+    return {"number": number, "pages": max(1, -(-total // PER_PAGE))}

@@ -1,0 +1,116 @@
+"""Decisions on pictures: what the buttons below each picture do, and the log of what was decided.
+
+POST /decisions         writes one on a picture of the page's ranking: `shown` and `decide`, as ACTION:HASH:AFTER, with
+                        the number of the last decision that the page showed; of a rejection `reason` and `note`
+POST /decisions/undo    takes the decision of `number` back, where it is the last one on its picture
+GET  /decisions         the log, the newest first; `before=NUMBER` goes on
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from enum import StrEnum
+from typing import TypeVar
+
+from fastapi import APIRouter, Request
+from fastapi.responses import RedirectResponse, Response
+from starlette.concurrency import run_in_threadpool
+
+from newsroom.decisions.log import ConflictError
+from newsroom.decisions.records import MAX_NOTE, MAX_WHO, Action, Decision, Objection
+from newsroom.pages.deciding import Standing, opened, standing_of
+from newsroom.pages.rendering import address, own_path, page
+from newsroom.pages.state import Pages, Shared
+from newsroom.pages.writes import form_of
+from schemas.errors import UsageError
+from schemas.metadata import plain_text
+
+NAV = ("decisions.nav", "/decisions")
+AT_ONCE = 100  # decisions on a page
+REASONS = list(Objection)
+Member = TypeVar("Member", bound=StrEnum)
+router = APIRouter()
+
+
+@router.post("/decisions")
+async def decide(request: Request, shared: Shared) -> Response:
+    """Write a decision; answer with the picture's buttons as they are now, or lead back to the page.
+
+    Where somebody decided meanwhile, nothing is written: the answer is what stands, with status 409. A rejection
+    without a reason is answered with the question for it.
+    """
+    form = await form_of(request)
+    given = {name: str(form.get(name, "")) for name in ("shown", "decide", "reason", "note")}
+    who = plain_text(getattr(request.state, "user", ""), MAX_WHO) or ""
+    return await run_in_threadpool(_decided, request, shared, given, who)
+
+
+@router.post("/decisions/undo")
+async def undo(request: Request, shared: Shared) -> Response:
+    """Put back what stood before the last decision on an article, and lead to the page it is undone from."""
+    form = await form_of(request)
+    number, then = str(form.get("number", "")), own_path(request, str(form.get("then", "")))
+    who = plain_text(getattr(request.state, "user", ""), MAX_WHO) or ""
+    await run_in_threadpool(_undone, shared, number, who)
+    return RedirectResponse(then, 303)
+
+
+@router.get("/decisions")
+def decisions(request: Request, shared: Shared, before: int | None = None) -> Response:
+    """Show the log; of a blind comparison without the model that gave the picture."""
+    found = shared.decisions.latest(AT_ONCE, before=before)
+    subjects = shared.decisions.subjects(each.ranking for each in found if each.ranking)
+    return page(request, "decisions.html.j2", decisions=found, subjects=subjects, is_more=len(found) == AT_ONCE)
+
+
+def _decided(request: Request, shared: Pages, given: Mapping[str, str], who: str) -> Response:
+    name, _, rest = given["decide"].partition(":")
+    image, _, after = rest.partition(":")
+    if not after.isdecimal():
+        raise UsageError(f"decide={given['decide'][:100]!r}: expected ACTION:HASH:NUMBER")
+    (key, ranking), action = opened(shared, given["shown"]), _member(Action, name, "decide")
+    is_part, then = "hx-request" in request.headers, address(request, ranking.query or "/")
+    if action is Action.REJECT and not given["reason"]:
+        template = "rejected.html.j2" if is_part else "reject.html.j2"
+        return page(request, template, image=image, after=after, shown=given["shown"], reasons=REASONS, then=then)
+    decision = Decision(
+        action=action,
+        image=image,
+        dataset=ranking.dataset,
+        model="" if ranking.is_blind else ranking.models[0],
+        reason=_member(Objection, given["reason"], "reason") if action is Action.REJECT else None,
+        note=(plain_text(given["note"], MAX_NOTE) or "") if action is Action.REJECT else "",
+        who=who,
+    )
+    made, status = None, 200
+    try:
+        made = shared.decisions.decide(decision, ranking, after=int(after) if key else None)
+    except ConflictError:
+        status = 409
+    if is_part:
+        standing = standing_of(shared, ranking.article, ranking.models) if key else Standing.of([made] if made else [])
+        choice_key = "".join(ranking.indexes[:1])
+        return page(
+            request, "decided.html.j2", status=status, image=image, standing=standing, is_conflict=made is None,
+            is_blind=ranking.is_blind, key=key, choice_key=choice_key, then=then,
+        )  # fmt: skip
+    if made is None:
+        return page(request, "error.html.j2", status=status, code=status, line="", then=then)
+    return RedirectResponse(f"{then}#decide-{image[:12]}", 303)
+
+
+def _undone(shared: Pages, number: str, who: str) -> None:
+    log = shared.decisions
+    found = log.latest(1, before=int(number) + 1) if number.isdecimal() else []
+    if not found or found[0].number != int(number) or not found[0].ranking:
+        raise UsageError(f"number={number[:20]!r}: expected the number of a decision on a picture")
+    standing = Standing.of(log.decisions(article=found[0].article))
+    if standing.undone is None or standing.newest != found[0]:
+        raise ConflictError(standing.newest)
+    (ranking,) = log.rankings([found[0].ranking]).values()
+    log.decide(replace(standing.undone, who=who), ranking, after=found[0].number)
+
+
+def _member(kind: type[Member], value: str, name: str) -> Member:
+    if value not in list(kind):
+        raise UsageError(f"{name}: expected one of {', '.join(kind)}, found {value[:40]!r}")
+    return kind(value)

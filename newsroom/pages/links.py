@@ -1,0 +1,207 @@
+"""The link viewer: the documents of a version with the links of one model, or of two side by side; corrections.
+
+A correction is a decision in the log (`newsroom.decisions`): that a link is right, or that it is wrong.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+import pyarrow as pa
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import RedirectResponse, Response
+from markupsafe import Markup
+from starlette.concurrency import run_in_threadpool
+
+from newsroom.decisions.records import Decision
+from newsroom.labels.linked import (
+    DocumentFilter,
+    DrawnDocument,
+    LinkSet,
+    Order,
+    choices,
+    chosen,
+    find_links,
+    link_sets,
+    linked_documents,
+    outcomes,
+    row_of_document,
+)
+from newsroom.pages.corrections import Link, correct, corrections_of
+from newsroom.pages.rendering import address, page, root_of
+from newsroom.pages.state import Shared
+from newsroom.pages.writes import form_of
+from schemas.documents import Split, indexes
+from schemas.errors import UsageError
+from schemas.lake import Folder
+from schemas.manifest import Manifest, read_manifest
+from training.report.examples import ExampleDocument, draw_example
+from training.report.pages import drawing_style, drawn, edge_legend
+
+PER_PAGE = 10
+DAY_S = 86_400
+NAV = ("links.nav", "/links")
+router = APIRouter(prefix="/links")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentView:
+    """A document on the page: its split and language, and a drawing for each model, None where it was not linked."""
+
+    document: str
+    split: str
+    language: str
+    drawings: tuple[Markup | None, ...]
+    corrections: Mapping[str, Any]
+
+
+@router.get("", name="links")
+def versions(request: Request, shared: Shared) -> Response:
+    """Show which data set versions were linked, and by whom."""
+    found = []
+    for dataset in shared.lake.root.child("links").names():
+        for version in shared.lake.root.child("links", dataset).names():
+            if version in shared.lake.versions(dataset):
+                manifest, _ = read_manifest(shared.lake, f"{dataset}@{version}")
+                found.append((manifest, link_sets(shared.lake, manifest)))
+    return page(request, "links.html.j2", versions=[(manifest, sets) for manifest, sets in found if sets])
+
+
+@router.get("/drawing.css")
+def style() -> Response:
+    """Give the style sheet of the report's drawings."""
+    return Response(drawing_style(), media_type="text/css", headers={"cache-control": f"max-age={DAY_S}"})
+
+
+@router.get("/{dataset}/{version}", name="linked")
+def linked(
+    request: Request,
+    shared: Shared,
+    *,
+    dataset: str,
+    version: str,
+    model: str = "",
+    other: str = "",
+    order: Order = Order.RIGHT,
+    split: str | None = None,
+    language: str = "",
+    relation: str = "",
+    errors: bool = False,
+    threshold: Annotated[float, Query(ge=0, le=1)] = 0.0,
+    number: Annotated[int, Query(ge=1, alias="page")] = 1,
+) -> Response:
+    """Show documents with their links, ten at a time."""
+    manifest, folder = read_manifest(shared.lake, f"{dataset}@{version}")
+    sets = link_sets(shared.lake, manifest)
+    if not sets:
+        raise UsageError(f"{dataset}@{version}: no model has linked it; `multilink link --dataset` does")
+    compared = [find_links(sets, name) for name in dict.fromkeys((model or sets[0].name, other)) if name]
+    table = outcomes(compared[0])
+    options = choices(compared[0])
+    if split is None:  # documents that the model was not trained on
+        split = next((each for each in (Split.TEST, Split.VAL) if each in options["split"]), "")
+    which = DocumentFilter(split=split, language=language, relation=relation, has_error=errors)
+    rows = chosen(compared[0], which, order)
+    pages = max(1, -(-len(rows) // PER_PAGE))
+    number = min(number, pages)
+    some = rows[(number - 1) * PER_PAGE : number * PER_PAGE].tolist()
+    examples = [_documents(links, compared[0], manifest, folder, some) for links in compared]
+    corrections = corrections_of(shared, manifest, [each.drawn.id for each in examples[0] if each])
+    graphs = [
+        [None if each is None else draw_example(_below(root_of(request), each.drawn)) for each in own]
+        for own in examples
+    ]
+    shown = table.take(pa.array(some, pa.int64())).select(["document", "split", "language"]).to_pylist()
+    documents = [
+        DocumentView(
+            document=row["document"],
+            split=row["split"],
+            language=row["language"],
+            drawings=tuple(
+                None if graph is None else drawn(graph, f"{place + 1 + (number - 1) * PER_PAGE}", threshold=threshold)
+                for graph in (own[place] for own in graphs)
+            ),
+            corrections=_correctable([own[place] for own in examples], corrections),
+        )
+        for place, row in enumerate(shown)
+    ]
+    return page(
+        request,
+        "linked.html.j2",
+        manifest=manifest, sets=sets, compared=compared, options=options, orders=list(Order),
+        filters={"order": order, "split": split, "language": language, "relation": relation, "errors": errors},
+        threshold=threshold, count=len(rows), total=table.num_rows, number=number, pages=pages, documents=documents,
+        legend=edge_legend(graph for own in graphs for graph in own if graph is not None),
+    )  # fmt: skip
+
+
+@router.post("/{dataset}/{version}/corrections", name="corrected")
+async def corrected(request: Request, shared: Shared, dataset: str, version: str) -> Response:
+    """Take down that a link of a document is right or wrong."""
+    form = {name: str(value) for name, value in (await form_of(request)).items()}
+    model, document = form.get("model", ""), form.get("document", "")
+
+    def write() -> tuple[Manifest, Mapping[str, Any]]:
+        manifest, folder = read_manifest(shared.lake, f"{dataset}@{version}")
+        links = find_links(link_sets(shared.lake, manifest), model)
+        row = row_of_document(outcomes(links), document)
+        if row is None:
+            raise UsageError(f"no document {document[:80]!r} among those that {model} linked")
+        found = linked_documents(links, manifest, folder, [row])
+        correct(shared, manifest, links, found[0], form, who=request.state.user)
+        return manifest, _correctable(found, corrections_of(shared, manifest, [document]))
+
+    manifest, corrections = await run_in_threadpool(write)
+    if "hx-request" in request.headers:
+        return page(
+            request,
+            "corrections.html.j2",
+            manifest=manifest,
+            model=model,
+            document=document,
+            corrections=corrections,
+            is_open=True,
+        )
+    back = address(request, f"/links/{manifest.dataset}/{manifest.version}", model=model)
+    return RedirectResponse(back, 303)
+
+
+def _documents(
+    links: LinkSet, first: LinkSet, manifest: Manifest, folder: Folder, rows: Sequence[int]
+) -> list[DrawnDocument | None]:
+    """Return documents, by their rows in what came of the first model's, as another model linked them."""
+    if links is first:
+        return list(linked_documents(links, manifest, folder, rows))
+    ids = outcomes(first).column("document").take(pa.array(rows, pa.int64())).to_pylist()
+    own = [row_of_document(outcomes(links), each) for each in ids]
+    there = linked_documents(links, manifest, folder, [row for row in own if row is not None])
+    by_id = {each.drawn.id: each for each in there}
+    return [by_id.get(each) for each in ids]
+
+
+def _below(root: str, drawn: ExampleDocument) -> ExampleDocument:
+    """Return a document whose pictures are at addresses below the root that a proxy shows the pages at."""
+    return (
+        replace(drawn, images=tuple(f"{root}{image}" if isinstance(image, str) else image for image in drawn.images))
+        if root
+        else drawn
+    )
+
+
+def _correctable(found: Sequence[DrawnDocument | None], corrections: Mapping[Link, Decision]) -> dict[str, Any]:
+    """Return the links of a document that a person may confirm or deny, each with its correction."""
+    there = [each for each in found if each is not None]
+    first, document = there[0], there[0].drawn.id
+    number = {image: place for place, image in enumerate(first.images)}
+    numbers = first.sentence_numbers
+    texts = indexes(numbers)
+    pairs = {(link[0], link[1]) for each in there for link in each.drawn.predicted}
+    pairs |= {link for each in there for link in each.drawn.links or ()}
+    pairs |= {
+        (texts[s], number[image]) for own, s, image in corrections if own == document and s in texts and image in number
+    }
+    return {
+        "sentences": len(first.drawn.sentences),
+        "images": len(first.images),
+        "links": [(s, i, corrections.get((document, numbers[s], first.images[i]))) for s, i in sorted(pairs)],
+    }

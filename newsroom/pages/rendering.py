@@ -1,0 +1,109 @@
+"""From a template and what it shows to an answer, in the visitor's language.
+
+Every template finds: `t` (texts of `texts/`), `percent`, `ui` (the interface's language), `languages`, `root` (the path
+below which a proxy shows these pages, before every address), `here` (this address with some of its parameters changed),
+`kept` (its parameters as fields of a form), `path`, `picture_address` (of a copy, below the root), `user`, `nav`.
+"""
+
+from collections.abc import Sequence
+from functools import cache, partial
+from typing import Any
+from urllib.parse import urlencode
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse, Response
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from newsroom.labels.linked import picture_address
+from newsroom.pages.catalogue import LANGUAGES, percent, preferred, translator
+
+LANGUAGE = "ui"  # name of the parameter and the cookie of the interface's language
+KEPT_S = 30 * 24 * 3600
+
+
+@cache
+def environment() -> Environment:
+    """Return what templates are rendered with; all they show is escaped."""
+    made = Environment(
+        loader=PackageLoader("newsroom.pages", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.globals["picture_address"] = picture_address
+    return made
+
+
+def page(request: Request, template: str, *, status: int = 200, **content: Any) -> Response:
+    """Return the page of a template of `templates/`."""
+    ui = language_of(request)
+    shared = {
+        "t": translator(ui),
+        "percent": partial(percent, language=ui),
+        "ui": ui,
+        "languages": LANGUAGES,
+        "root": root_of(request),
+        "here": partial(address, request),
+        "kept": partial(kept_fields, request),
+        "path": inner_path(request),
+        "user": getattr(request.state, "user", ""),
+        "nav": request.app.state.nav,
+    }
+    answer = HTMLResponse(environment().get_template(template).render(**shared, **content), status)
+    answer.headers["content-language"] = ui
+    if request.query_params.get(LANGUAGE) in LANGUAGES:
+        cookie(request, answer, LANGUAGE, ui, KEPT_S)
+    return answer
+
+
+def language_of(request: Request) -> str:
+    """Return the interface's language: of the address, kept in a cookie, or the browser's."""
+    for wanted in (request.query_params.get(LANGUAGE), request.cookies.get(LANGUAGE)):
+        if wanted in LANGUAGES:
+            return str(wanted)
+    return preferred(request.headers.get("accept-language", ""))
+
+
+def root_of(request: Request) -> str:
+    """Return the path below which a proxy shows these pages; "": at the root."""
+    return str(request.scope.get("root_path", ""))
+
+
+def inner_path(request: Request) -> str:
+    """Return the path of a request below the root."""
+    return str(request.scope["path"]).removeprefix(root_of(request))
+
+
+def address(request: Request, path: str | None = None, **changes: str | Sequence[str] | None) -> str:
+    """Return this address, or that of another path, with parameters changed; None takes one away, a list repeats it.
+
+    Another path keeps no parameter.
+    """
+    given = request.query_params.multi_items() if path is None else []
+    kept = [(name, value) for name, value in given if name not in changes]
+    for name, change in changes.items():
+        values = [] if change is None else [change] if isinstance(change, str) else change
+        kept += [(name, value) for value in values]
+    query = urlencode(kept)
+    return root_of(request) + (inner_path(request) if path is None else path) + (f"?{query}" if query else "")
+
+
+def kept_fields(request: Request, *without: str) -> Markup:
+    """Return this address's parameters as fields of a form that asks for more, without some of them."""
+    field = Markup('<input type="hidden" name="{}" value="{}">')
+    pairs = request.query_params.multi_items()
+    return Markup("").join(field.format(name, value) for name, value in pairs if name not in without)
+
+
+def own_path(request: Request, target: str) -> str:
+    """Return an address where it is a path of these pages, else the first page: nobody is sent elsewhere."""
+    is_own = target.startswith("/") and not target.startswith(("//", "/\\")) and target.isprintable()
+    return target if is_own else f"{root_of(request)}/"
+
+
+def cookie(request: Request, answer: Response, name: str, value: str, seconds: int) -> None:
+    """Set a cookie that only these pages get, and no script; encrypted where the visitor's connection is."""
+    is_secure = request.headers.get("x-forwarded-proto", request.url.scheme) == "https"
+    answer.set_cookie(name, value, max_age=seconds, httponly=True, samesite="strict", secure=is_secure, path="/")

@@ -1,0 +1,122 @@
+"""Texts and pictures of a query, as a model reads them: by the pipeline's own extractors, as for `link --input`.
+
+`newsroom` takes documents with features and does not know what makes them.
+"""
+
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+
+from newsroom.extraction import DocumentReader
+from newsroom.search.evaluate import Encode
+from newsroom.search.queries import RawDocument, Reader, read_words
+from pipelines.config import recipe
+from pipelines.features.catalogue import extractors
+from pipelines.features.values import DOCUMENTS
+from pipelines.settings import FeaturesConfig, HttpConfig
+from pipelines.sources.records import CandidateDocument, sentence
+from schemas.documents import Provenance, Role
+from schemas.errors import UsageError
+from schemas.failures import Failure
+from schemas.lake import Folder, Lake
+from schemas.overrides import override
+from training.data.documents import GivenDocument
+from training.data.ragged import Floats
+from training.model import LinkModel
+
+
+@contextmanager
+def query_reader(model: LinkModel, settings: Sequence[str] = ()) -> Iterator[Reader]:
+    """Give what turns texts and pictures into what a model reads: the pipeline's own extractors, or words as they are.
+
+    An extractor is loaded when something first needs it.
+
+    Raises:
+        UsageError: the model reads features that cannot be made from raw documents here.
+    """
+    with tempfile.TemporaryDirectory(prefix="multilink-search-") as scratch:
+        yield _PipelineReader(model, settings, Folder(scratch))
+
+
+class _PipelineReader:
+    """A `newsroom.search.queries.Reader` of the pipeline's steps, the same as for `link --input`.
+
+    Files that the steps keep are removed after each call, so that a service does not grow with every query. Calls
+    therefore wait for one another.
+    """
+
+    def __init__(self, model: LinkModel, settings: Sequence[str], scratch: Folder) -> None:
+        config = override(recipe("documents"), settings)
+        self._config = replace(config, documents=replace(config.documents, min_sentences=0, min_images=0))
+        self._card = model.card
+        self._scratch = scratch
+        self._readers: dict[bool, DocumentReader] = {}
+        self._reading = threading.Lock()
+
+    def __call__(self, documents: Sequence[RawDocument]) -> list[GivenDocument]:
+        if self._card.data.sentence_features is None and all(each.picture is None for each in documents):
+            return list(read_words(documents))
+        with self._reading:
+            try:
+                return [given for run in _runs(documents) for given in self._read(run)]
+            finally:
+                for kept in (Lake(self._scratch).features, Lake(self._scratch).images):
+                    kept.remove()
+
+    def _read(self, documents: Sequence[RawDocument]) -> list[GivenDocument]:
+        """Return documents without a picture, or one document with a picture."""
+        picture = documents[0].picture
+        is_local = picture is not None and "://" not in picture
+        folder = Path(picture or "").absolute().parent if is_local else Path.cwd()
+        candidates = (
+            CandidateDocument(
+                id=f"{number:06d}",
+                dataset="queries",
+                sentences=tuple(sentence(text, Role(role)) for role, text in each.texts),
+                image_uris=() if picture is None else (Path(picture).name if is_local else picture,),
+                links=None,
+                provenance=Provenance("queries", str(number)),
+                language=each.language,
+            )
+            for number, each in enumerate(documents)
+        )
+        given = []
+        for found in self._reader(picture is not None).read(candidates, files=str(folder)):
+            if isinstance(found, Failure):
+                where = "" if picture is None else f"{picture}: "
+                raise UsageError(f"{where}{found.reason}: {found.message}")
+            given.append(found)
+        return sorted(given, key=lambda each: each.id)
+
+    def _reader(self, has_pictures: bool) -> DocumentReader:
+        """Return the reader of texts with pictures, or of texts alone, which needs no extractor of images."""
+        if has_pictures not in self._readers:
+            data = self._card.data
+            if not has_pictures:
+                data = replace(data, image_features=None, region_features=None)
+            self._readers[has_pictures] = DocumentReader(replace(self._card, data=data), self._config, self._scratch)
+        return self._readers[has_pictures]
+
+
+def _runs(documents: Sequence[RawDocument]) -> Iterator[Sequence[RawDocument]]:
+    """Yield the documents without a picture that follow one another, and each with a picture by itself."""
+    for _, run in groupby(enumerate(documents), lambda each: None if each[1].picture is None else each[0]):
+        yield [each for _, each in run]
+
+
+def sentence_encoder() -> Encode:
+    """Return the pipeline's multilingual sentence encoder: N texts -> N x t unit vectors, float32."""
+    config = FeaturesConfig()
+    (encoder,) = extractors(config.sentences[:1], DOCUMENTS, config, HttpConfig())
+
+    def encode(texts: Sequence[str]) -> Floats:
+        ((vectors,),) = encoder.extract([list(texts)])
+        return np.asarray(vectors, np.float32)
+
+    return encode

@@ -1,0 +1,309 @@
+"""The log of decisions in SQLite and in a real PostgreSQL: what is acknowledged is kept, and nothing is changed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+import sqlalchemy as sql
+
+from newsroom.decisions.database import database_in, open_database
+from newsroom.decisions.log import ConflictError, DecisionLog
+from newsroom.decisions.records import Action, Decision, Objection, Ranking, ShownPicture, article_digest, standing
+from newsroom.pages.store import METADATA, Article, Store
+from schemas.errors import BuildError, NotFoundError, UsageError
+
+HASHES = [f"{number:064x}" for number in range(5)]
+RANKING = Ranking(
+    texts={"headline": "Flut in Köln", "body": "Der Rhein\nsteigt.\x00"},
+    language="de",
+    models=("models:/m/3",),
+    dataset="archive@1a2b",
+    indexes=("lake/indexes/archive/1a2b/m-3",),
+    query="where=date%3E2019",
+    pictures=tuple(
+        ShownPicture(image=image, score=1.0 - rank, similarity=0.1 + 0.2, probability=1 / 3, title=f"No. {rank}")
+        for rank, image in enumerate(HASHES)
+    ),
+)
+RIVALS = ("models:/m/3", "models:/m/4")
+BLIND = replace(
+    RANKING, models=RIVALS,
+    pictures=tuple(replace(each, model=RIVALS[rank % 2]) for rank, each in enumerate(RANKING.pictures)),
+)  # fmt: skip
+CHOICE = Decision(action=Action.CHOOSE, image=HASHES[1], dataset="archive@1a2b", model="models:/m/3", who="Jo Döe")
+# Writes choices until it is killed, and says the number of each once it is in the log.
+WRITER = """
+import sys
+from dataclasses import replace
+from newsroom.decisions.database import open_database
+from newsroom.decisions.log import DecisionLog
+from newsroom.decisions.records import Action, Decision, Ranking, ShownPicture
+
+log, count = DecisionLog(open_database(sys.argv[1])), int(sys.argv[2])
+image = "a" * 64
+for number in range(count):
+    ranking = Ranking(
+        texts={"headline": f"{sys.argv[3]} {number}"}, models=("m",), dataset="d@1",
+        pictures=(ShownPicture(image=image, score=0.5),),
+    )
+    decision = Decision(action=Action.CHOOSE, image=image, dataset="d@1", note=f"{sys.argv[3]} {number}")
+    print(log.decide(decision, ranking).number, flush=True)
+"""
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/pages/pages.sqlite"
+    uri = str(request.getfixturevalue("postgres"))
+    engine = open_database(uri)
+    with engine.begin() as connection:
+        connection.execute(sql.text("DROP TABLE IF EXISTS decisions, rankings, compared, won"))
+        METADATA.drop_all(connection)
+    engine.dispose()
+    return uri
+
+
+def test_a_decision_comes_back_with_its_ranking(address: str) -> None:
+    with DecisionLog(open_database(address)) as log:
+        first = log.decide(CHOICE, RANKING)
+        rejected = log.decide(
+            Decision(
+                action=Action.REJECT, image=HASHES[2], dataset="archive@1a2b", reason=Objection.RIGHTS, note="§ 22"
+            ),
+            RANKING,
+        )
+        link = log.decide(Decision(action=Action.WRONG, image=HASHES[0], dataset="d@1", document="7", sentence=0))
+    assert (first.number, rejected.number, link.number) == (1, 2, 3)
+    assert (
+        first.article
+        == RANKING.article
+        == article_digest({"headline": "Flut in Köln", "body": "Der Rhein steigt.\x00"})
+    )
+    with DecisionLog(open_database(address)) as log:
+        assert list(log.decisions()) == [first, rejected, link]
+        assert list(log.decisions(article=RANKING.article, after=1)) == [rejected]
+        assert log.latest(2) == [link, rejected] and log.latest(5, before=3) == [rejected, first]
+        assert list(log.corrections("d@1", ["7", "8"])) == [link] and not list(log.corrections("d@2", ["7"]))
+        assert log.rankings([first.ranking, "unknown"]) == {RANKING.digest: RANKING}
+    assert first.at[:2] == "20" and first.at.endswith("+00:00") and link.ranking == link.article == ""
+
+
+@pytest.mark.parametrize("statement", ["UPDATE {} SET article = 'x'", "DELETE FROM {}"])
+@pytest.mark.parametrize("table", ["decisions", "rankings", "compared"])
+def test_the_database_refuses_changes(address: str, statement: str, table: str) -> None:
+    engine = open_database(address)
+    with DecisionLog(engine) as log:
+        log.decide(CHOICE, BLIND)
+        with pytest.raises(sql.exc.DatabaseError, match="only grows"), engine.begin() as connection:
+            connection.execute(sql.text(statement.format(table)))
+        assert [each.image for each in log.decisions()] == [CHOICE.image]
+        assert log.rankings([BLIND.digest])
+
+
+def test_a_decision_made_on_an_old_page_is_refused(address: str) -> None:
+    """A stale tab can neither repeat nor undo what another tab did; the log says what stands."""
+    with DecisionLog(open_database(address)) as log:
+        chosen = log.decide(CHOICE, RANKING, after=0)
+        for seen in (0, chosen.number + 1):
+            with pytest.raises(ConflictError) as refused:
+                log.decide(replace(CHOICE, action=Action.WITHDRAW), RANKING, after=seen)
+            assert refused.value.standing == chosen
+        other = replace(CHOICE, image=HASHES[2])
+        listed = log.decide(replace(other, action=Action.SHORTLIST), RANKING, after=0)
+        back = log.decide(replace(CHOICE, action=Action.WITHDRAW), RANKING, after=chosen.number)
+        assert list(log.decisions()) == [chosen, listed, back]
+        blind = log.decide(replace(CHOICE, model=""), BLIND, after=0)  # no choice elsewhere is one of the comparison
+        with pytest.raises(ConflictError):
+            log.decide(replace(CHOICE, model=""), BLIND, after=back.number)
+        assert log.decide(replace(CHOICE, model=""), BLIND, after=blind.number)
+
+
+def test_of_two_who_decide_at_once_one_is_refused(address: str) -> None:
+    with DecisionLog(open_database(address)) as log, ThreadPoolExecutor(8) as threads:
+
+        def decide(number: int) -> bool:
+            with suppress(ConflictError):
+                return bool(log.decide(replace(CHOICE, note=str(number)), RANKING, after=0))
+            return False
+
+        assert sum(threads.map(decide, range(16))) == 1
+        assert len(list(log.decisions())) == 1
+
+
+def test_an_article_that_was_compared_on_two_versions_counts_once_for_all_of_them(address: str) -> None:
+    with DecisionLog(open_database(address)) as log:
+        for ranking in (BLIND, replace(BLIND, dataset="archive@2")):
+            log.decide(replace(CHOICE, model="", dataset=ranking.dataset), ranking)
+        assert [(row[2], row[3].second) for row in log.won()] == [(BLIND.dataset, 1), ("archive@2", 1)]
+        assert [(row[2], row[3].second) for row in log.won(by_version=False)] == [("", 1)]
+
+
+def test_a_log_of_before_gets_titles_and_counts(address: str) -> None:
+    engine = open_database(address)
+    with DecisionLog(engine) as log:
+        log.decide(replace(CHOICE, model=""), BLIND)
+        counted = log.won()
+        with engine.begin() as connection:
+            connection.execute(sql.text("DROP TABLE won"))
+            connection.execute(sql.text("ALTER TABLE decisions DROP COLUMN title"))
+        opened = DecisionLog(engine)
+        assert opened.won() == counted and counted[0][3].second == 1
+        assert [each.title for each in opened.decisions()] == [""]
+        assert opened.decide(replace(CHOICE, model=""), BLIND).title == "No. 1"
+
+
+def test_pages_read_what_they_show_and_no_more(tmp_path: Path) -> None:
+    """However long the log: each question that a page asks is answered by an index, or reads one row an article."""
+    engine = open_database(f"sqlite:///{tmp_path}/x.sqlite")
+    asked: list[tuple[str, object]] = []
+    with DecisionLog(engine) as log:
+        log.decide(CHOICE, RANKING)
+        last = log.decide(replace(CHOICE, model=""), BLIND)
+        sql.event.listen(engine, "before_cursor_execute", lambda *given: asked.append((given[2], given[3])))
+        log.decide(CHOICE, RANKING, after=last.number)
+        log.decide(replace(CHOICE, model=""), BLIND, after=last.number)
+        list(log.decisions(article=RANKING.article))
+        list(log.compared(RANKING.article, BLIND.models))
+        list(log.corrections("d@1", ["7"]))
+        log.latest(100, before=9)
+        log.rankings([RANKING.digest])
+        assert log.subjects([RANKING.digest]) == {RANKING.digest: ("Flut in Köln", RANKING.query)}
+        scanned = []
+        with engine.connect() as connection:
+            for statement, parameters in asked:
+                if statement.startswith(("SELECT", "INSERT INTO won")):
+                    plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
+                    scanned += [(row.detail, statement) for row in plan if row.detail.startswith("SCAN")]
+    assert len(asked) > 8
+    of_article = ("SCAN (subquery", "SCAN anon")  # what an index found before
+    assert [each for each in scanned if not each[0].startswith(of_article)] == []
+
+
+@pytest.mark.parametrize("acknowledged", [1, 40])
+def test_nothing_acknowledged_is_lost_when_the_process_is_killed(address: str, acknowledged: int) -> None:
+    command = [sys.executable, "-c", WRITER, address, "1000000", "w"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": _root()}
+    ) as writer:
+        assert writer.stdout is not None
+        numbers = [int(writer.stdout.readline()) for _ in range(acknowledged)]
+        writer.send_signal(signal.SIGKILL)  # in the middle of the next write
+        numbers += [int(line) for line in writer.stdout.read().split("\n")[:-1]]
+    assert writer.returncode == -signal.SIGKILL
+    with DecisionLog(open_database(address)) as log:
+        found = list(log.decisions())
+        assert [each.number for each in found][: len(numbers)] == numbers
+        assert len(found) <= len(numbers) + 1  # one that was not acknowledged yet
+        assert [each.note for each in found] == [f"w {number}" for number in range(len(found))]
+        assert log.rankings(each.ranking for each in found).keys() == {each.ranking for each in found}
+        assert log.decide(CHOICE, RANKING).number > found[-1].number  # and it goes on
+
+
+def test_processes_and_threads_write_at_once(address: str) -> None:
+    environment = os.environ | {"PYTHONPATH": _root()}
+    commands = [[sys.executable, "-c", WRITER, address, "15", name] for name in "ab"]
+    with ExitStack() as stack:
+        started = [subprocess.Popen(each, stdout=subprocess.PIPE, text=True, env=environment) for each in commands]
+        writers = [stack.enter_context(each) for each in started]
+        log = stack.enter_context(DecisionLog(open_database(address)))
+        threads = stack.enter_context(ThreadPoolExecutor(4))
+        own = list(threads.map(lambda _: log.decide(CHOICE, RANKING).number, range(20)))
+        told = [int(line) for writer in writers for line in writer.communicate(timeout=120)[0].split()]
+        assert all(writer.returncode == 0 for writer in writers)
+        assert sorted([*own, *told]) == sorted(each.number for each in log.decisions())
+        assert len(set(own + told)) == 50
+
+
+def test_pages_that_start_at_once_make_the_tables_once(address: str) -> None:
+    """And one that is ready writes while the others look whether all is there."""
+    together = Barrier(8)
+
+    def started(number: int) -> list[int]:
+        together.wait(timeout=120)
+        store = Store(address)
+        try:
+            store.keep_article(Article(texts={"headline": f"Flut {number}"}))
+        finally:
+            store.close()
+        with DecisionLog(open_database(address)) as log:
+            return [log.decide(CHOICE, RANKING).number for _ in range(5)]
+
+    with ThreadPoolExecutor(8) as threads:
+        told = [number for numbers in threads.map(started, range(8)) for number in numbers]
+    with DecisionLog(open_database(address)) as log:
+        assert sorted(told) == [each.number for each in log.decisions()] and len(set(told)) == 40
+
+
+def _root() -> str:
+    return str(Path(__file__).parents[3])
+
+
+def test_what_cannot_be_a_decision_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    with DecisionLog(open_database(f"sqlite:///{tmp_path}/x.sqlite")) as log:
+        with pytest.raises(UsageError, match="expected a picture of the ranking"):
+            log.decide(CHOICE)
+        with pytest.raises(UsageError, match="expected a picture of the ranking"):
+            log.decide(Decision(action=Action.CHOOSE, image="f" * 64, dataset="archive@1a2b"), RANKING)
+        correction = Decision(action=Action.RIGHT, image=HASHES[1], dataset="d@1", document="7", sentence=0)
+        with pytest.raises(UsageError, match="or a link"):
+            log.decide(correction, RANKING)
+        assert list(log.decisions()) == []
+    for wrong, message in [
+        ({"image": "../../etc/passwd"}, "content hash"),
+        ({"action": Action.REJECT}, "expected a reason"),
+        ({"reason": Objection.USED}, "expected a reason"),
+        ({"document": "7", "sentence": 1}, "expected a document"),
+        ({"action": Action.RIGHT}, "expected a document"),
+        ({"note": "x" * 2_001}, "note of at most"),
+    ]:
+        with pytest.raises(UsageError, match=message):
+            Decision(**{"action": Action.CHOOSE, "image": HASHES[0], "dataset": "d@1"} | wrong)  # type: ignore[arg-type]
+
+
+def test_the_last_word_counts() -> None:
+    def said(number: int, action: Action, image: str = HASHES[0], **values: object) -> Decision:
+        reason = Objection.OTHER if action is Action.REJECT else None
+        return Decision(action=action, image=image, dataset="d@1", number=number, reason=reason, **values)  # type: ignore[arg-type]
+
+    link = {"document": "7", "sentence": 2}
+    decisions = [
+        said(1, Action.SHORTLIST, article="a"),
+        said(2, Action.CHOOSE, article="a"),
+        said(3, Action.CHOOSE, article="b"),
+        said(4, Action.REJECT, HASHES[1], article="a"),
+        said(5, Action.WITHDRAW, article="b"),
+        said(6, Action.RIGHT, **link),
+        said(7, Action.WRONG, **link),
+        said(8, Action.RIGHT, document="7", sentence=3),
+    ]
+    assert [each.number for each in standing(decisions)] == [2, 4, 7, 8]
+
+
+def test_an_address_of_another_kind_is_one_clear_line(tmp_path: Path) -> None:
+    for address in ("mysql://host/x", "decisions.db", "sqlite"):
+        with pytest.raises(UsageError, match="expected sqlite:///PATH or postgresql"):
+            open_database(address)
+    with pytest.raises(NotFoundError, match="no database is there"):
+        open_database(f"sqlite:///{tmp_path}/none.sqlite", must_exist=True)
+    assert database_in(str(tmp_path)) == f"sqlite:///{tmp_path}/pages/pages.sqlite"
+    with pytest.raises(UsageError, match="object store"):
+        database_in("s3://bucket/lake?region=eu-central-1")
+    (tmp_path / "other.sqlite").write_text("this is no database, however long one reads on in it")
+    with pytest.raises(BuildError, match="not a database"):
+        DecisionLog(open_database(f"sqlite:///{tmp_path}/other.sqlite"))
+    engine = open_database(f"sqlite:///{tmp_path}/odd.sqlite")
+    with engine.begin() as connection:
+        connection.execute(sql.text("CREATE TABLE decisions (number INTEGER, at TEXT)"))
+    with pytest.raises(UsageError, match="was made by another program; it lacks action, article"):
+        DecisionLog(engine)
+    engine.dispose()

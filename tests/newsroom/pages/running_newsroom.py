@@ -1,0 +1,173 @@
+"""What the tests of the pages start and read: a server, the recorded news with a model, an archive that means harm."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import httpx
+import uvicorn
+
+from newsroom.pages.app import create_app
+from newsroom.pages.settings import PagesSettings
+from schemas.lake import MANIFEST, Lake
+from training.listening import TimedProtocol, bind
+
+ROOT = Path(__file__).resolve().parents[3]
+NEWS = ROOT / "tests" / "replay" / "recording" / "news"
+EVIL = '"><script>window.harmed = 1</script><img src=x onerror="window.harmed = 2">'
+EVIL_NAME = "<img src=x onerror=window.harmed=3>.jpg"
+EPOCHS = 8
+TRIES = 4
+
+
+@dataclass(frozen=True)
+class Server:
+    """Pages that are running."""
+
+    url: str
+
+    def client(self, **options: object) -> httpx.Client:
+        return httpx.Client(base_url=self.url, timeout=120, follow_redirects=True, **options)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Newsroom(Server):
+    """Pages of the news archive.
+
+    Attributes:
+        folder: of the index of the news.
+        news: its key.
+        evil: key of the index of the archive that means harm.
+    """
+
+    folder: str
+    news: str
+    evil: str
+
+
+@dataclass(frozen=True)
+class Rivals(Server):
+    """Pages with the indexes of two models over the news.
+
+    Attributes:
+        store: address of their database.
+        indexes: folders of the champion's and the challenger's.
+    """
+
+    store: str
+    indexes: tuple[str, str]
+
+
+@contextmanager
+def served(settings: PagesSettings) -> Iterator[Server]:
+    """Run pages on a free port of loopback."""
+    app, address = create_app(settings), bind("127.0.0.1", 0)
+    config = uvicorn.Config(app, http=TimedProtocol, log_level="critical", root_path=settings.root_path)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [address.bound]}, daemon=True)
+    thread.start()
+    try:
+        yield Server(address.url)
+    finally:
+        server.should_exit = True
+        thread.join(60)
+        address.bound.close()
+
+
+def searched(client: httpx.Client, texts: dict[str, str], **options: str) -> httpx.Response:
+    """Search as a browser without a script does: send the form of the page, again where the pages say they are late."""
+    for _ in range(TRIES):  # on a busy machine, what searches may take longer to start than a search may take
+        answer = client.post("/articles", data={**texts, **options})
+        if answer.status_code != 503:
+            break
+    assert answer.status_code == 200, answer.text
+    return answer
+
+
+def key_of(reference: str) -> str:
+    """Return the key of the index of a data set version."""
+    name, _, version = reference.partition("@")
+    return f"{name}~{version[:8]}~searcher-1"
+
+
+def shown(page: str) -> list[str]:
+    """Return the content hashes of the pictures of a ranking, in order; near-duplicates are not counted."""
+    return re.findall(r'<a class="open"[^>]*href="[^"]*(?:view=|/images/[^/"]+/)([0-9a-f]{64})', page)
+
+
+def button(page: str, image: str, action: str) -> dict[str, str] | None:
+    """Return what a button of a picture sends; None: the page has no such button."""
+    sealed = re.search(r'name="shown" value="([^"]*)"', page)
+    found = re.search(rf'name="decide" value="({action}:{image}:\d+)"', page)
+    return {"shown": sealed[1], "decide": found[1]} if sealed and found else None
+
+
+def decide(client: httpx.Client, page: httpx.Response, image: str, action: str, **fields: str) -> httpx.Response:
+    """Press a button of a picture, as a browser without a script does."""
+    sent = button(page.text, image, action)
+    assert sent is not None, action
+    return client.post("/decisions", data={**sent, **fields})
+
+
+def build(recipe_name: str, settings: Sequence[str], lake: Lake, model: object = None) -> str:
+    from pipelines.config import recipe
+    from pipelines.run import build_dataset
+    from schemas.overrides import override
+
+    config = override(recipe(recipe_name), settings)
+    if model is not None:
+        names = (model.card.data.image_features,)  # type: ignore[attr-defined]
+        config = replace(config, features=replace(config.features, images=names))
+    made = build_dataset(config, lake=lake, say=lambda _: None).manifest
+    return f"{made.dataset}@{made.version}"
+
+
+def trained(lake: Lake, reference: str, folder: Path) -> Path:
+    """Train a model of four sources for a few seconds."""
+    from schemas.overrides import override
+    from training.data.loading import load_training_data
+    from training.loop.context import Context
+    from training.loop.trainer import train
+    from training.recipes import recipe
+
+    steps = [f"training.epochs={EPOCHS}", "training.learning_rate=2e-3", "image.standardise=true"]
+    config = override(recipe("tiny-liu-2020-multi-source"), steps)
+    data = load_training_data(lake, reference, config)
+    return train(config, data, Context(), run_directory=folder / "run").model
+
+
+def indexed(model: object, lake: Lake, reference: str, confidence: object, name: str = "searcher-1") -> str:
+    from newsroom.archive.build import build_index
+    from schemas.indexes import CONFIDENCE
+
+    made = build_index(
+        model, lake, reference, uri=f"models:/{name.replace('-', '/')}", name=name,  # type: ignore[arg-type]
+        say=lambda _: None,
+    )  # fmt: skip
+    made.folder.write(CONFIDENCE, confidence.to_json().encode())  # type: ignore[attr-defined]
+    others = tuple(entry for entry in made.manifest.files if entry.path != CONFIDENCE)
+    made.folder.write(MANIFEST, replace(made.manifest, files=others).to_json().encode())
+    return made.folder.uri
+
+
+def write_evil(folder: Path) -> Path:
+    """Write an archive whose words, names and file names are HTML, scripts and paths."""
+    archive = folder / "evil"
+    archive.mkdir()
+    names = [EVIL_NAME, "b.jpg", "c.jpg"]
+    for number, name in enumerate(names):
+        shutil.copy(NEWS / "pictures" / f"{number:03d}.jpg", archive / name)
+    said = {"title": EVIL, "caption": EVIL, "credit": "javascript:window.harmed=4", "licence": EVIL, "place": EVIL}
+    said |= {"keywords": [EVIL, "Graz"], "date": "2020"}  # type: ignore[dict-item]
+    rows = [{"id": "../../../etc/passwd", "image": name, **said} for name in names[:1]]
+    rows += [{"id": f"e-{number}", "image": name, **said} for number, name in enumerate(names[1:])]
+    path = archive / "archive.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path

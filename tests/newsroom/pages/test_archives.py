@@ -1,0 +1,126 @@
+"""Indexes that are made while the pages run are found; a look that fails keeps those that were found before."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from newsroom.pages import app
+from newsroom.pages.archives import Archives, Choice, index_key
+from schemas.errors import BuildError, IntegrityError, NotFoundError
+from schemas.indexes import IndexManifest
+from schemas.lake import MANIFEST, Lake
+
+
+def write_index(lake: Lake, model: str, dataset: str = "news@v1", titles: int = 1) -> None:
+    manifest = IndexManifest(
+        model=f"models:/{model}/1",
+        dataset=dataset,
+        made_by=model,
+        rows_by="x",
+        images=2,
+        rows=2,
+        dimensions=1,
+        parts=(),
+        cells=None,
+        rank_by="visual",
+        described={"title": titles},
+        files=(),
+    )
+    name, _, version = dataset.partition("@")
+    lake.index(name, version, f"{model}-1").write(MANIFEST, manifest.to_json().encode())
+
+
+def test_an_index_that_is_made_later_is_found(tmp_path: Path) -> None:
+    lake, champions = Lake.at(str(tmp_path)), {"b": "1"}
+    found = Archives(lake, (), lambda name: {"champion": champions[name]} if name in champions else {})
+    assert found.choices == []
+    with pytest.raises(NotFoundError, match="multilink index"):
+        found.choice("")
+    write_index(lake, "a")
+    write_index(lake, "b")
+    assert [each.model for each in found.look()] == ["b 1", "a 1"]  # the champion is the first
+    found.choices = found.look()
+    assert found.choice(index_key("x/a-1/", "news@v1")).model == "a 1"
+    with pytest.raises(NotFoundError, match=r"no index 'x'; indexes: news~v1~b-1, news~v1~a-1"):
+        found.choice("x")
+
+
+def test_pictures_with_titles_come_before_a_champion_without(tmp_path: Path) -> None:
+    """An editor who opens the pages sees the archive that says something of its pictures."""
+    lake = Lake.at(str(tmp_path))
+    write_index(lake, "posts", "posts@v1", titles=0)
+    write_index(lake, "news")
+    found = Archives(lake, (), lambda name: {"champion": "1"} if name == "posts" else {})
+    assert [each.model for each in found.choices] == ["news 1", "posts 1"]
+
+
+def test_an_index_of_another_format_is_left_out_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lake = Lake.at(str(tmp_path))
+    write_index(lake, "a")
+    write_index(lake, "b")
+    folder = lake.index("news", "v1", "a-1")
+    old = folder.read(MANIFEST).decode().replace('"format": 3', '"format": 1')
+    folder.write(MANIFEST, old.encode())
+    found = Archives(lake, (), lambda _: {})
+    assert [each.model for each in found.choices] == ["b 1"]
+    assert "`multilink index` makes it anew" in caplog.text
+    with pytest.raises(IntegrityError, match="found format = 1"):
+        Archives(lake, (folder.uri,), lambda _: {})
+
+
+class _Searches:
+    """In place of processes: counts what is opened, and fails where it is told to."""
+
+    def __init__(self) -> None:
+        self.prepared: list[str] = []
+        self.fails = False
+
+    async def prepare(self, choices: Sequence[Choice]) -> None:
+        self.prepared.append(choices[0].model)
+        if self.fails:
+            raise BuildError("the index is not whole")
+
+
+def test_a_new_first_index_is_the_first_when_it_is_open(tmp_path: Path) -> None:
+    """A look that fails, and an index that cannot be opened, change nothing."""
+    lake, registry_fails = Lake.at(str(tmp_path)), [False]
+
+    def aliases(name: str) -> dict[str, str]:
+        if registry_fails[0]:
+            raise BuildError("the registry is away")
+        return {"champion": "1"} if name == "b" else {}
+
+    write_index(lake, "a")
+    archives, searches = Archives(lake, (), aliases), _Searches()
+    shared = type("Shared", (), {"archives": archives, "searches": searches})()
+    steps: list[object] = []
+
+    async def next_look(_: float) -> None:
+        steps.append([[each.model for each in archives.choices], list(searches.prepared)])
+        if len(steps) == 1:
+            write_index(lake, "b")
+            searches.fails = True
+        elif len(steps) == 2:
+            registry_fails[0], searches.fails = True, False
+        elif len(steps) == 3:
+            registry_fails[0] = False
+        else:
+            raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(app._follow_indexes(shared, next_look))
+    assert steps == [
+        [["a 1"], ["a 1"]],
+        [["a 1"], ["a 1", "b 1"]],  # it could not be opened
+        [["a 1"], ["a 1", "b 1"]],  # it could not be looked for
+        [["b 1", "a 1"], ["a 1", "b 1", "b 1"]],
+    ]
+    changed = replace(archives.choices[0], aliases=())
+    assert changed.content == archives.choices[0].content  # a promotion opens nothing anew

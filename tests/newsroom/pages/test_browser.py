@@ -1,0 +1,216 @@
+"""The article page in a real Chromium: by keyboard, on documents that mean harm, accessible, nothing from outside."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from running_newsroom import EVIL, Newsroom, searched, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from playwright.sync_api import Browser, Page, Route
+
+pytestmark = pytest.mark.slow  # builds the news and trains on them
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+WAIT_MS = 120_000
+TEXTS = {
+    "headline": "Gesprächsthema: Neptun, einer der »Gasriesen« in unserem Sonnensystem.",
+    "lead": "In Graz blieben die Leute stehen: Ein offenes Vorhängeschloss.",
+    "caption": "Neptun, einer der »Gasriesen« in unserem Sonnensystem. Ein offenes Vorhängeschloss.",
+    "body": "Die Leser hatten danach gefragt. Wer am 2022-05-07 kam, sah mehr. Letzte Woche war es anders.",
+}
+
+
+def address(newsroom: Newsroom, texts: dict[str, str] = TEXTS, **options: str) -> str:
+    with newsroom.client() as client:
+        return str(searched(client, texts, **{"index": newsroom.news, **options}).url)
+
+
+def focused(page: Page) -> str:
+    return str(page.evaluate("document.activeElement.id"))
+
+
+def test_an_editor_needs_no_mouse(page: Page, newsroom: Newsroom) -> None:
+    """Write, rank, leave a word out, take it back, filter by a place, open a picture: by keys alone."""
+    page.goto(f"{newsroom.url}/?index={newsroom.news}")
+    assert focused(page) == "headline"
+    page.keyboard.type(TEXTS["headline"])
+    page.keyboard.press("Tab")
+    page.keyboard.type(TEXTS["lead"])
+    for _ in range(6):  # caption, body, language, number, model, button
+        page.keyboard.press("Tab")
+    with page.expect_navigation():
+        page.keyboard.press("Enter")
+    before = shown(page.content())
+    assert len(before) == 12
+
+    page.focus("#w-headline-0")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert focused(page) == "w-headline-2"
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#w-headline-2.out")
+    assert "leave=headline.2" in page.url and shown(page.content()) != before
+    assert focused(page) == "w-headline-2"  # where the editor was
+    assert re.search("of 360|With less than 50%", str(page.text_content("#announced")))
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#w-headline-2:not(.out)")
+    assert shown(page.content()) == before
+    page.go_back()
+    page.wait_for_selector("#w-headline-2.out")
+    page.go_forward()
+    page.wait_for_selector("#w-headline-2:not(.out)")
+
+    page.focus("#e-1-LOC")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#e-1-LOC.on")
+    assert "entity=Graz" in page.url
+    if page.query_selector("#show-weak"):
+        page.focus("#show-weak")
+        page.keyboard.press("Enter")
+    page.wait_for_selector("a.open")
+    page.focus("a.open >> nth=0")
+    page.keyboard.press("ArrowRight")
+    second = shown(page.content())[1]
+    with page.expect_navigation():
+        page.keyboard.press("Enter")
+    assert second in page.url and page.locator("figure img").evaluate("each => each.naturalWidth") > 0
+    assert "Graz" in str(page.text_content("main"))
+
+
+def held(page: Page, pattern: str, ask: Callable[[], object]) -> Route:
+    """What `ask` asks for first whose address has `pattern`: held until it is let go."""
+    found: list[Route] = []
+    page.unroute_all()
+    page.route(re.compile(pattern), lambda route: route.continue_() if found else found.append(route))
+    ask()
+    while not found:
+        page.wait_for_timeout(10)
+    return found[0]
+
+
+def let_go(page: Page, route: Route) -> None:
+    """Answer what was held, and wait until the page has seen it."""
+    with page.expect_event("requestfinished", lambda request: request == route.request):
+        route.continue_()
+    page.evaluate("new Promise((done) => setTimeout(done, 200))")
+
+
+def press(page: Page, selector: str) -> None:
+    page.focus(selector)
+    page.keyboard.press("Enter")
+
+
+def test_an_answer_that_comes_late_takes_no_place(page: Page, newsroom: Newsroom) -> None:
+    """The list that goes on, a filter, and a step back: each is answered after what was pressed next."""
+    page.goto(address(newsroom, weak="1", n="12"))
+    further = held(page, "&n=24", page.locator("#further").scroll_into_view_if_needed)
+    press(page, "#e-1-LOC")
+    page.wait_for_selector("#e-1-LOC.on")
+    filtered = shown(page.content())
+    let_go(page, further)
+    assert "entity=Graz" in page.url and shown(page.content()) == filtered
+
+    before = held(page, "leave=headline.2", lambda: press(page, "#w-headline-2"))
+    press(page, "#e-1-LOC")
+    page.wait_for_selector("#e-1-LOC:not(.on)")
+    let_go(page, before)
+    assert "leave" not in page.url and page.locator("#w-headline-2.out").count() == 0
+
+    back = held(page, "entity=Graz", page.go_back)
+    press(page, "#w-headline-4")
+    page.wait_for_selector("#w-headline-4.out")
+    assert back.request.failure == "net::ERR_ABORTED"
+    assert "leave=headline.4" in page.url and page.locator("#w-headline-4.out").count() == 1
+
+
+def test_what_was_cut_off_can_be_pressed_again(browser: Browser, newsroom: Newsroom) -> None:
+    with browser.new_context() as context:
+        page = context.new_page()
+        page.set_default_timeout(WAIT_MS)
+        page.goto(address(newsroom, weak="1", n="12"))
+        cut = held(page, "entity=Graz", lambda: press(page, "#e-1-LOC"))
+        with page.expect_event("requestfailed", lambda request: request == cut.request):
+            cut.abort()
+        press(page, "#e-1-LOC")
+        page.wait_for_selector("#e-1-LOC.on")
+
+
+def test_the_first_press_of_tab_leads_past_the_navigation(page: Page, newsroom: Newsroom) -> None:
+    page.goto(f"{newsroom.url}/documents?index={newsroom.news}")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert focused(page) == "main"
+
+
+def test_choosing_another_model_searches_with_it(page: Page, newsroom: Newsroom) -> None:
+    page.goto(address(newsroom))
+    page.locator("details.card.article > summary").click()
+    with page.expect_navigation():
+        page.select_option("#index", newsroom.evil)
+    assert "of 3" in str(page.text_content("[data-announce]")) or "With less than 50%" in str(
+        page.text_content("[data-announce]")
+    )
+    with page.expect_navigation():
+        page.get_by_role("link", name="Français").click()
+    page.locator("details.card.article > summary").click()
+    assert page.get_by_role("button", name="Classer les images").is_visible()
+
+
+def test_documents_that_mean_harm_are_text(page: Page, newsroom: Newsroom) -> None:
+    texts = dict.fromkeys(TEXTS, f"{EVIL} {{{{ 7 * 7 }}}} Graz")
+    page.goto(address(newsroom, texts, index=newsroom.evil) + "&weak=1&entity=" + "%3Cscript%3E" * 3)
+    assert "Nothing is called" in str(page.text_content("main"))
+    page.goto(address(newsroom, texts, index=newsroom.evil) + "&weak=1&rank=fused")
+    page.wait_for_selector("a.open img")
+    assert page.locator("p.name", has_text="<script>window.harmed").count() > 0  # shown as what it is
+    assert "49" not in str(page.text_content(".query"))
+    page.locator(".w", has_text="script").first.click()
+    page.wait_for_selector("a.w.out")
+    page.locator(".facets a", has_text="<script>").first.click()
+    page.wait_for_selector(".facets a.on")
+    for number in range(3):
+        page.goto(address(newsroom, texts, index=newsroom.evil) + "&weak=1")
+        with page.expect_navigation():
+            page.locator("a.open").nth(number).click()
+        assert page.locator("dd", has_text="javascript:").count() == 1
+        assert page.locator("main a[href^='javascript:']").count() == 0
+    page.goto(f"{newsroom.url}/documents?index={newsroom.evil}&split=%3Cscript%3E")
+    assert page.evaluate("window.harmed") is None
+    scripts = page.evaluate("[...document.scripts].map(each => new URL(each.src).pathname)")
+    assert sorted(scripts) == ["/static/htmx-2.0.11.min.js", "/static/pages.js"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_keep_the_rules_of_wcag(browser: Browser, newsroom: Newsroom, scheme: Any) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = address(newsroom)
+    context = browser.new_context(viewport={"width": 1400, "height": 1000}, color_scheme=scheme, locale="de")
+    page = context.new_page()
+    page.set_default_timeout(WAIT_MS)
+    page.goto(found)
+    large = str(page.get_attribute("a.open", "href"))
+    paths = ["/", "/documents", "/nowhere", "/enter", large]
+    filtered = f"{found}&entity=Graz&leave=headline.2&date=2020&weak=1"
+    for target in (found, filtered, *(newsroom.url + path for path in paths)):
+        page.goto(target)
+        result = Axe().run(page, options={"runOnly": RULES})
+        problems = [
+            (each["id"], [node["html"][:120] + node["failureSummary"][:200] for node in each["nodes"]][:3])
+            for each in result.response["violations"]
+        ]
+        assert problems == [], target
+    context.close()
+
+
+@pytest.mark.parametrize("width", [400, 768, 1600])
+def test_a_page_is_as_wide_as_its_window(page: Page, newsroom: Newsroom, width: int) -> None:
+    found = address(newsroom)
+    page.set_viewport_size({"width": width, "height": 900})
+    for target in (found, f"{newsroom.url}/documents", f"{newsroom.url}/"):
+        page.goto(target)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, target

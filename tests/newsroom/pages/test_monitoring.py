@@ -1,0 +1,76 @@
+"""Numbers for Prometheus: what the pages answered, what a lake says, and that they are nobody's without a token."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from prometheus_client.parser import text_string_to_metric_families
+
+from newsroom.pages.app import create_app
+from newsroom.pages.settings import PagesSettings
+from schemas.lake import Lake
+from training.promotions.chain import Chain
+from training.promotions.record import JUDGED
+
+RELEASE = Path(__file__).parents[2] / "fixtures" / "formats" / "0.1.0"
+MODEL = "multilink-documents-closed-form"
+TOKEN = "a-token-of-24-characters"
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> PagesSettings:
+    shutil.copytree(RELEASE / "lake", tmp_path / "lake")
+    return PagesSettings(lake=str(tmp_path / "lake"), store=f"sqlite:///{tmp_path}/pages.sqlite", token=TOKEN)
+
+
+def scraped(client: TestClient) -> dict[tuple[str, frozenset[str]], float]:
+    answer = client.get("/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
+    assert answer.headers["content-type"].startswith("text/plain")
+    families = list(text_string_to_metric_families(answer.text))
+    assert len({family.name for family in families}) == len(families)  # each is there once
+    samples = [sample for family in families for sample in family.samples]
+    return {(sample.name, frozenset(sample.labels.values())): sample.value for sample in samples}
+
+
+def test_a_scrape_says_what_the_lake_and_the_gate_did(settings: PagesSettings) -> None:
+    lake = Lake.at(settings.lake)
+    chain = Chain(lake.promotions(MODEL))
+    (promoted,) = chain.statements()
+    assert chain.append(promoted, [], {"event": JUDGED, "model": dict(promoted.model)}, None)
+    (manifest,) = Path(settings.lake).glob("datasets/documents/*/manifest.json")
+    os.utime(manifest, (1_000_000_000, 1_000_000_000))
+    with TestClient(create_app(settings), base_url="http://127.0.0.1") as client:
+        found = scraped(client)
+        assert found["multilink_dataset_made_timestamp_seconds", frozenset({"documents"})] == 1_000_000_000
+        assert found["multilink_dataset_documents", frozenset({"documents"})] == 24 + 10 + 3
+        assert found["multilink_dataset_failed_share", frozenset({"documents", "images"})] == 0
+        assert found["multilink_refusals_since_champion", frozenset({MODEL})] == 1
+        since = datetime.fromisoformat(promoted.predicate["at"]).timestamp()
+        assert found["multilink_champion_since_timestamp_seconds", frozenset({MODEL})] == since
+        assert found["multilink_unreadable", frozenset({"promotions", MODEL})] == 0
+        free = found["multilink_free_bytes", frozenset()]
+        assert free == pytest.approx(shutil.disk_usage(settings.lake).free, rel=0.05)
+        (Path(settings.lake) / "promotions" / MODEL / "000001.json").unlink()
+        manifest.write_text("{")
+        found = scraped(client)
+        assert found["multilink_unreadable", frozenset({"promotions", MODEL})] == 1
+        assert found["multilink_unreadable", frozenset({"dataset", "documents"})] == 1
+
+
+def test_requests_are_counted_by_their_route_and_not_by_their_address(settings: PagesSettings) -> None:
+    with TestClient(create_app(settings), base_url="http://127.0.0.1") as client:
+        assert client.get("/metrics").status_code == 401  # as every page, for those who have no token
+        for path in ("/health", "/nothing/1", "/nothing/2"):
+            client.get(path, headers={"Authorization": f"Bearer {TOKEN}"})
+        found = scraped(client)
+        requests = "multilink_http_requests_total"
+        assert found[requests, frozenset({"/health", "200"})] == 1
+        assert found[requests, frozenset({"other", "404"})] == 2
+        assert found[requests, frozenset({"other", "401"})] == 1
+        assert found["multilink_http_request_seconds_count", frozenset({"/health"})] == 1
+        assert found["multilink_http_requests_open", frozenset()] == 1  # this one

@@ -1,0 +1,273 @@
+"""The article page over HTTP alone, as a browser without a script uses it: forms and links, against the library."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from dataclasses import replace
+
+import httpx
+import pytest
+from running_newsroom import NEWS, Newsroom, decide, searched, shown
+
+from newsroom.archive.records import Picture
+from newsroom.pages.archives import Choice
+from newsroom.pages.articles import link_of
+from newsroom.pages.opened import Opened
+from newsroom.pages.search_jobs import Highlighting, _highlighted
+from newsroom.pages.search_request import SearchParameters
+from newsroom.search.archive import Archive
+from newsroom.search.queries import Query, QueryReader
+from newsroom.search.search import RankBy
+
+pytestmark = pytest.mark.slow  # builds the news and trains on them
+TEXTS = {
+    "headline": "Gesprächsthema: Neptun, einer der »Gasriesen« in unserem Sonnensystem.",
+    "lead": "In Graz blieben die Leute stehen: Ein offenes Vorhängeschloss.",
+}
+LINES = (NEWS / "articles.jsonl").read_text(encoding="utf-8").splitlines()
+ARTICLES = {row["id"]: row for row in map(json.loads, LINES)}
+
+
+def links(page: str, pattern: str) -> list[str]:
+    """Return the addresses of links whose opening tag matches."""
+    return [html.unescape(found) for found in re.findall(rf'<a (?=[^>]*{pattern})[^>]*href="([^"]*)"', page)]
+
+
+def ranked(newsroom: Newsroom, client: httpx.Client, texts: dict[str, str], **options: str) -> httpx.Response:
+    return searched(client, texts, index=newsroom.news, **options)
+
+
+def with_(client: httpx.Client, page: httpx.Response, **parameters: str) -> httpx.Response:
+    """Return the page whose address has some other parameters."""
+    return client.get(page.url.copy_merge_params(parameters))
+
+
+def expected(archive: Archive, **query: object) -> list[str]:
+    found = archive.search(**{**TEXTS, "language": "de", "top": 56, **query})  # type: ignore[arg-type]
+    return [each.picture.image for each in found.images][:12]
+
+
+def test_a_search_without_a_script_is_the_librarys(newsroom: Newsroom, archive: Archive) -> None:
+    with newsroom.client() as client:
+        page = ranked(newsroom, client, TEXTS)
+        assert shown(page.text) == expected(archive)
+        again = client.get(str(page.url))  # the address is all it takes
+        assert shown(again.text) == shown(page.text) and html.escape(TEXTS["lead"]) in again.text
+        more = ranked(newsroom, client, TEXTS, n="24")
+        assert shown(more.text)[:12] == shown(page.text) and len(shown(more.text)) == 24
+        assert "German (found)" in page.text and "of 360" in page.text
+        for by in RankBy:
+            (address,) = links(page.text, f'id="rank-{by}"')
+            assert shown(client.get(address).text) == expected(archive, rank_by=by)
+
+
+def test_a_word_left_out_is_not_read(newsroom: Newsroom, archive: Archive) -> None:
+    with newsroom.client() as client:
+        page = ranked(newsroom, client, TEXTS)
+        words = re.findall(r'id="w-headline-(\d+)" class="w([^"]*)"[^>]*>([^<]*)</button>', page.text)
+        assert [word for _, _, word in words][:3] == ["Gesprächsthema", ":", "Neptun"]
+        without = with_(client, page, leave="headline.2")
+        assert shown(without.text) == expected(archive, headline=TEXTS["headline"].replace("Neptun", ""))
+        assert 'class="w out"' in without.text
+        (back,) = links(without.text, 'id="w-headline-2"')
+        assert shown(client.get(back).text) == shown(page.text)
+        found = archive.search(**TEXTS, language="de", top=1)
+        source = next(each for each in found.sources if each.role == "headline")
+        even = 1 / len(source.tokens)
+        steps = [sum(share >= times * even for times in (1, 1.5, 2)) for share in source.attention]
+        assert [int(re.search(r"s(\d)", kind)[1]) if " s" in kind else 0 for _, kind, _ in words] == steps  # type: ignore[index]
+        bars = [float(value) for value in re.findall(r'<meter[^>]*value="([\d.]+)" aria-label="Weight', page.text)]
+        assert bars == pytest.approx([each.weight for each in found.sources], abs=1e-3)
+
+
+def test_names_are_counted_and_filter(newsroom: Newsroom) -> None:
+    truth = sum(row.get("picture", {}).get("place") == "Graz" for row in ARTICLES.values())  # the others say it in XMP
+    with newsroom.client() as client:
+        page = ranked(newsroom, client, TEXTS)
+        chip = re.search(
+            r'<a class="chip" id="e-1-LOC" href="([^"]*)">Graz <span class="number">(\d+)</span>', page.text
+        )
+        assert chip is not None and int(chip[2]) >= truth > 0
+        assert "No spaCy model" in page.text
+        filtered = client.get(html.unescape(chip[1]))
+        assert f"of {chip[2]}." in filtered.text and 0 < len(shown(filtered.text)) <= 12
+        assert 'aria-current="true">Graz' in filtered.text and 'aria-label="Graz: remove the filter"' in filtered.text
+        slip = with_(client, page, entity="Nantse")
+        assert "Nothing is called “Nantse” here. Shown instead: Nantes" in slip.text
+        assert shown(slip.text) == shown(with_(client, page, entity="Nantes").text)
+        none = with_(client, page, entity="Zzyzx")
+        assert "Nothing is called “Zzyzx” here." in none.text and shown(none.text) == []
+
+
+def test_facets_and_conditions_leave_what_they_say(newsroom: Newsroom) -> None:
+    with newsroom.client() as client:
+        page = ranked(newsroom, client, TEXTS, n="96")
+        facet = re.search(r'<a id="f-date-1" href="([^"]*)">(\d+)</a> <span class="number">(\d+)</span>', page.text)
+        assert facet is not None
+        year, number = facet[2], facet[3]
+        of_year = client.get(html.unescape(facet[1]))
+        dates = re.findall(r'class="note credit">[^<]*· (\d{4})-\d\d', of_year.text)
+        assert set(dates) == {year} and len(dates) == min(96, int(number)) and f"of {number}." in of_year.text
+        both = with_(client, page, date=year, where="orientation=square")
+        assert set(shown(both.text)) < set(shown(of_year.text))
+        wrong = with_(client, page, where="colour=red", entity="--")
+        assert shown(wrong.text) == shown(page.text) and "no field &#39;colour&#39;" in wrong.text
+        assert wrong.text.count('<li class="problem">') == 2 and 'aria-describedby="wrong"' in wrong.text
+        assert with_(client, page, n="0").status_code == 400
+        assert with_(client, page, leave="x").status_code == 400
+
+
+def test_pictures_refine_and_are_queries(newsroom: Newsroom, archive: Archive) -> None:
+    with newsroom.client() as client:
+        page = ranked(newsroom, client, TEXTS)
+        (more, *_), (less, *_) = links(page.text, 'id="more-'), links(page.text, 'id="less-')
+        first = shown(page.text)[0]
+        assert shown(client.get(more).text) == expected(archive, like=[first])
+        assert shown(client.get(f"{less}&weak=1").text) == expected(archive, unlike=[first])
+        alone = client.get("/", params={"like": first, "index": newsroom.news})
+        assert shown(alone.text)[0] == first
+        path = NEWS / "pictures" / "007.jpg"
+        form = {"then": f"/?n=24&index={newsroom.news}"}
+        by_picture = client.post("/uploads", data=form, files={"picture": (path.name, path.read_bytes(), "image/jpeg")})
+        assert by_picture.status_code == 200 and len(shown(by_picture.text)) == 24
+        found = archive.search(image=str(path), top=12)
+        assert shown(by_picture.text)[:12] == [each.picture.image for each in found.images]
+        assert found.images[0].similarity == pytest.approx(1, abs=1e-3)
+        broken = client.post("/uploads", data=form, files={"picture": ("x.jpg", b"<svg/>", "image/jpeg")})
+        assert broken.status_code == 400 and "cannot be used" in broken.text
+
+
+def test_nothing_likely_is_said_instead_of_a_grid(newsroom: Newsroom) -> None:
+    with newsroom.client() as client:
+        page = ranked(newsroom, client, {"headline": "Qwertz uiopü asdf"}, rank="visual")
+        assert "With less than 50% is one of the first ten" in page.text and shown(page.text) == []
+        (address,) = links(page.text, 'id="show-weak"')
+        weak = client.get(address)
+        probabilities = [float(value) for value in re.findall(r'value="([\d.]+)" aria-label="Probability"', weak.text)]
+        assert len(probabilities) == 10 and max(probabilities) < 0.5  # beyond the first ten nothing is known
+        likely = ranked(newsroom, client, TEXTS, rank="visual")
+        assert 'id="first-ten"' in likely.text and "At least one of the first ten is right with" in likely.text
+
+
+def test_words_of_no_picture_are_said_to_be_so(newsroom: Newsroom) -> None:
+    with newsroom.client() as client:
+        page = ranked(newsroom, client, {"headline": "Qwertz"})
+        (address,) = links(page.text, 'id="rank-lexical"')
+        found = client.get(address).text
+        assert shown(found) == [] and "None of the words stands in a title or a caption" in found
+
+
+def test_colours_are_explained_where_there_are_some(newsroom: Newsroom, archive: Archive) -> None:
+    with newsroom.client() as client:
+        assert "Colours show the attention" in ranked(newsroom, client, {"headline": "Neptun"}).text
+    manifest = archive.index.manifest
+    opened = Opened(Choice(uri=newsroom.folder, manifest=manifest), ())
+    query = Query(texts={"headline": "Neptun und ein Schloss"}, language="de")
+    found = archive.search(headline=query.texts["headline"], language="de", top=3)
+    asked = SearchParameters(has_influence=True)
+    assert _highlighted(opened, query, found, asked) == (Highlighting.ATTENTION, {})
+    unattended = replace(found, sources=())  # as a tower without attention reads it
+    assert _highlighted(opened, query, unattended, SearchParameters()) == (Highlighting.POSSIBLE, {})
+    kind, influence = _highlighted(opened, query, unattended, asked)
+    images = archive.index.vectors.rows[archive.index.records.rows_named([p.picture.image for p in found.images])]
+    without = Query(texts={"headline": "und ein Schloss"}, language="de")
+    whole, rest = (
+        QueryReader(archive.index.model).vectors([each])[0] @ images.mean(axis=0) for each in (query, without)
+    )
+    assert kind is Highlighting.INFLUENCE and influence["headline"][0] == pytest.approx(float(whole - rest), abs=1e-6)
+    assert len(influence["headline"]) == 4
+    assert _highlighted(opened, query, replace(unattended, images=()), asked) == (Highlighting.NOTHING, {})
+    long = Query(texts={"body": "Wort " * 501}, language="de")
+    assert _highlighted(opened, long, unattended, asked) == (Highlighting.NOTHING, {})
+    opened.close()
+
+
+def test_a_text_is_read_once(newsroom: Newsroom, archive: Archive) -> None:
+    opened = Opened(Choice(uri=newsroom.folder, manifest=archive.index.manifest), ())
+    query = Query(texts={"headline": "Neptun und ein Schloss"}, language="de")
+    first = opened.read(query)
+    assert opened.read(query) is first
+    left_out = opened.queries.read(replace(query, left_out=frozenset({("headline", 0)})))
+    again = QueryReader(archive.index.model).read(Query(texts={"headline": "und ein Schloss"}, language="de"))
+    assert (left_out[0] == again[0]).all() and left_out[1] == again[1]
+    opened.close()
+
+
+def test_a_long_text_is_refused_and_the_field_says_so(newsroom: Newsroom) -> None:
+    with newsroom.client() as client:
+        assert 'maxlength="20000"' in client.get("/").text and "at most 20,000 characters" in client.get("/").text
+        refused = client.post("/articles", data={"body": "x" * 20_001})
+        assert refused.status_code == 400 and "body: expected at most 20000 characters, found 20001" in refused.text
+        assert client.post("/articles", data={"body": "x " * 10_000}).status_code == 200
+
+
+def test_a_picture_is_shown_alone_with_all_that_is_known_and_leads_on(newsroom: Newsroom) -> None:
+    with newsroom.client() as client:
+        page = ranked(newsroom, client, TEXTS, n="24")
+        images = shown(page.text)
+        address = links(page.text, 'class="open"')[1]
+        alone = client.get(address)
+        assert alone.status_code == 200 and "GPL-2.0-or-later" in alone.text and "<dt>Date</dt>" in alone.text
+        assert images[1] in alone.text and "Year" not in alone.text
+        (back,) = links(alone.text, 'id="back"')
+        assert shown(client.get(back).text) == images
+        (following,), (before,) = links(alone.text, 'rel="next"'), links(alone.text, 'rel="prev"')
+        assert f"view={images[2]}" in following and f"view={images[0]}" in before
+        assert links(client.get(before).text, 'rel="prev"') == []
+        chosen = decide(client, alone, images[1], "choose")
+        assert chosen.url == alone.url.copy_with(fragment=f"decide-{images[1][:12]}")
+        assert 'data-standing="choose"' in chosen.text and "Chosen (1)" in chosen.text
+        copy = re.search(r'<img src="(/pictures/[^"]*)"', alone.text)
+        assert copy is not None
+        jpeg = client.get(html.unescape(copy[1]))
+        assert jpeg.content.startswith(b"\xff\xd8\xff") and jpeg.headers["content-type"] == "image/jpeg"
+        assert "immutable" in jpeg.headers["cache-control"]
+        without_part = client.get(html.unescape(copy[1]).partition("?")[0])
+        assert without_part.content == jpeg.content
+        assert with_(client, page, view="f" * 64).status_code == 404
+        by_index = client.get(f"/images/{newsroom.news}/{images[1]}")
+        assert by_index.status_code == 200 and 'name="decide"' not in by_index.text
+
+
+def test_further_pictures_are_a_link_and_what_is_unknown_is_left_out(newsroom: Newsroom) -> None:
+    with newsroom.client() as client:
+        page = ranked(newsroom, client, TEXTS)
+        (further,) = links(page.text, 'id="further"')
+        more = client.get(further)
+        assert shown(more.text)[:12] == shown(page.text) and len(shown(more.text)) == 24
+        assert not re.search("no credit|without a title", page.text)
+
+
+def test_an_article_of_the_data_set_is_opened(newsroom: Newsroom) -> None:
+    with newsroom.client() as client:
+        page = client.get("/documents", params={"index": newsroom.news, "split": "test"})
+        names = re.findall(r'name="id" value="([^"]*)"', page.text)
+        assert len(names) == 40 and all(ARTICLES[name]["split"] == "test" for name in names)
+        form = {"index": newsroom.news, "split": "test", "id": names[0]}
+        opened = client.post("/documents", data=form)
+        assert html.escape(ARTICLES[names[0]]["body"], quote=False)[:40] in html.unescape(opened.text)
+        assert names[0] in opened.text and len(shown(opened.text)) == 12
+        every = client.get(f"{opened.url}&n=96")
+        found = re.search(r"own picture stands at rank (\d+)\.", every.text)
+        own = [link for link in re.split('<li class="picture"', every.text)[1:] if "data-own" in link[:40]]
+        assert len(own) <= 1 and bool(found) == bool(own) and (found or "is not among these" in every.text)
+        assert client.post("/documents", data={**form, "id": "nobody"}).status_code == 404
+        second = client.get("/documents", params={"index": newsroom.news, "split": "test", "start": "40"})
+        assert not set(names) & set(re.findall(r'name="id" value="([^"]*)"', second.text))
+
+
+def test_the_interface_speaks_three_languages(newsroom: Newsroom) -> None:
+    with newsroom.client() as client:
+        page = ranked(newsroom, client, TEXTS)
+        for code, word in (("de", "Bilder ordnen"), ("fr", "Classer les images"), ("en", "Rank the pictures")):
+            translated = with_(client, page, ui=code).text
+            assert f'<html lang="{code}">' in translated and word in translated
+            assert shown(translated) == shown(page.text)
+
+
+def test_an_address_of_a_script_is_no_link() -> None:
+    assert link_of(Picture(image="a", source="https://example.org/a.jpg")) == "https://example.org/a.jpg"
+    for source in ("javascript:alert(1)", "data:text/html,x", "/etc/passwd", None, "JaVaScRiPt:x"):
+        assert link_of(Picture(image="a", source=source)) is None

@@ -1,0 +1,266 @@
+"""Who may come in, what a write must carry, and how much a request may take."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+from anyio.to_thread import current_default_thread_limiter
+from fastapi import FastAPI
+from running_newsroom import Server, served
+
+from newsroom.decisions.log import DecisionLog
+from newsroom.decisions.records import Action, Decision, Objection, Ranking, ShownPicture
+from newsroom.pages import limits, store
+from newsroom.pages.access import session
+from newsroom.pages.limits import HEADERS, Limits
+from newsroom.pages.settings import PagesSettings
+from newsroom.pages.store import Article, Store
+from schemas.errors import NotFoundError, UsageError
+from training import listening
+
+TOKEN = "a-token-of-24-characters"
+
+
+@pytest.fixture(scope="module")
+def server(plain: PagesSettings) -> Iterator[Server]:
+    with served(plain) as running:
+        yield running
+
+
+@pytest.mark.parametrize(
+    "changes", [{"host": "0.0.0.0"}, {"token": "short"}, {"token": TOKEN, "user_header": "X-User"}]
+)
+def test_pages_that_anyone_could_enter_do_not_start(plain: PagesSettings, changes: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match="--token"):
+        replace(plain, **changes)  # type: ignore[arg-type]
+    assert replace(plain, host="0.0.0.0", token=TOKEN) and replace(plain, host="::1").is_local
+
+
+def test_another_sites_name_for_this_machine_is_refused(server: Server) -> None:
+    with server.client() as client:
+        port = server.url.rpartition(":")[2]
+        for host in (f"localhost:{port}", f"127.0.0.1:{port}", f"[::1]:{port}", "localhost"):
+            assert client.get("/health", headers={"Host": host}).status_code == 200
+        for host in (f"evil.example:{port}", "evil.example", f"127.0.0.1.evil.example:{port}", ""):
+            assert client.get("/", headers={"Host": host}).status_code == 421
+
+
+def test_every_answer_forbids_scripts_of_others(server: Server) -> None:
+    with server.client() as client:
+        for path in ("/", "/nowhere", "/static/style.css", "/health", "/articles/none"):
+            answer = client.get(path)
+            assert {name: answer.headers[name] for name in HEADERS} == HEADERS, path
+            assert "unsafe" not in answer.headers["content-security-policy"]
+
+
+def test_a_write_that_another_site_causes_is_refused(server: Server) -> None:
+    """By what browsers say, as in Go's net/http CrossOriginProtection; what says nothing is no browser."""
+    right, other = {"headline": "A flood"}, server.url.replace("127.0.0.1", "127.0.0.2")
+    with server.client() as client:
+        for headers in (
+            {"Sec-Fetch-Site": "cross-site"},
+            {"Sec-Fetch-Site": "same-site"},
+            {"Sec-Fetch-Site": "cross-site", "Origin": server.url},
+            {"Origin": "https://evil.example"},
+            {"Origin": "null"},
+            {"Origin": other},
+        ):
+            for path in ("/articles", "/uploads", "/documents", "/decisions", "/decisions/undo"):
+                assert client.post(path, data=right, headers=headers).status_code == 403, (path, headers)
+        for headers in ({}, {"Sec-Fetch-Site": "same-origin"}, {"Sec-Fetch-Site": "none"}, {"Origin": server.url}):
+            answer = client.post("/articles", data=right, headers=headers)
+            assert answer.status_code == 200 and 'value="A flood"' in answer.text
+        assert client.get("/", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 200  # a link from elsewhere
+
+
+def test_a_token_is_asked_for_once(plain: PagesSettings) -> None:
+    with served(replace(plain, token=TOKEN)) as server, server.client() as client:
+        assert client.get("/").status_code == 401  # a program
+        page = client.get("/?n=24", headers={"Accept": "text/html"})
+        assert page.url.path == "/enter" and page.status_code == 200
+        form = {"then": "/?n=24"}
+        assert client.post("/enter", data={**form, "token": "wrong"}).status_code == 403
+        assert client.get("/").status_code == 401
+        entered = client.post("/enter", data={**form, "token": TOKEN})
+        assert entered.status_code == 200 and entered.url.raw_path == b"/?n=24"
+        cookie = next(each for each in client.cookies.jar if each.name == "multilink-session")
+        assert TOKEN not in str(cookie.value) and cookie.has_nonstandard_attr("HttpOnly")
+        assert client.get("/").status_code == 200
+        away = client.post("/enter", data={**form, "then": "//evil.example/", "token": TOKEN}, follow_redirects=False)
+        assert away.headers["location"] == "/"
+    with served(replace(plain, token=TOKEN)) as server, server.client() as client:
+        bearer = {"Authorization": f"Bearer {TOKEN}"}
+        assert client.get("/", headers=bearer).status_code == 200
+        assert client.get("/", headers={"Authorization": f"Bearer {TOKEN}x"}).status_code == 401
+        written = client.post("/articles", data={"headline": "x"}, headers=bearer, follow_redirects=False)
+        assert written.status_code == 303
+
+
+def test_a_session_ends_and_belongs_to_its_token() -> None:
+    seal = session(b"secret", TOKEN)
+    made = seal.sealed(now=1)
+    assert seal.opened(made, now=60) == b"" and seal.opened(made, now=13 * 3600) is None
+    for other in (session(b"secret", TOKEN + "x"), session(b"other", TOKEN), replace(seal, purpose="ranking")):
+        assert other.opened(made, now=60) is None
+    assert seal.opened(made[:-4] + "AAAA", now=60) is None and seal.opened("", now=60) is None
+
+
+def test_a_proxys_header_names_the_visitor(plain: PagesSettings) -> None:
+    with served(replace(plain, user_header="X-Forwarded-User")) as server, server.client() as client:
+        assert client.get("/").status_code == 401
+        assert client.get("/", headers={"X-Forwarded-User": "ada"}).status_code == 200
+
+
+def test_a_body_is_bounded(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_BODY_BYTES", 100_000)
+    with server.client() as client:
+        assert client.post("/articles", data={"body": "x" * 200_000}).status_code == 413
+        parts = iter([b"body=", *[b"x" * 50_000] * 4])
+        kind = {"Content-Type": "application/x-www-form-urlencoded"}
+        assert client.post("/articles", content=parts, headers=kind).status_code == 413  # of a length not stated
+        assert client.post("/articles", data={"body": "x" * 1000}).status_code == 200
+
+
+def test_a_body_that_does_not_come_is_given_up(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "REQUEST_S", 0.3)
+    port = int(server.url.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as late:
+        late.sendall(b"POST /articles HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nbody=")
+        assert late.recv(1000).startswith(b"HTTP/1.1 408")
+
+
+def test_requests_beyond_what_may_wait_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_REQUESTS", 3)
+
+    async def scene() -> list[int]:
+        done = asyncio.Event()
+
+        async def slow(scope: object, receive: object, send: object) -> None:
+            await done.wait()
+            await send({"type": "http.response.start", "status": 200, "headers": []})  # type: ignore[operator]
+            await send({"type": "http.response.body", "body": b""})  # type: ignore[operator]
+
+        transport = httpx.ASGITransport(Limits(slow))  # type: ignore[arg-type]
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            asked = [asyncio.create_task(client.get("/")) for _ in range(5)]
+            while sum(each.done() for each in asked) < 2:
+                await asyncio.sleep(0.01)
+            done.set()
+            answers = await asyncio.gather(*asked)
+        refused = [each for each in answers if each.status_code == 503]
+        assert all(each.headers["retry-after"] and each.headers["x-content-type-options"] for each in refused)
+        return sorted(each.status_code for each in answers)
+
+    assert asyncio.run(scene()) == [200, 200, 200, 503, 503]
+
+
+def test_fifty_slow_requests_on_four_places_leave_four_threads_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread cannot be ended; one that is late keeps its place, so that no other begins in it."""
+    monkeypatch.setattr(limits, "ANSWER_S", 0.2)
+    end, at_work, most = threading.Event(), [0], [0]
+    app, lock = FastAPI(), threading.Lock()
+
+    @app.get("/")
+    def slow() -> str:
+        with lock:
+            at_work[0] += 1
+            most[0] = max(at_work[0], most[0])
+        end.wait(60)
+        with lock:
+            at_work[0] -= 1
+        return "late"
+
+    async def scene() -> None:
+        current_default_thread_limiter().total_tokens = 4
+        bounded = Limits(app)
+        transport = httpx.ASGITransport(bounded)  # type: ignore[arg-type]
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            answers = await asyncio.gather(*(client.get("/") for _ in range(50)))
+        assert {each.status_code for each in answers} == {503} and at_work == [4] and bounded.requests == 50
+        end.set()
+        while bounded.requests:
+            await asyncio.sleep(0.01)
+
+    asyncio.run(scene())
+    assert most == [4] and at_work == [0]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/static/../app.py",
+        "/static/%2e%2e/app.py",
+        "/pictures/news@1/abc.jpg?part=../../../../etc/passwd",
+        "/pictures/..%2f..@1/abc.jpg?part=x",
+        "/articles/%2e%2e%2f%2e%2e%2fetc",
+        "/images/x/y",
+    ],
+)
+def test_a_path_leads_nowhere_else(server: Server, path: str) -> None:
+    with server.client() as client:
+        answer = client.get(path)
+        assert answer.status_code in (400, 404)
+        assert "root:" not in answer.text and "create_app" not in answer.text
+
+
+def test_an_error_is_one_line_in_the_visitors_language(server: Server) -> None:
+    with server.client(headers={"Accept-Language": "fr-CH, de;q=0.5"}) as client:
+        answer = client.get("/articles/none")
+        assert answer.status_code == 404 and '<html lang="fr">' in answer.text and "Introuvable" in answer.text
+        assert "Traceback" not in answer.text
+        german = client.get("/articles/none?ui=de")
+        assert '<html lang="de">' in german.text
+        assert '<html lang="de">' in client.get("/articles/none").text  # kept
+        part = client.get("/articles/none", headers={"HX-Request": "true"})
+        assert part.headers["hx-retarget"] == "main"
+
+
+def test_what_was_kept_is_there_after_the_process_is_killed(tmp_path: Path) -> None:
+    """A second process that opens the same file finds it, while the first still has it open and never closes it."""
+    address = f"sqlite:///{tmp_path}/deep/pages.sqlite"
+    first, second = Store(address), Store(address)
+    key = first.keep_upload(b"picture")
+    assert second.upload(key) == b"picture" and first.keep_upload(b"picture") == key
+    assert first.secret() == second.secret() and len(first.secret()) == 32
+    first.close()
+    second.close()
+
+
+def test_what_nobody_decided_on_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = Store(f"sqlite:///{tmp_path}/pages.sqlite")
+    with DecisionLog(opened.engine) as log:
+        unused, used, upload = {"headline": "unused"}, {"headline": "used"}, opened.keep_upload(b"picture")
+        keys = [opened.keep_article(Article(texts=texts)) for texts in (unused, used)]
+        picture = ShownPicture(image="a" * 64, score=1.0)
+        ranking = Ranking(texts=used, models=("m",), dataset="d@1", pictures=(picture,))
+        log.decide(Decision(action=Action.REJECT, reason=Objection.USED, image="a" * 64, dataset="d@1"), ranking)
+        assert opened.expire(30, log) == 0
+        monkeypatch.setattr(store, "_now", lambda shift=timedelta(): f"{3000 + shift.days}-01-01")
+        new = opened.keep_article(Article(texts={"headline": "new"}))
+        assert opened.expire(0, log) == 2  # the unused text and the picture; the newest stay
+        assert opened.article(keys[1]).texts == used and opened.article(new)
+        for gone, find in ((keys[0], opened.article), (upload, opened.upload)):
+            with pytest.raises(NotFoundError, match="it was deleted or never saved"):
+                find(gone)
+
+
+def test_a_database_of_before_gets_its_columns(tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path}/pages.sqlite"
+    first = Store(address)
+    key = first.keep_article(Article(texts={"headline": "kept"}))
+    with first.engine.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE articles DROP COLUMN images")
+        connection.exec_driver_sql("DROP INDEX ix_uploads_at")
+        connection.exec_driver_sql("ALTER TABLE uploads DROP COLUMN at")
+    first.close()
+    second = Store(address)
+    assert second.article(key) == Article(texts={"headline": "kept"}) and second.upload(second.keep_upload(b"x"))
+    second.close()

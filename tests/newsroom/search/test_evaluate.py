@@ -1,0 +1,223 @@
+"""`evaluate-search`: its numbers against a slow calculation, and what its baselines may not see."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from newsroom.archive.build import build_index
+from newsroom.archive.index import Index, open_index
+from newsroom.archive.vectors import RRF
+from newsroom.search.evaluate import BM25, FUSION, NEAREST, SEARCH, evaluate_search, reciprocal_ranks
+from newsroom.search.queries import Query, RawDocument
+from newsroom.search.search import RankBy, search
+from schemas.documents import Link, Split
+from schemas.errors import NotFoundError, UsageError
+from schemas.lake import Lake
+from schemas.manifest import read_manifest
+from training.config import TrainConfig
+from training.data.documents import GivenDocument
+from training.data.loading import identify, read_for_model
+from training.model import LinkModel, ModelCard
+from training.towers.image.linear import LinearSettings
+from training.towers.text.sentence import SentenceSettings
+
+ROLES = ("headline", "lead", "caption", "body")
+COUNT = 60
+
+
+def vector_of(text: str) -> np.ndarray:
+    """Return a sum of one vector a word: texts that share words are alike."""
+    words = [np.random.default_rng(list(word.encode())).normal(size=12) for word in text.lower().split()]
+    return np.asarray(np.sum(words, axis=0), np.float16)
+
+
+def reader(documents: Sequence[RawDocument]) -> list[GivenDocument]:
+    return [
+        GivenDocument(
+            texts=[text for _, text in each.texts],
+            sentence_vectors=np.stack([vector_of(text) for _, text in each.texts]),
+            image_vectors=np.zeros((0, 16), np.float16),
+            roles=[role for role, _ in each.texts],
+            language=each.language,
+        )
+        for each in documents
+    ]
+
+
+def encode(texts: Sequence[str]) -> np.ndarray:
+    rows = np.stack([vector_of(text) if text else np.zeros(12) for text in texts]).astype(np.float32)
+    found: np.ndarray = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
+    return found
+
+
+@pytest.fixture(scope="module")
+def articles(lakes: ModuleType) -> Any:
+    """Articles of four texts and one picture each, in two languages, every text linked."""
+    made = lakes.with_roles(
+        lakes.make_documents(Split.TEST, COUNT, lakes.World(sentences=(4, 4), images=(1, 1))), ROLES
+    )
+    documents = tuple(
+        replace(
+            each,
+            language="de" if number % 3 else "fr",
+            links=tuple(Link(sentence, 0) for sentence in range(4)),
+            sentences=tuple(replace(s, text=f"{s.text} {s.role}{number}") for s in each.sentences),
+        )
+        for number, each in enumerate(made.documents)
+    )
+    return replace(made, documents=documents)
+
+
+@pytest.fixture(scope="module")
+def lake(lakes: ModuleType, articles: Any, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """Of every second picture its archive says what the article's headline says, of the others nothing."""
+    said = {}
+    for number, each in enumerate(articles.documents):
+        if number % 2:
+            said[each.images[0].hash] = {"metadata": {"title": each.sentences[0].text, "keywords": []}}
+    root = str(tmp_path_factory.mktemp("evaluating") / "lake")
+    world = lakes.World(sentences=(4, 4), images=(1, 1))
+    found: Lake = lakes.write_lake(root, {Split.TEST: articles}, world=world, said=said)
+    return found
+
+
+def index_of(lake: Lake) -> Index:
+    torch.manual_seed(0)
+    config = TrainConfig(dimensions=16, text=SentenceSettings(), image=LinearSettings())
+    model = LinkModel(ModelCard(config=config, data=identify(*read_manifest(lake, "synthetic"), config)), None).eval()
+    return open_index(build_index(model, lake, "synthetic", uri="m", name="m", say=lambda line: None).folder.uri)
+
+
+@pytest.fixture(scope="module")
+def index(lake: Lake) -> Index:
+    return index_of(lake)
+
+
+def by_hand(index: Index, articles: Any) -> dict[tuple[str, str], list[int]]:
+    """The rank of each document's own picture, by role (with language, too), for the model."""
+    found: dict[tuple[str, str], list[int]] = {}
+    rows = index.records.rows_of([each.images[0].hash for each in articles.documents])
+    images = index.vectors.rows[np.array(rows)]
+    for number, each in enumerate(articles.documents):
+        texts = {str(s.role): s.text for s in each.sentences}
+        texts["all"] = " ".join(texts.values())
+        for role, text in texts.items():
+            given = index.model.read(reader([RawDocument(((role if role != "all" else "body", text),))]))
+            from training.towers.inputs import text_input
+
+            scores = images @ index.model.encode_sentences(text_input(given))[0]
+            rank = 1 + int((np.round(scores, 9) > np.round(scores[number], 9)).sum())
+            found.setdefault((role, ""), []).append(rank)
+            found.setdefault((role, each.language), []).append(rank)
+    return found
+
+
+def test_the_models_scores_are_those_of_a_slow_calculation(lake: Lake, index: Index, articles: Any) -> None:
+    found = evaluate_search(index, lake, "test", reader=reader, encode=encode)
+    scores = {(row.measure, row.group, row.metric): row for row in found.rows}
+    for (role, language), ranks in by_hand(index, articles).items():
+        group = f"role={role}{f' language={language}' if language else ''}, whole pool of {COUNT}"
+        mean = scores[SEARCH, group, "reciprocal_rank"]
+        assert mean.value == pytest.approx(100 * np.mean([1 / rank for rank in ranks]), abs=1e-6)
+        assert mean.n == len(ranks) and mean.low is not None and mean.high is not None
+        assert mean.low <= mean.value <= mean.high
+        for cutoff in (5, 10, 50, 100):
+            value = scores[SEARCH, group, f"recall_at_{cutoff}"].value
+            assert value == pytest.approx(100 * np.mean([rank <= cutoff for rank in ranks]), abs=1e-6)
+    assert {row.measure for row in found.rows} == {SEARCH, BM25, NEAREST, FUSION}
+
+
+def test_baselines_see_what_is_said_and_never_the_articles_captions(lake: Lake, index: Index) -> None:
+    found = evaluate_search(index, lake, "test", reader=reader, encode=encode)
+    values = {(row.measure, row.group.split(",")[0], row.metric): row.value for row in found.rows}
+    for system in (BM25, NEAREST):
+        assert values[system, "role=headline", "recall_at_5"] == pytest.approx(50, abs=12)  # every second has a title
+        assert values[system, "role=headline", "reciprocal_rank"] > 48  # type: ignore[operator]
+    # A caption's own word is in `shown_with` alone: by words it finds its picture no better than any other picture.
+    assert values[BM25, "role=caption", "recall_at_5"] < 40  # type: ignore[operator]
+    assert index.words.rank("caption7", 5).rows.size == 1
+
+
+def test_a_run_and_its_truth_are_written_for_other_tools(lake: Lake, index: Index, tmp_path: Path) -> None:
+    found = evaluate_search(index, lake, "test", reader=reader)
+    found.write_trec(tmp_path, tag="x")
+    truth = [line.split() for line in (tmp_path / "qrels.txt").read_text().splitlines()]
+    ranked: dict[str, list[str]] = {}
+    for line in (tmp_path / "run.txt").read_text().splitlines():
+        query, _, image, rank, _, tag = line.split()
+        ranked.setdefault(query, []).append(image)
+        assert int(rank) == len(ranked[query]) and tag == "x"
+    assert len(truth) == len(ranked) == 5 * COUNT
+    reciprocal = {query: 1 / (1 + ranked[query].index(image)) for query, _, image, _ in truth}
+    own = np.mean([value for query, value in reciprocal.items() if query.endswith("/all")])
+    (mean,) = [
+        row.value
+        for row in found.rows
+        if (row.measure, row.metric) == (SEARCH, "reciprocal_rank") and row.group.startswith("role=all,")
+    ]
+    assert mean == pytest.approx(100 * own, abs=1e-6)
+
+
+def test_without_anything_said_the_baselines_say_so(lakes: ModuleType, articles: Any, tmp_path: Path) -> None:
+    world = lakes.World(sentences=(4, 4), images=(1, 1))
+    lake = lakes.write_lake(str(tmp_path / "lake"), {Split.TEST: articles}, world=world)
+    found = evaluate_search(index_of(lake), lake, "test", reader=reader, encode=encode)
+    absent = {row.measure: row.note for row in found.rows if row.metric == "absent"}
+    assert set(absent) == {BM25, NEAREST, FUSION} and all(
+        "has a title or a caption" in note for note in absent.values()
+    )
+
+
+def test_what_cannot_be_evaluated_is_said(
+    lakes: ModuleType, articles: Any, lake: Lake, index: Index, tmp_path: Path
+) -> None:
+    with pytest.raises(NotFoundError, match="no split 'val'"):
+        evaluate_search(index, lake, "val", reader=reader)
+    world = lakes.World(sentences=(4, 4), images=(1, 1))
+    other = lakes.write_lake(str(tmp_path / "lake"), {Split.TEST: lakes.without_links(articles)}, world=world)
+    with pytest.raises(UsageError, match="known links, found none"):
+        evaluate_search(index_of(other), other, "test", reader=reader)
+
+
+def test_reciprocal_ranks_share_a_rank_and_leave_out_what_was_not_found() -> None:
+    found = reciprocal_ranks(np.array([[3.0, 1.0, 3.0, 0.0]]), above=0.0)
+    assert found == pytest.approx(np.array([[1 / (RRF + 1), 1 / (RRF + 3), 1 / (RRF + 1), 0.0]]))
+
+
+def test_what_finds_validation_texts_best_ranks_by_default(lakes: ModuleType, articles: Any, tmp_path: Path) -> None:
+    said = {
+        each.images[0].hash: {"metadata": {"title": each.sentences[0].text, "keywords": []}}
+        for each in articles.documents
+    }
+    articles = replace(articles, documents=tuple(replace(each, split=Split.VAL) for each in articles.documents))
+    world = lakes.World(sentences=(4, 4), images=(1, 1))
+    lake = lakes.write_lake(str(tmp_path / "lake"), {Split.VAL: articles}, world=world, said=said)
+    index, (manifest, source) = index_of(lake), read_manifest(lake, "synthetic")
+    assert index.confidence is not None
+    ranks = index.confidence.reciprocal_ranks
+    card, hand = index.model.card, list[float]()
+    read = read_for_model(card.config, card.data, manifest, source, Split.VAL)
+    for document, embedded in enumerate(index.model.embed(read)):
+        own = index.records.rows_named([read.image_hashes[read.image_rows[read.images.rows(document)][0]]])[0]
+        for text in embedded.texts:
+            scores = index.vectors.rows.parts[0] @ text
+            hand.append(1 / (1 + int((scores > scores[own]).sum())))
+    assert ranks["visual"] == pytest.approx(np.mean(hand), abs=1e-4) and len(hand) == index.confidence.queries
+    assert ranks["lexical"] == pytest.approx(
+        1 / 4, abs=0.01
+    )  # one text of each article shares its words with the title
+    assert ranks["fused"] > ranks["lexical"] > ranks["visual"] and index.manifest.rank_by == "fused"
+    headline = articles.documents[7].sentences[0].text
+    found = search(index, Query(texts={"headline": headline}), reader=reader)
+    assert found.rank_by == "fused" and found.images[0].picture.metadata.title == headline
+    assert found.images[0].probability is None
+    assert (
+        search(index, Query(texts={"headline": headline}), rank_by=RankBy.VISUAL, reader=reader).images[0].probability
+    )
+    assert search(index, Query(like=(found.images[0].picture.image,))).rank_by == "visual"
