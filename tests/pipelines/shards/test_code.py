@@ -127,7 +127,6 @@ def test_an_edit_renames_the_data_sets_whose_build_reaches_it(tmp_path: Path) ->
         "pipelines/forgetting/forget.py": none,
         "pipelines/launch.py": none,
         "pipelines/sweep.py": none,
-        "newsroom/decisions/records.py": none,
     }
     assert script(RENAMED, *expected, root=tmp_path) == expected
 
