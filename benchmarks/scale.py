@@ -27,9 +27,8 @@ than these are not made (`pipelines.splits.assign`), since each process holds th
 The second table: how much faster W workers are than one with K batches a step, by a simulation of 2,000 steps. What a
 batch costs is drawn from batches measured here (`hessel-2019`, 11 documents of 10 sentences and 10 images, one thread);
 a step waits for the slowest worker. The gradient's bytes are summed by a ring (2 (W - 1) / W of them each way, at
-`NETWORK`), beside the backward pass as far as that goes. Up to W = K a batch lives on one worker; beyond, W / K share
-one: each encodes its share, all gather the rows, and each computes the whole loss, which is measured apart. Noise of
-the machine would count as differences between batches: their cost is that of a line through their words.
+`NETWORK`), beside the backward pass as far as that goes. A batch lives on one worker, so W is at most K. Noise of the
+machine would count as differences between batches: their cost is that of a line through their words.
 
 Found on two shared cores of an AMD EPYC, 2026-11-24, load 2 to 6, which the figures by the clock show (in brackets a
 commit's of the day before, with shards of 5,000 documents and 300 steps):
@@ -54,8 +53,7 @@ commit's of the day before, with shards of 5,000 documents and 300 steps):
 
     times one worker         1       2       4       8      16      32      64
     K = W                  1.0     2.0     3.8     7.5    14.8    29.1    57.2
-    K = 1                  1.0     2.0     3.8     7.3     9.6     9.2     8.3    (64: 6.4)
-    K = 16                 1.0     2.0     3.9     7.7    14.8    29.2    57.1
+    K = 16                 1.0     2.0     3.9     7.7    14.8
     K = 64                 1.0     2.0     4.0     7.8    15.4    30.0    57.2    (64: 59.6)
 
 Goals: bytes and times a document flat within 10%: met by index, mapped bytes and a step's processor time, missed by
@@ -74,7 +72,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +85,7 @@ DOCUMENTS = 11  # of a batch
 NETWORK_BYTES_S, LATENCY_S = 25e9 / 8, 50e-6  # 25 Gbit/s a worker
 BACKWARD = 0.6  # of a batch's time, beside which gradients are summed
 CORPUS, HOSTS, MOST_SHARDS = 100_000_000, (1, 8, 64), 16_384
-WORKERS, BATCHES = (1, 2, 4, 8, 16, 32, 64), (1, 16, 64)
+WORKERS, BATCHES = (1, 2, 4, 8, 16, 32, 64), (16, 64)
 STEPS_TOGETHER = 200
 UNITS = {"MB": 1e6, "ms": 1e-3}
 FIRST = "first-step"
@@ -182,13 +180,13 @@ def train_steps(config: Any, data: Any, context: Any, most: int) -> tuple[Any, n
     from training.loop.state import start
     from training.loop.step import Stepper
 
-    run, division = start(new_model(config, data, context)), context.division(config.training.batches_per_step)
-    stepper, ended, waited = Stepper(run.model, run.optimiser, context, division), [], []
-    coming = timed(_ahead(_batches(run.model, data.training, 1, division)), waited)
+    run = start(new_model(config, data, context))
+    stepper, ended, waited = Stepper(run.model, run.optimiser, context), [], []
+    coming = timed(_ahead(_batches(run.model, data.training, 1, context)), waited)
     for step, own in islice(groupby(coming, itemgetter(0)), most):
         stepper.step((batch for _, batch in own if batch is not None), count=step.batches)
         ended.append((time.perf_counter(), time.process_time()))
-    per_step = np.add.reduceat(waited, np.arange(0, len(ended) * max(1, step.own), max(1, step.own)))
+    per_step = np.add.reduceat(waited, np.arange(0, len(ended) * max(1, step.computed), max(1, step.computed)))
     return run, np.array(ended), per_step[: len(ended)]
 
 
@@ -269,12 +267,10 @@ def manifest_cost(shards: int) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds of each measured batch, of its loss alone, and bytes of the gradient and of a batch's rows."""
+    """Seconds of each measured batch, and bytes of the gradient."""
 
     batches: np.ndarray
-    loss: float
     gradient: float
-    rows: float
 
 
 def batch_cost() -> Cost:
@@ -288,7 +284,7 @@ def batch_cost() -> Cost:
     from training.data.batches import training_batches
     from training.data.loading import load_training_data
     from training.loop.context import Context
-    from training.loop.encoding import batch_losses, encode_batch, prepare_batch
+    from training.loop.encoding import prepare_batch
     from training.loop.setup import new_model
     from training.loop.state import start
     from training.loop.step import Stepper
@@ -302,22 +298,19 @@ def batch_cost() -> Cost:
         config, context = recipe("hessel-2019"), Context()
         data = load_training_data(lake, "benchmark", config)
         run = start(new_model(config, data, context))
-        stepper = Stepper(run.model, run.optimiser, context, context.division(1))
-        times, losses, words = [], [], []
+        stepper = Stepper(run.model, run.optimiser, context)
+        times, words = [], []
         for number, positions in enumerate(
             training_batches(data.training.index, negative_documents=10, seed=0, epoch=1)
         ):
             draw_key = DrawKey(split="training", epoch=1, step=number)
-            batch = prepare_batch(run.model, data.training, positions, draw_key, context)
-            encoded = encode_batch(run.model, batch, context)
+            batch = prepare_batch(run.model, data.training, positions, draw_key)
             words.append(sum(len(text.split()) for text in batch.documents.texts))
             times.append(best(lambda batch=batch: stepper.step([batch], count=1)))
-            losses.append(best(lambda encoded=encoded: batch_losses(run.model, replace(encoded), context).mean()))
     gradient = sum(4.0 * each.numel() for each in run.model.parameters() if each.requires_grad)
-    rows = 4.0 * config.dimensions * (len(encoded.text_vectors) + len(encoded.image_vectors))
     line = np.polyfit(words[1:], times[1:], 1)  # what the machine does beside would count as differences of batches
     print(f"residual of a line through words: {np.std(times[1:] - np.polyval(line, words[1:])) / np.mean(times):.1%}")
-    return Cost(np.polyval(line, words[1:]), 2 * float(np.median(losses)), gradient, rows)
+    return Cost(np.polyval(line, words[1:]), gradient)
 
 
 def best(call: Callable[[], object], times: int = 3) -> float:
@@ -331,15 +324,10 @@ def best(call: Callable[[], object], times: int = 3) -> float:
 
 
 def speed_up(cost: Cost, workers: int, batches: int, *, steps: int = 2000) -> float:
-    """Return how many times as many batches a second `workers` compute with so many a step as one worker does."""
+    """Return how many times as many batches a second `workers`, at most as many as a step has, compute as one does."""
     rng = np.random.default_rng(0)
     ring = 2 * (workers - 1) / workers * cost.gradient / NETWORK_BYTES_S + 2 * (workers - 1) * LATENCY_S
-    groups, share = min(workers, batches), min(DOCUMENTS, max(1, workers // batches))
-    drawn = rng.choice(cost.batches, (steps, groups, max(1, batches // workers))).sum(axis=2)
-    encoding = (drawn - cost.loss).clip(0) / share + cost.loss if share > 1 else drawn
-    if share > 1:
-        encoding += cost.rows / NETWORK_BYTES_S + share * LATENCY_S
-    slowest = encoding.max(axis=1)
+    slowest = rng.choice(cost.batches, (steps, workers, batches // workers)).sum(axis=2).max(axis=1)
     exposed = np.clip(ring - BACKWARD * slowest, 0, None) if workers > 1 else 0.0
     return float(batches * cost.batches.mean() / (slowest + exposed).mean())
 
@@ -382,13 +370,14 @@ def main() -> None:
     extended(found, lines, size, parse)
     cost = batch_cost()
     mean, spread = cost.batches.mean(), cost.batches.std() / cost.batches.mean()
-    print(f"batch {1000 * mean:.0f} ms of the processor (deviation {spread:.1%}), its loss {1000 * cost.loss:.1f} ms")
-    print(f"gradient {cost.gradient / 1e6:.0f} MB, rows of a batch {cost.rows / 1e6:.1f} MB")
-    speeds = {f"{w} of {k}": speed_up(cost, w, k) for k in BATCHES for w in WORKERS}
+    print(
+        f"batch {1000 * mean:.0f} ms of the processor (deviation {spread:.1%}), gradient {cost.gradient / 1e6:.0f} MB"
+    )
+    speeds = {f"{w} of {k}": speed_up(cost, w, k) for k in BATCHES for w in WORKERS if w <= k}
     speeds |= {f"{w} of {w}": speed_up(cost, w, w) for w in WORKERS}
     print(f"{'times one worker':18s}" + "".join(f"{w:>8d}" for w in WORKERS))
     for name, batches in [("K = W", WORKERS), *((f"K = {k}", [k] * len(WORKERS)) for k in BATCHES)]:
-        row = (speeds[f"{w} of {k}"] for w, k in zip(WORKERS, batches, strict=True))
+        row = (speeds[f"{w} of {k}"] for w, k in zip(WORKERS, batches, strict=True) if w <= k)
         print(f"{name:18s}" + "".join(f"{value:8.1f}" for value in row))
     print(f"in {time.perf_counter() - began:.0f} s, load {load:.1f} before and {os.getloadavg()[0]:.1f} after")
     if options.json:

@@ -234,7 +234,7 @@ class OurStep:
         model = LinkModel(ModelCard(config=config, data=identity), world.vocabulary).to(device)
         self.run: RunState = start(model)
         self.split = HeldSplit(world.documents)
-        self.stepper = Stepper(model, self.run.optimiser, self.context, self.context.division(1), StepGuard())
+        self.stepper = Stepper(model, self.run.optimiser, self.context, StepGuard())
         self.steps = 0
 
     def __call__(self, batch: Batch, kind: str) -> Tensor:
@@ -243,7 +243,7 @@ class OurStep:
         terms = objective("cross", similarity=kind, margin=MARGIN)
         model.card = replace(model.card, config=replace(model.card.config, objective=terms))
         draw_key = DrawKey(split="training", epoch=1, step=self.steps)
-        prepared = prepare_batch(model, self.split, batch.positions, draw_key, self.context)
+        prepared = prepare_batch(model, self.split, batch.positions, draw_key)
         return self.stepper.step([prepared], count=1)
 
 

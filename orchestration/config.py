@@ -147,7 +147,8 @@ class RaySettings(configs.Settings):
 
     Attributes:
         where: see `RayWhere`.
-        workers: training processes.
+        workers: processes that train, link and index; training takes at most one for each batch of a step
+            (`training.batches_per_step`).
         address: of the Ray job server, `http://head:8265` (`ray-job`); of the dashboard of a RayJob's cluster, where
             that is not reached by the name of its service (`kuberay`).
         image: container image with this package (`kuberay`).

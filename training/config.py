@@ -13,6 +13,7 @@ from operator import or_
 from typing import Annotated, Any, ClassVar, Literal
 
 from schemas.configs import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Settings, require
+from schemas.errors import UsageError
 from schemas.plugins import IMAGE_TOWERS, OBJECTIVES, SUM, TEXT_TOWERS, Group, canonical_names, find_part
 from training.parts import ImageTowerSettings, Needs, PartSettings, Term, TextTowerSettings, parts_in
 from training.settings import DataConfig, LinkSettings
@@ -137,8 +138,8 @@ class LoopConfig(Settings):
     Attributes:
         epochs: passes over the training split.
         negative_documents: `b`; a batch is b + 1 documents whatever the number of workers.
-        batches_per_step: batches whose mean loss a step goes along (the papers': 1). Up to as many workers have batches
-            of their own; more share each batch.
+        batches_per_step: K, batches whose mean loss a step goes along (the papers': 1). A batch is computed by one
+            worker, so that at most K workers train.
         rate_scaling: what the learning rates are multiplied by for the batches of a step.
         learning_rate: Adam's.
         schedule: how the rate falls.
@@ -241,6 +242,18 @@ class TrainConfig(Settings):
     def objective_name(self) -> str:
         """Return the names of the terms, joined by `+`."""
         return SUM.join(each.name for each in self.objective)
+
+    def check_workers(self, workers: int) -> None:
+        """Raise a `UsageError` unless so many workers can train together: a batch of a step lives on one worker."""
+        if workers < 1:
+            raise UsageError(f"--workers {workers}: expected at least 1")
+        batches = self.training.batches_per_step
+        if workers > batches and not self.is_solved:
+            raise UsageError(
+                f"--workers {workers}: a step has training.batches_per_step = {batches}, and each batch is computed by "
+                f"one worker; use --workers {batches}, or --set training.batches_per_step={workers} with "
+                "--set training.rate_scaling=square-root, the rule of Adam's rate for larger steps"
+            )
 
     @property
     def parts(self) -> tuple[PartSettings, ...]:

@@ -31,7 +31,6 @@ from training.link_steps import LinkSteps
 from training.model_files import check_files, seal
 from training.relations import RelationHead
 from training.text.vocabulary import Vocabulary
-from training.towers.dropout import salt_dropouts
 from training.towers.inputs import ImageInput, Rows, Sizes, TextInput, Tower, image_input, text_input
 
 CARD, WEIGHTS, VOCABULARY = "model.json", "weights.pt", "vocabulary.txt"
@@ -120,7 +119,6 @@ class LinkModel(nn.Module):
         if any(term.drops_signs for term in card.config.objective):
             for tower in (self.text, self.image):
                 tower.register_forward_hook(_without_signs)
-        salt_dropouts(self)
 
     @property
     def device(self) -> torch.device:

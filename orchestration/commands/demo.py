@@ -8,7 +8,7 @@ from orchestration.commands import options
 
 def command(
     workspace: Annotated[Path, typer.Option(help="Folder to write everything to.")] = Path("demo"),
-    workers: Annotated[int, typer.Option(help="Worker processes of the build and of training.")] = 1,
+    workers: Annotated[int, typer.Option(help="Worker processes of the build.")] = 1,
     is_news: Annotated[
         bool,
         typer.Option(

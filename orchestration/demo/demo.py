@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from orchestration.config import NOSTRUCT, BeamSettings, DatasetSettings, RaySettings, Settings
+from orchestration.config import NOSTRUCT, BeamSettings, DatasetSettings, Settings
 from orchestration.demo.processes import AT_ONCE, Processes, processes
 from orchestration.demo.recorded_web import recorded_web, recording_at
 from orchestration.project import remember
@@ -46,7 +46,6 @@ def main_job(home: Path, *, workers: int, say: Say) -> Iterator[tuple[list[str],
         tracking_uri=f"sqlite:///{home / 'mlflow.db'}",
         datasets=(dataset,),
         beam=BeamSettings(workers=workers),
-        ray=RaySettings(workers=workers),
     )
     with ThreadPoolExecutor(AT_ONCE) as threads, processes() as started:
         try:

@@ -58,7 +58,7 @@ class Bench:
 
     def train_arguments(self, lake: str, version: str, *settings: str) -> list[str]:
         """Return the command that trains on two nodes."""
-        recipe = ["--recipe", "tiny", "--workers", "2", "--no-report", "--json"]
+        recipe = ["--recipe", "tiny", *TWO_BATCHES, "--workers", "2", "--no-report", "--json"]
         return ["train", "--dataset", f"diy@{version}", "--lake", lake, *recipe, *settings]
 
     def weights(self, model: str) -> Mapping[str, torch.Tensor]:
@@ -109,12 +109,8 @@ class Trained:
     weights: Mapping[str, torch.Tensor]
 
 
+TWO_BATCHES = ("--set", "training.batches_per_step=2")  # one for each worker
 References = Callable[..., Trained]  # what one local process trains with some settings
-
-
-def batches_a_step(count: int) -> list[str]:
-    """Return the settings of a training by so many batches a step."""
-    return ["--set", f"training.batches_per_step={count}"] if count > 1 else []
 
 
 def weights_of(model: str, store: str) -> Mapping[str, torch.Tensor]:

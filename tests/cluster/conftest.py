@@ -32,7 +32,18 @@ from schemas.lake import Lake
 from schemas.manifest import read_manifest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from bench import COMMAND_TIMEOUT_S, LAKE, ROOT, Bench, Local, References, Trained, summary_of, weights_of
+from bench import (
+    COMMAND_TIMEOUT_S,
+    LAKE,
+    ROOT,
+    TWO_BATCHES,
+    Bench,
+    Local,
+    References,
+    Trained,
+    summary_of,
+    weights_of,
+)
 
 RESULTS = ROOT / "infra" / "local" / "RESULTS.md"
 _HEAD = """\
@@ -127,7 +138,7 @@ def references(here: Callable[..., dict[str, Any]]) -> References:
 
     @cache
     def trained(*settings: str) -> Trained:
-        summary = here("train", "--dataset", "diy", "--recipe", "tiny", "--no-report", *settings)
+        summary = here("train", "--dataset", "diy", "--recipe", "tiny", *TWO_BATCHES, "--no-report", *settings)
         return Trained(summary["model_uri"], weights_of(summary["model_uri"], summary["store"]))
 
     return trained

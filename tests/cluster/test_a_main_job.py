@@ -10,7 +10,7 @@ from typing import Any
 import mlflow
 import pyarrow.parquet as pq
 import pytest
-from bench import LAKE, Bench, Local, References, Trained, batches_a_step, largest_difference, summary_of
+from bench import LAKE, Bench, Local, References, Trained, largest_difference, summary_of
 
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest, verify
@@ -69,14 +69,6 @@ def test_two_builds_at_once(bench: Bench, local: Local, found: Found) -> None:
 def test_train(bench: Bench, trained: dict[str, Any], reference: Trained, found: Found) -> None:
     """`multilink train --workers 2` on two Ray nodes with token authentication, against one local process."""
     largest = largest_difference(bench.weights(trained["model_uri"]), reference.weights)
-    assert largest < WEIGHTS_DIFFER
-    found(f"{trained['epochs']} epochs; largest difference of a weight {largest:.1e}")
-
-
-def test_train_two_batches_a_step(bench: Bench, built: dict[str, Any], references: References, found: Found) -> None:
-    """`--set training.batches_per_step=2`: a batch on each of two Ray nodes, against one local process."""
-    trained = bench.run(*bench.train_arguments(LAKE, built["version"], *batches_a_step(2)))
-    largest = largest_difference(bench.weights(trained["model_uri"]), references(*batches_a_step(2)).weights)
     assert largest < WEIGHTS_DIFFER
     found(f"{trained['epochs']} epochs; largest difference of a weight {largest:.1e}")
 

@@ -28,9 +28,7 @@ from bench import (
     ROOT,
     Bench,
     Local,
-    References,
     Trained,
-    batches_a_step,
     largest_difference,
     summary_of,
 )
@@ -176,7 +174,7 @@ def test_task_manager_killed(bench: Bench, local: Local, found: Found, kills: in
     )
 
 
-def follow_training(bench: Bench, built: dict[str, Any], break_: Callable[[], None], *settings: str) -> dict[str, Any]:
+def follow_training(bench: Bench, built: dict[str, Any], break_: Callable[[], None]) -> dict[str, Any]:
     """Train, break something after some epochs, and return the summary."""
     runs, client = Folder(f"{LAKE}/runs"), mlflow.MlflowClient(bench.cluster.environment["MLFLOW_TRACKING_URI"])
     earlier = {*runs.names(), TASKS}
@@ -185,20 +183,16 @@ def follow_training(bench: Bench, built: dict[str, Any], break_: Callable[[], No
         fresh = set(runs.names()) - earlier
         return any(len(client.get_metric_history(name, "train_loss")) >= EPOCHS for name in fresh)
 
-    process = bench.start(*bench.train_arguments(LAKE, built["version"], *settings))
+    process = bench.start(*bench.train_arguments(LAKE, built["version"]))
     wait_for(is_under_way, process)
     break_()
     return summary_of(process)
 
 
-@pytest.mark.parametrize("batches", [1, 2])
-def test_ray_node_killed_in_training(
-    bench: Bench, built: dict[str, Any], references: References, found: Found, batches: int
-) -> None:
-    """A Ray node killed in the middle of training, {batches} batches a step."""
-    settings = batches_a_step(batches)
-    trained = follow_training(bench, built, lambda: bench.kill("ray-1"), *settings)
-    largest = largest_difference(bench.weights(trained["model_uri"]), references(*settings).weights)
+def test_ray_node_killed_in_training(bench: Bench, built: dict[str, Any], reference: Trained, found: Found) -> None:
+    """A Ray node killed in the middle of training."""
+    trained = follow_training(bench, built, lambda: bench.kill("ray-1"))
+    largest = largest_difference(bench.weights(trained["model_uri"]), reference.weights)
     assert largest < WEIGHTS_DIFFER
     found(f"resumed from the last checkpoint; largest difference of a weight {largest:.1e}")
 

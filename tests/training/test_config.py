@@ -8,7 +8,7 @@ import pytest
 from configurations import dotted_keys
 
 from schemas.configs import resolve, restore
-from schemas.errors import ConfigError
+from schemas.errors import ConfigError, UsageError
 from schemas.overrides import flatten, override
 from training.config import ConstantSchedule, LoopConfig, PlateauSchedule, TrainConfig, objective
 from training.data.requirements import described
@@ -178,3 +178,25 @@ def test_words_of_a_model_to_start_from_are_not_random() -> None:
     assert described(TrainConfig(training=started)) == {"word_vectors": "training.start_from", "negatives": "hardest"}
     fresh = replace(started, start_words=False)
     assert described(TrainConfig(training=fresh))["word_vectors"] == "random"
+
+
+@pytest.mark.parametrize(
+    ("recipe_", "batches", "workers", "refused"),
+    [
+        ("hessel-2019", 1, 1, None),
+        ("hessel-2019", 4, 3, None),
+        ("hessel-2019", 1, 2, "training.batches_per_step=2"),
+        ("hessel-2019", 4, 8, "--workers 4"),
+        ("hessel-2019", 4, 0, "at least 1"),
+        ("closed-form", 1, 8, None),
+        ("closed-form", 1, 0, "at least 1"),
+    ],
+)
+def test_a_batch_is_computed_by_one_worker(recipe_: str, batches: int, workers: int, refused: str | None) -> None:
+    config = override(recipe(recipe_), [f"training.batches_per_step={batches}"])
+    if refused is None:
+        config.check_workers(workers)
+    else:
+        with pytest.raises(UsageError, match=refused) as caught:
+            config.check_workers(workers)
+        assert "\n" not in str(caught.value)

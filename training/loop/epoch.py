@@ -19,7 +19,7 @@ from schemas.console import Passing
 from training.data.batches import batch_count, training_batches
 from training.data.ragged import Int64
 from training.data.split import TrainingSplit
-from training.loop.context import Context, Division
+from training.loop.context import Context
 from training.loop.encoding import PreparedBatch, prepare_batch
 from training.loop.progress import Progress
 from training.loop.schedules import learning_rate, set_rate
@@ -36,15 +36,15 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    """A step: its number in the epoch, its batches, its documents, and how many of its batches are this worker's."""
+    """A step: its number in the epoch, its batches, its documents, and how many of its batches this worker computes."""
 
     number: int
     batches: int
     documents: int
-    own: int
+    computed: int
 
 
-def train_epoch(run: RunState, split: TrainingSplit, context: Context, division: Division) -> dict[str, float]:
+def train_epoch(run: RunState, split: TrainingSplit, context: Context) -> dict[str, float]:
     """Take the steps of the run's epoch, and return its training metrics.
 
     Raises:
@@ -56,24 +56,21 @@ def train_epoch(run: RunState, split: TrainingSplit, context: Context, division:
     steps = -(-batches // settings.batches_per_step)
     set_trainable(run.model, run.epoch)
     guard = StepGuard()
-    stepper = Stepper(run.model, run.optimiser, context, division, guard)
+    stepper = Stepper(run.model, run.optimiser, context, guard)
     progress = Progress(epoch=run.epoch, epochs=settings.epochs, steps=steps, say=context.say).start()
     total = torch.zeros((), dtype=torch.float64, device=context.device)
-    own = torch.zeros((), dtype=torch.int64, device=context.device)
-    documents = 0
-    for step, batches_of in groupby(_ahead(_batches(run.model, split, run.epoch, division)), itemgetter(0)):
+    computed = documents = 0
+    for step, batches_of in groupby(_ahead(_batches(run.model, split, run.epoch, context)), itemgetter(0)):
         before = (run.epoch - 1) * steps + step.number
         rate = learning_rate(settings, epoch=run.epoch, steps_before=before, plateaus=run.schedule.count)
         set_rate(run.optimiser, rate)
         total += stepper.step((batch for _, batch in batches_of if batch is not None), count=step.batches)
-        own += step.own
+        computed += step.computed
         documents += step.documents
-        progress.step(step.documents, total / own.clamp(min=1), rate)
+        progress.step(step.documents, total / max(computed, 1), rate)
     guard.check()
     if context.rank == 0 and guard.last is not None and is_collapsed(guard.last):
         logger.warning("epoch %d: all training pairs are equally similar: the model has collapsed", run.epoch)
-    if division.group.rank:
-        total.zero_()  # another worker of the group has counted these batches
     return {
         "epoch": float(run.epoch),
         "train_loss": float(context.total(total)) / batches,
@@ -99,9 +96,9 @@ def solve_epoch(run: RunState, solver: Solver, context: Context, *, documents: i
 
 
 def _batches(
-    model: LinkModel, split: TrainingSplit, epoch: int, division: Division
+    model: LinkModel, split: TrainingSplit, epoch: int, context: Context
 ) -> Iterator[tuple[_Step, PreparedBatch | None]]:
-    """Yield this worker's batches, each with its step; a step of which none is its own once, without one."""
+    """Yield the batches that this worker computes, each with its step; a step of which it computes none without one."""
     settings = model.card.config.training
     batches = training_batches(
         split.index, negative_documents=settings.negative_documents, seed=settings.seed, epoch=epoch
@@ -110,13 +107,18 @@ def _batches(
         rows: list[Int64] = list(islice(batches, settings.batches_per_step))
         if not rows:
             return
-        own, number = range(division.first, len(rows), division.stride), first // settings.batches_per_step
-        step = _Step(number=number, batches=len(rows), documents=sum(map(len, rows)), own=len(own))
-        if not own:
+        numbers = range(context.rank, len(rows), context.world_size)
+        step = _Step(
+            number=first // settings.batches_per_step,
+            batches=len(rows),
+            documents=sum(map(len, rows)),
+            computed=len(numbers),
+        )
+        if not numbers:
             yield step, None
-        for place in own:
-            draw_key = DrawKey(split="training", epoch=epoch, step=first + place, seed=settings.seed)
-            yield step, prepare_batch(model, split, rows[place], draw_key, division.group)
+        for number in numbers:
+            draw_key = DrawKey(split="training", epoch=epoch, step=first + number, seed=settings.seed)
+            yield step, prepare_batch(model, split, rows[number], draw_key)
 
 
 def _ahead(items: Iterator[Item]) -> Iterator[Item]:

@@ -18,12 +18,13 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from schemas.errors import BuildError
-from training.loop.context import Context, Division
-from training.loop.encoding import PreparedBatch, batch_losses, encode_batch
+from training.loop.context import Context
+from training.loop.encoding import PreparedBatch, encode_batch
 from training.loop.setup import seeded
 from training.model import LinkModel
+from training.objectives import batch as objectives
 from training.objectives.batch import EncodedBatch
-from training.towers.batch_norm import BatchNorm, remember_moments
+from training.towers.batch_norm import StepMoments
 
 STEPS_BEHIND = 2
 COLLAPSED = 1e-6
@@ -80,7 +81,6 @@ class Stepper:
         model: is trained.
         optimiser: of its parameters.
         context: who else trains.
-        division: this worker's share of every step.
         guard: looks at the steps; with none, each step is looked at when it was taken.
     """
 
@@ -89,27 +89,19 @@ class Stepper:
         model: LinkModel,
         optimiser: torch.optim.Optimizer,
         context: Context,
-        division: Division,
         guard: StepGuard | None = None,
     ) -> None:
         self.model = model
         self.optimiser = optimiser
         self.context = context
-        self.group = division.group
         self.guard = guard
-        loss = _BatchLoss(model, self.group)
-        # Batch normalisation gathers in the backward pass, too: two groups of processes that communicate at once may
-        # wait for each other for ever. Where batches are shared, gradients are summed when the backward pass is over.
-        is_shared = context.world_size > division.stride  # known alike to workers that have a batch of their own
-        self.is_summed_after = is_shared and any(isinstance(each, BatchNorm) for each in model.modules())
-        self.loss_of = loss if self.is_summed_after else context.summed(loss)
+        self.loss_of = context.summed(_BatchLoss(model))
 
     def step(self, batches: Iterable[PreparedBatch], *, count: int) -> Tensor:
         """Return the sum of the mean losses of this worker's batches (detached scalar), after a step was taken.
 
-        The step goes along the gradient of the mean of the `count` batches of all workers. Dropout depends on seed,
-        epoch, batch and the numbers of the rows alone (`training.towers.dropout`); whatever else is random in a tower
-        is seeded by seed, epoch, batch and the worker's place in its group.
+        The step goes along the gradient of the mean of the `count` batches of all workers. What is random in a tower,
+        dropout first of all, depends on seed, epoch and batch alone.
 
         Raises:
             BuildError: the gradient norm is not finite; no parameter has changed. With a `guard` on a GPU, it is the
@@ -119,23 +111,24 @@ class Stepper:
         self.optimiser.zero_grad(set_to_none=True)
         encoded: list[EncodedBatch] = []
         losses: list[Tensor] = []
+        moments = StepMoments(self.model)
         coming = iter(batches)
         batch = next(coming, None)
         while batch is not None or not losses:
             following = next(coming, None)
             with nullcontext() if following is None else self._gradients_kept():
-                loss, found = self.loss_of(batch)
+                loss, encoded_batch = self.loss_of(batch)
                 # A loss that is not finite makes every worker's gradient so, by which all decide alike.
                 torch.autograd.backward(loss, torch.where(loss.isfinite(), 1 / count, torch.nan))
             losses.append(loss.detach())
-            encoded += [] if found is None else [found]
+            if encoded_batch is not None:
+                encoded.append(encoded_batch)
+                moments.note()
             batch = following
         for parameter in self.model.parameters():
             if parameter.requires_grad and parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)  # else Adam leaves a parameter alone that nobody used
-            if parameter.grad is not None and self.is_summed_after:
-                parameter.grad = self.context.total(parameter.grad)
-        remember_moments(self.model, self.group.rank == 0, self.context.total)
+        moments.fold(count, self.context.gather)
         norm = clip(self.model.parameters(), self.model.card.config.training.clip_norm)
         is_finite = torch.isfinite(norm)
         self.optimiser.found_inf = (~is_finite).float()  # type: ignore[attr-defined]  # the fused optimiser's switch
@@ -153,20 +146,19 @@ class Stepper:
 class _BatchLoss(nn.Module):
     """The mean loss of a batch, and the batch encoded; of none, a zero that takes part in summing gradients."""
 
-    def __init__(self, model: LinkModel, group: Context) -> None:
+    def __init__(self, model: LinkModel) -> None:
         super().__init__()
         self.model = model
-        self.group = group
 
     def forward(self, batch: PreparedBatch | None) -> tuple[Tensor, EncodedBatch | None]:
         anchor = next(parameter for parameter in self.model.parameters() if parameter.requires_grad)
         nothing = 0 * anchor.flatten()[0]
         if batch is None:
             return nothing, None
-        draw_key, group = batch.draw_key, self.group
-        with seeded(group.device, "tower", draw_key.seed, draw_key.epoch, draw_key.step, group.rank):
-            encoded = encode_batch(self.model, batch, group)
-        loss = batch_losses(self.model, encoded, group).mean()
+        draw_key = batch.draw_key
+        with seeded(self.model.device, "tower", draw_key.seed, draw_key.epoch, draw_key.step):
+            encoded = encode_batch(self.model, batch)
+        loss = objectives.losses(self.model.card.config.objective, encoded).mean()
         return loss if loss.requires_grad else loss + nothing, _detached(encoded)
 
 

@@ -26,6 +26,7 @@ from training.loop.state import RunState, check_alike
 from training.loop.validation import ENOUGH_TO_RANK, Validation, can_rank, validate
 from training.model import LinkModel, ModelCard
 from training.objectives import batch as objectives
+from training.towers.batch_norm import learning_norms
 
 logger = logging.getLogger(__name__)
 MODEL = "model"
@@ -70,18 +71,23 @@ def train(config: TrainConfig, data: TrainingData, context: Context, *, run_dire
 
 
 def _trained(config: TrainConfig, data: TrainingData, context: Context, run_directory: Path) -> TrainResult:
+    config.check_workers(context.world_size)
     _check_selectable(config, data, context)
     for split in (data.training, data.validation):
         if split is not None:
             check_pairs(config, data.identity.reference, split)
     run = _begin(config, data, context)
+    if len(data.training.index.usable) == 1 and learning_norms(run.model.train()):
+        raise UsageError(
+            f"{data.identity.reference}: a tower normalises by the batch (batch norm), and there is one training "
+            "document; expected at least two"
+        )
     towers = run.model.text, run.model.image
     solver = objectives.solver(config.objective, *towers, data, context, epochs=config.training.epochs)
-    division = context.division(config.training.batches_per_step)
     while run.epoch < config.training.epochs:
         run.epoch += 1
         if solver is None:
-            metrics = train_epoch(run, data.training, context, division)
+            metrics = train_epoch(run, data.training, context)
         else:
             metrics = solve_epoch(run, solver, context, documents=len(data.training.index.usable))
         check_alike(run, context)

@@ -185,6 +185,7 @@ def run_train(
     client = open_tracking(tracking)
     run = None if resume is None else resume_run(client, resume)
     config = pin_start(override(_base_config(recipe, run), overrides), client)
+    config.check_workers(workers)
     reference = "@".join(home.find(_reference(dataset, run)))
     manifest, folder = read_manifest(home, reference)
     identify(manifest, folder, config)  # a wrong feature column is an error before anything starts

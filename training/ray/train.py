@@ -30,7 +30,7 @@ from ray.train.torch import TorchConfig, TorchTrainer, get_device
 from ray.util.queue import Queue
 
 from schemas.configs import resolve, restore
-from schemas.errors import BuildError, ConfigError, MultilinkError, UsageError
+from schemas.errors import BuildError, ConfigError, MultilinkError
 from schemas.lake import Folder, Lake
 from schemas.leases import LEASE
 from training.config import Device, TrainConfig
@@ -96,11 +96,11 @@ def launch(
         address: of a Ray cluster; None starts one on this machine and stops it afterwards.
 
     Raises:
-        UsageError: `workers` is below 1, more GPUs are asked for than there are, or a worker found a mistake.
+        UsageError: `workers` is below 1 or above the batches of a step, or a worker raised it.
+        ConfigError: more GPUs are asked for than there are, or a worker raised it.
         BuildError: a worker crashed more often than is survived, or the cluster did.
     """
-    if workers < 1:
-        raise UsageError(f"--workers {workers}: expected at least 1")
+    config.check_workers(workers)
     folder = runs_folder(lake).child(run_id)
     _drop_torn_snapshot(folder)
     with cluster(address, workers), _delivered(on_report, on_progress) as messages:

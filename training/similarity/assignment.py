@@ -14,9 +14,6 @@ entries are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -86,13 +83,6 @@ class Problems:
             is_turned=n > m,
             edges=edge_counts(n, m, k),
         )
-
-    def __len__(self) -> int:
-        return len(self.tops)
-
-    def take(self, problems: Int64) -> Problems:
-        """Return some of the problems."""
-        return Problems(**{name: getattr(self, name)[problems] for name in self.__slots__})
 
     @property
     def rows(self) -> Ragged:
@@ -230,20 +220,6 @@ def assign(gains: Floats, problems: Problems) -> Int64:
     return found
 
 
-Solver = Callable[[Floats, Problems], Int64]
-_SOLVER: ContextVar[Solver] = ContextVar("_SOLVER", default=assign)
-
-
-@contextmanager
-def solved_by(solver: Solver) -> Iterator[None]:
-    """Let another function than `assign` solve the problems inside: one that divides them among workers."""
-    token = _SOLVER.set(solver)
-    try:
-        yield
-    finally:
-        _SOLVER.reset(token)
-
-
 def _stay_cost(costs: Floats) -> float:
     """Return what it costs a row to take no entry: less than any entry, so that every place is taken."""
     return -1.0 - float(np.abs(costs).max(initial=0.0))
@@ -271,7 +247,7 @@ def _match(weights: Tensor, problems: Problems, matching: Matching) -> Edges:
     finite = torch.nan_to_num(weights.detach(), posinf=0.0, neginf=0.0)
     gains = finite.clamp(min=0) if matching is Matching.AT_MOST else finite
     known_to_numpy = gains.to(torch.promote_types(gains.dtype, torch.float32)).cpu().numpy()
-    taken = to_device(_SOLVER.get()(known_to_numpy, problems), weights.device)
+    taken = to_device(assign(known_to_numpy, problems), weights.device)
     is_selected = taken >= 0
     entries = torch.where(is_selected, taken, ~taken)
     if matching is Matching.AT_MOST:

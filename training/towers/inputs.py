@@ -6,7 +6,7 @@ A tower takes of its inputs what it reads and refuses what is missing. Its setti
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
@@ -19,7 +19,6 @@ from schemas.errors import ConfigError, UsageError
 from training.data.documents import DocumentSet, RegionBank
 from training.data.ragged import Floats, Int64, to_device
 
-Gather = Callable[[Tensor], list[Tensor]]
 Found = TypeVar("Found")
 GATHERED_AT_ONCE = 1 << 20  # numbers of each worker
 
@@ -33,14 +32,12 @@ class TextInput:
         vectors: N x t vectors of a sentence encoder, where there are any.
         languages: N language codes, where they are known.
         sources: N tuples of texts, one a source, where the rows are fused.
-        keys: N keys of random draws (document ids); empty: no draw is made.
     """
 
     texts: Sequence[str]
     vectors: Floats | None = None
     languages: Sequence[str] | None = None
     sources: Sequence[tuple[str, ...]] | None = None
-    keys: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,13 +48,11 @@ class ImageInput:
         vectors: U x v vectors of an image extractor; v is 0 where there are none.
         regions: of the U images, where there are any.
         jpegs: U pictures, where there are any.
-        keys: U keys of random draws (content hashes); empty: no draw is made.
     """
 
     vectors: Floats
     regions: RegionBank | None = None
     jpegs: Sequence[bytes] | None = None
-    keys: Sequence[str] = ()
 
 
 class Rows(Protocol):
@@ -96,27 +91,6 @@ class VectorRows:
     def tensor(self, device: torch.device) -> Tensor:
         """Return N x dimensions, float32."""
         return to_device(np.array(self.vectors, dtype=np.float32), device)
-
-
-def _alone(rows: Tensor) -> list[Tensor]:
-    return [rows.detach()]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingPass:
-    """The step that a tower encodes rows for; without one (None) nothing is drawn or gathered.
-
-    Attributes:
-        seed: of the run.
-        epoch: from 1.
-        step: of the epoch, from 0.
-        gather: every worker's rows, in rank order (`training.loop.context`).
-    """
-
-    seed: int
-    epoch: int
-    step: int
-    gather: Gather = _alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,14 +140,10 @@ def add_of_workers(total: Tensor, own: Tensor, workers: Workers, *, count: int) 
             sums.add_(theirs[0])
 
 
-def shared(values: Tensor, workers: Workers) -> Tensor:
-    """Return rank 0's values: what it worked out is every worker's, whatever their processors round to."""
-    parts = [workers.gather(part[None])[0][0] for part in torch.split(values.reshape(-1), GATHERED_AT_ONCE)]
-    return torch.cat(parts).view(values.shape)
-
-
 class Tower(nn.Module):
-    """Rows that it prepared -> N x d unit vectors: `tower(rows, training_pass)`.
+    """Rows that it prepared -> N x d unit vectors.
+
+    What a tower draws in training comes from torch's generators, which the loop seeds for each batch.
 
     Attributes:
         word_tables: names of the parameters that hold a vector a word.
@@ -254,7 +224,6 @@ def text_input(documents: DocumentSet) -> TextInput:
         vectors=documents.sentence_vectors,
         languages=languages,
         sources=documents.sources,
-        keys=tuple(documents.ids[document] for document in owners),
     )
 
 
@@ -264,5 +233,4 @@ def image_input(documents: DocumentSet) -> ImageInput:
         vectors=documents.image_bank,
         regions=documents.regions,
         jpegs=documents.image_jpegs,
-        keys=documents.image_hashes,
     )

@@ -23,7 +23,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from training.data.ragged import Int64, Ragged, to_device
-from training.towers.dropout import RowDropout
 
 Weights = npt.NDArray[np.float32]
 _RECORD: ContextVar[list[list[Weights]] | None] = ContextVar("_RECORD", default=None)
@@ -53,16 +52,9 @@ class Packing:
         return cls(order, rows.positions(order), groups)
 
     @property
-    def places(self) -> Int64:
-        """Return the T places of the packed tokens in their own rows, from 0."""
+    def steps(self) -> Int64:
+        """Return the T positions of the packed tokens in their rows, from 0."""
         return np.concatenate([np.zeros(0, np.int64), *(np.tile(np.arange(size), n) for n, size in self.groups)])
-
-    @property
-    def owners(self) -> Int64:
-        """Return the T rows that the packed tokens belong to."""
-        return np.repeat(
-            self.order, np.concatenate([np.zeros(0, np.int64), *(np.full(n, size) for n, size in self.groups)])
-        )
 
     def restore(self, rows_NE: Tensor) -> Tensor:
         """Return rows that are in packed order in the order they were given in."""
@@ -73,14 +65,6 @@ def blocks(tokens_TE: Tensor, groups: tuple[tuple[int, int], ...]) -> list[Tenso
     """Return each group's tokens, rows x length x E."""
     parts = torch.split(tokens_TE, [count * size for count, size in groups])
     return [part.view(count, size, -1) for part, (count, size) in zip(parts, groups, strict=True)]
-
-
-def drop_tokens(dropout: RowDropout, tokens_TE: Tensor, packing: Packing) -> Tensor:
-    """Return packed tokens after dropout; the draw knows each by its row and its place there."""
-    if not dropout.training or dropout.p == 0:
-        return tokens_TE
-    owners, places = (to_device(of, tokens_TE.device) for of in (packing.owners, packing.places))
-    return dropout(tokens_TE, owners, places)  # type: ignore[no-any-return]
 
 
 def attend(query_TE: Tensor, key_TE: Tensor, value_TE: Tensor, packing: Packing, *, heads: int) -> Tensor:

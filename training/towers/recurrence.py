@@ -27,28 +27,26 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 from training.data.ragged import Int64, Ragged, to_device
-from training.towers.dropout import RowDropout
 
 PACK = "_reorder_linear_weight"
 
 
 def sentence_states(
     gru: nn.GRU,
-    dropout: RowDropout,
+    dropout: nn.Dropout,
     sentences: Ragged,
     vectors_at: Callable[[Int64], Tensor],
-    recurrent: RowDropout | None = None,
+    recurrent: nn.Dropout | None = None,
 ) -> Tensor:
     """Return the N x d last states of sentences, given what makes T x w vectors of the words at T positions."""
     device = next(gru.parameters()).device
     if not len(sentences):
         return torch.zeros((0, gru.hidden_size), device=device)
     order, positions, batch_sizes = time_steps(sentences)
-    owners, steps = (to_device(places, device) for places in word_places(order, batch_sizes))
-    embedded = dropout(vectors_at(positions), owners, steps)
+    embedded = dropout(vectors_at(positions))
     if recurrent is not None and recurrent.training and recurrent.p > 0:
         ones_ND = torch.ones((len(order), gru.hidden_size), device=device)
-        last_ND = dropped_states(gru, embedded, batch_sizes, recurrent(ones_ND, to_device(order, device)))
+        last_ND = dropped_states(gru, embedded, batch_sizes, recurrent(ones_ND))
     elif device.type == "cpu":
         last_ND = last_states(gru, embedded, batch_sizes)
     else:
@@ -93,12 +91,6 @@ def time_steps(sentences: Ragged) -> tuple[Int64, Int64, Int64]:
     steps = np.repeat(np.arange(lengths.max()), batch_sizes)
     places = np.arange(sentences.total) - np.repeat(np.cumsum(batch_sizes) - batch_sizes, batch_sizes)
     return order, sentences.offsets[order][places] + steps, batch_sizes
-
-
-def word_places(order: Int64, batch_sizes: Int64) -> tuple[Int64, Int64]:
-    """Return of each word laid out by `time_steps` the sentence it belongs to and its place there."""
-    firsts = np.repeat(np.cumsum(batch_sizes) - batch_sizes, batch_sizes)
-    return order[np.arange(len(firsts)) - firsts], np.repeat(np.arange(len(batch_sizes)), batch_sizes)
 
 
 def last_states(gru: nn.GRU, inputs_TE: Tensor, batch_sizes: Int64) -> Tensor:

@@ -1,8 +1,7 @@
 """Transformer layers over packed tokens (Vaswani 2017), of the text and of the image tower of Li 2022.
 
 A layer has attention and feed-forward, each with residual and layer normalisation after it, equal to
-`torch.nn.TransformerEncoderLayer` on padded rows. Attention weights are not dropped: their draw would depend on who
-computes them.
+`torch.nn.TransformerEncoderLayer` on padded rows. Attention weights are not dropped.
 """
 
 from typing import Protocol
@@ -11,8 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from schemas.configs import require
-from training.towers.dropout import RowDropout
-from training.towers.packing import Packing, attend, drop_tokens
+from training.towers.packing import Packing, attend
 
 
 class LayerSettings(Protocol):
@@ -50,9 +48,9 @@ class TransformerLayer(nn.Module):
         self.widen = nn.Linear(dimensions, hidden)
         self.narrow = nn.Linear(hidden, dimensions)
         self.norm = nn.LayerNorm(dimensions)
-        self.mixed_dropout = RowDropout(dropout)
-        self.wide_dropout = RowDropout(dropout)
-        self.dropout = RowDropout(dropout)
+        self.mixed_dropout = nn.Dropout(dropout)
+        self.wide_dropout = nn.Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
         nn.init.xavier_uniform_(self.attention_in.weight)
         nn.init.zeros_(self.attention_in.bias)
         nn.init.zeros_(self.attention_out.bias)
@@ -60,9 +58,9 @@ class TransformerLayer(nn.Module):
     def forward(self, x_TD: Tensor, packing: Packing) -> Tensor:
         query, key, value = self.attention_in(x_TD).chunk(3, dim=-1)
         mixed = self.attention_out(attend(query, key, value, packing, heads=self.heads))
-        x_TD = self.attention_norm(x_TD + drop_tokens(self.mixed_dropout, mixed, packing))
-        widened = drop_tokens(self.wide_dropout, F.relu(self.widen(x_TD)), packing)
-        return self.norm(x_TD + drop_tokens(self.dropout, self.narrow(widened), packing))  # type: ignore[no-any-return]
+        x_TD = self.attention_norm(x_TD + self.mixed_dropout(mixed))
+        widened = self.wide_dropout(F.relu(self.widen(x_TD)))
+        return self.norm(x_TD + self.dropout(self.narrow(widened)))  # type: ignore[no-any-return]
 
 
 class Transformer(nn.Module):

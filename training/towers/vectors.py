@@ -14,14 +14,11 @@ from torch import Tensor, nn
 from training.data.documents import DocumentSet
 from training.data.ragged import Float64, Floats, Int64
 from training.parts import ImageTowerSettings
-from training.towers.batch_norm import BatchNorm
-from training.towers.dropout import RowDropout
 from training.towers.inputs import (
     ImageInput,
     Rows,
     Sizes,
     Tower,
-    TrainingPass,
     VectorRows,
     Workers,
     add_of_workers,
@@ -62,16 +59,16 @@ class VectorTower(Tower):
         if whitened:
             self.standardise = HalfWhiten(whitened)
             features = self.standardise.outputs
-        self.norm = BatchNorm(features) if normalised else None
-        self.dropout = RowDropout(dropout)
+        self.norm = nn.BatchNorm1d(features) if normalised else None
+        self.dropout = nn.Dropout(dropout)
         self.affine = nn.Linear(features, dimensions)
 
-    def forward(self, rows: VectorRows, training_pass: TrainingPass | None = None) -> Tensor:
+    def forward(self, rows: VectorRows) -> Tensor:
         x_NV = rows.tensor(self.affine.weight.device)
         if self.standardise is not None:
             x_NV = self.standardise(x_NV)
         if self.norm is not None:
-            x_NV = self.norm(x_NV, training_pass)
+            x_NV = self.norm(x_NV)
         return unit(self.affine(self.dropout(x_NV)))
 
     def set_map(self, weights_DV: Tensor, bias_D: Tensor) -> None:

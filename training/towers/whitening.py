@@ -18,7 +18,7 @@ from torch import Tensor
 
 from schemas.configs import require
 from schemas.errors import BuildError
-from training.towers.inputs import Workers, shared
+from training.towers.inputs import Workers
 
 WEIGHT = re.compile(r"[^=]+=\d+(\.\d+)?")
 COLUMN_WEIGHTS = ("*-middle=0.5", "colour-shape=0.5")  # half of what a network says of the whole picture
@@ -93,8 +93,8 @@ class Whitening:
         variances_K, basis_KK = torch.linalg.eigh(self.covariance)
         return Whitening(
             mean=self.mean,
-            components=shared(self.components @ basis_KK, workers),
-            covariance=shared(variances_K.clamp(min=0.0), workers).diag(),
+            components=workers.of_first(self.components @ basis_KK),
+            covariance=workers.of_first(variances_K.clamp(min=0.0)).diag(),
         )
 
 
@@ -135,11 +135,11 @@ def shared_whitening(sums: Tensor, columns: Sequence[Column], workers: Workers, 
     """Return rank 0's `whitening_from`: signs of components, and how many there are, differ between processors."""
     found, most = whitening_from(sums, columns, what=what), sum(column.kept for column in columns)
     missing = most - found.components.shape[1]
-    components_VK = shared(torch.nn.functional.pad(found.components, (0, missing)), workers)
-    covariance_KK = shared(torch.nn.functional.pad(found.covariance, (0, missing, 0, missing)), workers)
+    components_VK = workers.of_first(torch.nn.functional.pad(found.components, (0, missing)))
+    covariance_KK = workers.of_first(torch.nn.functional.pad(found.covariance, (0, missing, 0, missing)))
     count = int(components_VK.any(dim=0).sum())
     return Whitening(
-        mean=shared(found.mean, workers),
+        mean=workers.of_first(found.mean),
         components=components_VK[:, :count].contiguous(),
         covariance=covariance_KK[:count, :count].contiguous(),
     )

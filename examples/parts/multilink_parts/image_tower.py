@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from schemas.configs import PositiveInt
 from training.parts import ImageTowerSettings
-from training.towers.inputs import Sizes, Tower, TrainingPass, VectorRows, unit
+from training.towers.inputs import Sizes, Tower, VectorRows, unit
 from training.towers.vectors import ImageVectorTower
 
 
@@ -39,7 +39,7 @@ class VectorMlpTower(ImageVectorTower):
         self.hidden = nn.Linear(self.features, config.hidden)
         self.affine = nn.Linear(config.hidden, sizes.dimensions)
 
-    def forward(self, rows: VectorRows, training_pass: TrainingPass | None = None) -> Tensor:
+    def forward(self, rows: VectorRows) -> Tensor:
         """Return the unit vectors of some rows."""
         values = self.dropout(rows.tensor(self.affine.weight.device))
         return unit(self.affine(self.hidden(values).relu()))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from schemas.configs import PositiveInt
-from training.towers.inputs import Sizes, Tower, TrainingPass, VectorRows, unit
+from training.towers.inputs import Sizes, Tower, VectorRows, unit
 from training.towers.text.sentence import SentenceSettings, SentenceTower
 
 
@@ -38,7 +38,7 @@ class SentenceMlpTower(SentenceTower):
         self.hidden = nn.Linear(self.features, config.hidden)
         self.affine = nn.Linear(config.hidden, sizes.dimensions)
 
-    def forward(self, rows: VectorRows, training_pass: TrainingPass | None = None) -> Tensor:
+    def forward(self, rows: VectorRows) -> Tensor:
         """Return the unit vectors of some rows."""
         values = rows.tensor(self.affine.weight.device)
         if self.standardise is not None:

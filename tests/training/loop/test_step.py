@@ -70,8 +70,8 @@ def step_without_waiting(config: TrainConfig, data: TrainingData, guard: StepGua
     context = Context()
     run = start(new_model(config, data, context))
     draw_key = DrawKey(split="training", epoch=1, step=0)
-    batch = prepare_batch(run.model, data.training, np.arange(6), draw_key, context)
-    stepper = Stepper(run.model, run.optimiser, context, context.division(1), guard)
+    batch = prepare_batch(run.model, data.training, np.arange(6), draw_key)
+    stepper = Stepper(run.model, run.optimiser, context, guard)
     with NothingWaits():
         return stepper.step([batch], count=1)
 
@@ -96,7 +96,7 @@ def test_a_step_of_many_batches_holds_a_few_of_them(
 
     monkeypatch.setattr(epoch, "prepare_batch", noted(epoch.prepare_batch, lambda: prepared.append(1)))
     monkeypatch.setattr(step, "encode_batch", noted(step.encode_batch, lambda: seen.append(len(prepared))))
-    epoch.train_epoch(run, data.training, Context(), Context().division(8))
+    epoch.train_epoch(run, data.training, Context())
     assert len(prepared) == len(seen) == 20
     assert all(ahead <= number + 2 + epoch.BATCHES_AHEAD for number, ahead in enumerate(seen))
 

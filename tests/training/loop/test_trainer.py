@@ -393,9 +393,8 @@ def test_a_loss_that_is_not_finite_stops_before_anything_changes(data: TrainingD
 
 def take_step(run: state.RunState, split: TrainingSplit, positions: np.ndarray, draw_key: DrawKey) -> None:
     """Take a step along the gradient of one batch."""
-    alone = Context()
-    batch = prepare_batch(run.model, split, positions, draw_key, alone)
-    Stepper(run.model, run.optimiser, alone, alone.division(1)).step([batch], count=1)
+    batch = prepare_batch(run.model, split, positions, draw_key)
+    Stepper(run.model, run.optimiser, Context()).step([batch], count=1)
 
 
 def test_the_document_with_the_broken_vector_is_named(lakes: ModuleType, data: TrainingData) -> None:

@@ -1,13 +1,11 @@
 """Image tower whose CNN is trained end to end from the pictures in the shards (Hessel 2019, suppl. 2).
 
 A picture is resized to 256 x 256. In training it is flipped, turned by up to 20 degrees and cropped to a random 224 x
-224, all in one resampling; otherwise its centre is cropped. The draw's stream is keyed by seed, content hash, epoch
-and step.
+224, all in one resampling; otherwise its centre is cropped.
 
 A network comes from a package that is imported only when such a tower is built: the training core itself needs none of
 them. Batch normalisations inside keep the moments they start with (and train scale and shift): a step's few pictures
-say less than the pretraining's millions, and the result does not depend on how workers share a batch. For the same
-reason no block of the network is dropped at random.
+say less than the pretraining's millions. No block of the network is dropped at random.
 """
 
 from __future__ import annotations
@@ -31,11 +29,8 @@ from networks import nasnet_mobile
 from schemas.errors import ConfigError, UsageError
 from training.data.documents import DocumentSet
 from training.data.ragged import Int64, to_device
-from training.data.streams import stream
 from training.parts import ImageTowerSettings, Needs
-from training.towers.batch_norm import BatchNorm
-from training.towers.dropout import RowDropout
-from training.towers.inputs import ImageInput, Sizes, Tower, TrainingPass, Workers, unit
+from training.towers.inputs import ImageInput, Sizes, Tower, Workers, unit
 
 SIDE_PX, CROP_PX = 256, 224
 MOST_DEGREES = 20.0
@@ -112,18 +107,16 @@ class _Pooled(nn.Module):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PictureRows:
-    """N pictures: rows of a bank of JPEG files, and keys of random draws (() where none is made)."""
+    """N pictures: rows of a bank of JPEG files."""
 
     jpegs: Sequence[bytes]
     rows: Int64
-    keys: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def take(self, rows: Int64) -> PictureRows:
-        keys = tuple(self.keys[row] for row in rows) if self.keys else ()
-        return PictureRows(jpegs=self.jpegs, rows=self.rows[rows], keys=keys)
+        return PictureRows(jpegs=self.jpegs, rows=self.rows[rows])
 
 
 class FineTunedTower(Tower):
@@ -144,8 +137,8 @@ class FineTunedTower(Tower):
         mean, deviation = network.normalisation
         self.register_buffer("mean", torch.tensor(mean).view(3, 1, 1))
         self.register_buffer("deviation", torch.tensor(deviation).view(3, 1, 1))
-        self.norm = BatchNorm(network.features) if config.batch_norm else None
-        self.dropout = RowDropout(config.dropout)
+        self.norm = nn.BatchNorm1d(network.features) if config.batch_norm else None
+        self.dropout = nn.Dropout(config.dropout)
         self.affine = nn.Linear(network.features, sizes.dimensions)
 
     def initialise(self, documents: Iterable[DocumentSet], workers: Workers, seed: int) -> None:
@@ -165,26 +158,25 @@ class FineTunedTower(Tower):
         """
         if given.jpegs is None:
             raise UsageError("this model reads pictures, but the images have none")
-        return PictureRows(jpegs=given.jpegs, rows=np.arange(len(given.jpegs)), keys=tuple(given.keys))
+        return PictureRows(jpegs=given.jpegs, rows=np.arange(len(given.jpegs)))
 
-    def forward(self, rows: PictureRows, training_pass: TrainingPass | None = None) -> Tensor:
-        draws = training_pass if self.training else None
+    def forward(self, rows: PictureRows) -> Tensor:
         step = len(rows) if self.training else PICTURES_AT_ONCE
         parts = [
-            self._features(rows.take(np.arange(start, min(start + step, len(rows)))), draws)
+            self._features(rows.take(np.arange(start, min(start + step, len(rows)))))
             for start in range(0, len(rows), max(step, 1))
         ]
         features = torch.cat([self.affine.weight.new_zeros((0, self.affine.in_features)), *parts])
         if self.norm is not None:
-            features = self.norm(features, training_pass)
+            features = self.norm(features.float())
         return unit(self.affine(self.dropout(features)))
 
-    def _features(self, rows: PictureRows, draws: TrainingPass | None) -> Tensor:
+    def _features(self, rows: PictureRows) -> Tensor:
         pictures = to_device(decode(rows), self.mean.device).permute(0, 3, 1, 2)
-        if draws is None:
-            cropped = centre_crop(pictures)
+        if self.training:
+            cropped = augment(pictures, to_device(augmentations(len(rows)), pictures.device))
         else:
-            cropped = augment(pictures, to_device(augmentations(rows, draws), pictures.device))
+            cropped = centre_crop(pictures)
         found: Tensor = self.cnn((cropped / 255 - self.mean) / self.deviation)
         return found
 
@@ -207,13 +199,13 @@ def centre_crop(pictures: Tensor) -> Tensor:
     return pictures[..., start : start + CROP_PX, start : start + CROP_PX].float()
 
 
-def augmentations(rows: PictureRows, training_pass: TrainingPass) -> npt.NDArray[np.float32]:
-    """Return N x 2 x 3 affine maps from places in the crop to places in the picture (both in -1..1, x before y)."""
-    maps = np.empty((len(rows), 2, 3), np.float32)
-    for row, key in enumerate(rows.keys):
-        draws = stream("augmentation", training_pass.seed, key, training_pass.epoch, training_pass.step).random(4)
-        maps[row] = _affine(draws)
-    return maps
+def augmentations(count: int) -> npt.NDArray[np.float32]:
+    """Return N x 2 x 3 affine maps from points of the crop to points of the picture (both in -1..1, x before y).
+
+    torch's generator draws, which the loop seeds for each batch.
+    """
+    maps = [_affine(draws) for draws in torch.rand((count, 4), dtype=torch.float64).numpy()]
+    return np.array(maps, np.float32).reshape(-1, 2, 3)
 
 
 def augment(pictures: Tensor, maps: Tensor) -> Tensor:
@@ -224,7 +216,7 @@ def augment(pictures: Tensor, maps: Tensor) -> Tensor:
 
 
 def _affine(draws: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
-    """Return the map that undoes, place by place: flip, turn about the centre, crop at an offset."""
+    """Return the map that undoes, point by point: flip, turn about the centre, crop at an offset."""
     flip = -1.0 if draws[0] < 0.5 else 1.0
     angle = np.deg2rad((2 * draws[1] - 1) * MOST_DEGREES)
     scale = CROP_PX / SIDE_PX

@@ -25,9 +25,8 @@ from training.data.documents import RegionBank
 from training.data.ragged import Float32, Floats, Int64, Ragged, to_device
 from training.parts import ImageTowerSettings, Needs
 from training.text.vocabulary import Vocabulary
-from training.towers.dropout import RowDropout
-from training.towers.inputs import ImageInput, Sizes, Tower, TrainingPass, required, unit
-from training.towers.packing import Packing, blocks, drop_tokens, mean_of, pool, softmax_pool
+from training.towers.inputs import ImageInput, Sizes, Tower, required, unit
+from training.towers.packing import Packing, blocks, mean_of, pool, softmax_pool
 from training.towers.text.transformer import TransformerTower
 from training.towers.transformer_layers import Transformer, check_heads
 from training.towers.words import WordTower
@@ -187,7 +186,7 @@ class RegionConceptTower(Tower):
         self.segment = nn.Embedding(2, dimensions)
         self.segment_norm = nn.LayerNorm(dimensions)
         self.concepts = Concepts(text, dimensions) if config.concepts and isinstance(text, WordTower) else None
-        self.dropout = RowDropout(config.dropout)
+        self.dropout = nn.Dropout(config.dropout)
         self.transformer = Transformer(dimensions, config) if config.transformer else None
         self.score = None if config.transformer else nn.Linear(dimensions, 1)
 
@@ -207,12 +206,12 @@ class RegionConceptTower(Tower):
         found = [tuple(labels[place] if place >= 0 else "" for place in rows.regions[part]) for part in rows.images]
         return {"regions": [each * (1 if self.concepts is None else 2) for each in found]}
 
-    def forward(self, rows: RegionRows, training_pass: TrainingPass | None = None) -> Tensor:
+    def forward(self, rows: RegionRows) -> Tensor:
         packing = Packing.of(rows.images)
         x_TD = self._regions(rows, packing)
         if self.concepts is not None:
             x_TD, packing = self._with_concepts(x_TD, rows, packing)
-        x_TD = drop_tokens(self.dropout, x_TD, packing)
+        x_TD = self.dropout(x_TD)
         if self.transformer is not None:
             return unit(pool(self.transformer(x_TD, packing), packing, mean_of))
         assert self.score is not None

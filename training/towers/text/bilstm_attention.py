@@ -20,11 +20,9 @@ from torch.nn.utils.rnn import PackedSequence
 
 from training.data.ragged import Int64, to_device
 from training.text.vocabulary import Vocabulary
-from training.towers.batch_norm import BatchNorm
-from training.towers.dropout import RowDropout
-from training.towers.inputs import Sizes, Tower, TrainingPass, unit
+from training.towers.inputs import Sizes, Tower, unit
 from training.towers.packing import Packing, mean_of, pool, softmax_pool
-from training.towers.recurrence import time_steps, word_places
+from training.towers.recurrence import time_steps
 from training.towers.words import WordRows, WordsSettings, WordTower
 
 
@@ -52,28 +50,27 @@ class BilstmAttentionTower(WordTower):
         super().__init__(config, sizes, vocabulary)
         states = 2 * config.word_dimensions
         self.pooling = config.pooling
-        self.dropout = RowDropout(config.dropout)
+        self.dropout = nn.Dropout(config.dropout)
         self.lstm = nn.LSTM(config.word_dimensions, config.word_dimensions, bidirectional=True)
         is_weighted = config.pooling in ("attention", "tanh-attention")
         self.key = nn.Linear(states, states, bias=config.pooling == "tanh-attention") if is_weighted else None
         self.query = nn.Linear(states, 1, bias=False) if is_weighted else None
-        self.norm = BatchNorm(states)
+        self.norm = nn.BatchNorm1d(states)
         self.affine = nn.Linear(states, sizes.dimensions)
 
-    def forward(self, rows: WordRows, training_pass: TrainingPass | None = None) -> Tensor:
+    def forward(self, rows: WordRows) -> Tensor:
         sentences = self._read(rows) if len(rows) else self.affine.weight.new_zeros((0, self.affine.in_features))
-        return unit(self.affine(self.norm(sentences, training_pass)))
+        return unit(self.affine(self.norm(sentences.float())))
 
     def _read(self, rows: WordRows) -> Tensor:
         device = self.embedding.weight.device
         order, words, batch_sizes = time_steps(rows.sentences)
-        sentences, steps = (to_device(places, device) for places in word_places(order, batch_sizes))
-        embedded = self.dropout(self.vectors_at(rows, words), sentences, steps)
+        embedded = self.dropout(self.vectors_at(rows, words))
         states, (last_2NW, _) = self.lstm(PackedSequence(embedded, torch.from_numpy(batch_sizes)))
         if self.pooling == "last":
             return torch.cat(list(last_2NW), dim=1).index_select(0, to_device(np.argsort(order), device))
         packing = Packing.of(rows.sentences)
-        positions = to_device(places_of_states(packing, order, batch_sizes), device)
+        positions = to_device(state_positions(packing, order, batch_sizes), device)
         states_TE = states.data.index_select(0, positions)
         if self.query is None or self.key is None:
             return pool(states_TE, packing, mean_of)
@@ -82,7 +79,7 @@ class BilstmAttentionTower(WordTower):
         return softmax_pool(states_TE, scores_T1 / states_TE.shape[1] ** 0.5, packing)
 
 
-def places_of_states(packing: Packing, order: Int64, batch_sizes: Int64) -> Int64:
+def state_positions(packing: Packing, order: Int64, batch_sizes: Int64) -> Int64:
     """Return where each packed token's state is among states laid out time step by time step.
 
     Args:
@@ -93,4 +90,4 @@ def places_of_states(packing: Packing, order: Int64, batch_sizes: Int64) -> Int6
     rank = np.argsort(order)
     lengths = np.concatenate([np.zeros(0, np.int64), *(np.full(count, size) for count, size in packing.groups)])
     starts = np.cumsum(batch_sizes) - batch_sizes
-    return starts[packing.places] + np.repeat(rank[packing.order], lengths)
+    return starts[packing.steps] + np.repeat(rank[packing.order], lengths)

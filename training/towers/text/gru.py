@@ -7,8 +7,7 @@ from torch import Tensor, nn
 
 from schemas.configs import Probability
 from training.text.vocabulary import Vocabulary
-from training.towers.dropout import RowDropout
-from training.towers.inputs import Sizes, Tower, TrainingPass, unit
+from training.towers.inputs import Sizes, Tower, unit
 from training.towers.recurrence import sentence_states
 from training.towers.words import WordRows, WordsSettings, WordTower
 
@@ -34,10 +33,10 @@ class GruTower(WordTower):
 
     def __init__(self, config: GruSettings, sizes: Sizes, vocabulary: Vocabulary | None) -> None:
         super().__init__(config, sizes, vocabulary)
-        self.dropout = RowDropout(config.dropout)
+        self.dropout = nn.Dropout(config.dropout)
         self.gru = nn.GRU(config.word_dimensions, sizes.dimensions)
-        self.recurrent_dropout = RowDropout(config.recurrent_dropout)
+        self.recurrent_dropout = nn.Dropout(config.recurrent_dropout)
 
-    def forward(self, rows: WordRows, training_pass: TrainingPass | None = None) -> Tensor:
+    def forward(self, rows: WordRows) -> Tensor:
         vectors_at = partial(self.vectors_at, rows)
         return unit(sentence_states(self.gru, self.dropout, rows.sentences, vectors_at, self.recurrent_dropout))

@@ -4,12 +4,10 @@ Each source has its own subword encoder over one shared word table. Their N x d 
 which the fuser makes one vector (`training.towers.fusers`).
 
 In training each source is left empty with probability `source_drop`, but for one, drawn from those the document has.
-The draw's stream is keyed by seed, document id, epoch and step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -23,13 +21,12 @@ from schemas.errors import UsageError
 from schemas.plugins import FUSERS
 from training.config import TrainConfig
 from training.data.ragged import Bool, Int64
-from training.data.streams import stream
 from training.parts import Needs
 from training.settings import require_roles
 from training.text.vocabulary import Vocabulary
 from training.towers.fuser import FuserSettings
 from training.towers.fusers.attention import AttentionSettings
-from training.towers.inputs import Sizes, TextInput, Tower, TrainingPass, unit
+from training.towers.inputs import Sizes, TextInput, Tower, unit
 from training.towers.packing import Packing
 from training.towers.subwords import SubwordRows, SubwordTower
 from training.towers.text.subword_attention import SubwordAttentionSettings, SubwordEncoder
@@ -77,12 +74,10 @@ class SourceRows:
     Attributes:
         sources: rows of each source, N each.
         is_present: N x S, whether the document has a text of that source.
-        keys: N keys of random draws; () where none is made.
     """
 
     sources: tuple[SubwordRows, ...]
     is_present: Bool
-    keys: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.is_present)
@@ -91,7 +86,6 @@ class SourceRows:
         return SourceRows(
             sources=tuple(source.take(rows) for source in self.sources),
             is_present=self.is_present[rows],
-            keys=tuple(self.keys[row] for row in rows) if self.keys else (),
         )
 
 
@@ -136,7 +130,6 @@ class MultiSourceTower(SubwordTower):
             is_present=np.array([[bool(text.strip()) for text in row] for row in given.sources], bool).reshape(
                 -1, len(self.sources)
             ),
-            keys=tuple(given.keys),
         )
 
     def attended(self, given: TextInput) -> dict[str, list[tuple[str, ...]]]:
@@ -146,27 +139,27 @@ class MultiSourceTower(SubwordTower):
         fused = {} if not self.fuser.attends else {"sources": [self.sources] * len(given.texts)}
         return words | fused
 
-    def forward(self, rows: SourceRows, training_pass: TrainingPass | None = None) -> Tensor:
+    def forward(self, rows: SourceRows) -> Tensor:
         dropped = np.zeros_like(rows.is_present)
-        if self.training and training_pass is not None and self.source_drop:
-            dropped = drop_sources(rows.is_present, rows.keys, training_pass, probability=self.source_drop)
+        if self.training and self.source_drop:
+            dropped = drop_sources(rows.is_present, self.source_drop)
         encoded: list[Tensor] = []
-        for place, name in enumerate(self.sources):
-            source = rows.sources[place].blanked(dropped[:, place])
+        for name, source_rows, is_dropped in zip(self.sources, rows.sources, dropped.T, strict=True):
+            source = source_rows.blanked(is_dropped)
             packing = Packing.of(source.sentences)
             encoded.append(self.encoders[name](self.embedding(source, packing.positions), packing))
         return unit(self.fuser(torch.stack(encoded, dim=1)))
 
 
-def drop_sources(is_present: Bool, keys: Sequence[str], training_pass: TrainingPass, *, probability: float) -> Bool:
-    """Return N x S: which sources are dropped; of those a document has (all, if it has none), one drawn never is."""
-    dropped = np.zeros_like(is_present)
-    for row, key in enumerate(keys):
-        draws = stream("source drop", training_pass.seed, key, training_pass.epoch, training_pass.step).random(
-            1 + is_present.shape[1]
-        )
-        present = np.flatnonzero(is_present[row])
-        candidates = present if len(present) else np.arange(is_present.shape[1])
-        dropped[row] = draws[1:] < probability
-        dropped[row, candidates[int(draws[0] * len(candidates))]] = False
+def drop_sources(is_present: Bool, probability: float) -> Bool:
+    """Return N x S: which sources are dropped; of those a document has (all, if it has none), one drawn never is.
+
+    torch's generator draws, which the loop seeds for each batch.
+    """
+    count = len(is_present)
+    draws, choices = (torch.rand(shape).numpy() for shape in (is_present.shape, (count,)))
+    dropped: Bool = draws < probability
+    for row, choice in enumerate(choices):
+        candidates = np.flatnonzero(is_present[row] | ~is_present[row].any())
+        dropped[row, candidates[int(choice * len(candidates))]] = False
     return dropped

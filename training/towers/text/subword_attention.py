@@ -10,9 +10,8 @@ from torch.nn import functional as F
 
 from schemas.configs import PositiveInt
 from training.text.vocabulary import Vocabulary
-from training.towers.dropout import RowDropout
-from training.towers.inputs import Sizes, TextInput, Tower, TrainingPass, unit
-from training.towers.packing import Packing, drop_tokens, largest_of, pool
+from training.towers.inputs import Sizes, TextInput, Tower, unit
+from training.towers.packing import Packing, largest_of, pool
 from training.towers.self_attention import SelfAttention
 from training.towers.subwords import SubwordRows, SubwordsSettings, SubwordTower
 from training.towers.words import words_of
@@ -45,7 +44,7 @@ class SubwordEncoder(nn.Module):
     def __init__(self, config: SubwordAttentionSettings, dimensions: int) -> None:
         super().__init__()
         size = config.word_dimensions
-        self.dropout = RowDropout(config.dropout)
+        self.dropout = nn.Dropout(config.dropout)
         self.attention = None
         if config.attention:
             self.attention = SelfAttention(size, heads=config.heads, head_dimensions=config.head_dimensions)
@@ -53,7 +52,7 @@ class SubwordEncoder(nn.Module):
         self.narrow = nn.Linear(config.hidden_dimensions, dimensions)
 
     def forward(self, x_TE: Tensor, packing: Packing) -> Tensor:
-        x_TE = drop_tokens(self.dropout, x_TE, packing)
+        x_TE = self.dropout(x_TE)
         if self.attention is not None:
             x_TE = self.attention(x_TE, packing) + x_TE
         return pool(self.narrow(F.relu(self.widen(x_TE))), packing, largest_of)
@@ -71,6 +70,6 @@ class SubwordAttentionTower(SubwordTower):
     def attended(self, given: TextInput) -> dict[str, list[tuple[str, ...]]]:
         return {"words": words_of(given.texts, self.embedding.max_words)}
 
-    def forward(self, rows: SubwordRows, training_pass: TrainingPass | None = None) -> Tensor:
+    def forward(self, rows: SubwordRows) -> Tensor:
         packing = Packing.of(rows.sentences)
         return unit(self.encoder(self.embedding(rows, packing.positions), packing))

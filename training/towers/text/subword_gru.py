@@ -6,8 +6,7 @@ from functools import partial
 from torch import Tensor, nn
 
 from training.text.vocabulary import Vocabulary
-from training.towers.dropout import RowDropout
-from training.towers.inputs import Sizes, Tower, TrainingPass, unit
+from training.towers.inputs import Sizes, Tower, unit
 from training.towers.recurrence import sentence_states
 from training.towers.subwords import SubwordRows, SubwordsSettings, SubwordTower
 
@@ -27,8 +26,8 @@ class SubwordGruTower(SubwordTower):
 
     def __init__(self, config: SubwordGruSettings, sizes: Sizes, vocabulary: Vocabulary | None) -> None:
         super().__init__(config, sizes, vocabulary)
-        self.dropout = RowDropout(config.dropout)
+        self.dropout = nn.Dropout(config.dropout)
         self.gru = nn.GRU(config.word_dimensions, sizes.dimensions)
 
-    def forward(self, rows: SubwordRows, training_pass: TrainingPass | None = None) -> Tensor:
+    def forward(self, rows: SubwordRows) -> Tensor:
         return unit(sentence_states(self.gru, self.dropout, rows.sentences, partial(self.embedding, rows)))

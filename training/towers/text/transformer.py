@@ -8,9 +8,8 @@ from schemas.configs import PositiveInt
 from training.config import TrainConfig
 from training.data.ragged import to_device
 from training.text.vocabulary import Vocabulary
-from training.towers.dropout import RowDropout
-from training.towers.inputs import Sizes, Tower, TrainingPass, unit
-from training.towers.packing import Packing, drop_tokens, mean_of, pool
+from training.towers.inputs import Sizes, Tower, unit
+from training.towers.packing import Packing, mean_of, pool
 from training.towers.transformer_layers import Transformer, check_heads
 from training.towers.words import WordRows, WordsSettings, WordTower
 
@@ -47,16 +46,14 @@ class TransformerTower(WordTower):
         self.position = nn.Embedding(self.max_words, config.word_dimensions)
         nn.init.uniform_(self.position.weight, -POSITION_BOUND, POSITION_BOUND)
         self.norm = nn.LayerNorm(config.word_dimensions)
-        self.dropout = RowDropout(config.dropout)
+        self.dropout = nn.Dropout(config.dropout)
         self.project = nn.Linear(config.word_dimensions, sizes.dimensions)
         self.transformer = Transformer(sizes.dimensions, config)
 
-    def forward(self, rows: WordRows, training_pass: TrainingPass | None = None) -> Tensor:
+    def forward(self, rows: WordRows) -> Tensor:
         packing = Packing.of(rows.sentences)
         device = self.embedding.weight.device
-        places = to_device(packing.places, device)
-        x_TE = drop_tokens(
-            self.dropout, self.norm(self.vectors_at(rows, packing.positions) + self.position(places)), packing
-        )
+        positions_TE = self.position(to_device(packing.steps, device))
+        x_TE = self.dropout(self.norm(self.vectors_at(rows, packing.positions) + positions_TE))
         x_TD = self.transformer(self.project(x_TE), packing)
         return unit(pool(x_TD, packing, mean_of))
