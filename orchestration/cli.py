@@ -37,7 +37,7 @@ from schemas.versions import code_version
 SECTIONS = {
     "All of it": ("demo", "open", "up", "use"),
     "Data sets": ("build", "datasets", "features", "lake"),
-    "Models": ("train", "evaluate", "examples", "compare", "sweep", "supervised", "transfer", "settings"),
+    "Models": ("train", "evaluate", "examples", "compare", "sweep", "transfer", "settings"),
     "Promotion": ("promote", "approve", "rollback", "promotions", "verify", "key", "copy", "relocate"),
     "Links": ("link", "relink", "label", "measure", "serve"),
     "Archives": ("index", "search", "evaluate-search", "pages", "decisions"),

@@ -193,7 +193,7 @@ USES = {
     "mlflow": r"^\s*(?:from|import) (?:mlflow|training\.mlflow|training\.workflows)\b",
     "dagster": r"^\s*(?:from|import) (?:dagster|orchestration\.dagster)\b",
     "browser": r"playwright",
-    "java": r"\bjava\b|METEOR",
+    "java": r"\bjava\b",
     "build": r"build_dataset|\bapache_beam\b|RecordedWeb|\bforked\b|def build\(|orchestration\.cli\b|multilink: [A-Z]",
     "trains": r"training\.loop\.trainer\b",
     "network": r"torchvision|find_entry|random_checkpoint",

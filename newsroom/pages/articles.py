@@ -176,7 +176,7 @@ def _page(
     if choice is not None and found is not None:
         query = inner_path(request) + (f"?{request.url.query}" if request.url.query else "")
         content["shown"] = sealed(shared, key, ranking_of(found, choice, query))
-        content["texts"] = shown_texts(found.query, found.result.sources, found.influence or None)
+        content["texts"] = shown_texts(found.query, found.result.sources, found.influence)
     helpers: dict[str, Any] = {"copy_of": copy_of, "title_of": title_of, "language_name": language_name}
     if parameters.view and found is not None:
         return _alone(request, parameters.view, **content, **helpers)

@@ -74,9 +74,8 @@ class Reading:
 
 
 class Highlighting(StrEnum):
-    """What the colours of words show: attention, influence, or nothing, where influence can be computed or cannot."""
+    """What the colours of words show: influence, or nothing, where influence can be computed or cannot."""
 
-    ATTENTION = "attention"
     INFLUENCE = "influence"
     POSSIBLE = "possible"
     NOTHING = "nothing"
@@ -314,8 +313,6 @@ def _highlighted(
     opened: Opened, query: Query, result: SearchResult, parameters: SearchParameters
 ) -> tuple[Highlighting, dict[str, list[float]]]:
     """Return what the colours of words show, and the influence of words where that is it."""
-    if any(source.tokens for source in result.sources):
-        return Highlighting.ATTENTION, {}
     words = sum(len(token_spans(text)) for text in query.given.values())
     if not 0 < words <= MOST_WORDS or not result.images:
         return Highlighting.NOTHING, {}

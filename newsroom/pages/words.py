@@ -1,7 +1,6 @@
 """The words of a query as a page shows them: each with the part it plays and whether it is left out.
 
-share    attention of its source that a word gets; or, where a tower attends to nothing, its part of what all words
-         add to the similarity with the first pictures (leave-one-out)
+share    its part of what all words add to the similarity with the first pictures (leave-one-out)
 step     0 to 3: less than an even share, at least one, 1.5 times, twice that
 """
 
@@ -50,39 +49,35 @@ class ShownText:
     Attributes:
         role: its role.
         words: all of them; `rest` follows the last.
-        weight: attention of the fuser to it; None where it has none.
         is_read: whether the model reads it.
     """
 
     role: str
     words: tuple[ShownWord, ...]
     rest: str
-    weight: float | None
     is_read: bool
 
 
 def shown_texts(
-    query: Query, sources: Sequence[SourceText], influence: Mapping[str, Sequence[float]] | None = None
+    query: Query, sources: Sequence[SourceText], influence: Mapping[str, Sequence[float]]
 ) -> list[ShownText]:
     """Return the texts of a query in the order of a document.
 
     Args:
         query: that was searched with.
         sources: as the model read it.
-        influence: by role, what each word that is not left out adds; None: attention is shown.
+        influence: by role, what each word that is not left out adds; {}: it is not shown.
     """
     roles = [role for role in map(str, ORDER) if query.texts.get(role, "").strip()]
     spans = {role: _spans(query, role) for role in roles}
     kept = {role: [number for number, is_out in enumerate(spans[role].is_out) if not is_out] for role in roles}
-    shares = _attended(roles, spans, kept, sources) if influence is None else _added(roles, kept, influence)
-    weights = {source.role: source.weight for source in sources}
+    shares = _added(roles, kept, influence)
     own = {source.role for source in sources} & set(roles)
     return [
         ShownText(
             role=role,
             words=tuple(spans[role].words(dict(zip(kept[role], shares.get(role, ()), strict=False)))),
             rest=spans[role].rest,
-            weight=weights.get(role),
             is_read=role in own if own else True,
         )
         for role in roles
@@ -98,10 +93,6 @@ class _Spans:
     @property
     def rest(self) -> str:
         return self.text[self.places[-1][1] if self.places else 0 :]
-
-    def tokens(self, numbers: Sequence[int]) -> list[str]:
-        lower = self.text.lower()
-        return [lower[slice(*self.places[number])] for number in numbers]
 
     def words(self, shares: Mapping[int, float]) -> list[ShownWord]:
         even, end, found = 1 / max(1, len(shares)), 0, []
@@ -120,26 +111,6 @@ def _spans(query: Query, role: str) -> _Spans:
     text = text if len(text.lower()) == len(text) else text.lower()
     places = token_spans(text)
     return _Spans(text, places, [(role, number) in query.left_out for number in range(len(places))])
-
-
-def _attended(
-    roles: Sequence[str], spans: Mapping[str, _Spans], kept: Mapping[str, Sequence[int]], sources: Sequence[SourceText]
-) -> dict[str, list[float]]:
-    """Return the attention to the words of each text; a source that is several texts in one is taken apart."""
-    by_role = {source.role: source for source in sources}
-    if set(by_role) & set(roles) and len(by_role) > 1:
-        parts = [([role], by_role[role]) for role in roles if role in by_role]
-    else:
-        parts = [([role for role in roles if kept[role]], source) for source in sources]
-    found: dict[str, list[float]] = {}
-    for members, source in parts:
-        tokens = [token for role in members for token in spans[role].tokens(kept[role])]
-        if not source.tokens or tokens[: len(source.tokens)] != list(source.tokens):
-            continue
-        scores = iter(source.attention)
-        for role in members:
-            found[role] = [score for _, score in zip(kept[role], scores, strict=False)]
-    return found
 
 
 def _added(

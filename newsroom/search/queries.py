@@ -1,4 +1,4 @@
-"""A text, perhaps with a picture, as a model reads it: its vector, attention, the weight of each source and word.
+"""A text, perhaps with a picture, as a model reads it: its vector, and how much each word counts.
 
     given                     read by a fuser           read by a model of one role      read by another model
     headline, lead, caption,  each as its own source    the text of its role; without    all given texts as one
@@ -20,9 +20,7 @@ from training.data.ragged import Float32
 from training.data.views import TextView
 from training.model import LinkModel
 from training.text.vocabulary import token_spans
-from training.towers.attention import attended_in
 from training.towers.inputs import image_input, text_input
-from training.towers.packing import recording
 
 ORDER = (Role.HEADLINE, Role.LEAD, Role.CAPTION, Role.BODY, Role.SENTENCE)
 Word = tuple[str, int]  # a role, and the number of a token of its text
@@ -112,16 +110,10 @@ class SourceText:
     Attributes:
         role: of the text; of texts that were read as one, `text`.
         text: what was read.
-        tokens: words that the model attends to; empty where it attends to none.
-        attention: of each of them; they sum to 1.
-        weight: attention of the fuser to this source, 0 to 1; None where it has none.
     """
 
     role: str
     text: str
-    tokens: tuple[str, ...] = ()
-    attention: tuple[float, ...] = ()
-    weight: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,18 +179,8 @@ class QueryReader:
             UsageError: the query has no text that the model reads.
         """
         raw = self._texts(query)
-        given = text_input(self.model.read(self.reader([raw])))
-        with recording() as layers:
-            vector: Float32 = self.model.encode_sentences(given)[0]
-        attended = next(iter(attended_in(self.model.text, given, layers)), {})
-        fused = attended.get("sources")
-        weights = dict(zip(fused.tokens, map(float, fused.scores), strict=True)) if fused else {}
-        found = []
-        for role, text in raw.texts:
-            own = attended.get(role) or attended.get("words")
-            tokens, scores = (own.tokens, tuple(map(float, own.scores))) if own else ((), ())
-            found.append(SourceText(role, text, tokens, scores, weights.get(role)))
-        return vector, found
+        vector: Float32 = self.model.encode_sentences(text_input(self.model.read(self.reader([raw]))))[0]
+        return vector, [SourceText(role, text) for role, text in raw.texts]
 
     def _texts(self, query: Query) -> RawDocument:
         raw = replace(self.raw(query), picture=None)
@@ -209,7 +191,7 @@ class QueryReader:
     def influence(self, query: Query, images: Float32) -> dict[str, list[float]]:
         """Return by role what each word of its text adds: how far the mean cosine with images falls without it.
 
-        So it is known which words count also for towers without attention. A text is read as often as it has words.
+        A text is read as often as it has words.
 
         Args:
             query: with texts.

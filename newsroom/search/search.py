@@ -104,14 +104,12 @@ class SearchResult:
             )
             for each in self.images
         ]
-        weights = [f"{source.role} {source.weight:.2f}" for source in self.sources if source.weight is not None]
         expected = [f"{name} {probability:.2f}" for name, probability in self.expected]
         sure = [] if self.first_ten is None else [f"one of the first {FIRST} is right with {self.first_ten:.0%}"]
         return [
             f"{len(self.images)} of {self.searched} images, ranked by: {self.rank_by}",
             *sure,
             *(aligned([head, *rows]) if rows else []),
-            *([f"weights: {', '.join(weights)}"] if weights else []),
             *([f"expect: {', '.join(expected)}{', refined by them' * self.is_refined}"] if expected else []),
         ]
 

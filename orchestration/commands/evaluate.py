@@ -37,9 +37,6 @@ def command(
     report: options.Report = None,
     scores: Scores = None,
     calibration: CalibrationOutput = None,
-    with_captions: Annotated[
-        bool, typer.Option("--captions", help="Compute caption metrics, too; most need Java.")
-    ] = False,
     baseline: Annotated[
         str | None,
         typer.Option(
@@ -80,7 +77,7 @@ def command(
         with by_workers(workers):
             summary = run_evaluate(
                 model=model or "", dataset=reference, lake=lake, split=split, tracking=tracking, config=config,
-                with_captions=with_captions, with_baselines=with_baselines, say=say,
+                with_baselines=with_baselines, say=say,
             )  # fmt: skip
         if calibration is not None:
             summary.write_calibration(calibration)

@@ -34,33 +34,18 @@ from training.evaluation.groups import Relations, groups_of, link_relations, rea
 from training.evaluation.models import read_sampled
 from training.evaluation.position import position_scores
 from training.metrics.calibration import Calibration, calibration_scores, fit_calibration, observe
-from training.metrics.captions import caption_scores, chosen_captions
-from training.metrics.confusion import ChosenImage, chosen_images, confusion_scores, most_confused
 from training.metrics.links import RELATION, SOURCE, Group, ScoreKind, link_scores
 from training.metrics.relations import RelationPredictor, relation_scores
 from training.metrics.retrieval import Adjust, Direction, Pool, linked_pool, retrieval_scores
 from training.metrics.scores import Score
-from training.metrics.spread import analyse_documents, sampling_bias
+from training.metrics.spread import analyse_documents
 from training.model import EmbeddedDocument, LinkModel
 from training.shards import embed_split
 
-CONFUSED_EXAMPLES = 6
 FEWEST_ANALYSED = 3
 MODELS_OWN = "the model's own"
 RETRIEVAL, REFINED, RELATIONS, ANALYSIS = "retrieval", "refined retrieval", "relations", "analysis"
-CALIBRATION, CONFUSION, CAPTIONS, BIAS = "calibration", "confusion", "captions", "sampling bias"
-DECOYS = "decoys"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfusedImages:
-    """A sentence for which an image was chosen that looks like the true one: content hashes, cosine of the two."""
-
-    document: str
-    sentence: str
-    image: str
-    chosen: str
-    nearness: float
+CALIBRATION, DECOYS = "calibration", "decoys"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +56,11 @@ class Judged:
         evaluation: link scores, document by document.
         rows: every number.
         calibration: of similarities as probabilities, fitted on validation links; None where there is none.
-        confused: the most alike images that were confused.
     """
 
     evaluation: MatrixEvaluation
     rows: tuple[Score, ...]
     calibration: Calibration | None = None
-    confused: tuple[ConfusedImages, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,10 +120,6 @@ class Subject:
         return tuple(groups_of(self.model, self.documents, self.evaluation, self.relations))
 
     @cached_property
-    def choices(self) -> tuple[ChosenImage, ...]:
-        return chosen_images(self.evaluation.matrices, self.evaluation.links, self.image_vectors)
-
-    @cached_property
     def calibration(self) -> Calibration | UsageError:
         """Return the calibration on the validation split, or why there is none."""
         if self.split == Split.VAL:
@@ -158,7 +137,6 @@ def judge_model(
     split: Split | str = Split.TEST,
     *,
     config: EvaluateConfig = STANDARD_CONFIG,
-    with_captions: bool = False,
     needs_links: bool = True,
 ) -> Judged:
     """Return everything there is to measure of a model on a split of `NAME[@VERSION]`.
@@ -169,7 +147,6 @@ def judge_model(
         reference: data set and version.
         split: whose documents are scored.
         config: how retrieval is measured.
-        with_captions: whether caption metrics are computed; METEOR starts a Java program of its own.
         needs_links: whether a split of which nothing is known to be linked is an error; else what needs no link is
             measured.
 
@@ -197,8 +174,6 @@ def judge_model(
         )
     for measure, compute in MEASURES.items():
         try:
-            if measure == CAPTIONS and not with_captions:
-                raise UsageError("not computed without --captions")
             rows += [replace(row, measure=row.measure or measure) for row in compute(subject)]
         except UsageError as problem:
             rows.append(absent(measure, problem))
@@ -206,7 +181,6 @@ def judge_model(
         evaluation=subject.evaluation,
         rows=tuple(rows),
         calibration=None if isinstance(subject.calibration, UsageError) else subject.calibration,
-        confused=_confused_images(subject),
     )
 
 
@@ -290,14 +264,6 @@ def _analysis(subject: Subject) -> Iterator[Score]:
             yield Score(metric, value, n=1, group=document, measure=DOCUMENT, unit="squared distance", note=note)
 
 
-def _bias(subject: Subject) -> Iterable[Score]:
-    """Return the distances of negatives in evaluation and in training, by the data set's image vectors."""
-    found = sampling_bias(subject.image_vectors, subject.evaluation.links)
-    if not found:
-        raise UsageError("no linked image has a negative both in its document and in another one")
-    return found
-
-
 def _sentence_vectors(subject: Subject) -> tuple[str, list[Floats]] | None:
     """Return the name of, and each document's, sentence vectors the model reads, else of any the data set has.
 
@@ -339,39 +305,11 @@ def _decoys(subject: Subject) -> Iterator[Score]:
     yield Score("false_links", 100 * found.false_share, n=found.pairs, group="links to other documents' pairs")
 
 
-def _confusion(subject: Subject) -> Iterable[Score]:
-    return confusion_scores(subject.choices)
-
-
-def _confused_images(subject: Subject) -> tuple[ConfusedImages, ...]:
-    """Return the most alike images that were confused; none where the data set has no vectors of images."""
-    documents, found = subject.documents, []
-    has_vectors = documents.image_bank.shape[1] > 0
-    for choice in most_confused(subject.choices, max_count=CONFUSED_EXAMPLES) if has_vectors else ():
-        images = documents.image_rows[documents.images.rows(choice.document)]
-        image, chosen = (documents.image_hashes[images[index]] for index in (choice.image, choice.nearest))
-        found.append(
-            ConfusedImages(
-                document=documents.ids[choice.document],
-                sentence=documents.texts[documents.sentences.offsets[choice.document] + choice.sentence],
-                image=image,
-                chosen=chosen,
-                nearness=choice.nearness,
-            )
-        )
-    return tuple(found)
-
-
 def _position(subject: Subject) -> Iterable[Score]:
     """Return the ablation with places; nothing unless the settings want it."""
     if not subject.config.position:
         return ()
     return position_scores(subject.model, subject.manifest, subject.folder, subject.documents, subject.embedded)
-
-
-def _captions(subject: Subject) -> Iterable[Score]:
-    texts = [subject.documents.texts[rows] for rows in subject.documents.sentences]
-    return caption_scores(chosen_captions(subject.evaluation.matrices, subject.evaluation.links, texts))
 
 
 MEASURES: Mapping[str, Callable[[Subject], Iterable[Score]]] = {
@@ -381,9 +319,6 @@ MEASURES: Mapping[str, Callable[[Subject], Iterable[Score]]] = {
     REFINED: _refined,
     RELATIONS: _relations,
     ANALYSIS: _analysis,
-    BIAS: _bias,
     CALIBRATION: _calibration,
     DECOYS: _decoys,
-    CONFUSION: _confusion,
-    CAPTIONS: _captions,
 }

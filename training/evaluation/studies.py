@@ -1,36 +1,27 @@
-"""Studies of several models: side by side, the supervised upper bound, transfer between data sets, a sweep's table.
+"""Studies of several models: side by side, transfer between data sets, a sweep's table.
 
 Side by side: means, paired differences to the first model, by paired bootstrap, and whether the models err on the same
 documents: the rank correlation of per-document AUC (Hessel 2019, 4.1). Only documents that every model was scored on
 are compared. Where documents are pairs, which have no AUC, the scores are those of retrieval, and agreement is of the
 reciprocal rank.
 
-A supervised model to keep is trained as any other: `--set objective.name=supervised`. What trains the cells of a sweep
-is `training.workflows.sweep`.
+What trains the cells of a sweep is `training.workflows.sweep`. The supervised upper bound by share of labels (Li 2022,
+figure 5) is a sweep over `objective.labelled_share`.
 """
 
-import tempfile
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from schemas.console import Passing, Say, left_of
+from schemas.console import Say
 from schemas.documents import Split
 from schemas.errors import ConfigError, NotFoundError, UsageError
 from schemas.lake import Lake
-from schemas.overrides import override
-from training.config import TrainConfig
-from training.data.loading import load_training_data
-from training.data.split import TrainingSplit
 from training.evaluation.evaluate import Evaluation, interval_json
 from training.evaluation.models import evaluate_model
-from training.loop.context import Context, choose_device
-from training.loop.trainer import train
 from training.metrics.bootstrap import Comparison, compare
 from training.metrics.links import ScoreKind, mean_scores
 from training.metrics.scores import Score
@@ -159,27 +150,6 @@ def _kind(evaluations: Collection[Evaluation]) -> ScoreKind:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CurvePoint:
-    """One run of the supervised curve.
-
-    Attributes:
-        objective: what it minimised.
-        share: of labelled training documents; None: trained without links.
-        labelled: training documents whose links were used.
-        means: metric -> mean link score of its kept model.
-    """
-
-    objective: str
-    share: float | None
-    labelled: int
-    means: Mapping[str, Score]
-
-    def to_json(self) -> dict[str, Any]:
-        means = {metric: interval_json(score) for metric, score in self.means.items()}
-        return {"objective": self.objective, "share": self.share, "labelled": self.labelled} | means
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TransferCell:
     """One model on one data set.
 
@@ -269,66 +239,6 @@ def combinations(vary: Sequence[str]) -> list[tuple[str, ...]]:
             raise ConfigError(f"--vary {item}: {key.strip()} is varied already")
         axes[key.strip()] = [f"{key.strip()}={value}" for value in dict.fromkeys(parts)]
     return list(product(*axes.values()))
-
-
-def supervised_curve(
-    config: TrainConfig,
-    lake: Lake,
-    reference: str,
-    *,
-    shares: Sequence[float],
-    split: Split | str = Split.TEST,
-    say: Say,
-) -> Iterator[CurvePoint]:
-    """Yield the configuration's own run, then a supervised one for each share, in the given order (Li 2022, figure 5).
-
-    All settings but the objective's name and the labelled share stay as they are; documents without such links take
-    part in no loss, so that fewer labels mean fewer steps that teach, as in the paper. The runs are of this process.
-
-    Raises:
-        UsageError: the configuration is supervised already, or the data set does not fit (no link is known).
-        ConfigError: a share is not in (0, 1].
-    """
-    if config.needs.links:
-        found = f"objective.name = '{config.objective_name}'"
-        raise UsageError(f"{found}: choose an objective that reads no links; supervised runs are compared with it")
-    settings = (["objective.name=supervised", f"objective.labelled_share={share}"] for share in shares)
-    began, runs = time.monotonic(), (config, *(override(config, each) for each in settings))
-    for done, each in enumerate(runs):
-        share = each.needs.links or None
-        what = each.objective_name + ("" if share is None else f" on {100 * share:g}% of the links")
-        say(f"training {done + 1} of {len(runs)}: {what}{left_of(done, len(runs), time.monotonic() - began)}")
-        data = load_training_data(lake, reference, each)
-        with tempfile.TemporaryDirectory(prefix="multilink-") as folder:
-            context = Context(
-                device=choose_device(each.training.device),
-                on_report=_epoch_progress(say, what, each.training.epochs),
-                on_progress=say,
-            )
-            model = LinkModel.load(train(each, data, context, run_directory=Path(folder)).model, context.device)
-        yield CurvePoint(
-            objective=each.objective_name,
-            share=share,
-            labelled=_labelled(data.training),
-            means=evaluate_model(model, lake, reference, split).mean,
-        )
-
-
-def _labelled(split: TrainingSplit) -> int:
-    """Return how many documents of a split have links that are shown to the objective."""
-    shown = (split.links_shown(split.shard(number)) or () for number in range(len(split.index.shards)))
-    return sum(links is not None for part in shown for links in part)
-
-
-def _epoch_progress(say: Say, what: str, epochs: int) -> Callable[[Mapping[str, float], Path | None], None]:
-    """Return a callback that shows how far the epochs of a run in this process are."""
-    began = time.monotonic()
-
-    def show(metrics: Mapping[str, float], _: Path | None) -> None:
-        done = int(metrics["epoch"])
-        say(Passing(f"{what}: epoch {done} of {epochs}{left_of(done, epochs, time.monotonic() - began)}"))
-
-    return show
 
 
 def transfer_cells(

@@ -24,7 +24,7 @@ class Score:
         n: documents, queries, pairs or links behind it.
         group: what it is restricted to (`language=en`, `text to image, 10 samples of 500`); empty: everything.
         measure: what was measured: links, pairs, document, random, another baseline, retrieval, relations, refined
-            retrieval, position, analysis, calibration, confusion, captions.
+            retrieval, position, analysis, calibration.
         deviation: standard deviation over samples.
         unit: of value, low, high and deviation.
         note: what else a reader must know.

@@ -6,14 +6,12 @@ are measured on the data set's own vectors rather than on a model's, "to quantif
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
-from training.data.ragged import Float64, Floats, Int64
-from training.data.streams import stream
+from training.data.ragged import Float64, Floats
 from training.metrics.scores import Score
 
 CONTENT_DIMENSIONS = 20
@@ -86,49 +84,6 @@ def regress(name: str, predictors: Floats, values: Floats) -> list[Score]:
         Score("predictors", float(rank), n=len(y), group=name, unit="predictors"),
         Score("f", float(f) if np.isfinite(f) else None, n=len(y), group=name, unit=f"F of {rank} predictors"),
         Score("p", p, n=len(y), group=name, unit="probability"),
-    ]
-
-
-def sampling_bias(images: Sequence[Floats], links: Sequence[Int64 | None], seed: int = 0) -> list[Score]:
-    """Return how far negatives lie from a sentence's image, in evaluation and in training (Li 2022, figure 2b).
-
-    In evaluation, a linked image's negatives are the other images of its document; in training between documents, they
-    are images of others: as many, drawn at random. The two-sample Kolmogorov-Smirnov test says whether the L2 distances
-    of the two are from one distribution; pairs of a document are not independent, so p is too small.
-
-    Args:
-        images: m x v vectors of each document's images.
-        links: L x 2 (sentence, image) links of each, or None where they are not known.
-        seed: of the draws.
-
-    Returns:
-        Nothing where no linked image has a negative in its document, or there is one document alone.
-    """
-    vectors = np.concatenate([np.asarray(rows, np.float64) for rows in images])
-    starts = np.cumsum([0, *map(len, images)])
-    numbers = stream("sampling bias", seed)
-    anchors, inside, outside = list[int](), list[int](), list[int]()
-    for (start, stop), known in zip(pairwise(starts.tolist()), links, strict=True):
-        pairs = [] if known is None else sorted(map(tuple, known.tolist()))
-        for sentence, image in pairs:
-            own = {other for text, other in pairs if text == sentence}
-            negatives = [start + other for other in range(stop - start) if other not in own]
-            others = len(vectors) - (stop - start)
-            if others:
-                drawn = numbers.integers(others, size=len(negatives))
-                anchors += [start + image] * len(negatives)
-                inside += negatives
-                outside += np.where(drawn < start, drawn, drawn + stop - start).tolist()
-    if not anchors:
-        return []
-    near, far = (np.linalg.norm(vectors[anchors] - vectors[rows], axis=1) for rows in (inside, outside))
-    test = stats.ks_2samp(near, far)
-    count, group = len(anchors), "two-sample Kolmogorov-Smirnov test"
-    return [
-        Score("distance", float(near.mean()), n=count, group="to other images of the document", unit="distance"),
-        Score("distance", float(far.mean()), n=count, group="to images of other documents", unit="distance"),
-        Score("ks_statistic", float(test.statistic), n=count, group=group, unit="probability"),
-        Score("p", float(test.pvalue), n=count, group=group, unit="probability"),
     ]
 
 

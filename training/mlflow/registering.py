@@ -70,7 +70,7 @@ MODEL_ARTIFACT = "model"
 DESCRIPTION_CHARACTERS = 5_000  # that MLflow's tables hold
 FOLDER = "evaluation"
 _NOT_IN_A_NAME = re.compile(r"[^0-9A-Za-z_./-]+")
-_AS_METRICS = ("retrieval", "refined retrieval", "relations", "captions", "calibration")
+_AS_METRICS = ("retrieval", "refined retrieval", "relations", "calibration")
 
 
 def model_card(

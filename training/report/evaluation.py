@@ -23,14 +23,14 @@ from training.evaluation.evaluate import (
     left_out_of,
     means_of,
 )
-from training.evaluation.judge import CALIBRATION, CONFUSION, ConfusedImages
+from training.evaluation.judge import CALIBRATION
 from training.loop.validation import ENOUGH_TO_RANK
 from training.metrics.calibration import Calibration
 from training.metrics.links import ScoreKind
 from training.metrics.scores import Score
 from training.metrics.spread import spearman
 from training.report.examples import ExampleGroups
-from training.report.figures import histogram, line_chart, path_chart, reliability_chart, scatter, share_columns
+from training.report.figures import histogram, line_chart, path_chart, reliability_chart, scatter
 from training.report.pages import draw_groups, edge_legend, render
 from training.report.sections import Row, Table, absent_baselines, columns_of, score_table, sections
 
@@ -69,8 +69,6 @@ def report_page(
     examples: ExampleGroups = MappingProxyType({}),
     statistics: Mapping[str, SplitStatistics] = MappingProxyType({}),
     calibration: Calibration | None = None,
-    confused: Sequence[ConfusedImages] = (),
-    pictures: Mapping[str, bytes | None] = MappingProxyType({}),
     way: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """Return the page of an evaluation. It has no date: equal evaluations give equal pages.
@@ -85,8 +83,6 @@ def report_page(
         examples: documents to draw, in groups.
         statistics: split -> statistics, from the data set's manifest.
         calibration: the one that was judged.
-        confused: the most alike images that were confused.
-        pictures: JPEGs by content hash, of those images.
         way: how the model was trained and what its similarities are, by name (`LinkModel.described`).
     """
     rows, kind, drawings = table.rows, kind_of(table.rows), draw_groups(examples)
@@ -112,9 +108,6 @@ def report_page(
         sections=sections(rows, dataset=table.dataset),
         spread=_spread_charts(rows),
         spread_note=next((row.note for row in rows if row.metric == "image_spread"), ""),
-        confusion=_confusion_chart(rows),
-        confused=confused,
-        pictures=pictures,
         way=way,
         reliability=_reliability_chart(rows),
         calibration={row.metric: row for row in rows if row.measure == CALIBRATION and not row.group},
@@ -204,23 +197,6 @@ def _spread_charts(rows: Iterable[Score]) -> Figures:
         chart = scatter(title, x, y, x_label=f"spread of the {name}", level=50.0)
         charts.append((f"AUC against the spread of the {name}", chart))
     return charts
-
-
-def _confusion_chart(rows: Iterable[Score]) -> Markup | None:
-    """Return what was chosen for sentences, by how much their image looks like another one."""
-    names = ("right", "confused", "elsewhere")
-    groups = columns_of((row for row in rows if row.measure == CONFUSION), names)
-    if not groups:
-        return None
-    columns = {
-        "–".join(f"{float(end):.2f}".replace("-", "−") for end in group.removeprefix("nearness ").split(" to ")): [
-            shares[name].value or 0.0 for name in names
-        ]
-        for group, shares in groups.items()
-    }
-    label = "cosine of the true image and the nearest other one"
-    words = ("right", "the nearest image", "another")
-    return share_columns("Image chosen for a sentence", columns, x_label=label, names=words)
 
 
 def _reliability_chart(rows: Iterable[Score]) -> Markup | None:

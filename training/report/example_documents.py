@@ -125,15 +125,6 @@ def read_examples(
     return found
 
 
-def read_pictures(
-    folder: Folder, parts: Iterable[tuple[FileEntry, FileEntry]], hashes: Iterable[str]
-) -> dict[str, bytes | None]:
-    """Return content hash -> JPEG of some images of shards; None where only vectors are kept."""
-    wanted = sorted(set(hashes))
-    rows = (row for _, images in parts for row in rows_where(folder, images, ["hash", "jpeg"], wanted))
-    return {row["hash"]: row["jpeg"] for row in rows}
-
-
 def linked(example: ExampleDocument, matrix: Floats, sentence_numbers: Int64, links: Int64 | None) -> ExampleDocument:
     """Return a document with the links that a model predicts, and the true ones where they are known.
 

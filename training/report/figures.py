@@ -40,7 +40,6 @@ COLOURS = {
     "card": "#fffefb",
 }
 ACCENT, SECOND, LINE, SOFT, INK, CARD = (COLOURS[n] for n in ("accent", "second", "line", "soft", "ink", "card"))
-SHARES = (COLOURS["right"], COLOURS["wrong"], LINE)
 _STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "multilink",
@@ -216,23 +215,6 @@ def reliability_chart(title: str, expected: Sequence[float], true: Sequence[floa
     axes.set(xlim=(0, 100), ylim=(0, 100))
     rows = zip(expected, true, links, strict=True)
     return _svg(axes, title, "; ".join(f"expected {a:.0f}%, true {b:.0f}% of {count} links" for a, b, count in rows))
-
-
-@mpl.rc_context(_STYLE)
-def share_columns(title: str, columns: Mapping[str, Sequence[float]], *, x_label: str, names: Sequence[str]) -> Markup:
-    """Return a column per group, its shares in percent one on the other; `names` are those of the shares."""
-    axes = _chart(x_label)
-    below = np.zeros(len(columns))
-    for shares, colour in zip(zip(*columns.values(), strict=True), SHARES, strict=False):
-        axes.bar(list(columns), shares, bottom=below, color=colour, width=0.76)
-        below = below + np.array(shares)
-    axes.set_ylim(0, 100)
-    axes.tick_params(axis="x", length=0, labelsize=11)
-    words = (
-        f"{label}: " + ", ".join(f"{name} {share:.0f}%" for name, share in zip(names, shares, strict=True))
-        for label, shares in columns.items()
-    )
-    return _svg(axes, title, "; ".join(words))
 
 
 def _rule(axes: Axes, x: float, name: str, *, is_left: bool) -> None:

@@ -29,7 +29,7 @@ from importlib.resources import files
 from schemas.console import aligned
 from training.evaluation.baselines import TITLES
 from training.evaluation.evaluate import ABSENT, POSITION, RANDOM, kind_of, means_of
-from training.evaluation.judge import ANALYSIS, BIAS, CALIBRATION, CAPTIONS, DECOYS, REFINED, RELATIONS, RETRIEVAL
+from training.evaluation.judge import ANALYSIS, CALIBRATION, DECOYS, REFINED, RELATIONS, RETRIEVAL
 from training.evaluation.position import VALIDATION_LOSS
 from training.metrics.links import LANGUAGE, ScoreKind
 from training.metrics.retrieval import MEDIAN_RANK, RANK_UNIT, RECALL, Direction
@@ -46,7 +46,6 @@ _FORMATS = {
     "probability": ".3f",
     "loss": ".4f",
     "similarity": ".3f",
-    "distance": ".3f",
     "correlation": ".2f",
     "squared probability": ".3f",
     "predictors": ".0f",
@@ -61,7 +60,6 @@ REGRESSION_COLUMNS = {
     "f": "F",
     "p": "p",
 }
-BIAS_COLUMNS = {"distance": "Mean", "ks_statistic": "K-S statistic", "p": "p", COUNT: "Pairs"}
 THRESHOLD_COLUMNS = {
     "threshold": "Similarity from",
     "precision": "Precision here",
@@ -293,7 +291,6 @@ def sections(rows: Sequence[Score], *, dataset: str = "") -> dict[str, Table]:
             "Relation",
         ),
         "regressions": pivot(_of(rows, ANALYSIS), REGRESSION_COLUMNS, "Explained by"),
-        "bias": pivot(_of(rows, BIAS), BIAS_COLUMNS, "L2 distance of a linked image's vector"),
         "thresholds": pivot(
             _of(rows, CALIBRATION),
             THRESHOLD_COLUMNS,
@@ -304,11 +301,6 @@ def sections(rows: Sequence[Score], *, dataset: str = "") -> dict[str, Table]:
             _of(rows, DECOYS),
             {"false_links": "False, percent at least", COUNT: "Pairs"},
             "No link is known: estimated by",
-        ),
-        "captions": pivot(
-            (replace(row, metric="score", group=row.metric) for row in _of(rows, CAPTIONS) if row.metric != ABSENT),
-            {"score": "Score x 100"},
-            "Metric",
         ),
     }
     return {title: table for title, table in found.items() if table is not None}

@@ -1,14 +1,13 @@
-"""The pages of studies and their tables: models side by side, the supervised curve, a sweep, transfer."""
+"""The pages of studies and their tables: models side by side, a sweep, transfer."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from markupsafe import Markup
 
-from training.evaluation.studies import CurvePoint, ModelComparison, ModelResult, Sweep, TransferCell
+from training.evaluation.studies import ModelComparison, ModelResult, Sweep, TransferCell
 from training.metrics.links import ScoreKind
 from training.metrics.scores import Score
-from training.report.figures import line_chart, scatter
+from training.report.figures import scatter
 from training.report.pages import render
 from training.report.sections import POINTS, Row, RowKind, Table, cell_text, models_table, published_rows, score_row
 
@@ -75,48 +74,6 @@ def agreement_table(found: ModelComparison) -> Table:
     return Table(("Model", *map(str, range(1, len(found.models) + 1))), tuple(rows))
 
 
-def supervised_page(points: Sequence[CurvePoint], *, dataset: str, split: str) -> str:
-    """Return the page of a supervised curve.
-
-    Args:
-        points: the unsupervised one first, then by share.
-        dataset: NAME@VERSION.
-        split: that was judged.
-    """
-    name = dataset.partition("@")[0]
-    return render(
-        "supervised",
-        dataset=dataset,
-        name=name,
-        split=split,
-        objective=points[0].objective,
-        table=models_table(map(_point_row, points), head="Run").above(published_rows(name)),
-        charts=[(title, share_chart(points, metric)) for metric, title in LINKS.items()],
-        enough=first_share_above(points),
-    )
-
-
-def curve_table(points: Sequence[CurvePoint]) -> Table:
-    """Return a row for each run: what it minimised, how many documents were labelled, its scores."""
-    rows = map(_point_row, points)
-    return models_table((replace(row, name=f"{row.name} ({row.note})", note="") for row in rows), head="Run")
-
-
-def share_chart(points: Sequence[CurvePoint], metric: str) -> Markup:
-    """Return a metric by share of labelled documents, with the unsupervised run as a level (Li 2022, figure 5)."""
-    curve = sorted((100 * point.share, point.means[metric].value) for point in points if point.share is not None)
-    level = points[0].means[metric].value
-    lines = {"supervised": curve, "no links": [(share, level) for share, _ in (curve[:1] + curve[-1:])]}
-    return line_chart(f"{LINKS[metric]} by share of labels", lines, x_label="documents with labels, percent")
-
-
-def first_share_above(points: Sequence[CurvePoint]) -> float | None:
-    """Return the smallest share whose mean AUC is above that of the run without links; None where none is."""
-    level = points[0].means["auc"].value or 0.0
-    above = [p.share for p in points if p.share is not None and (p.means["auc"].value or 0.0) > level]
-    return min(above, default=None)
-
-
 def sweep_page(found: Sweep) -> str:
     """Return the page of a sweep, with the published rows of the data set below ours."""
     name = found.dataset.partition("@")[0]
@@ -171,10 +128,3 @@ def _transfer_section(dataset: str, cells: Iterable[TransferCell]) -> Table | No
     ]
     published = [*published_rows(name, table="transfer"), *published_rows(name)]
     return models_table([*rows, *published]) if rows else None
-
-
-def _point_row(point: CurvePoint) -> Row:
-    if point.share is None:
-        return score_row(point.objective, point.means, LINKS, RowKind.MODEL, "no link was shown")
-    note = f"links of {point.labelled:,} documents"
-    return score_row(f"{point.objective}, {100 * point.share:g}%", point.means, LINKS, note=note)

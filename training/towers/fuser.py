@@ -11,13 +11,7 @@ from training.parts import PartSettings
 
 
 class Fuser(nn.Module):
-    """N x S x d vectors of S sources -> N x d.
-
-    Attributes:
-        attends: whether attention weights between sources belong to it (`attention.attended_in`).
-    """
-
-    attends: ClassVar[bool] = False
+    """N x S x d vectors of S sources -> N x d."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

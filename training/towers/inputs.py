@@ -182,13 +182,6 @@ class Tower(nn.Module):
         """Become `unit(W x + b)` of vectors `x`, of a tower whose settings are `is_affine`; missing rows of W are 0."""
         raise ConfigError(f"{type(self).__name__} is no affine map")
 
-    def attended(self, given: Any) -> dict[str, list[tuple[str, ...]]]:
-        """Return the tokens that attention weights belong to, row by row, by name (`attention.attended_in`).
-
-        One name for all layers, or one for each in the order they attend; {} where the tower has no attention.
-        """
-        return {}
-
 
 def unit(rows: Tensor) -> Tensor:
     """Return rows of Euclidean length 1, float32 whatever the precision of the products before."""

@@ -5,27 +5,19 @@
 All that is done token by token (embedding, projections, normalisation, feed-forward) sees the packed T x E tokens as
 they are. What mixes the tokens of a row (attention, pooling) sees each group as a dense rows x length x E block, a
 view of the packed tokens: nothing is copied, padded or masked.
-
-Inside `recording`, the weights of everything that attends are kept (`training.towers.attention`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from training.data.ragged import Int64, Ragged, to_device
-
-Weights = npt.NDArray[np.float32]
-_RECORD: ContextVar[list[list[Weights]] | None] = ContextVar("_RECORD", default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +62,6 @@ def blocks(tokens_TE: Tensor, groups: tuple[tuple[int, int], ...]) -> list[Tenso
 def attend(query_TE: Tensor, key_TE: Tensor, value_TE: Tensor, packing: Packing, *, heads: int) -> Tensor:
     """Return scaled dot-product attention of each row's tokens over one another, T x E (Vaswani 2017, eq. 1)."""
     query, key, value = (blocks(x_TE, packing.groups) for x_TE in (query_TE, key_TE, value_TE))
-    _record(packing, (_weights(q, k, heads) for q, k in zip(query, key, strict=True)))
     parts = [_attend_block(q, k, v, heads) for q, k, v in zip(query, key, value, strict=True)]
     return torch.cat([value_TE[:0], *parts])
 
@@ -93,7 +84,6 @@ def largest_of(block: Tensor) -> Tensor:
 
 def softmax_pool(tokens_TE: Tensor, scores_T1: Tensor, packing: Packing) -> Tensor:
     """Return N x E rows: the mean of each row's tokens weighted by the softmax of their scores."""
-    _record(packing, (scores.softmax(dim=1)[:, None].transpose(2, 3) for scores in blocks(scores_T1, packing.groups)))
     parts = [
         (scores.softmax(dim=1) * tokens).sum(dim=1)
         for scores, tokens in zip(blocks(scores_T1, packing.groups), blocks(tokens_TE, packing.groups), strict=True)
@@ -107,28 +97,3 @@ def _attend_block(query: Tensor, key: Tensor, value: Tensor, heads: int) -> Tens
     q, k, v = (x.view(count, size, heads, -1).transpose(1, 2) for x in (query, key, value))
     mixed = F.scaled_dot_product_attention(q, k, v)
     return mixed.transpose(1, 2).reshape(count * size, -1)
-
-
-@contextmanager
-def recording() -> Iterator[list[list[Weights]]]:
-    """Give a list to which each layer that attends inside adds, row by row, its heads x queries x tokens weights."""
-    found: list[list[Weights]] = []
-    token = _RECORD.set(found)
-    try:
-        yield found
-    finally:
-        _RECORD.reset(token)
-
-
-def _record(packing: Packing, weights: Iterator[Tensor]) -> None:
-    """Keep a layer's weights, given group by group as rows x heads x queries x tokens, where they are recorded."""
-    found = _RECORD.get()
-    if found is not None:
-        rows = [row for block in weights for row in block.detach().float().cpu().numpy()]
-        found.append([rows[place] for place in np.argsort(packing.order)])
-
-
-def _weights(query: Tensor, key: Tensor, heads: int) -> Tensor:
-    q, k = (x.view(*x.shape[:2], heads, -1).transpose(1, 2) for x in (query, key))
-    weights: Tensor = (q @ k.transpose(2, 3) / q.shape[-1] ** 0.5).softmax(dim=-1)
-    return weights

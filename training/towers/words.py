@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from training.config import TRAINED
 from training.data.documents import DocumentSet
 from training.data.ragged import Float32, Int64, Ragged, to_device
 from training.parts import Needs, TextTowerSettings
-from training.text.vocabulary import Vocabulary, tokenize
+from training.text.vocabulary import Vocabulary
 from training.text.word_vectors import WordVector, initial_vectors, read_aligned, read_vectors, train_word2vec
 from training.towers.inputs import (
     Sizes,
@@ -155,19 +155,11 @@ class WordTower(Tower):
         with torch.no_grad():
             self.embedding.weight.copy_(torch.from_numpy(vectors))
 
-    def attended(self, given: TextInput) -> dict[str, list[tuple[str, ...]]]:
-        return {"words": words_of(given.texts, self.max_words)}
-
     def vectors_at(self, rows: WordRows, positions: Int64) -> Tensor:
         """Return T x w vectors of the words at some positions."""
         device = self.embedding.weight.device
         vectors: Tensor = self.embedding(to_device(rows.words[positions].astype(np.int64), device))
         return vectors
-
-
-def words_of(texts: Sequence[str], max_words: int) -> list[tuple[str, ...]]:
-    """Return the words of each text that are read; one "" where there is none."""
-    return [tuple(tokenize(text)[:max_words]) or ("",) for text in texts]
 
 
 def languages_of(given: TextInput, config: WordsSettings) -> tuple[str, ...] | None:

@@ -116,7 +116,6 @@ def run_evaluate(
     split: str = Split.TEST,
     tracking: str | None = None,
     config: EvaluateConfig = STANDARD_CONFIG,
-    with_captions: bool = False,
     with_baselines: bool = True,
     needs_links: bool = False,
     say: Say,
@@ -130,7 +129,6 @@ def run_evaluate(
         split: train, val or test.
         tracking: MLflow's address.
         config: what the baselines read, and how retrieval is measured.
-        with_captions: whether caption metrics are computed.
         with_baselines: whether baselines other than random are scored, too.
         needs_links: whether a split of which nothing is known to be linked is an error.
         say: takes a line of progress.
@@ -141,9 +139,7 @@ def run_evaluate(
     home, client = Lake.at(lake), open_registry(tracking, [model])
     reference, loaded = "@".join(home.find(dataset)), load(model, client)
     say(f"scoring {loaded.uri} on {reference}, split {split}")
-    judged = judge_model(
-        loaded.model, home, reference, split, config=config, with_captions=with_captions, needs_links=needs_links
-    )
+    judged = judge_model(loaded.model, home, reference, split, config=config, needs_links=needs_links)
     beside: tuple[Score, ...] = ()
     if with_baselines and (judged.evaluation.scores or judged.evaluation.pairs):
         say("scoring the baselines on the same documents")

@@ -8,13 +8,12 @@ from schemas.documents import Split
 from schemas.errors import UsageError
 from schemas.lake import Lake
 from schemas.manifest import Manifest, read_manifest
-from schemas.parts import split_parts
 from training.mlflow.loading import open_registry
 from training.mlflow.registering import attach, write_card
 from training.mlflow.runs import training_curve
 from training.mlflow.tracked_training import TrainSummary
 from training.report.evaluation import report_page
-from training.report.example_documents import example_groups, read_pictures
+from training.report.example_documents import example_groups
 from training.report.pages import write_page
 from training.workflows.evaluate import EvaluateSummary, run_evaluate
 
@@ -39,7 +38,6 @@ def run_report(summary: EvaluateSummary, directory: Path, *, lake: str, tracking
         raise UsageError("--report: expected --model and --dataset; a file of scores has no model to report on")
     client, version, card = open_registry(tracking, [loaded.uri]), loaded.version, loaded.model.card
     manifest, folder = read_manifest(Lake.at(lake), f"{report.dataset}@{report.dataset_version}")
-    images = [key for pair in judged.confused for key in (pair.image, pair.chosen)]
     page = report_page(
         report,
         card.config,
@@ -48,9 +46,7 @@ def run_report(summary: EvaluateSummary, directory: Path, *, lake: str, tracking
         examples=example_groups(judged.evaluation, manifest, folder, report.split, regions=card.data.region_features),
         statistics=manifest.splits,
         calibration=judged.calibration,
-        confused=judged.confused,
         way=loaded.model.described(),
-        pictures=read_pictures(folder, split_parts(manifest, report.split) if images else (), images),
     )
     path = write_page(directory, page)
     for written in (path, report.write(directory)):

@@ -73,13 +73,6 @@ def test_a_word_left_out_is_not_read(newsroom: Newsroom, archive: Archive) -> No
         assert 'class="w out"' in without.text
         (back,) = links(without.text, 'id="w-headline-2"')
         assert shown(client.get(back).text) == shown(page.text)
-        found = archive.search(**TEXTS, language="de", top=1)
-        source = next(each for each in found.sources if each.role == "headline")
-        even = 1 / len(source.tokens)
-        steps = [sum(share >= times * even for times in (1, 1.5, 2)) for share in source.attention]
-        assert [int(re.search(r"s(\d)", kind)[1]) if " s" in kind else 0 for _, kind, _ in words] == steps  # type: ignore[index]
-        bars = [float(value) for value in re.findall(r'<meter[^>]*value="([\d.]+)" aria-label="Weight', page.text)]
-        assert bars == pytest.approx([each.weight for each in found.sources], abs=1e-3)
 
 
 def test_names_are_counted_and_filter(newsroom: Newsroom) -> None:
@@ -161,16 +154,17 @@ def test_words_of_no_picture_are_said_to_be_so(newsroom: Newsroom) -> None:
 
 def test_colours_are_explained_where_there_are_some(newsroom: Newsroom, archive: Archive) -> None:
     with newsroom.client() as client:
-        assert "Colours show the attention" in ranked(newsroom, client, {"headline": "Neptun"}).text
+        page = ranked(newsroom, client, {"headline": "Neptun"})
+        assert "Colours show" not in page.text
+        (address,) = links(page.text, 'id="show-influence"')
+        assert "Colours show how much a word adds" in client.get(address).text
     manifest = archive.index.manifest
     opened = Opened(Choice(uri=newsroom.folder, manifest=manifest), ())
     query = Query(texts={"headline": "Neptun und ein Schloss"}, language="de")
     found = archive.search(headline=query.texts["headline"], language="de", top=3)
     asked = SearchParameters(has_influence=True)
-    assert _highlighted(opened, query, found, asked) == (Highlighting.ATTENTION, {})
-    unattended = replace(found, sources=())  # as a tower without attention reads it
-    assert _highlighted(opened, query, unattended, SearchParameters()) == (Highlighting.POSSIBLE, {})
-    kind, influence = _highlighted(opened, query, unattended, asked)
+    assert _highlighted(opened, query, found, SearchParameters()) == (Highlighting.POSSIBLE, {})
+    kind, influence = _highlighted(opened, query, found, asked)
     images = archive.index.vectors.rows[archive.index.records.rows_named([p.picture.image for p in found.images])]
     without = Query(texts={"headline": "und ein Schloss"}, language="de")
     whole, rest = (
@@ -178,9 +172,9 @@ def test_colours_are_explained_where_there_are_some(newsroom: Newsroom, archive:
     )
     assert kind is Highlighting.INFLUENCE and influence["headline"][0] == pytest.approx(float(whole - rest), abs=1e-6)
     assert len(influence["headline"]) == 4
-    assert _highlighted(opened, query, replace(unattended, images=()), asked) == (Highlighting.NOTHING, {})
+    assert _highlighted(opened, query, replace(found, images=()), asked) == (Highlighting.NOTHING, {})
     long = Query(texts={"body": "Wort " * 501}, language="de")
-    assert _highlighted(opened, long, unattended, asked) == (Highlighting.NOTHING, {})
+    assert _highlighted(opened, long, found, asked) == (Highlighting.NOTHING, {})
     opened.close()
 
 

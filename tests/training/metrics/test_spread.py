@@ -6,7 +6,7 @@ from scipy import stats
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LinearRegression
 
-from training.metrics.spread import analyse_documents, content, regress, sampling_bias, spearman, spread
+from training.metrics.spread import analyse_documents, content, regress, spearman, spread
 
 
 def test_spread_of_worked_examples():
@@ -21,29 +21,6 @@ def test_content_is_scikit_learns_components_up_to_sign():
     documents = [numbers.normal(size=(n, 9)) for n in (3, 5, 2, 7, 4, 6)]
     expected = PCA(n_components=4).fit_transform(np.stack([rows.mean(axis=0) for rows in documents]))
     assert np.abs(content(documents, dimensions=4)) == pytest.approx(np.abs(expected))
-
-
-def test_sampling_bias_by_hand():
-    images = [np.array([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]]), np.array([[6.0, 8.0]])]
-    links = [np.array([[0, 0], [0, 2], [1, 1]]), np.array([[0, 0]])]
-    near, far, test, p = sampling_bias(images, links)
-    # sentence 0: images 0 and 2 against 1; sentence 1: image 1 against 0 and 2; document 2 has no negative
-    inside = [5.0, np.hypot(3, 3), 5.0, np.hypot(3, 3)]
-    outside = [10.0, np.hypot(6, 7), 5.0, 5.0]
-    assert near.value == pytest.approx(np.mean(inside)) and far.value == pytest.approx(np.mean(outside))
-    grid = np.array(sorted({*inside, *outside}))
-    shares = [np.array([np.mean(np.array(side) <= point) for point in grid]) for side in (inside, outside)]
-    assert test.value == pytest.approx(np.abs(shares[0] - shares[1]).max()) and test.n == 4
-    assert p.value == pytest.approx(stats.ks_2samp(inside, outside).pvalue)
-    assert sampling_bias(images[:1], links[:1]) == [] and sampling_bias(images, [None, links[1]]) == []
-
-
-def test_negatives_of_other_documents_are_never_the_documents_own():
-    numbers = np.random.default_rng(0)
-    own = [np.full((m, 2), 10.0 * place) for place, m in enumerate((3, 4, 2, 5))]
-    links = [np.array([[0, 0]])] * 4
-    near, far, test, _ = sampling_bias(own, links, seed=int(numbers.integers(9)))
-    assert near.value == 0.0 and far.value > 10 and test.value == 1.0
 
 
 def fit_of(name, predictors, values):

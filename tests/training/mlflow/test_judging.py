@@ -63,7 +63,7 @@ def test_the_table_is_kept_with_the_run_and_beside_the_report(
     recall = next(row.value for row in summary.rows if (row.measure, row.metric) == ("retrieval", "recall_at_1"))
     assert [value for name, value in metrics.items() if "text_to_image" in name and "recall_at_1_" in name] == [recall]
     text = page.read_text(encoding="utf-8")
-    for title in ("Retrieval", "What makes a document hard", "Images that look alike", "How sure a link is"):
+    for title in ("Retrieval", "What makes a document hard", "How sure a link is"):
         assert title in text
     assert "http:" not in text and "https:" not in text
     json.dumps(summary.to_json(), allow_nan=False)
@@ -83,11 +83,7 @@ def test_measures_equal_those_of_the_matrices(registry_lake: Lake, trained: Path
     assert forward.n == linked and 0 < (forward.value or 0) < int(forward.group.split()[-1]) / 4
     assert not any("=" in row.group for row in judged.rows)
     assert rows["analysis", "p", "spread"].note == "images: image-test; sentences: text-test"
-    assert any(row.measure == "confusion" and row.n for row in judged.rows)
-    bias = [row for row in judged.rows if row.measure == "sampling bias"]
-    assert [row.metric for row in bias] == ["distance", "distance", "ks_statistic", "p"] and bias[0].n > 0
     assert rows["relations", "absent", ""].note == "the model predicts no relations"
-    assert rows["captions", "absent", ""].note == "not computed without --captions"
     words = {f"thing{number}": np.eye(40)[number] for number in range(40)}
     vectors = tmp_path / "words.txt"
     vectors.write_text("".join(f"{word} {' '.join(map(str, row))}\n" for word, row in words.items()))

@@ -95,7 +95,6 @@ def test_evaluate_takes_a_baseline(registry_lake: Lake, capsys: pytest.CaptureFi
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["documents"] == 30
     assert run([*arguments, "--baseline", "random", "--model", "x"]) == 2
     assert run([*arguments, "--scores", "x", "--set", "seed=3"]) == 2
-    assert run(["supervised", "--lake", registry_lake.root.uri, "--dataset", "synthetic", "--shares", "a"]) == 2
 
 
 def test_a_calibration_on_another_data_set_is_a_file_that_links_take(

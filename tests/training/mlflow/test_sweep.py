@@ -193,3 +193,18 @@ def test_a_sweep_that_cannot_be_judged_trains_nothing_and_leaves_no_run(
             lake=lake.root.uri, dataset="synthetic", recipe="tiny", vary=VARY, tracking=client.tracking_uri, say=print
         )
     assert not trained and not client.search_experiments(filter_string="name = 'multilink-synthetic'")
+
+
+def test_what_labels_are_worth_is_a_sweep_that_may_start_from_a_registered_model(
+    client: mlflow.MlflowClient, registry_lake: Lake
+) -> None:
+    about: dict[str, Any] = {"lake": registry_lake.root.uri, "dataset": "synthetic", "recipe": "tiny"}
+    about |= {"tracking": client.tracking_uri, "say": lambda line: None}
+    start = tracked_training.run_train(**about, overrides=SMALL).model_uri
+    supervised = (*SMALL, "objective.name=supervised", f"training.start_from={start}")
+    found = sweep.run_sweep(**about, overrides=supervised, vary=["objective.labelled_share=0.1,1"])
+    assert [cell.settings for cell in found.cells] == [
+        ("objective.labelled_share=0.1",),
+        ("objective.labelled_share=1",),
+    ]
+    assert all(cell.model and "auc" in cell.means for cell in found.cells)

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from training.report.figures import Axis, histogram, line_chart, path_chart, reliability_chart, scatter, share_columns
+from training.report.figures import Axis, histogram, line_chart, path_chart, reliability_chart, scatter
 
 TWO = {"a": [(1, 1.0), (2, 2.0)], "b": [(1, 3.0), (2, 4.0)]}
 
@@ -18,7 +18,6 @@ def charts():
         scatter("spread", [0.1, 0.2, 0.4], [50.0, 60.0, 90.0], x_label="spread", level=50.0),
         path_chart("loss", {"epoch 1": (0.5, 60.0), "epoch 2": (0.4, 70.0)}, x_label="loss", marked="epoch 2"),
         reliability_chart("share", [10.0, 90.0], [20.0, 80.0], [5, 10]),
-        share_columns("chosen", {"0.1": (70, 10, 20), "0.5": (40, 40, 20)}, x_label="cosine", names=("r", "c", "e")),
     ]
 
 
@@ -35,7 +34,7 @@ def test_the_same_numbers_give_the_same_bytes():
     assert charts() == charts()
 
 
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", range(5))
 def test_a_chart_needs_nothing_else_and_takes_its_colours_from_the_page(number):
     drawn = charts()[number]
     root = ElementTree.fromstring(drawn)
@@ -94,16 +93,6 @@ def test_bars_are_as_high_as_their_counts():
 def test_a_hundred_is_in_the_last_bin():
     drawn = histogram("AUC", [100.0, 99.0], x_label="AUC", reference=50, reference_name="chance")
     assert "most lie from 95 to 100" in drawn
-
-
-def test_columns_are_their_shares():
-    heights = {}
-    for colour in ("right", "wrong", "line"):
-        bars = [points(bar) for bar in shapes(charts()[5], "path", colour) if bar.get("d").rstrip().endswith("z")]
-        heights[colour] = [max(y for _, y in bar) - min(y for _, y in bar) for bar in bars]
-    assert heights["right"][0] == pytest.approx(7 * heights["wrong"][0], rel=1e-3)
-    assert heights["right"][1] == pytest.approx(heights["wrong"][1])
-    assert "0.1: r 70%, c 10%, e 20%" in charts()[5]
 
 
 @pytest.mark.parametrize("values", [[0.0], [1.0, 1.0], [0.37], [-4.0, 7.0], [100.0], [48.6, 82.7], []])

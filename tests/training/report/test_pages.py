@@ -15,7 +15,6 @@ from PIL import Image
 from schemas.manifest import SplitStatistics
 from training.config import LoopConfig, Select, TrainConfig, objective
 from training.evaluation.evaluate import EvaluationReport, absent, of_measure
-from training.evaluation.judge import ConfusedImages
 from training.metrics.calibration import Observations, calibration_scores, fit_calibration
 from training.metrics.scores import Score
 from training.recipes import recipe
@@ -211,28 +210,19 @@ def test_what_was_measured_has_its_section():
         Score("average_precision", 61.0, 55.0, 66.0, 100, "story", "relations"),
         *of_measure("calibration", calibration_scores(calibration, seen)),
         *(
-            Score(name, value, n=9, group="nearness 0.100 to 0.500", measure="confusion")
-            for name, value in {"right": 70.0, "confused": 10.0, "elsewhere": 20.0}.items()
-        ),
-        *(
             Score(name, 0.1 * place, n=1, group=f"d{place}", measure="document", note="images: x; sentences: y")
             for place in range(3)
             for name in ("image_spread", "text_spread")
         ),
-        Score("BLEU-4", 12.0, n=5, measure="captions"),
         absent("object-detection", "the data set has no classes"),
     ]
-    confused = ConfusedImages(document="d1", sentence="<b>", image="aa", chosen="bb", nearness=0.9)
-    page = words(table=table(*rows), calibration=calibration, confused=(confused,))
+    page = words(table=table(*rows), calibration=calibration)
     for title in (
         "Retrieval",
         "Languages and roles",
         "Relations",
         "What makes a document hard",
-        "Images that look alike",
-        "Taken for one another",
         "How sure a link is",
-        "Chosen captions",
         "images: x; sentences: y",
         "object detection , since the data set has no classes",
     ):

@@ -35,8 +35,6 @@ ROWS = (
         unit="similarity",
         note="none is proven by 9 validation documents",
     ),
-    Score("BLEU-4", 12.0, n=5, measure="captions"),
-    Score("METEOR", n=5, measure="captions", note="no Java"),
     absent("analysis", "too few"),
     absent("object-detection", "no classes"),
 )
@@ -61,7 +59,6 @@ def test_tables_say_what_was_measured():
         "meta": ("–", "", "100"),
     }
     assert texts(found["groups"])["language=de"] == ("70.0 (60.0–\u206080.0)", "", "", "9")
-    assert texts(found["captions"]) == {"BLEU-4": ("12.0",), "METEOR": ("no Java",)}
     assert texts(found["regressions"])["spread"] == ("12.0", "", "", "", "<\u00a00.001")
     assert texts(found["thresholds"])["90%"][0] == "none is proven by 9 validation documents"
     assert absent_baselines(ROWS) == {"object detection": "no classes"}

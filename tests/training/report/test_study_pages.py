@@ -1,11 +1,11 @@
-"""The pages of the supervised curve and of transfer say what was measured, and need nothing else."""
+"""The page of transfer says what was measured, and needs nothing else."""
 
 import re
 
-from training.evaluation.studies import CurvePoint, TransferCell
+from training.evaluation.studies import TransferCell
 from training.metrics.scores import Score
 from training.report.sections import Row
-from training.report.studies import first_share_above, supervised_page, transfer_page, transfer_table
+from training.report.studies import transfer_page, transfer_table
 
 
 def means(auc: float) -> dict[str, Score]:
@@ -13,25 +13,9 @@ def means(auc: float) -> dict[str, Score]:
     return {name: Score(name, value, value - 2, value + 2, 9) for name, value in values.items()}
 
 
-def run(share: float | None, auc: float) -> CurvePoint:
-    objective = "cross-document" if share is None else "supervised"
-    return CurvePoint(objective=objective, share=share, labelled=round(1000 * (share or 0)), means=means(auc))
-
-
 def words(text: str) -> str:
     assert "http:" not in text and "https:" not in text and "<script" not in text
     return " ".join(re.sub(r"<[^>]+>", " ", text).split())
-
-
-def test_the_curve_says_which_share_is_enough() -> None:
-    runs = [run(None, 85.0), run(0.1, 76.5), run(0.4, 86.25), run(1.0, 91.0)]
-    assert first_share_above(runs) == 0.4 and first_share_above(runs[:2]) is None
-    page = words(supervised_page(runs, dataset="story-dii@v1", split="test"))
-    assert "It takes the links of 40% of the documents to pass the AUC of the one that sees no link" in page
-    for expected in ("supervised, 10%", "links of 400 documents", "86.2", "74.5–\u206078.5", "Li et al. 2022, table 2"):
-        assert expected in page
-    hardly = words(supervised_page(runs[:2], dataset="mine@v1", split="val"))
-    assert "No share tried here reaches" in hardly and "Published" not in hardly
 
 
 def test_transfer_marks_the_models_own_data_and_stands_beside_the_paper() -> None:

@@ -1,12 +1,10 @@
 """Each tower against a slow, padded or one-at-a-time computation of the same mathematics from torch's own modules."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from attended import attention_weights
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -215,46 +213,3 @@ def test_tokens_are_dropped_in_training_alone() -> None:
         found.append(tower(rows))
     assert torch.equal(*found)
     assert not torch.allclose(found[0], tower.eval()(rows), atol=1e-2)
-
-
-def test_attention_weights_are_those_of_torch_and_belong_to_their_words() -> None:
-    tower = transformer_tower().eval()
-    found = attention_weights(tower, TextInput(texts=TEXTS))
-    layers = [reference_layer(layer) for layer in tower.transformer.layers]  # type: ignore[arg-type]
-    rows = tower.prepare(TextInput(texts=TEXTS))
-    for row in range(len(TEXTS)):
-        words = torch.from_numpy(rows.words[rows.sentences.rows(row)].astype(np.int64))
-        x = tower.project(tower.norm(tower.embedding(words) + tower.position.weight[: len(words)]))[None]
-        weights = found[row]["words"]
-        assert len(weights.tokens) == len(words)
-        for layer, own in zip(layers, weights.layers, strict=True):
-            expected = layer.self_attn(x, x, x, average_attn_weights=False)[1][0]
-            assert np.allclose(own, expected.detach(), atol=1e-5)
-            x = layer(x)
-    assert found[0]["words"].tokens == ("w1", "w2", "w3") and found[1]["words"].tokens == ("",)
-
-
-@pytest.mark.parametrize("layers", [2, 0])
-def test_attention_over_regions_and_their_labels(layers: int) -> None:
-    tower = region_tower(concepts=True, layers=layers)
-    bank = regions([3, 0, 1])
-    found = attention_weights(tower, images(bank))
-    assert found[0]["regions"].tokens == bank.labels[:3] * 2 and found[1]["regions"].tokens == ("", "")
-    for row in found:
-        each = row["regions"]
-        assert all(np.allclose(layer.sum(axis=-1), 1, atol=1e-5) for layer in each.layers)
-        assert each.scores.shape == (len(each.tokens),) and len(each.layers) == max(layers, 1)
-
-
-def test_attention_of_a_bilstm_weighs_its_states_and_a_mean_has_none() -> None:
-    torch.manual_seed(0)
-    config = BilstmAttentionSettings(word_dimensions=5, dropout=0.0, max_words=4, pooling="tanh-attention")
-    tower = BilstmAttentionTower(config, Sizes(dimensions=7), VOCABULARY).eval()
-    assert tower.query is not None and tower.key is not None
-    found = attention_weights(tower, TextInput(texts=["w1 w2 w3", "w4"]))
-    states = tower.lstm(tower.embedding(torch.tensor([3, 4, 5])))[0]
-    expected = (tower.query(torch.tanh(tower.key(states))) / 10**0.5).softmax(0)[:, 0]
-    assert np.allclose(found[0]["words"].scores, expected.detach(), atol=1e-5)
-    assert found[1]["words"].scores.tolist() == [1.0]
-    plain = BilstmAttentionTower(replace(config, pooling="mean"), Sizes(dimensions=7), VOCABULARY)
-    assert attention_weights(plain, TextInput(texts=["w1"])) == []

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 import torch
-from attended import attention_weights
 from torch.nn import functional as F
 
 from schemas.errors import UsageError
@@ -104,7 +103,7 @@ def test_sources_are_fused_as_in_the_paper(fuser: str) -> None:
             expected = stacked.max(dim=0).values if fuser == "max" else stacked[0] + stacked[1]
         else:
             assert built.fuser.first is not None and built.fuser.second is not None
-            if built.fuser.attends:
+            if fuser == "attention":
                 stacked = attention(built.fuser.attention, stacked)
             expected = built.fuser.second(F.relu(built.fuser.first(stacked.flatten())))
             expected = F.relu(expected) if fuser == "neural-net" else expected
@@ -160,31 +159,3 @@ def test_a_gru_reads_words_with_their_ngrams() -> None:
         last = built.gru(x)[1][0]
         assert torch.allclose(together[row], last / last.norm(), atol=1e-6)
     assert built(built.prepare(TextInput(texts=[]))).shape == (0, 8)
-
-
-def test_attention_over_words_and_sources_is_that_of_the_equation() -> None:
-    built = tower(MultiSourceSettings, sources=("lead", "caption"))
-    assert isinstance(built, MultiSourceTower)
-    documents = [("im Gotthard im Tunnel", "Tunnel"), ("", "a b c"), ("im", "im tunnel")]
-    found = attention_weights(built, TextInput(texts=[""] * 3, sources=documents))
-    for row, texts in enumerate(documents):
-        encoded = []
-        for source, text in zip(("lead", "caption"), texts, strict=True):
-            encoder = built.encoders[source]
-            x = torch.stack([word_vector(built.embedding, word) for word in text.lower().split() or [""]])
-            assert found[row][source].tokens == tuple(text.lower().split() or [""])
-            expected = maps(encoder.attention, x)  # type: ignore[arg-type]
-            assert np.allclose(found[row][source].layers[0], expected.detach(), atol=1e-5)
-            assert np.allclose(found[row][source].scores, expected.mean(dim=(0, 1)).detach(), atol=1e-5)
-            x = attention(encoder.attention, x) + x  # type: ignore[arg-type]
-            encoded.append(encoder.narrow(F.relu(encoder.widen(x))).amax(dim=0))  # type: ignore[operator]
-        assert found[row]["sources"].tokens == ("lead", "caption")
-        assert built.fuser.attention is not None
-        expected = maps(built.fuser.attention, torch.stack(encoded))
-        assert np.allclose(found[row]["sources"].layers[0], expected.detach(), atol=1e-5)
-
-
-def maps(layer: SelfAttention, x: torch.Tensor) -> torch.Tensor:
-    """Eq. 3 of the paper: heads x queries x words."""
-    pairs = zip(layer.query.weight.chunk(layer.heads), layer.key.weight.chunk(layer.heads), strict=True)
-    return torch.stack([((x @ q.T) @ (x @ k.T).T / q.shape[0] ** 0.5).softmax(dim=-1) for q, k in pairs])

@@ -24,8 +24,6 @@ class AttentionSettings(FuserSettings):
 class AttentionFuser(Fuser):
     """N x S x d -> N x d."""
 
-    attends = True
-
     def __init__(self, sources: int, dimensions: int, head_dimensions: int) -> None:
         super().__init__()
         self.attention = SelfAttention(

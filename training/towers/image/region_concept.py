@@ -201,11 +201,6 @@ class RegionConceptTower(Tower):
         vocabulary = None if self.concepts is None else self.concepts.vocabulary
         return RegionRows.of(given.regions, vocabulary, features=self.features, most=self.max_regions)
 
-    def attended(self, given: ImageInput) -> dict[str, list[tuple[str, ...]]]:
-        rows, labels = self.prepare(given), () if given.regions is None else given.regions.labels
-        found = [tuple(labels[place] if place >= 0 else "" for place in rows.regions[part]) for part in rows.images]
-        return {"regions": [each * (1 if self.concepts is None else 2) for each in found]}
-
     def forward(self, rows: RegionRows) -> Tensor:
         packing = Packing.of(rows.images)
         x_TD = self._regions(rows, packing)

@@ -30,7 +30,6 @@ from training.towers.inputs import Sizes, TextInput, Tower, unit
 from training.towers.packing import Packing
 from training.towers.subwords import SubwordRows, SubwordTower
 from training.towers.text.subword_attention import SubwordAttentionSettings, SubwordEncoder
-from training.towers.words import words_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +102,6 @@ class MultiSourceTower(SubwordTower):
         )
         limits = {Role.BODY.value: config.body_words}
         self.limits = {source: limits.get(source, self.embedding.max_words) for source in config.sources}
-        self.has_attention = config.attention
         self.source_drop = config.source_drop
 
     def prepare(self, given: TextInput) -> SourceRows:  # type: ignore[override]
@@ -131,13 +129,6 @@ class MultiSourceTower(SubwordTower):
                 -1, len(self.sources)
             ),
         )
-
-    def attended(self, given: TextInput) -> dict[str, list[tuple[str, ...]]]:
-        columns = zip(*(given.sources or ()), strict=True) if self.has_attention else ()
-        pairs = zip(self.sources, columns, strict=False)
-        words = {source: words_of(column, self.limits[source]) for source, column in pairs}
-        fused = {} if not self.fuser.attends else {"sources": [self.sources] * len(given.texts)}
-        return words | fused
 
     def forward(self, rows: SourceRows) -> Tensor:
         dropped = np.zeros_like(rows.is_present)

@@ -10,11 +10,10 @@ from torch.nn import functional as F
 
 from schemas.configs import PositiveInt
 from training.text.vocabulary import Vocabulary
-from training.towers.inputs import Sizes, TextInput, Tower, unit
+from training.towers.inputs import Sizes, Tower, unit
 from training.towers.packing import Packing, largest_of, pool
 from training.towers.self_attention import SelfAttention
 from training.towers.subwords import SubwordRows, SubwordsSettings, SubwordTower
-from training.towers.words import words_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +65,6 @@ class SubwordAttentionTower(SubwordTower):
     def __init__(self, config: SubwordAttentionSettings, sizes: Sizes, vocabulary: Vocabulary | None) -> None:
         super().__init__(config, sizes, vocabulary)
         self.encoder = SubwordEncoder(config, sizes.dimensions)
-
-    def attended(self, given: TextInput) -> dict[str, list[tuple[str, ...]]]:
-        return {"words": words_of(given.texts, self.embedding.max_words)}
 
     def forward(self, rows: SubwordRows) -> Tensor:
         packing = Packing.of(rows.sentences)

@@ -6,14 +6,12 @@ from types import ModuleType
 
 import pytest
 
-from schemas.console import Passing
 from schemas.documents import Split
 from schemas.errors import ConfigError, UsageError
 from schemas.lake import Lake
 from training.config import LoopConfig, Select, TrainConfig, objective
 from training.data.loading import load_training_data
 from training.data.split import is_labelled
-from training.evaluation.studies import supervised_curve
 from training.loop.context import Context
 from training.loop.trainer import train
 from training.towers.image.linear import LinearSettings
@@ -81,24 +79,7 @@ def test_wrong_links_teach_wrongly(lakes: ModuleType, lake: Lake, tmp_path: Path
     assert auc["wrong"] < 65
 
 
-def test_the_curve_begins_without_links_and_rises_with_them(lake: Lake) -> None:
-    lines: list[str] = []
-    points = list(supervised_curve(CONFIG, lake, "synthetic", shares=[0.05, 1.0], say=lines.append))
-    assert [(point.objective, point.share) for point in points] == [
-        ("nostruct", None),
-        ("supervised", 0.05),
-        ("supervised", 1.0),
-    ]
-    assert (points[0].labelled, points[2].labelled) == (0, 60) and 0 < points[1].labelled < 12
-    assert points[2].means["auc"].value > points[1].means["auc"].value
-    told = [line for line in lines if not isinstance(line, Passing)]
-    assert len(told) == 3 and told[1].startswith("training 2 of 3: supervised on 5% of the links, 0:0")
-    assert lines[1].startswith("nostruct: epoch 1 of 3, 0:0")
-
-
 def test_what_does_not_fit_is_said(lakes: ModuleType, lake: Lake, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="choose an objective that reads no links"):
-        list(supervised_curve(supervised(), lake, "synthetic", shares=[1.0], say=print))
     with pytest.raises(ConfigError, match=r"objective.labelled_share = 0.*expected `float` > 0"):
         supervised(0.0)
     bare = {
