@@ -24,10 +24,10 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageEnhance
 
 from pipelines.copy_detection.vectors import PROBES, Points, centres_of, in_cells, near_points, points_of, unit_length
-from pipelines.dedupe.columns import from_hex
 from pipelines.features.catalogue import extractors
 from pipelines.features.values import IMAGES
 from pipelines.images.inspect import encode_jpeg, phash
+from pipelines.partitions.columns import from_hex
 from pipelines.settings import FeaturesConfig, HttpConfig
 
 RECORDED = Path(__file__).parents[1] / "tests" / "replay" / "recording" / "images"

@@ -58,7 +58,6 @@ import apache_beam as beam
 import faiss
 import numpy as np
 
-from pipelines.dedupe.columns import to_hex
 from pipelines.dedupe.duplicates import (
     Neighbours,
     Occurrences,
@@ -73,11 +72,12 @@ from pipelines.dedupe.duplicates import (
 )
 from pipelines.dedupe.hamming import near_pairs
 from pipelines.dedupe.transforms import FindDuplicates, by_hash
-from pipelines.documents.settle import SettledDocument
 from pipelines.images.packed import PackedImage
 from pipelines.launch import run_pipeline
 from pipelines.packs import PackRef
+from pipelines.partitions.columns import to_hex
 from pipelines.settings import Policy, Runner
+from pipelines.settled import SettledDocument
 from schemas.documents import Document, Image, ImageRef, Provenance
 from schemas.duplicates import Duplicate
 

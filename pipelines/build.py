@@ -159,7 +159,7 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
     rules, first = config.documents, config.documents.before_dedupe
 
     sources = root | "sources" >> ReadSource(config.source, plan.context, progress, plan.begin)
-    candidates = sources.results | "documents" >> FilterCandidates(first, access.takedowns)
+    candidates = sources.results | "documents" >> FilterCandidates(first)
     images = candidates.results | "images" >> ObtainImages(access, progress, plan.shares)
     documents = candidates.results | "settle" >> SettleDocuments(first, images, progress)
     read = chain(sources.failures, candidates.failures, documents.failures)
@@ -172,7 +172,7 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
     sound = judged.results | "quality" >> FilterQuality(config.quality, rules, access.copies, progress)
     duplicates = unique.tables["duplicates"]
     assigned = sound.results | "assign splits" >> AssignSplits(config.splits)
-    split = assigned | "splits" >> DropLeaks(config.splits, config.dedupe.radius, duplicates)
+    split = assigned | "splits" >> DropLeaks(config.splits, duplicates)
     featured = split.results | "features" >> ExtractFeatures(plan.features, access.copies, rules, progress)
     single = featured.results | "copy detection" >> DropDuplicates(copies, config.copy_detection.policy, progress)
     shards = single.results | "shards" >> WriteShards(config.shards, plan.writer, progress, version)

@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from pipelines.documents.settle import SettledDocument, check_candidate, settle, without_images
+from pipelines.documents.settle import check_candidate, settle
 from pipelines.features.extraction import FeaturePlan, FeatureRefs, Features, missing_feature
 from pipelines.features.values import DOCUMENTS, IMAGES, Rejected
 from pipelines.images.obtain import ImageAccess, obtain_images
@@ -19,6 +19,7 @@ from pipelines.images.packed import copy_packs
 from pipelines.packs import PackFolder
 from pipelines.recipe import BuildConfig
 from pipelines.settings import DocumentsConfig
+from pipelines.settled import SettledDocument, without_images
 from pipelines.sources.records import CandidateDocument
 from schemas.documents import Document
 from schemas.failures import Failure, Stage
@@ -105,7 +106,7 @@ def documents_of(
     while batch := list(islice(remaining, DOCUMENTS_AT_ONCE)):
         candidates: list[CandidateDocument] = []
         for record in batch:
-            checked = record if isinstance(record, Failure) else next(check_candidate(record, config=config))
+            checked = record if isinstance(record, Failure) else check_candidate(record, config=config)
             if isinstance(checked, CandidateDocument):
                 candidates.append(checked)
             else:

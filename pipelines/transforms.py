@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import apache_beam as beam
@@ -30,6 +31,7 @@ FAILED = "failed"
 Fact = tuple[str, Any]
 Counted = tuple[str, int]  # stage, number
 Lost = tuple[tuple[str, str], int]  # (stage, reason), number
+Met = tuple[str, list[T], Mapping[str, Any]]  # id, the wholes of it, what became of their parts by key
 RECOUNTED = frozenset({Stage.IMAGES, Stage.FEATURES})
 
 
@@ -144,6 +146,61 @@ class OnOneWorker(beam.PTransform, Generic[T]):
 
     def _apply(self, _: str, batch: Iterable[T]) -> Iterable[Any]:
         return self.function(list(batch))
+
+
+@dataclass(eq=False)
+class MeetParts(beam.PTransform, Generic[T]):
+    """Joins wholes with what became of their parts: gives PCollection[`Met`], one for each id.
+
+    Attributes:
+        id_of: id of a whole.
+        parts_of: keys of its parts, each once.
+        outcomes: PCollections of (key, outcome): together, one for each key that any whole has.
+    """
+
+    id_of: Callable[[T], str]
+    parts_of: Callable[[T], Iterable[str]]
+    outcomes: Sequence[beam.PCollection]
+
+    def expand(self, wholes: beam.PCollection) -> beam.PCollection:
+        by_id = wholes | "by id" >> beam.WithKeys(self.id_of)
+        parts = wholes | "parts" >> beam.FlatMap(self._parts)
+        found = (parts, *self.outcomes) | "meet outcomes" >> beam.CoGroupByKey() | "deliver" >> beam.FlatMap(_deliver)
+        return (by_id, found) | "meet wholes" >> beam.CoGroupByKey() | "met" >> beam.MapTuple(_met)
+
+    def _parts(self, whole: T) -> Iterator[tuple[str, str]]:
+        for key in self.parts_of(whole):
+            yield key, self.id_of(whole)
+
+
+def _deliver(group: tuple[str, tuple[Iterable[Any], ...]]) -> Iterator[tuple[str, tuple[str, Any]]]:
+    key, (ids, *outcomes) = group
+    for outcome in chain.from_iterable(outcomes):
+        for whole_id in ids:
+            yield whole_id, (key, outcome)
+
+
+def _met(whole_id: str, group: tuple[Iterable[Any], Iterable[tuple[str, Any]]]) -> Met[Any]:
+    wholes, outcomes = group
+    return whole_id, list(wholes), dict(outcomes)
+
+
+@dataclass(eq=False)
+class LeaveOut(beam.PTransform):
+    """(documents, ids of those to leave out, once each) to the documents that stay, however many go."""
+
+    id_of: Callable[[Any], str]
+
+    def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
+        documents, unwanted = inputs
+        by_id = documents | "key documents" >> beam.WithKeys(self.id_of)
+        keyed = unwanted | "key ids" >> beam.WithKeys(str)
+        return (by_id, keyed) | "meet ids" >> beam.CoGroupByKey() | "stay" >> beam.FlatMapTuple(_staying)
+
+
+def _staying(_: str, group: tuple[Iterable[Any], Iterable[str]]) -> Iterable[Any]:
+    documents, unwanted = group
+    return () if list(unwanted) else documents
 
 
 class Tally(beam.DoFn, Generic[T]):

@@ -99,7 +99,7 @@ class LeakKind(StrEnum):
     """What two documents share."""
 
     EXACT_IMAGE = "exact-image"  # the same bytes
-    NEAR_IMAGE = "near-image"  # other bytes, fingerprints within the radius
+    NEAR_IMAGE = "near-image"  # other bytes, in one cluster of near-duplicates
     SENTENCE = "sentence"  # the same words
     DOCUMENT_TEXT = "document-text"  # the same sentences, all of them
 
@@ -115,10 +115,8 @@ class Leak:
         other_split: split of `other_document`, never `split`.
         key: content hash of the document's image, or the normalised text (a long one: its beginning and digest).
         document: the document whose row this is.
-        other_document: the first document of the other split that shares it, by id; of near images, that of the
-            closest image.
+        other_document: the first document of the other split that shares it, by id.
         other_key: content hash of the other document's image, or the same text.
-        distance: Hamming distance between the two images' fingerprints; 0 for what is equal.
         tokens: words of a shared text; 0 of an image.
     """
 
@@ -129,7 +127,6 @@ class Leak:
     document: str
     other_document: str
     other_key: str
-    distance: int = 0
     tokens: int = 0
 
 
@@ -146,7 +143,6 @@ LEAK_SCHEMA = table_schema(
         column("document", pa.string(), "document whose row this is"),
         column("other_document", pa.string(), "first document of the other split that shares it"),
         column("other_key", pa.string(), "content hash of the other document's image, or the same text"),
-        column("distance", pa.int32(), "Hamming distance of the images' fingerprints", unit="bits"),
         column("tokens", pa.int32(), "words of a shared text; 0 of an image", unit="words"),
     ],
 )

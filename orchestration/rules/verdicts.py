@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from orchestration.config import CheckSettings
-from pipelines.dedupe.columns import Bytes, Numbers, from_hex, starts_of_runs, words_of
 from pipelines.dedupe.hamming import near_pairs
+from pipelines.partitions.columns import Bytes, Numbers, from_hex, starts_of_runs, words_of
 from schemas.duplicates import LeakKind
 from schemas.failures import Stage
 from schemas.lake import Folder

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.copy_detection.vectors import Points, cosines_of, points_of
-from pipelines.dedupe.columns import from_hex
 from pipelines.dedupe.duplicates import Duplicates, Occurrences, duplicate_rows
 from pipelines.features.extraction import FeaturedDocument, FeaturedImage, FeaturePlan
 from pipelines.features.values import IMAGES, feature_array
+from pipelines.partitions.columns import from_hex
 from schemas.duplicates import NearCopy
 from schemas.features import column_to_vectors
 

@@ -33,9 +33,10 @@ from pipelines.copy_detection.vectors import (
     near_points,
     sample,
 )
-from pipelines.dedupe.transforms import Pack, Partition, Search, divide
+from pipelines.dedupe.transforms import Search
 from pipelines.features.extraction import FeaturePlan
 from pipelines.features.values import IMAGES
+from pipelines.partitions.transforms import Pack, Partition, divide
 from pipelines.settings import CopyDetectionConfig
 from schemas.failures import Stage
 from schemas.features import FeatureColumn

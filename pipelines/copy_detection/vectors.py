@@ -21,8 +21,8 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from pipelines.dedupe.columns import Bytes, Numbers, starts_of_runs, words_of
 from pipelines.dedupe.duplicates import Codes
+from pipelines.partitions.columns import Bytes, Numbers, starts_of_runs, words_of
 
 EXACT_BELOW = 50_000  # images
 PROBES = 8

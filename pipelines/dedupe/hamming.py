@@ -29,7 +29,7 @@ from math import comb, log2
 
 import numpy as np
 
-from pipelines.dedupe.columns import Numbers, Words, starts_of_runs
+from pipelines.partitions.columns import Numbers, Words, starts_of_runs
 
 WORD_BITS = 64
 KEY_BITS = 32  # of a key at most: enough to tell apart the codes that one data set holds

@@ -24,14 +24,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
 import numpy.typing as npt
-from apache_beam.pvalue import AsSingleton, TaggedOutput
+from apache_beam.pvalue import TaggedOutput
 
-from pipelines.dedupe.columns import Columns, Numbers
 from pipelines.dedupe.duplicates import (
     Clusters,
     Codes,
@@ -50,20 +49,16 @@ from pipelines.dedupe.duplicates import (
     near_codes,
     pack_images,
 )
-from pipelines.documents.transforms import LeaveOut
+from pipelines.partitions.columns import Numbers
+from pipelines.partitions.transforms import ROWS_PER_PARTITION, CountRows, Gather, Pack, Partition, divide
 from pipelines.progress import Progress
 from pipelines.settings import Policy
-from pipelines.transforms import Merge, StageOutput, count_results, off
+from pipelines.settled import id_of
+from pipelines.transforms import LeaveOut, StageOutput, count_results, off
 from schemas.failures import Failure, Reason, Stage
 
-ELEMENTS_AT_ONCE = 2048  # packed together
-ROWS_PER_PARTITION, MAX_PARTITIONS = 1 << 16, 1 << 12
 CROWDED = 1 << 16  # codes of a bucket that one worker compares: some seconds
 ROWS, DROPPED, COUNTS = "rows", "dropped", "counts"
-
-Partition = tuple[int, int]  # bytes of a value, number
-
-T = TypeVar("T", bound=Columns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +153,7 @@ class DropDuplicates(beam.PTransform):
         found = documents | "find" >> FindDuplicates(search, self.policy)
         kept, failures = documents, tuple[beam.PCollection, ...]()
         if self.policy is not Policy.KEEP_ALL:
-            kept = (documents, found.dropped) | "keep" >> LeaveOut()
+            kept = (documents, found.dropped) | "keep" >> LeaveOut(id_of)
             failures = (found.dropped | "failures" >> beam.Map(_failure, search.stage, search.message),)
         counts = count_results(search.stage, kept, self.progress)
         tables, facts = {search.table: found.duplicates}, {search.table: found.counts}
@@ -223,52 +218,3 @@ class Compare(beam.PTransform):
     def expand(self, keyed: beam.PCollection) -> beam.PCollection[tuple[Neighbours, Clusters]]:
         cells = keyed | "keys" >> Gather(self.kind) | "cut" >> beam.FlatMap(cut_crowded, self.crowded)
         return cells | "spread" >> beam.Reshuffle() | "compare" >> beam.Map(find_neighbours, self.near)
-
-
-@dataclass(eq=False)
-class Pack(beam.PTransform):
-    """Applies a function from some elements to tables of rows to all elements."""
-
-    function: Callable[[Sequence[Any]], Iterable[Columns]]
-
-    def expand(self, elements: beam.PCollection) -> beam.PCollection[Columns]:
-        size = ELEMENTS_AT_ONCE
-        return elements | beam.BatchElements(min_batch_size=size, max_batch_size=size) | beam.FlatMap(self.function)
-
-
-class CountRows(beam.PTransform):
-    """The number of rows of all packs, as a side input."""
-
-    def expand(self, packed: beam.PCollection[Columns]) -> AsSingleton:
-        count: AsSingleton = packed | "rows" >> beam.Map(len) | "add" >> Merge(sum)
-        return count
-
-
-@dataclass(eq=False)
-class Gather(beam.PTransform):
-    """(key, rows) to all rows of each key."""
-
-    kind: type[Columns]
-
-    def expand(self, parts: beam.PCollection[tuple[Any, Columns]]) -> beam.PCollection[Columns]:
-        return parts | "group" >> beam.GroupByKey() | "concatenate" >> beam.MapTuple(self._concatenate)
-
-    def _concatenate(self, _: Any, parts: Iterable[Columns]) -> Columns:
-        return self.kind.concatenate(parts)
-
-
-def divide(
-    table: T, count: int, *, by: str, rows: int = ROWS_PER_PARTITION, most: int = MAX_PARTITIONS
-) -> Iterator[tuple[Partition, T]]:
-    """Yield (partition, its rows) of a pack, each partition with the width of the values it is made by.
-
-    Args:
-        table: the pack.
-        count: rows of all packs: the number of partitions follows from it.
-        by: name of the column whose equal values are in one partition.
-        rows: of a partition, about.
-        most: partitions.
-    """
-    values = getattr(table, by)
-    for partition, part in table.divide(values, min(most, max(1, -(-count // rows)))):
-        yield (values.itemsize, partition), part

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipelines.dedupe.columns import Bytes
+from pipelines.partitions.columns import Bytes
 from pipelines.splits.shared import texts_of
 from schemas.documents import Split
 from schemas.duplicates import LeakKind

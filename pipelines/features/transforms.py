@@ -17,15 +17,14 @@ from typing import Any, cast
 
 import apache_beam as beam
 
-from pipelines.documents.settle import SettledDocument, without_images
-from pipelines.documents.transforms import MeetParts, Met, hashes_of, id_of
 from pipelines.features.extraction import FeaturedDocument, FeaturedImage, FeaturePlan, Features, missing_feature
 from pipelines.features.values import DOCUMENTS, IMAGES, Rejected
 from pipelines.images.packed import PackedImage
 from pipelines.packs import PackFolder, PackRef
 from pipelines.progress import Progress
 from pipelines.settings import DocumentsConfig
-from pipelines.transforms import Fallible, Outcome, Separate, Show, StageOutput, count_images
+from pipelines.settled import SettledDocument, hashes_of, id_of, without_images
+from pipelines.transforms import Fallible, MeetParts, Met, Outcome, Separate, Show, StageOutput, count_images
 from schemas.failures import Failure, Stage
 from schemas.ledger import texts_key
 

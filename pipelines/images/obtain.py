@@ -98,16 +98,16 @@ class Inspector:
         Raises:
             ImageRejected: the bytes are no acceptable picture.
         """
+        self._given.append(LedgerRow(Read.IMAGE, digest, uri))
+        if entry := self._access.takedowns.matches_image(digest, uri, landed or ""):
+            return taken_down(Stage.IMAGES, entry, uri)
         if digest not in self._recent:
             image, jpeg = inspect_image(read(), config=self._access.config, fingerprint=self._access.fingerprint)
             known = row_of(image) | {"jpeg": jpeg}
             (copy,) = self._writer.add({name: [known[name]] for name in COPY_SCHEMA.names})
             self._remember(PackedImage(image, copy))
         found = self._recent[digest]
-        self._given.append(LedgerRow(Read.IMAGE, digest, uri))
-        image = replace(found.image, source=uri)
-        entry = self._access.takedowns.matches_image(image)
-        return taken_down(Stage.IMAGES, entry, uri) if entry else PackedImage(image, found.copy, retrieved, landed)
+        return PackedImage(replace(found.image, source=uri), found.copy, retrieved, landed)
 
     def look_up(self, digests: Sequence[str]) -> None:
         """Read what the packs know of some images, at most RECENT, for `image_of`."""
@@ -134,9 +134,6 @@ def _read(uri: str, access: ImageAccess, inspector: Inspector) -> Found:
     if uri.startswith(UNUSABLE):
         reason, _, why = uri.removeprefix(UNUSABLE).partition(":")
         return Failure(Stage.IMAGES, uri, Reason(reason), why)
-    entry = access.takedowns.matches_address(uri)
-    if entry is not None:
-        return taken_down(Stage.IMAGES, entry, uri)
     if access.features is not None and uri.startswith(ROW):
         vector = given_vector(uri, access.features).astype("<f2")
         return PackedImage(Image(hash=hashlib.sha256(f"{uri}:".encode() + vector.tobytes()).hexdigest(), source=uri))
@@ -209,8 +206,6 @@ def _come_of(
             yield request.url, None
         elif isinstance(outcome, FetchFailed):
             yield request.url, outcome.failure(request.url, stage=Stage.IMAGES)
-        elif (entry := access.takedowns.matches_address(outcome.final_url)) is not None:
-            yield request.url, taken_down(Stage.IMAGES, entry, request.url)
         elif outcome.from_store:
             stored.append((request.url, outcome))
         else:
@@ -237,8 +232,8 @@ def obtain_images(uris: Iterable[str], access: ImageAccess) -> Iterator[tuple[st
     """Yield the image of each address, or why there is none, in one process; copies are visible at the end."""
     inspector = Inspector(access)
     wanted = [*uris]
-    on_web = [uri for uri in wanted if is_to_fetch(uri, access)]
-    yield from read_at_hand([uri for uri in wanted if not is_to_fetch(uri, access)], access, inspector)
+    on_web = [uri for uri in wanted if is_to_fetch(uri)]
+    yield from read_at_hand([uri for uri in wanted if not is_to_fetch(uri)], access, inspector)
     if on_web:
         fetching = Fetching(access, inspector)
         try:
@@ -248,6 +243,6 @@ def obtain_images(uris: Iterable[str], access: ImageAccess) -> Iterator[tuple[st
     inspector.close()
 
 
-def is_to_fetch(uri: str, access: ImageAccess) -> bool:
-    """Return whether an address is on the web, and not on the takedown list: all others are at hand."""
-    return uri.lower().startswith(("http:", "https:")) and access.takedowns.matches_address(uri) is None
+def is_to_fetch(uri: str) -> bool:
+    """Return whether an address is on the web: all others are at hand."""
+    return uri.lower().startswith(("http:", "https:"))

@@ -66,7 +66,7 @@ class ObtainImages(beam.PTransform):
             | "once each" >> beam.Distinct()
             | "by the file that holds it" >> beam.Map(_key_by_file)
         )
-        at_hand, to_fetch = addresses | "at hand or to fetch" >> beam.Partition(_is_to_fetch, 2, self.access)
+        at_hand, to_fetch = addresses | "at hand or to fetch" >> beam.Partition(_is_to_fetch, 2)
         alone, held = at_hand | "a file or in a file" >> beam.Partition(_is_held, 2)
         together = held | "group by file" >> beam.GroupByKey() | "of each file" >> beam.Values()
         read = (
@@ -178,8 +178,8 @@ def _key_by_file(uri: str) -> tuple[str, str]:
     return file if is_inside else "", uri
 
 
-def _is_to_fetch(keyed: tuple[str, str], _: int, access: ImageAccess) -> int:
-    return int(is_to_fetch(keyed[1], access))
+def _is_to_fetch(keyed: tuple[str, str], _: int) -> int:
+    return int(is_to_fetch(keyed[1]))
 
 
 def _is_held(keyed: tuple[str, str], _: int) -> int:

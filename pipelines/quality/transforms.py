@@ -10,14 +10,13 @@ from typing import Any
 
 import apache_beam as beam
 
-from pipelines.documents.settle import SettledDocument, without_images
-from pipelines.documents.transforms import MeetParts, Met, hashes_of, id_of
 from pipelines.images.packed import PackedImage
 from pipelines.packs import PackFolder
 from pipelines.progress import Progress
 from pipelines.quality.filters import document_problem, image_problem
 from pipelines.settings import DocumentsConfig, QualityConfig
-from pipelines.transforms import Fallible, Outcome, StageOutput, count_results, off
+from pipelines.settled import SettledDocument, hashes_of, id_of, without_images
+from pipelines.transforms import Fallible, MeetParts, Met, Outcome, StageOutput, count_results, off
 from schemas.failures import Failure, Stage
 
 BLOCK = 512  # images of one pack that a worker judges at once

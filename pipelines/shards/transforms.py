@@ -17,10 +17,10 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.pvalue import TaggedOutput
 
-from pipelines.documents.settle import SettledDocument
 from pipelines.features.extraction import FeaturedDocument
 from pipelines.progress import Progress
 from pipelines.settings import ShardsConfig
+from pipelines.settled import SettledDocument
 from pipelines.shards.manifest import TABLES, add_digests, content_digest, messages_of
 from pipelines.shards.rights import RightsStatement, merge_rights, rights_of_image
 from pipelines.shards.writing import HASH_BYTES, ShardWriter, WrittenShard, part_name, write_rows

@@ -23,9 +23,8 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from pipelines.files import open_uri
-from pipelines.sources.records import CandidateDocument, on_web
+from pipelines.sources.records import UNUSABLE, CandidateDocument, on_web
 from pipelines.web.requests import FetchFailed, host_of, normalise
-from schemas.documents import Image
 from schemas.errors import NotFoundError, UsageError
 from schemas.failures import Failure, Reason, Stage
 from schemas.lake import Folder
@@ -92,9 +91,9 @@ class Takedowns:
     def _listed(self, keys: Iterable[str]) -> str | None:
         return next((key for key in keys if key in self._exact), None)
 
-    def matches_image(self, image: Image) -> str | None:
-        """Return the entry that takes out an image: its hash, or its address."""
-        return self._listed([f"sha256:{image.hash}"]) or self.matches_address(image.source or "")
+    def matches_image(self, digest: str, *uris: str) -> str | None:
+        """Return the entry that takes out an image: its SHA-256, or an address that it is at."""
+        return self._listed([f"sha256:{digest}"]) or self.matches_address(*uris)
 
 
 @lru_cache(2)
@@ -114,29 +113,51 @@ def taken_down(stage: Stage, entry: str, record_id: str = NAMELESS) -> Failure:
         entry: of the list.
         record_id: of an image whose document stays.
     """
-    return Failure(stage, record_id, Reason.TAKEN_DOWN, f"on the takedown list by its {entry.partition(':')[0]}")
+    return Failure(stage, record_id, Reason.TAKEN_DOWN, said(entry))
 
 
-def without_names(outcomes: Iterable[Any], takedowns: Takedowns) -> Iterator[Any]:
-    """Yield outcomes of a source, which stand together by record; failures of a document on the list do not name it.
+def said(entry: str) -> str:
+    """Return what a failure row says of an entry: its kind."""
+    return f"on the takedown list by its {entry.partition(':')[0]}"
 
-    Items that are neither documents nor failures yet pass as they are. A record that repeats the id of a document on
-    the list comes after it, anywhere.
+
+def without_listed(outcomes: Iterable[Any], takedowns: Takedowns) -> Iterator[Any]:
+    """Yield outcomes of a source, which stand together by record, without what is on the list.
+
+    A document on it is a failure, which does not name it, and so are failures of one. An image whose address is on it
+    has none that can be used. Items that are neither documents nor failures yet pass as they are. A record that repeats
+    the id of a document on the list comes after it, anywhere.
     """
+    if not takedowns.entries:
+        yield from outcomes
+        return
     listed: dict[str, str] = {}
     for record_id, group in groupby(outcomes, key=_record_id):
         if not isinstance(record_id, str):
             yield from group
             continue
         found = list(group)
-        candidates = [each for each in found if isinstance(each, CandidateDocument)]
+        matched = [takedowns.matches_candidate(each) if isinstance(each, CandidateDocument) else None for each in found]
         ids = (record_id, record_id.rpartition("/")[2])  # it may be a path that ends with the id
         entry = takedowns.matches_record(ids, (record_id,)) or listed.get(record_id)
-        entry = next(filter(None, map(takedowns.matches_candidate, candidates)), entry)
+        entry = next(filter(None, matched), entry)
         if entry:
             listed[record_id] = entry
-        for each in found:
-            yield taken_down(each.stage, entry) if entry and isinstance(each, Failure) else each
+        for each, match in zip(found, matched, strict=True):
+            if isinstance(each, Failure):
+                yield taken_down(each.stage, entry) if entry else each
+            else:
+                yield taken_down(Stage.SOURCES, match) if match else _without_listed_images(each, takedowns)
+
+
+def _without_listed_images(candidate: CandidateDocument, takedowns: Takedowns) -> CandidateDocument:
+    """Return a candidate with an address that says why in place of each that is on the list."""
+    places = ((uri, candidate.source_of(number)) for number, uri in enumerate(candidate.image_uris))
+    uris = tuple(
+        f"{UNUSABLE}{Reason.TAKEN_DOWN}:{said(entry)}" if (entry := takedowns.matches_address(*place)) else place[0]
+        for place in places
+    )
+    return replace(candidate, image_uris=uris)
 
 
 def _record_id(outcome: object) -> str | None:

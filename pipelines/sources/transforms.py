@@ -5,8 +5,8 @@ select      one item of each id is kept
 fetch       all by one worker
 complete    each item by any worker
 
-What comes of each step goes through one border: names of images become addresses, and no failure names what is on the
-takedown list. What was read is in the ledger before anything of it is fetched.
+What comes of each step goes through one border: names of images become addresses, and what is on the takedown list
+goes. What was read is in the ledger before anything of it is fetched.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pipelines.progress import Progress
 from pipelines.sources.inputs import with_web_images
 from pipelines.sources.records import CandidateDocument, with_short_addresses
 from pipelines.sources.source import Context
-from pipelines.sources.takedowns import Takedowns, without_names
+from pipelines.sources.takedowns import without_listed
 from pipelines.transforms import Fallible, OnOneWorker, Separate, StageOutput, count_results
 from schemas.failures import Stage
 from schemas.lake import Folder
@@ -60,7 +60,7 @@ class ReadSource(beam.PTransform):
             spread = steps[-1].results | "spread" >> beam.Reshuffle()
             steps.append(spread | "complete" >> Fallible(Stage.SOURCES, self._complete))
         candidates = steps[-1].results
-        _ = candidates | "into the ledger" >> beam.ParDo(_Note(self.context.ledger, self.context.takedowns))
+        _ = candidates | "into the ledger" >> beam.ParDo(_Note(self.context.ledger))
         counts = count_results(Stage.SOURCES, candidates, self.progress)
         return StageOutput(candidates, tuple(step.failures for step in steps), (Stage.SOURCES,), counts)
 
@@ -78,21 +78,20 @@ class ReadSource(beam.PTransform):
 
     def _passed(self, outcomes: Iterable[Any]) -> Iterator[Any]:
         whole = with_short_addresses(with_web_images(outcomes, getattr(self.source, "images", "")))
-        return without_names(whole, self.context.takedowns)
+        return without_listed(whole, self.context.takedowns)
 
 
 class _Note(beam.DoFn):
     """Writes the rows of documents into the ledger, some at a time."""
 
-    def __init__(self, ledger: Folder, takedowns: Takedowns) -> None:
-        self._ledger, self._takedowns = ledger, takedowns
+    def __init__(self, ledger: Folder) -> None:
+        self._ledger = ledger
 
     def setup(self) -> None:
         self._rows = list[LedgerRow]()
 
     def process(self, candidate: CandidateDocument) -> None:
-        if self._takedowns.matches_candidate(candidate) is None:
-            self._rows.append(row_of(candidate))
+        self._rows.append(row_of(candidate))
         if len(self._rows) >= _ROWS_AT_ONCE:
             self.finish_bundle()
 

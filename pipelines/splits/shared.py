@@ -14,10 +14,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pipelines.dedupe.columns import Bytes, Columns, Numbers, Texts, from_hex, starts_of_runs, to_hex, words_of
-from pipelines.dedupe.duplicates import pack_images
-from pipelines.dedupe.hamming import near_pairs
-from pipelines.documents.settle import SettledDocument
+from pipelines.partitions.columns import Bytes, Columns, Numbers, Texts, from_hex, starts_of_runs, to_hex
+from pipelines.settled import SettledDocument
 from schemas.documents import Document, Split
 from schemas.duplicates import Duplicate, Leak, LeakKind
 
@@ -25,7 +23,6 @@ KINDS, SPLITS = tuple(LeakKind), tuple(Split)
 MIN_TOKENS = 5  # a shorter text ("Finished product.") is shared by chance
 SHOWN_CHARACTERS = 120  # of a shared text, in a row
 _APOSTROPHES = "'\u2019\u02bc"
-_FAR = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +125,8 @@ def _shown(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ShownImages(Columns):
-    """Images of documents that have splits (numbers of `SPLITS`); images without pixels have their hash as code."""
+    """Images of documents that have splits (numbers of `SPLITS`)."""
 
-    codes: Bytes
     images: Bytes
     clusters: Bytes
     documents: Texts
@@ -147,10 +143,16 @@ class ClusterOfImage(Columns):
 
 def pack_shown(documents: Sequence[SettledDocument]) -> Iterator[ShownImages]:
     """Yield the images of some documents; each is a cluster of its own until it meets its cluster."""
-    splits = {settled.document.id: settled.document.split for settled in documents}
-    for found in pack_images(documents):
-        numbers = np.array([SPLITS.index(splits[document]) for document in found.documents])
-        yield ShownImages(found.codes, found.images, found.images, found.documents, numbers)
+    shown = [
+        (found.image.hash, settled.document.id, SPLITS.index(settled.document.split))
+        for settled in documents
+        for found in settled.images
+        if not found.image.is_flat
+    ]
+    if shown:
+        hashes, ids, splits = zip(*shown, strict=True)
+        images = from_hex(hashes)
+        yield ShownImages(images, images, np.array(ids, object), np.array(splits))
 
 
 def pack_clusters(duplicates: Sequence[Duplicate]) -> Iterator[ClusterOfImage]:
@@ -166,53 +168,34 @@ def meet_clusters(pictures: ShownImages, known: ClusterOfImage) -> ShownImages:
     return replace(pictures, clusters=known.clusters[rows[np.searchsorted(images, pictures.images)]])
 
 
-def leaks_of_images(pictures: ShownImages, radius: int) -> Iterator[Leak]:
-    """Yield the leaks among the images of some clusters: of equal bytes, and near ones of other bytes."""
+def leaks_of_images(pictures: ShownImages) -> Iterator[Leak]:
+    """Yield the leaks among the images of some clusters: of equal bytes, and of other bytes."""
     _, document = np.unique(pictures.documents, return_inverse=True)
-    order = np.lexsort((document, pictures.images))
-    pictures = pictures.take(order[starts_of_runs(pictures.images[order], document[order])])  # an image once a document
+    order = np.lexsort((pictures.images, document))
+    pictures = pictures.take(order[starts_of_runs(document[order], pictures.images[order])])  # an image once a document
     kinds = np.full(len(pictures), KINDS.index(LeakKind.EXACT_IMAGE))
     keys = np.array(to_hex(pictures.images), object)
     yield from leaks_of_items(
         Items(pictures.images, kinds, pictures.splits, pictures.documents, keys, np.zeros_like(kinds))
     )
-    yield from _near_leaks(pictures.take(pictures.codes != pictures.images), radius)
+    yield from _near_leaks(pictures)
 
 
-def _near_leaks(pictures: ShownImages, radius: int) -> Iterator[Leak]:
-    """Yield for each image of a document the closest other image of each other split, if it is within the radius.
+def _near_leaks(pictures: ShownImages) -> Iterator[Leak]:
+    """Yield for each image of a document the first other image of its cluster in each other split.
 
     Args:
-        pictures: in the order of images, then documents.
-        radius: in bits.
+        pictures: in the order of documents, then images.
     """
-    codes, code = np.unique(pictures.codes, return_inverse=True)
-    pairs, distances = near_pairs(words_of(codes), radius)
-    itself = np.arange(len(codes))
-    here, there = np.concatenate([pairs, pairs[::-1], [itself, itself]], axis=1)
-    distances = np.concatenate([distances, distances, 0 * itself])
-    for other, split in enumerate(SPLITS):
-        rows = np.flatnonzero(pictures.splits == other)
-        first = rows[starts_of_runs(pictures.images[rows])]  # each image of the split, in its first document
-        of_code = _two_smallest(code[first], first, len(codes))[:, there]
-        ranks = np.where(of_code < _FAR, distances * len(pictures) + of_code, _FAR)
-        nearest = _two_smallest(np.tile(here, 2), ranks.reshape(-1), len(codes))[:, code]
-        is_itself = (
-            pictures.images[nearest[0] % len(pictures)] == pictures.images if len(pictures) else np.empty(0, np.bool_)
-        )
-        closest = np.where(is_itself, nearest[1], nearest[0])
-        ends = np.flatnonzero((closest < _FAR) & (pictures.splits != other))
-        distance, found = np.divmod(closest[ends], max(1, len(pictures)))
-        one, two = pictures.take(ends), pictures.take(found)
-        hashes = to_hex(one.images), to_hex(two.images)
-        for row in zip(one.splits, hashes[0], one.documents, two.documents, hashes[1], distance.tolist(), strict=True):
-            yield Leak(LeakKind.NEAR_IMAGE, SPLITS[row[0]], split, *row[1:])
-
-
-def _two_smallest(groups: Numbers, values: Numbers, count: int) -> Numbers:
-    """Return 2 x `count`: the smallest and the next value of each group, `_FAR` where there is none."""
-    smallest, second = np.full((2, count), _FAR)
-    np.minimum.at(smallest, groups, values)
-    rows = np.flatnonzero(values != smallest[groups])
-    np.minimum.at(second, groups[rows], values[rows])
-    return np.stack([smallest, second])
+    columns = (to_hex(pictures.clusters), pictures.splits, to_hex(pictures.images), pictures.documents)
+    rows = [(cluster, SPLITS[split], image, key) for cluster, split, image, key in zip(*columns, strict=True)]
+    first: dict[tuple[str, Split], dict[str, str]] = {}  # of each cluster and split two images, and their documents
+    for cluster, split, image, document in rows:
+        two = first.setdefault((cluster, split), {})
+        if len(two) < 2:
+            two.setdefault(image, document)
+    for cluster, split, image, document in rows:
+        for other in SPLITS:
+            there = first.get((cluster, other), {}) if other is not split else {}
+            for other_image in [each for each in there if each != image][:1]:
+                yield Leak(LeakKind.NEAR_IMAGE, split, other, image, document, there[other_image], other_image)

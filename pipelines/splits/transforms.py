@@ -16,11 +16,10 @@ from typing import Any
 
 import apache_beam as beam
 
-from pipelines.dedupe.columns import Columns
-from pipelines.dedupe.transforms import ROWS_PER_PARTITION, CountRows, Gather, Pack, divide
-from pipelines.documents.settle import SettledDocument
-from pipelines.documents.transforms import LeaveOut
+from pipelines.partitions.columns import Columns
+from pipelines.partitions.transforms import ROWS_PER_PARTITION, CountRows, Gather, Pack, divide
 from pipelines.settings import OnLeak, SplitsConfig
+from pipelines.settled import SettledDocument, id_of
 from pipelines.splits.assign import Survey, final_split, merge_surveys, survey_one
 from pipelines.splits.leaks import is_heeded, is_weaker_end
 from pipelines.splits.shared import (
@@ -34,7 +33,7 @@ from pipelines.splits.shared import (
     pack_shown,
     pack_texts,
 )
-from pipelines.transforms import Merge, StageOutput, Tally
+from pipelines.transforms import LeaveOut, Merge, StageOutput, Tally
 from schemas.duplicates import Duplicate, Leak
 from schemas.failures import Failure, Reason, Stage
 
@@ -65,22 +64,20 @@ class DropLeaks(beam.PTransform):
     """Finds what splits share; where `on_leak` is `drop`, the weaker document of each heeded leak goes.
 
     Attributes:
-        radius: of the dedupe stage.
         duplicates: PCollection[Duplicate] of the dedupe stage.
     """
 
     config: SplitsConfig
-    radius: int
     duplicates: beam.PCollection[Duplicate]
 
     def expand(self, documents: beam.PCollection[SettledDocument]) -> StageOutput:
-        leaks = documents | "find leaks" >> FindLeaks(self.radius, self.duplicates)
+        leaks = documents | "find leaks" >> FindLeaks(self.duplicates)
         heeded = leaks | "heeded" >> beam.Filter(is_heeded, self.config)
         counts, tables = ((leaks, heeded) | "count leaks" >> ListLeaks(),), {"leaks": leaks}
         if self.config.on_leak is not OnLeak.DROP:
             return StageOutput(documents, counts=counts, tables=tables)
         weaker = heeded | "weaker ends" >> beam.FlatMap(_weaker_end) | "once" >> beam.Distinct()
-        stays = (documents, weaker) | "keep" >> LeaveOut()
+        stays = (documents, weaker) | "keep" >> LeaveOut(id_of)
         failures = weaker | "failures" >> beam.Map(_leak_failure)
         return StageOutput(stays, (failures,), counts=counts, tables=tables)
 
@@ -100,12 +97,11 @@ class FindLeaks(beam.PTransform):
     """Every leak between splits: settled documents that have splits to PCollection[Leak].
 
     Attributes:
-        radius: that of the dedupe stage: two images that are near are in one cluster of it.
-        duplicates: PCollection[Duplicate] of the dedupe stage; documents that were dropped since do not matter.
+        duplicates: PCollection[Duplicate] of the dedupe stage: images that are near are in one cluster. Documents that
+            were dropped since do not matter.
         rows: of a partition, about.
     """
 
-    radius: int
     duplicates: beam.PCollection[Duplicate]
     rows: int = ROWS_PER_PARTITION
 
@@ -119,7 +115,7 @@ class FindLeaks(beam.PTransform):
         images = (
             joined | "to clusters" >> beam.MapTuple(_meet) | "by cluster" >> Meet(ShownImages, "clusters", self.rows)
         )
-        of_images = images | "leaks of images" >> beam.FlatMap(leaks_of_images, self.radius)
+        of_images = images | "leaks of images" >> beam.FlatMap(leaks_of_images)
         return (texts | "leaks of texts" >> beam.FlatMap(leaks_of_items), of_images) | "leaks" >> beam.Flatten()
 
 

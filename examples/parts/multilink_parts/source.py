@@ -17,7 +17,7 @@ from typing import ClassVar
 from pipelines.files import read_lines
 from pipelines.recipe import BuildConfig
 from pipelines.settings import DedupeConfig, DocumentsConfig, Policy
-from pipelines.sources.inputs import IMAGES, Input
+from pipelines.sources.inputs import IMAGES, Input, input_path
 from pipelines.sources.records import CandidateDocument, rejected, sentence, utf8
 from pipelines.sources.source import Outcomes, Source
 from schemas.documents import Link, Provenance
@@ -36,8 +36,8 @@ class CaptionsSource(Source):
     """
 
     inputs: ClassVar = (Input("documents", published=("*.csv",), is_needed=True), IMAGES)
-    documents: str = ""
-    images: str = ""
+    documents: str = input_path("")
+    images: str = input_path("")
 
     def read(self) -> Outcomes:
         """Yield a document an album; its rows stand together. A row without a caption is a failure, and is left out."""

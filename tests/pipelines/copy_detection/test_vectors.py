@@ -24,8 +24,8 @@ from pipelines.copy_detection.vectors import (
     points_of,
     sample,
 )
-from pipelines.dedupe.columns import from_hex
 from pipelines.dedupe.duplicates import cut_crowded, find_neighbours, merge_clusters
+from pipelines.partitions.columns import from_hex
 
 
 def cosine(first: np.ndarray, second: np.ndarray) -> float:

@@ -15,7 +15,6 @@ from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.dedupe.columns import from_hex, words_of
 from pipelines.dedupe.duplicates import (
     Clusters,
     Codes,
@@ -34,11 +33,13 @@ from pipelines.dedupe.duplicates import (
     pack_images,
 )
 from pipelines.dedupe.hamming import near_pairs
-from pipelines.dedupe.transforms import ROWS_PER_PARTITION, FindDuplicates, by_hash
-from pipelines.documents.settle import SettledDocument
+from pipelines.dedupe.transforms import FindDuplicates, by_hash
 from pipelines.images.packed import PackedImage
 from pipelines.launch import run_pipeline
+from pipelines.partitions.columns import from_hex, words_of
+from pipelines.partitions.transforms import ROWS_PER_PARTITION
 from pipelines.settings import Policy, Runner
+from pipelines.settled import SettledDocument
 from schemas.documents import Document, Image, Provenance
 from schemas.duplicates import Duplicate
 

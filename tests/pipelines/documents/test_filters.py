@@ -6,9 +6,10 @@ import dataclasses
 
 import pytest
 
-from pipelines.documents.settle import SettledDocument, check_candidate, settle, without_images
+from pipelines.documents.settle import check_candidate, settle
 from pipelines.images.packed import PackedImage
 from pipelines.settings import DocumentsConfig
+from pipelines.settled import SettledDocument, without_images
 from pipelines.sources.records import CandidateDocument
 from schemas.documents import Image, ImageRef, Link, Provenance, Sentence
 from schemas.failures import Failure, Reason, Stage
@@ -42,7 +43,7 @@ def make_draft(sentences: int = 3, images: int = 3, text: str = LONG) -> Candida
     ],
 )
 def test_a_draft_is_kept_or_dropped_for_its_reason(draft: CandidateDocument, reason: Reason | None) -> None:
-    (found,) = check_candidate(draft, config=DocumentsConfig())
+    found = check_candidate(draft, config=DocumentsConfig())
     assert (found.reason if isinstance(found, Failure) else None) == reason
 
 

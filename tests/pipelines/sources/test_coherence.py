@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from pipelines.documents.settle import SettledDocument, settle
+from pipelines.documents.settle import settle
 from pipelines.images.packed import PackedImage
 from pipelines.settings import DocumentsConfig, SplitsConfig
+from pipelines.settled import SettledDocument
 from pipelines.sources.datasets.coherence import CiteSource, ClueSource
 from pipelines.sources.records import CandidateDocument
 from pipelines.splits.leaks import is_heeded, is_weaker_end
@@ -288,7 +289,7 @@ def test_the_leak_of_the_published_split_is_found_by_the_ordinary_stage() -> Non
     config = DocumentsConfig(min_images=1, min_long_sentences=0)
     settled = [found for draft in drafts_found for found in settle(draft, outcomes, config)]
     documents = [found for found in settled if isinstance(found, SettledDocument)]
-    leaks = sorted(leaks_of_images(ShownImages.concatenate(pack_shown(documents)), 3))
+    leaks = sorted(leaks_of_images(ShownImages.concatenate(pack_shown(documents))))
     assert [(str(leak.kind), leak.document, leak.other_document) for leak in leaks] == [
         ("exact-image", "test-0", "train-1"),
         ("exact-image", "train-1", "test-0"),

@@ -216,7 +216,7 @@ def check(outcome: object) -> None:
     """Assert that an outcome is one, that its texts can be stored, and that what becomes of it has a digest."""
     assert isinstance(outcome, CandidateDocument | Failure)
     if isinstance(outcome, CandidateDocument):
-        (checked,) = check_candidate(outcome, config=EVERY)
+        checked = check_candidate(outcome, config=EVERY)
         assert isinstance(checked, Failure) or canonical_json(content(checked)).encode()
     else:
         assert content_digest(outcome)

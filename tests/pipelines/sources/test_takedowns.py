@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pipelines.sources.records import CandidateDocument
-from pipelines.sources.takedowns import Takedowns, named, parse_takedowns, read_takedowns
-from schemas.documents import Image, Provenance, Sentence
+from pipelines.sources.takedowns import Takedowns, named, parse_takedowns, read_takedowns, without_listed
+from schemas.documents import Provenance, Sentence
 from schemas.errors import NotFoundError, UsageError
+from schemas.failures import Reason
 from schemas.lake import Folder
 
 HASH = "0123456789abcdef" * 4
@@ -153,8 +155,16 @@ def test_another_spelling_is_the_same_address(listed: str, address: str) -> None
     ],
 )
 def test_an_image_is_matched_by_hash_or_address(entry: str, is_matched: bool) -> None:
-    image = Image(HASH, source="http://i.imgur.com/x.jpg", fingerprint="00000000000000f0")
-    assert (parse(entry).matches_image(image) is not None) == is_matched
+    assert (parse(entry).matches_image(HASH, "http://i.imgur.com/x.jpg") is not None) == is_matched
+
+
+def test_an_address_on_the_list_is_none_that_can_be_used() -> None:
+    listed = parse("url:https://i.imgur.com/x.jpg", "domain:gone.example")
+    uris = ("http://i.imgur.com/x.jpg", "https://i.imgur.com/y.jpg", "a.tar!/bytes=0-9", "b.tar!/bytes=0-9")
+    sources = (None, None, "https://www.gone.example/z.png", None)
+    (found,) = without_listed([replace(make_draft(), image_uris=uris, image_sources=sources)], listed)
+    assert [uri.startswith(f"unusable:{Reason.TAKEN_DOWN}:") for uri in found.image_uris] == [True, False, True, False]
+    assert not any(word in "".join(found.image_uris[::2]) for word in ("imgur", "gone.example", "a.tar"))
 
 
 def test_the_fingerprint_is_of_what_is_listed() -> None:
@@ -167,7 +177,7 @@ def test_the_fingerprint_is_of_what_is_listed() -> None:
 def test_a_list_travels_to_workers() -> None:
     listed = parse(f"sha256:{HASH}", "id:a")
     assert pickle.loads(pickle.dumps(listed)) == listed
-    assert pickle.loads(pickle.dumps(listed)).matches_image(Image(HASH))
+    assert pickle.loads(pickle.dumps(listed)).matches_image(HASH)
 
 
 def test_a_list_that_is_kept_in_a_file_is_read_once_a_process(tmp_path: Path) -> None:
@@ -175,7 +185,7 @@ def test_a_list_that_is_kept_in_a_file_is_read_once_a_process(tmp_path: Path) ->
     data = pickle.dumps(listed)
     assert HASH.encode() not in data
     travelled = pickle.loads(data)
-    assert travelled == listed and travelled.matches_image(Image(HASH)) and travelled is pickle.loads(data)
+    assert travelled == listed and travelled.matches_image(HASH) and travelled is pickle.loads(data)
     assert Takedowns().kept_in(Folder(str(tmp_path)), "none.json") == Takedowns()
     assert [path.name for path in tmp_path.iterdir()] == ["list.json"]
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import get_args
 
 import apache_beam as beam
@@ -13,16 +15,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.dedupe.transforms import FindDuplicates, by_hash
-from pipelines.documents.settle import SettledDocument
 from pipelines.images.packed import PackedImage
 from pipelines.launch import run_pipeline
+from pipelines.partitions.columns import from_hex
 from pipelines.settings import Policy, Runner, SharedThing, SplitsConfig
+from pipelines.settled import SettledDocument
 from pipelines.splits.leaks import LeakCount, count_lines, is_heeded, is_weaker_end, leak_counts, refuse_leaks
 from pipelines.splits.shared import (
+    ClusterOfImage,
     Items,
     ShownImages,
     leaks_of_images,
     leaks_of_items,
+    meet_clusters,
     normalise,
     pack_shown,
     pack_texts,
@@ -59,49 +64,72 @@ def shows(document: str, split: Split, *names: str, texts: Sequence[str] = (), *
     return settled(document, split, images, texts)
 
 
+def clusters_of(documents: Sequence[SettledDocument], radius: int) -> dict[str, str]:
+    """Return the cluster of each image that has a duplicate, by comparing all images with all until nothing changes."""
+    shown = [found.image for each in documents for found in each.images if not found.image.is_flat]
+    images = {image.hash: image for image in shown}
+    clusters = {key: key for key, times in Counter(image.hash for image in shown).items() if times > 1}
+    near = [pair for pair in combinations(images.values(), 2) if is_near(*pair, radius)]
+    clusters |= {image.hash: image.hash for pair in near for image in pair}
+    while joined := [pair for pair in near if clusters[pair[0].hash] != clusters[pair[1].hash]]:
+        for pair in joined:
+            smallest = min(clusters[image.hash] for image in pair)
+            clusters |= dict.fromkeys((image.hash for image in pair), smallest)
+    return clusters
+
+
+def is_near(one: Image, two: Image, radius: int) -> bool:
+    if one.fingerprint is None or two.fingerprint is None:
+        return False
+    return (int(one.fingerprint, 16) ^ int(two.fingerprint, 16)).bit_count() <= radius
+
+
 def find(documents: Sequence[SettledDocument], *, radius: int) -> list[Leak]:
-    """Return what the steps find in one partition, of which every image is in a cluster."""
-    texts = Items.concatenate(pack_texts(documents))
-    images = ShownImages.concatenate(pack_shown(documents))
-    return sorted([*leaks_of_items(texts), *leaks_of_images(images, radius)])
+    """Return what the steps find in one partition."""
+    texts, clusters = Items.concatenate(pack_texts(documents)), clusters_of(documents, radius)
+    known = ClusterOfImage(from_hex([*clusters]), from_hex([*clusters.values()]))
+    images = meet_clusters(ShownImages.concatenate(pack_shown(documents)), known) if clusters else None
+    return sorted([*leaks_of_items(texts), *(leaks_of_images(images) if images is not None else ())])
 
 
-def brute_force(documents: Sequence[SettledDocument], *, radius: int) -> list[Leak]:
-    """Return the leaks by comparing all documents with all."""
-    found: dict[tuple[LeakKind, Split, Split, str, str], tuple[int, str, str]] = {}
+def brute_force(
+    documents: Sequence[SettledDocument], *, radius: int, deduped: Sequence[SettledDocument] = ()
+) -> list[Leak]:
+    """Return the leaks by comparing all documents with all; near images are in a cluster of what dedupe was given."""
+    found: dict[tuple[LeakKind, Split, Split, str, str], tuple[str, str]] = {}
     tokens: dict[tuple[LeakKind, str], int] = {}
+    clusters = clusters_of(deduped or documents, radius)
     for one in documents:
         for two in documents:
             if one.document.split is two.document.split or one.document.split is None or two.document.split is None:
                 continue
-            for kind, key, other_key, distance, words in shared(one, two, radius):
+            for kind, key, other_key, words in shared(one, two, clusters):
                 end = (kind, one.document.split, two.document.split, key, one.document.id)
-                found[end] = min(found.get(end, (99, "", "")), (distance, other_key, two.document.id))
+                found[end] = min(found.get(end, ("~", "")), (two.document.id, other_key))
                 tokens[kind, key] = words
     return sorted(
-        Leak(*end, document, other_key, distance, tokens[end[0], end[3]])
-        for end, (distance, other_key, document) in found.items()
+        Leak(*end, document, other_key, tokens[end[0], end[3]]) for end, (document, other_key) in found.items()
     )
 
 
-def shared(one: SettledDocument, two: SettledDocument, radius: int) -> Iterator[tuple[LeakKind, str, str, int, int]]:
-    """Yield what two documents share: kind, key, the other's key, distance, words."""
-    for x in (found.image for found in one.images if not found.image.is_flat):
-        for y in (found.image for found in two.images if not found.image.is_flat):
-            if x.hash == y.hash:
-                yield EXACT, x.hash, x.hash, 0, 0
-            elif x.fingerprint is not None and y.fingerprint is not None:
-                distance = (int(x.fingerprint, 16) ^ int(y.fingerprint, 16)).bit_count()
-                if distance <= radius:
-                    yield NEAR, x.hash, y.hash, distance, 0
+def shared(
+    one: SettledDocument, two: SettledDocument, clusters: Mapping[str, str]
+) -> Iterator[tuple[LeakKind, str, str, int]]:
+    """Yield what two documents share: kind, key, the other's key, words."""
+    for x in (found.image.hash for found in one.images if not found.image.is_flat):
+        for y in (found.image.hash for found in two.images if not found.image.is_flat):
+            if x == y:
+                yield EXACT, x, x, 0
+            elif x in clusters and clusters[x] == clusters.get(y):
+                yield NEAR, x, y, 0
     first, second = ([normalise(sentence.text) for sentence in each.document.sentences] for each in (one, two))
     for text in set(first) & set(second):
         if len(text.split()) >= 5:
-            yield LeakKind.SENTENCE, text, text, 0, len(text.split())
+            yield LeakKind.SENTENCE, text, text, len(text.split())
     words = " ".join(first).split()
     if sorted(filter(None, first)) == sorted(filter(None, second)) and len(words) >= 5:
         text = " ".join(sorted(filter(None, first)))
-        yield LeakKind.DOCUMENT_TEXT, text, text, 0, len(words)
+        yield LeakKind.DOCUMENT_TEXT, text, text, len(words)
 
 
 def to_drop(leaks: Iterable[Leak], config: SplitsConfig) -> set[str]:
@@ -175,7 +203,7 @@ def test_each_document_names_the_first_one_of_each_other_split() -> None:
                              ("v", "t1")]  # fmt: skip
 
 
-def test_near_images_are_within_the_radius_and_not_the_same_bytes() -> None:
+def test_near_images_are_in_one_cluster_and_not_the_same_bytes() -> None:
     documents = [
         shows("a", TRAIN, "x", x=ZERO),
         shows("b", TEST, "y", y=THREE_BITS),
@@ -185,13 +213,13 @@ def test_near_images_are_within_the_radius_and_not_the_same_bytes() -> None:
     x, y, z = map(hashed, "xyz")
     assert find(documents, radius=0) == []
     assert find(documents, radius=1) == [
-        Leak(NEAR, TEST, TRAIN, z, "c", "a", x, 1),
-        Leak(NEAR, TRAIN, TEST, x, "a", "c", z, 1),
+        Leak(NEAR, TEST, TRAIN, z, "c", "a", x),
+        Leak(NEAR, TRAIN, TEST, x, "a", "c", z),
     ]
-    assert find(documents, radius=3) == [
-        Leak(NEAR, TEST, TRAIN, y, "b", "a", x, 3),
-        Leak(NEAR, TEST, TRAIN, z, "c", "a", x, 1),
-        Leak(NEAR, TRAIN, TEST, x, "a", "c", z, 1),
+    assert find(documents, radius=2) == [
+        Leak(NEAR, TEST, TRAIN, y, "b", "a", x),  # over z, which is near both
+        Leak(NEAR, TEST, TRAIN, z, "c", "a", x),
+        Leak(NEAR, TRAIN, TEST, x, "a", "b", y),
     ]
 
 
@@ -199,7 +227,7 @@ def test_equal_bytes_are_exact_and_not_near_but_equal_fingerprints_are_near() ->
     documents = [shows("a", TRAIN, "x", x=ZERO), shows("b", TEST, "x", x=ZERO), shows("c", TEST, "y", y=ZERO)]
     near = [leak for leak in find(documents, radius=0) if leak.kind is NEAR]
     x, y = hashed("x"), hashed("y")
-    assert near == [Leak(NEAR, TEST, TRAIN, y, "c", "a", x, 0), Leak(NEAR, TRAIN, TEST, x, "a", "c", y, 0)]
+    assert near == [Leak(NEAR, TEST, TRAIN, y, "c", "a", x), Leak(NEAR, TRAIN, TEST, x, "a", "c", y)]
 
 
 def test_a_sentence_of_five_words_leaks_and_one_of_four_does_not() -> None:
@@ -277,10 +305,10 @@ def test_flat_images_are_no_leaks() -> None:
 
 
 def test_leaks_are_rows_of_their_table() -> None:
-    leak = Leak(NEAR, TEST, TRAIN, "y", "b", "a", "x", 3)
+    leak = Leak(NEAR, TEST, TRAIN, "y", "b", "a", "x")
     assert to_table([row_of(leak)], LEAK_SCHEMA).to_pylist() == [
         {"kind": "near-image", "split": "test", "other_split": "train", "key": "y", "document": "b",
-         "other_document": "a", "other_key": "x", "distance": 3, "tokens": 0}
+         "other_document": "a", "other_key": "x", "tokens": 0}
     ]  # fmt: skip
 
 
@@ -343,7 +371,7 @@ def test_the_stage_finds_and_counts_the_same(rows: int, workers: int) -> None:
     def assemble(root: beam.Pipeline) -> None:
         given = root | beam.Create(documents)
         duplicates = given | "dedupe" >> FindDuplicates(by_hash(3, rows=rows), Policy.KEEP_ALL, rows)
-        leaks = given | "leaks" >> FindLeaks(3, duplicates.duplicates, rows)
+        leaks = given | "leaks" >> FindLeaks(duplicates.duplicates, rows)
         assert_that(leaks, equal_to(expected), label="leaks")
         assert_that(counted(leaks), equal_to(count(expected)), label="counts")
 
@@ -356,8 +384,8 @@ def test_documents_that_were_dropped_leak_nothing() -> None:
 
     def assemble(root: beam.Pipeline) -> None:
         duplicates = root | "all" >> beam.Create(documents) | "dedupe" >> FindDuplicates(by_hash(3), Policy.KEEP_ALL)
-        leaks = root | "kept" >> beam.Create(kept) | "leaks" >> FindLeaks(3, duplicates.duplicates)
-        assert_that(leaks, equal_to(brute_force(kept, radius=3)))
+        leaks = root | "kept" >> beam.Create(kept) | "leaks" >> FindLeaks(duplicates.duplicates)
+        assert_that(leaks, equal_to(brute_force(kept, radius=3, deduped=documents)))
 
     run_pipeline(assemble, runner=Runner.LOCAL, workers=1)
 
@@ -366,7 +394,7 @@ def test_no_leaks_are_no_rows_and_no_counts() -> None:
     def assemble(root: beam.Pipeline) -> None:
         given = root | beam.Create([shows("a", TRAIN, "x"), shows("b", TRAIN, "x"), shows("c", TEST)])
         duplicates = given | "dedupe" >> FindDuplicates(by_hash(3), Policy.KEEP_ALL)
-        leaks = given | "leaks" >> FindLeaks(3, duplicates.duplicates)
+        leaks = given | "leaks" >> FindLeaks(duplicates.duplicates)
         assert_that(leaks, equal_to([]), label="leaks")
         assert_that(counted(leaks), equal_to([]), label="counts")
 

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.dedupe.columns import Bytes, Columns, Numbers, Texts, from_hex, starts_of_runs, to_hex, words_of
+from pipelines.partitions.columns import Bytes, Columns, Numbers, Texts, from_hex, starts_of_runs, to_hex, words_of
 
 
 @dataclass(frozen=True, slots=True)
