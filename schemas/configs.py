@@ -86,7 +86,7 @@ def check(config: Settings) -> None:
 
 def outside(default: C, why: Outside) -> C:
     """Return a field of a configuration with a default, marked as no part of a version's name."""
-    return cast(C, dataclasses.field(default=default, metadata={Outside: why}))
+    return dataclasses.field(default=default, metadata={Outside: why})
 
 
 def naming(config: Any, *more: Outside) -> dict[str, Json]:
