@@ -92,9 +92,10 @@ def test_the_guide_builds_without_a_warning_and_asks_no_other_host(tmp_path: Pat
     assert [page.name for page in pages if loaded.search(page.read_text(encoding="utf-8"))] == []
 
 
-def test_the_page_of_parts_shows_the_files_of_the_example() -> None:
-    """Each part is the whole file that the tests install and use."""
-    page = (ROOT / "docs" / "how-to" / "parts.md").read_text(encoding="utf-8")
+def test_the_page_of_parts_shows_one_file_of_the_example_and_names_the_others() -> None:
+    """What is shown is the whole file that the tests install and use."""
+    page, parts = (ROOT / "docs/how-to/parts.md").read_text(encoding="utf-8"), ROOT / "examples/parts"
     shown = dict(re.findall(r"^```python\n# (examples/\S+)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
-    written = {path.relative_to(ROOT).as_posix(): path.read_text() for path in (ROOT / "examples/parts").rglob("*.py")}
-    assert shown == {name: text for name, text in written.items() if not name.endswith("__init__.py")}
+    assert shown and all((ROOT / name).read_text(encoding="utf-8") == text for name, text in shown.items())
+    written = {path.relative_to(parts).as_posix() for path in parts.rglob("*.py") if path.name != "__init__.py"}
+    assert set(re.findall(r"`(multilink_parts/\w+\.py)`", page)) == written
