@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from starlette.types import Receive, Scope
@@ -65,19 +66,31 @@ def bind(host: str, port: int) -> Address:
     return Address(bound, f"http://{name}:{bound.getsockname()[1]}")
 
 
-async def read_body(scope: Scope, receive: Receive, *, most_bytes: int) -> bytes:
-    """Return the body of a request, which has to arrive within `REQUEST_S`.
+def has_body(scope: Scope) -> bool:
+    """Return whether a request says that it brings a body."""
+    headers = dict(scope["headers"])
+    return b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
+
+
+async def read_body(receive: Receive, *, most_bytes: int, take: Callable[[int], None] = lambda count: None) -> bytes:
+    """Return the body of a request that has one; it has to arrive within `REQUEST_S`.
+
+    Args:
+        receive: gives what has come.
+        most_bytes: that are read.
+        take: hears how many bytes came, and may refuse them.
 
     Raises:
         RequestError: 413, it is larger than `most_bytes`; 408, it did not arrive in time.
     """
-    headers, body = dict(scope["headers"]), bytearray()
-    is_more = b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
+    body, is_more = bytearray(), True
     try:
         async with asyncio.timeout(REQUEST_S):
             while is_more:
                 message = await receive()
-                body += message.get("body", b"")
+                part = message.get("body", b"")
+                take(len(part))
+                body += part
                 if len(body) > most_bytes:
                     raise RequestError(413, f"expected a body of at most {most_bytes} bytes")
                 is_more = message.get("more_body", False)

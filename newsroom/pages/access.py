@@ -6,6 +6,7 @@ and does not contain it; programs send it as `Authorization: Bearer`. A proxy's 
 nothing but the proxy reach the port.
 """
 
+import asyncio
 import hmac
 from dataclasses import dataclass
 from urllib.parse import urlencode
@@ -22,6 +23,7 @@ from newsroom.pages.writes import form_of
 
 SESSION = "multilink-session"
 SESSION_S = 12 * 3600
+GUESS_S = 0.5  # after a wrong token
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 OPEN_PATHS = ("/static/", "/enter", "/health")  # without a login
 router = APIRouter()
@@ -42,6 +44,7 @@ class Access:
         request = Request(scope)
         request.state.user = ""
         request.state.is_bearer = False
+        request.state.is_known = self.settings.is_open or not inner_path(request).startswith(OPEN_PATHS)
         return await (self._refusal(request) or self.app)(scope, receive, send)
 
     def _refusal(self, request: Request) -> Response | None:
@@ -78,6 +81,7 @@ async def entered(request: Request, shared: Shared) -> Response:
     form = await form_of(request)
     then, token = own_path(request, str(form.get("then", ""))), str(form.get("token", ""))
     if not _is_token(token, shared.settings.token):
+        await asyncio.sleep(GUESS_S)
         return page(request, "enter.html.j2", status=403, then=then, is_wrong=True)
     answer = RedirectResponse(then, 303)
     cookie(request, answer, SESSION, session(shared.secret, shared.settings.token).sealed(), SESSION_S)

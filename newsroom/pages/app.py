@@ -30,7 +30,7 @@ from newsroom.pages import (
 from newsroom.pages.access import Access
 from newsroom.pages.archives import AliasesOf, Archives
 from newsroom.pages.copies import Copies
-from newsroom.pages.limits import AT_ONCE, HEADERS, RETRY_S, Limits
+from newsroom.pages.limits import AT_ONCE, HEADERS, MAX_SPARE, RETRY_S, Bodies, Limits, Work
 from newsroom.pages.monitoring import add_metrics
 from newsroom.pages.rendering import page
 from newsroom.pages.searches import Searches
@@ -68,12 +68,14 @@ def create_app(settings: PagesSettings) -> FastAPI:
     app = FastAPI(openapi_url=None, lifespan=lifespan, dependencies=[Depends(guard_writes)])
     app.state.pages = shared
     app.state.nav = [module.NAV for module in MODULES if hasattr(module, "NAV")]
+    work = Work()
+    app.add_middleware(Bodies, work=work)
     app.add_middleware(Access, settings=settings, secret=shared.secret)
-    app.add_middleware(Limits)  # the last that is added stands outside
+    app.add_middleware(Limits, work=work, user_header=settings.user_header)  # the last that is added stands outside
     app.mount("/static", StaticFiles(packages=[(__name__.rpartition(".")[0], "static")]), name="static")
     for module in MODULES:
         app.include_router(module.router)
-    app.add_api_route("/health", _health)
+    app.add_api_route("/health", _health(work))
     add_metrics(app, shared.lake)
     for kind in (MultilinkError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, _error)
@@ -145,8 +147,15 @@ async def _expire(shared: Pages) -> None:
         await asyncio.sleep(DAY_S)
 
 
-async def _health() -> Response:
-    return PlainTextResponse("ok\n")
+def _health(work: Work) -> Callable[[], Awaitable[Response]]:
+    """Return what says whether a page can be made: not where every spare thread hangs."""
+
+    async def health() -> Response:
+        if work.late < MAX_SPARE:
+            return PlainTextResponse("ok\n")
+        return PlainTextResponse(f"{work.late} answers hang\n", 503)
+
+    return health
 
 
 async def _error(request: Request, problem: Exception) -> Response:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from pipelines.card.duplicates import find_copies
 from schemas.errors import NotFoundError
-from schemas.lake import Folder, Lake
+from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import Manifest, read_manifest
 
 PARTS_KEPT, GROUPS_KEPT = 32, 8  # hashes and footers of parts; row groups of 256 pictures
@@ -40,6 +40,10 @@ class Copies:
             NotFoundError: there is no such version or picture, or the lake has no copy of it.
         """
         manifest, folder = self._version(reference)
+        if not folder.exists(MANIFEST):  # what `lake forget` removed is in no cache, either
+            for cache in (self._version, self._hashes, self._group):
+                cache.cache_clear()
+            raise NotFoundError(f"{reference}: the version was removed")
         found = find_copies(self._lake, [image]).get(image) or self._of_version(manifest, folder, image, part)
         if found is None:
             raise NotFoundError(f"{reference}: no copy of picture {image[:16]}")

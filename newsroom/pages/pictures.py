@@ -8,21 +8,21 @@ from PIL import Image, ImageOps
 
 from newsroom.pages.state import Shared
 
-KEPT_FOR_EVER = {"cache-control": "private, max-age=31536000, immutable"}
+KEPT = {"cache-control": "private, max-age=600"}  # a picture may be forgotten: a browser asks again after ten minutes
 UPLOAD_PX = 512  # of the longer side
 router = APIRouter()
 
 
 @router.get("/pictures/{reference}/{image}.jpg")
 def picture(shared: Shared, reference: str, image: str, part: str = "") -> Response:
-    """Answer with a copy; its address names its content, so that a browser asks once."""
-    return Response(shared.copies.jpeg(reference, image, part), media_type="image/jpeg", headers=KEPT_FOR_EVER)
+    """Answer with a copy of a picture."""
+    return Response(shared.copies.jpeg(reference, image, part), media_type="image/jpeg", headers=KEPT)
 
 
 @router.get("/uploads/{key}.jpg")
 def upload(shared: Shared, key: str) -> Response:
     """Answer with an uploaded picture, drawn anew: nothing of the file but its pixels comes back."""
-    return Response(small_copy(shared.store.upload(key)), media_type="image/jpeg", headers=KEPT_FOR_EVER)
+    return Response(small_copy(shared.store.upload(key)), media_type="image/jpeg", headers=KEPT)
 
 
 def small_copy(data: bytes) -> bytes:

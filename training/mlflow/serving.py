@@ -6,8 +6,9 @@
     GET  /ping, /version  an empty object, as a sign of life; the model's address and MLflow's version
     GET  /metrics         requests, documents and links, for Prometheus
 
-One process serves, on loopback by default, without authentication: it is meant to stand behind a proxy that has it.
-Bounded are the size of a body, the time in which a request arrives, and the number of open connections; one request is
+One process serves, on loopback by default, without authentication: it is meant to stand behind a proxy that has it. On
+loopback a page of another site whose name leads here is refused. Bounded are the size of a body, the pairs of sentences
+and images in it, the time in which a request arrives and waits, and the number of open connections; one request is
 computed at a time. A refusal is one line, `{"error_code", "message"}`.
 """
 
@@ -84,7 +85,7 @@ def make_app(linker: Linker) -> FastAPI:
     async def invocations(request: Request) -> JSONResponse:
         if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
             raise RequestError(415, "expected the header Content-Type: application/json")
-        body = await read_body(request.scope, request.receive, most_bytes=MAX_BODY_BYTES)
+        body = await read_body(request.receive, most_bytes=MAX_BODY_BYTES)
         return JSONResponse({"predictions": await run_in_threadpool(predict, body)})
 
     @app.exception_handler(UsageError)

@@ -217,7 +217,7 @@ def test_a_picture_is_shown_alone_with_all_that_is_known_and_leads_on(newsroom: 
         assert copy is not None
         jpeg = client.get(html.unescape(copy[1]))
         assert jpeg.content.startswith(b"\xff\xd8\xff") and jpeg.headers["content-type"] == "image/jpeg"
-        assert "immutable" in jpeg.headers["cache-control"]
+        assert jpeg.headers["cache-control"] == "private, max-age=600"
         without_part = client.get(html.unescape(copy[1]).partition("?")[0])
         assert without_part.content == jpeg.content
         assert with_(client, page, view="f" * 64).status_code == 404

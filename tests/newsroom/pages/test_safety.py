@@ -6,6 +6,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -15,12 +16,15 @@ import pytest
 from anyio.to_thread import current_default_thread_limiter
 from fastapi import FastAPI
 from running_newsroom import Server, served
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from newsroom.decisions.log import DecisionLog
 from newsroom.decisions.records import Action, Decision, Objection, Ranking, ShownPicture
 from newsroom.pages import limits, store
 from newsroom.pages.access import session
-from newsroom.pages.limits import HEADERS, Limits
+from newsroom.pages.app import _health
+from newsroom.pages.limits import HEADERS, Limits, Work
 from newsroom.pages.settings import PagesSettings
 from newsroom.pages.store import Article, Store
 from schemas.errors import NotFoundError, UsageError
@@ -162,35 +166,92 @@ def test_requests_beyond_what_may_wait_are_refused(monkeypatch: pytest.MonkeyPat
     assert asyncio.run(scene()) == [200, 200, 200, 503, 503]
 
 
-def test_fifty_slow_requests_on_four_places_leave_four_threads_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thread cannot be ended; one that is late keeps its place, so that no other begins in it."""
-    monkeypatch.setattr(limits, "ANSWER_S", 0.2)
-    end, at_work, most = threading.Event(), [0], [0]
+def test_threads_that_hang_are_replaced_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread cannot be ended. Pages that hang give their places to others; what waited for a place does not begin."""
+    monkeypatch.setattr(limits, "ANSWER_S", 0.5)
+    monkeypatch.setattr(limits, "MAX_SPARE", 6)
+    monkeypatch.setattr(limits, "MAX_OF_CLIENT", 100)
+    end, begun = threading.Event(), [0]
     app, lock = FastAPI(), threading.Lock()
 
-    @app.get("/")
-    def slow() -> str:
+    @app.get("/hangs")
+    def hangs() -> str:
         with lock:
-            at_work[0] += 1
-            most[0] = max(at_work[0], most[0])
+            begun[0] += 1
         end.wait(60)
-        with lock:
-            at_work[0] -= 1
         return "late"
 
+    @app.get("/page")
+    def page() -> str:
+        return "made"
+
     async def scene() -> None:
-        current_default_thread_limiter().total_tokens = 4
-        bounded = Limits(app)
-        transport = httpx.ASGITransport(bounded)  # type: ignore[arg-type]
+        places = current_default_thread_limiter()
+        places.total_tokens = 4
+        work = Work()
+        transport = httpx.ASGITransport(Limits(app, work))  # type: ignore[arg-type]
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            answers = await asyncio.gather(*(client.get("/") for _ in range(50)))
-        assert {each.status_code for each in answers} == {503} and at_work == [4] and bounded.requests == 50
-        end.set()
-        while bounded.requests:
-            await asyncio.sleep(0.01)
+            for late in (4, 6, 6):
+                answers = await asyncio.gather(*(client.get("/hangs") for _ in range(20)))
+                assert {each.status_code for each in answers} == {503}
+                while work.requests[0].total() > begun[0] or work.late < late:
+                    await asyncio.sleep(0.01)
+                is_full = begun[0] == 10
+                assert (await client.get("/page")).status_code == (503 if is_full else 200)
+            assert begun == [10] and work.late == 6
+            end.set()
+            while work.requests[0].total():
+                await asyncio.sleep(0.01)
+            assert (work.late, places.total_tokens) == (0, 4)
+            assert (await client.get("/page")).status_code == 200
 
     asyncio.run(scene())
-    assert most == [4] and at_work == [0]
+
+
+def test_pages_of_which_every_spare_thread_hangs_are_not_healthy() -> None:
+    for late, status in ((limits.MAX_SPARE - 1, 200), (limits.MAX_SPARE, 503)):
+        assert asyncio.run(_health(Work(late=late))()).status_code == status
+
+
+@pytest.mark.parametrize("sent", [b"body=", b""])
+def test_slow_senders_delay_nobody(sent: bytes, plain: PagesSettings) -> None:
+    with served(replace(plain, host="127.0.0.1", token=TOKEN)) as server, ExitStack() as open_ones:
+        port = int(server.url.rpartition(":")[2])
+        for number in range(200):
+            path = "/enter" if number % 2 else "/articles"
+            slow = open_ones.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
+            head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"
+            slow.sendall(head.encode() + sent)
+        with server.client() as client:
+            assert client.get("/health").status_code == 200
+            assert client.get("/articles/none", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 404
+
+
+def test_a_body_of_a_stranger_is_not_read(plain: PagesSettings) -> None:
+    with served(replace(plain, token=TOKEN)) as server, server.client() as client:
+        assert client.post("/articles", data={"body": "x" * 100_000}).status_code == 401
+        assert client.post("/enter", data={"token": "x" * 100_000}).status_code == 413
+
+
+def test_one_client_does_not_take_all_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_OF_CLIENT", 2)
+
+    async def scene() -> list[int]:
+        done = asyncio.Event()
+
+        async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+            await done.wait()
+            await Response("ok")(scope, receive, send)
+
+        transport = httpx.ASGITransport(Limits(slow, user_header="x-user"))  # type: ignore[arg-type]
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            asked = [asyncio.create_task(client.get("/", headers={"x-user": name})) for name in ("a", "a", "a", "b")]
+            while not any(each.done() for each in asked):
+                await asyncio.sleep(0.01)
+            done.set()
+            return [each.status_code for each in await asyncio.gather(*asked)]
+
+    assert asyncio.run(scene()) == [200, 200, 503, 200]
 
 
 @pytest.mark.parametrize(

@@ -204,7 +204,7 @@ def test_a_request_that_does_not_arrive_is_given_up(monkeypatch: pytest.MonkeyPa
     @app.post("/")
     async def read(request: Request) -> JSONResponse:
         try:
-            return JSONResponse(len(await listening.read_body(request.scope, request.receive, most_bytes=100)))
+            return JSONResponse(len(await listening.read_body(request.receive, most_bytes=100)))
         except listening.RequestError as problem:
             return JSONResponse(str(problem), status_code=problem.status)
 

@@ -1,0 +1,55 @@
+"""Pages that are running, and what is forgotten meanwhile."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from newsroom.pages.copies import Copies
+from pipelines.config import recipe
+from pipelines.forgetting.forget import forget
+from pipelines.run import build_dataset
+from pipelines.sources.takedowns import parse_takedowns
+from schemas.errors import NotFoundError
+from schemas.lake import Lake
+from schemas.overrides import override
+from schemas.parts import read_part
+
+PHOTOGRAPHS = Path(__file__).parents[1] / "fixtures" / "photographs"
+
+
+@pytest.mark.parametrize("has_packs", [True, False])
+def test_a_forgotten_picture_that_was_looked_at_is_shown_no_more(has_packs: bool, tmp_path: Path) -> None:
+    documents = [
+        {"id": name, "sentences": [f"One two three four {name}."], "images": [{"path": f"{name}.jpg"}]}
+        for name in ("cat", "coffee", "rocket")
+    ]
+    (tmp_path / "documents.jsonl").write_text("\n".join(map(json.dumps, documents)))
+    for document in documents:
+        shutil.copy(PHOTOGRAPHS / f"{document['id']}.jpg", tmp_path)
+    settings = [f"source.documents={tmp_path}/documents.jsonl", "features.images=", "features.sentences="]
+    lake = Lake.at(str(tmp_path / "lake"))
+    manifest = build_dataset(override(recipe("documents"), settings), lake=lake, say=lambda _: None).manifest
+    if not has_packs:  # as in a lake that a version was replicated into
+        lake.images.remove()
+    reference, folder = f"documents@{manifest.version}", lake.dataset("documents", manifest.version)
+    entries = [entry for split in manifest.splits for entry in manifest.parts("images", split)]
+    images = {key for entry in entries for key in read_part(folder, entry, ["hash"]).column("hash").to_pylist()}
+    copies = Copies(lake)
+    assert all(copies.jpeg(reference, image).startswith(b"\xff\xd8") for image in images)
+    gone = min(images)
+    done = forget(lake, parse_takedowns([f"sha256:{gone}".encode()], name="list"), dry_run=False, say=lambda _: None)
+    ((old, new),) = done.replaced
+    assert old == reference
+    for image in images:
+        with pytest.raises(NotFoundError):
+            copies.jpeg(old, image)
+    for image in images:
+        if image == gone:
+            with pytest.raises(NotFoundError):
+                copies.jpeg(new, image)
+        else:
+            assert copies.jpeg(new, image).startswith(b"\xff\xd8")
