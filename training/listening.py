@@ -1,15 +1,19 @@
 """What every server here needs: a socket to listen on, and deadlines and a bound for what a request brings."""
 
 import asyncio
+import ipaddress
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
+from starlette.datastructures import Headers
 from starlette.types import Receive, Scope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from schemas.errors import UsageError
 
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 REQUEST_S = 30.0  # in which a request's header, and then its body, must arrive
 
 
@@ -64,6 +68,34 @@ def bind(host: str, port: int) -> Address:
         raise UsageError(f"--host {host} --port {port}: {problem.strerror or problem}") from problem
     name = f"[{host}]" if ":" in host else host
     return Address(bound, f"http://{name}:{bound.getsockname()[1]}")
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach a host that is listened on."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def is_for_loopback(headers: Headers) -> bool:
+    """Return whether a request is for this machine's loopback by name: a page of another site may lead here by DNS."""
+    host = headers.get("host", "").lower()
+    return (host if host.endswith("]") else host.rpartition(":")[0] or host) in LOOPBACK_NAMES
+
+
+def is_same_site(headers: Headers) -> bool:
+    """Return whether no page of another site made a browser send a request.
+
+    Browsers name where a request comes from: in `Sec-Fetch-Site`, over HTTPS and on loopback, and in `Origin` with every
+    POST of another site. A request with neither is no browser's. It is the rule of `CrossOriginProtection` in Go's
+    net/http.
+    """
+    site = headers.get("sec-fetch-site")
+    if site is not None:
+        return site in ("same-origin", "none")
+    origin = headers.get("origin")
+    return origin is None or urlsplit(origin).netloc == headers.get("host")
 
 
 def has_body(scope: Scope) -> bool:

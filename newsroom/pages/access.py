@@ -20,11 +20,11 @@ from newsroom.pages.seals import Seal
 from newsroom.pages.settings import PagesSettings
 from newsroom.pages.state import Shared
 from newsroom.pages.writes import form_of
+from training.listening import is_for_loopback
 
 SESSION = "multilink-session"
 SESSION_S = 12 * 3600
 GUESS_S = 0.5  # after a wrong token
-LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 OPEN_PATHS = ("/static/", "/enter", "/health")  # without a login
 router = APIRouter()
 
@@ -56,8 +56,11 @@ class Access:
             request.state.user = request.headers.get(given.user_header, "").strip()
             return None if request.state.user else _unknown()
         if given.is_open:
-            is_own = _name(request.headers.get("host", "")) in LOOPBACK_NAMES
-            return None if is_own else _plain("expected the name of this machine's loopback as Host", 421)
+            return (
+                None
+                if is_for_loopback(request.headers)
+                else _plain("expected the name of this machine's loopback as Host", 421)
+            )
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
             request.state.is_bearer = True
@@ -95,11 +98,6 @@ def session(secret: bytes, token: str) -> Seal:
 
 def _is_token(given: str, token: str) -> bool:
     return bool(token) and hmac.compare_digest(given.encode(), token.encode())
-
-
-def _name(host: str) -> str:
-    """Return a Host header without its port."""
-    return host.lower() if host.endswith("]") else host.lower().rpartition(":")[0] or host.lower()
 
 
 def _unknown() -> Response:

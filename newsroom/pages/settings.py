@@ -1,11 +1,11 @@
 """What the pages are started with."""
 
-import ipaddress
 import os
 import re
 from dataclasses import dataclass
 
 from schemas.errors import UsageError
+from training.listening import is_loopback
 
 LEAST_TOKEN = 16  # characters
 
@@ -65,7 +65,4 @@ class PagesSettings:
     @property
     def is_local(self) -> bool:
         """Whether only this machine can reach the pages."""
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
+        return is_loopback(self.host)

@@ -1,17 +1,12 @@
-"""Which writes are taken: none that a page of another site made a visitor's browser send.
-
-Browsers say where a request comes from: in `Sec-Fetch-Site`, over HTTPS and on loopback, and in `Origin` with every
-POST of another site. A request with neither is no browser's, and has no cookie or login that a page could misuse. It is
-the rule of `CrossOriginProtection` in Go's net/http; forms need no token.
-"""
+"""Which writes are taken: none that a page of another site made a visitor's browser send. Forms need no token."""
 
 from collections.abc import AsyncIterator
-from urllib.parse import urlsplit
 
 from fastapi import HTTPException, Request
 from starlette.datastructures import FormData
 
 from newsroom.pages.limits import MAX_FIELD_BYTES, MAX_FIELDS, MAX_FILES
+from training.listening import is_same_site
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -23,7 +18,7 @@ async def guard_writes(request: Request) -> AsyncIterator[None]:
         HTTPException: 403.
     """
     try:
-        if request.method not in SAFE and not _is_same_site(request):
+        if request.method not in SAFE and not is_same_site(request.headers):
             raise HTTPException(403, "the request comes from another site")
         yield
     finally:
@@ -37,11 +32,3 @@ async def form_of(request: Request) -> FormData:
         HTTPException: 400, where it has more.
     """
     return await request.form(max_files=MAX_FILES, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
-
-
-def _is_same_site(request: Request) -> bool:
-    site = request.headers.get("sec-fetch-site")
-    if site is not None:
-        return site in ("same-origin", "none")
-    origin = request.headers.get("origin")
-    return origin is None or urlsplit(origin).netloc == request.headers.get("host")

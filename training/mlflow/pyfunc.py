@@ -18,6 +18,7 @@ import pandas as pd
 import yaml
 from mlflow.exceptions import MlflowException
 
+from schemas.documents import Role
 from schemas.errors import UsageError
 from schemas.failures import Failure
 from schemas.links import PredictedLink
@@ -69,11 +70,21 @@ class LinkPredictor:
                 invalid parameter, to which MLflow's server answers with status 400.
         """
         try:
-            return pd.DataFrame(self.answers(documents.to_dict("records")), columns=[READ, SIMILARITIES, LINKS, MODEL])  # type: ignore[arg-type,unused-ignore]
+            return pd.DataFrame(
+                self.answers(self.given(documents.to_dict("records"))), columns=[READ, SIMILARITIES, LINKS, MODEL]
+            )  # type: ignore[arg-type,unused-ignore]
         except UsageError as problem:
             raise MlflowException.invalid_parameter_value(str(problem)) from problem
 
-    def answers(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    def given(self, rows: Sequence[dict[str, Any]]) -> list[GivenDocument]:
+        """Return documents as the model reads them, of rows as `predict` takes them.
+
+        Raises:
+            UsageError: a value is of another kind than expected, or vectors are missing or of another size.
+        """
+        return [self._given(row, place) for place, row in enumerate(rows)]
+
+    def answers(self, documents: Sequence[GivenDocument]) -> list[dict[str, Any]]:
         """Return of each document its similarities, its predicted links, and the model's address.
 
         `read` are the indices of the n sentences that the model reads (all but blank ones, unless it goes by roles),
@@ -82,11 +93,10 @@ class LinkPredictor:
         coherence model also their `relations`.
 
         Raises:
-            UsageError: vectors are missing, not finite, or of another size than the model's extractors give.
+            UsageError: vectors are not finite.
         """
         found: list[dict[str, Any]] = []
-        given = [self._given(row, place) for place, row in enumerate(rows)]
-        for place, each in enumerate(self.linker.link_given(given)):
+        for place, each in enumerate(self.linker.link_given(documents)):
             if isinstance(each, Failure):
                 raise UsageError(f"row {place}: {each.message}")
             found.append(
@@ -101,8 +111,11 @@ class LinkPredictor:
 
     def _given(self, row: dict[str, Any], place: int) -> GivenDocument:
         data = self.model.card.data
-        texts, roles = _items(row[SENTENCES]), _items(row.get(ROLES))
-        kept = [number for number, text in enumerate(texts) if str(text).strip()]  # a blank sentence has no link
+        texts = _texts(row[SENTENCES], f"row {place}, {SENTENCES}")
+        roles = _texts(row.get(ROLES), f"row {place}, {ROLES}")
+        if strange := sorted({*roles} - {*Role}):
+            raise UsageError(f"row {place}, {ROLES}: expected {', '.join(Role)}, found {strange[0]!r}")
+        kept = [number for number, text in enumerate(texts) if text.strip()]  # a blank sentence has no link
         vectors = None
         if data.sentence_dimensions is not None:
             vectors = _vectors(row.get(SENTENCE_VECTORS), data.sentence_dimensions, f"row {place}, {SENTENCE_VECTORS}")
@@ -122,15 +135,17 @@ class LinkPredictor:
             regions = _regions(row, data.region_dimensions, f"row {place}")
             images = np.zeros((len(regions.images), 0), np.float32)
         if self.model.card.config.needs.jpegs:
-            jpegs = [_picture(text, f"row {place}, {PICTURES}") for text in _items(row.get(PICTURES))]
+            jpegs = [
+                _picture(text, f"row {place}, {PICTURES}")
+                for text in _texts(row.get(PICTURES), f"row {place}, {PICTURES}")
+            ]
             images = np.zeros((len(jpegs), 0), np.float32)
-        language = row.get(LANGUAGE)
         return GivenDocument(
             texts=[texts[number] for number in kept],
             image_vectors=images,
             sentence_vectors=vectors,
             roles=[roles[number] for number in kept] if roles else None,
-            language=language if isinstance(language, str) else None,
+            language=next(iter(_texts(row.get(LANGUAGE), f"row {place}, {LANGUAGE}", is_one=True)), None),
             regions=regions,
             jpegs=jpegs,
             sentence_numbers=kept,
@@ -207,18 +222,36 @@ def _logged_root(folder: Path) -> Path | None:
     return next((parent for parent in folder.parents if (parent / "MLmodel").is_file()), None)
 
 
-def _items(value: Any) -> list[Any]:
-    """Return a cell's list; an absent one (None, or pandas' NaN) is empty."""
-    return list(value) if isinstance(value, list | tuple | np.ndarray) else []
+def _is_absent(value: Any) -> bool:
+    """Return whether a cell is empty: None, or pandas' NaN."""
+    return value is None or (isinstance(value, float) and np.isnan(value))
+
+
+def _items(value: Any, where: str) -> list[Any]:
+    """Return a cell's list; that of an absent one is empty."""
+    if _is_absent(value):
+        return []
+    if not isinstance(value, list | tuple | np.ndarray):
+        raise UsageError(f"{where}: expected a list, found {type(value).__name__}")
+    return list(value)
+
+
+def _texts(value: Any, where: str, *, is_one: bool = False) -> list[str]:
+    """Return a cell's list of texts, or the one text of a cell that holds one."""
+    items = _items(value, where) if not is_one else [] if _is_absent(value) else [value]
+    for number, item in enumerate(items):
+        if not isinstance(item, str):
+            raise UsageError(f"{where}{'' if is_one else f'[{number}]'}: expected text, found {type(item).__name__}")
+    return items
 
 
 def _vectors(value: Any, dimensions: int, where: str) -> Float32:
-    rows = _items(value)
-    sizes = {len(_items(row)) for row in rows} - {dimensions}
+    rows = [_items(row, where) for row in _items(value, where)]
+    sizes = {len(row) for row in rows} - {dimensions}
     if sizes:
         raise UsageError(f"{where}: expected vectors of {dimensions} numbers, found {sorted(sizes)}")
     try:
-        return np.array([list(row) for row in rows], dtype=np.float32).reshape(len(rows), dimensions)
+        return np.array(rows, dtype=np.float32).reshape(len(rows), dimensions)
     except (TypeError, ValueError) as problem:
         raise UsageError(f"{where}: expected numbers: {problem}") from problem
 
@@ -233,16 +266,21 @@ def _picture(text: str, where: str) -> bytes:
 
 def _regions(row: dict[str, Any], dimensions: int, where: str) -> RegionBank:
     """Return the regions of a document's images, which stand by falling certainty."""
-    images = _items(row.get(REGION_VECTORS))
+    images = _items(row.get(REGION_VECTORS), f"{where}, {REGION_VECTORS}")
     vectors = [_vectors(image, dimensions, f"{where}, {REGION_VECTORS}") for image in images]
     given = row.get(REGION_LABELS)
-    labels = [_items(image) for image in _items(given)] if given is not None else [[""] * len(v) for v in vectors]
+    name = f"{where}, {REGION_LABELS}"
+    labels = (
+        [_texts(image, name) for image in _items(given, name)]
+        if given is not None
+        else [[""] * len(v) for v in vectors]
+    )
     if [len(part) for part in labels] != [len(part) for part in vectors]:
         raise UsageError(f"{where}, {REGION_LABELS}: expected a label for each of {REGION_VECTORS}")
     counts = [len(part) for part in vectors]
     return RegionBank(
         images=Ragged.of(counts),
-        labels=tuple(str(label) for part in labels for label in part),
+        labels=tuple(label for part in labels for label in part),
         vectors=np.concatenate([np.zeros((0, dimensions), np.float16), *vectors]).astype(np.float16),
         boxes=np.zeros((sum(counts), 4), np.float32),
         scores=np.concatenate([np.zeros(0, np.float32), *(-np.arange(count, dtype=np.float32) for count in counts)]),

@@ -19,7 +19,7 @@ from typing import Any
 
 import mlflow
 import uvicorn
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from prometheus_client import CollectorRegistry, Counter
 from starlette.concurrency import run_in_threadpool
@@ -27,7 +27,15 @@ from starlette.concurrency import run_in_threadpool
 from schemas.errors import UsageError
 from training.linking.links import Linker
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
-from training.listening import RequestError, TimedProtocol, bind, read_body
+from training.listening import (
+    RequestError,
+    TimedProtocol,
+    bind,
+    is_for_loopback,
+    is_loopback,
+    is_same_site,
+    read_body,
+)
 from training.mlflow import pyfunc
 from training.mlflow.loading import open_model
 from training.mlflow.pyfunc import LinkPredictor
@@ -36,7 +44,17 @@ from training.monitoring import METRICS, Metered, exposition
 MAX_BODY_BYTES = 32 << 20
 MAX_CONNECTIONS = 64  # more are answered with status 503
 MAX_MESSAGE = 500
-CODES = {400: "INVALID_PARAMETER_VALUE", 408: "TIMEOUT", 413: "TOO_LARGE", 415: "UNSUPPORTED_MEDIA_TYPE"}
+MAX_PAIRS = 1_000_000  # of sentences and images in the documents of a request; some seconds of a core
+WAIT_S = 60.0  # for the requests before
+CODES = {
+    400: "INVALID_PARAMETER_VALUE",
+    403: "PERMISSION_DENIED",
+    408: "TIMEOUT",
+    413: "TOO_LARGE",
+    415: "UNSUPPORTED_MEDIA_TYPE",
+    421: "MISDIRECTED_REQUEST",
+    503: "TEMPORARILY_UNAVAILABLE",
+}
 RECORDS, SPLIT = "dataframe_records", "dataframe_split"
 
 
@@ -56,7 +74,7 @@ def run_serve(
     address = bind(host, port)  # first: a port that is taken is found before the model is loaded
     with address.bound:
         loaded = open_model(model, tracking)
-        app = make_app(loaded.linker(options))
+        app = make_app(loaded.linker(options), is_local=is_loopback(host))
         ask = f"curl -s {address.url}/invocations -H 'Content-Type: application/json' -d @-"
         lines = [f"{loaded.uri} at {address.url}, until Ctrl-C", f"try: curl -s {address.url}/example | {ask}"]
         yield lines, {"model": loaded.uri, "address": address.url}
@@ -64,8 +82,8 @@ def run_serve(
         uvicorn.Server(config).run(sockets=[address.bound])
 
 
-def make_app(linker: Linker) -> FastAPI:
-    """Return the application that answers for a model."""
+def make_app(linker: Linker, *, is_local: bool = False) -> FastAPI:
+    """Return the application that answers for a model; of a local one, only to requests for the loopback's names."""
     predictor = LinkPredictor(linker)
     needed = [name for name, is_needed in pyfunc.inputs(linker.model).items() if is_needed]
     one_at_a_time = threading.Lock()
@@ -75,11 +93,26 @@ def make_app(linker: Linker) -> FastAPI:
     links = Counter("multilink_links", "Links that were predicted in them.", registry=registry)
 
     def predict(body: bytes) -> list[dict[str, Any]]:
-        with one_at_a_time:
-            answers = predictor.answers(parse(body, needed))
+        given = predictor.given(parse(body, needed))
+        if sum(len(each.texts) * len(each.image_vectors) for each in given) > MAX_PAIRS:
+            raise RequestError(413, f"expected at most {MAX_PAIRS} pairs of a sentence and an image of one document")
+        if not one_at_a_time.acquire(timeout=WAIT_S):
+            raise RequestError(503, f"other requests took {WAIT_S:.0f} s; send it again")
+        try:
+            answers = predictor.answers(given)
+        finally:
+            one_at_a_time.release()
         documents.inc(len(answers))
         links.inc(sum(len(each["links"]) for each in answers))
         return answers
+
+    async def guard(request: Request) -> None:
+        if is_local and not is_for_loopback(request.headers):
+            raise RequestError(421, "expected the name of this machine's loopback as Host")
+        if request.method == "POST" and not is_same_site(request.headers):
+            raise RequestError(403, "the request comes from another site")
+
+    app.router.dependencies.append(Depends(guard))
 
     @app.post("/invocations")
     async def invocations(request: Request) -> JSONResponse:

@@ -161,7 +161,15 @@ def test_a_server_answers_its_example_and_refuses_what_is_none(served: str) -> N
         ),
         ({"dataframe_records": [3]}, "row 0: expected an object with sentences"),
         ({"dataframe_records": [broken | {"image_vectors": [["x"] * 16]}]}, "row 0, image_vectors: expected numbers"),
-        ({"dataframe_records": [broken | {"sentences": 7}]}, "row 0, sentence_vectors: expected a text-test vector"),
+        ({"dataframe_records": [broken | {"sentences": 7}]}, "row 0, sentences: expected a list, found int"),
+        ({"dataframe_records": [broken | {"sentences": "A dog."}]}, "row 0, sentences: expected a list, found str"),
+        ({"dataframe_records": [broken | {"sentences": ["a", None]}]}, "row 0, sentences[1]: expected text, found N"),
+        ({"dataframe_records": [broken | {"sentences": [["a"], "b"]}]}, "row 0, sentences[0]: expected text, found l"),
+        ({"dataframe_records": [broken | {"image_vectors": 5}]}, "row 0, image_vectors: expected a list, found int"),
+        ({"dataframe_records": [broken | {"image_vectors": [5]}]}, "row 0, image_vectors: expected a list, found int"),
+        ({"dataframe_records": [broken | {"roles": ["author", "lead"]}]}, "row 0, roles: expected headline, lead, "),
+        ({"dataframe_records": [broken | {"roles": "lead"}]}, "row 0, roles: expected a list, found str"),
+        ({"dataframe_records": [broken | {"language": 7}]}, "row 0, language: expected text, found int"),
         ({"dataframe_split": {"columns": ["sentences"], "data": [[1, 2]]}}, "dataframe_split: expected columns, and"),
         ({"documents": []}, 'expected {"dataframe_records"'),
         (b"{", "expected JSON, found Expecting property name"),
@@ -174,14 +182,19 @@ def test_a_server_answers_its_example_and_refuses_what_is_none(served: str) -> N
         assert (status, answer.keys()) == (400, {"error_code", "message"}), answer
         assert answer["message"].startswith(line) and "\n" not in answer["message"], answer
     assert post(served, b"a,b", "text/plain")[0] == 415
+    many = {"sentences": ["a"] * 1001, "sentence_vectors": broken["sentence_vectors"][:1] * 1001}
+    status, answer = post(served, {"dataframe_records": [many | {"image_vectors": broken["image_vectors"] * 1000}]})
+    assert (status, answer["error_code"]) == (413, "TOO_LARGE")
+    for headers, refused in (({"Host": "evil.example"}, 421), ({"Sec-Fetch-Site": "cross-site"}, 403)):
+        assert post(served, example, **headers)[0] == refused
     assert post(served, b" " * (MAX_BODY_BYTES + 1))[0] == 413
     split = {"columns": list(broken), "data": [list(broken.values())]}
     assert post(served, {"dataframe_split": split})[1] == post(served, example)[1]
 
 
-def post(address: str, body: object, kind: str = "application/json") -> tuple[int, dict[str, Any]]:
+def post(address: str, body: object, kind: str = "application/json", **headers: str) -> tuple[int, dict[str, Any]]:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    request = urllib.request.Request(f"{address}/invocations", data=data, headers={"Content-Type": kind})
+    request = urllib.request.Request(f"{address}/invocations", data=data, headers={"Content-Type": kind, **headers})
     try:
         with urllib.request.urlopen(request, timeout=60) as response:
             return response.status, json.loads(response.read())
