@@ -87,9 +87,9 @@ def is_for_loopback(headers: Headers) -> bool:
 def is_same_site(headers: Headers) -> bool:
     """Return whether no page of another site made a browser send a request.
 
-    Browsers name where a request comes from: in `Sec-Fetch-Site`, over HTTPS and on loopback, and in `Origin` with every
-    POST of another site. A request with neither is no browser's. It is the rule of `CrossOriginProtection` in Go's
-    net/http.
+    Browsers name where a request comes from: in `Sec-Fetch-Site`, over HTTPS and on loopback, and in `Origin` with
+    every POST of another site. A request with neither is no browser's. It is the rule of `CrossOriginProtection` in
+    Go's net/http.
     """
     site = headers.get("sec-fetch-site")
     if site is not None:
