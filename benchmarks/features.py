@@ -35,8 +35,9 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
+from benchmarks.build import WORDS
 from pipelines.features.architectures import Architecture, Output
-from pipelines.features.catalogue import extractors, find_entry, made_up_pictures, made_up_sentences
+from pipelines.features.catalogue import extractors, find_entry, made_up_pictures
 from pipelines.features.checkpoints import read_checkpoint
 from pipelines.features.extraction import FeaturePlan, Features, extractors_of, plan_features
 from pipelines.features.networks import Network
@@ -55,6 +56,12 @@ from schemas.parts import read_part
 LITE, DENSE = "efficientnet-lite0", "densenet169"
 BATCH, ROUNDS, TARGET = 8, 4, 1.15
 GFLOP, SIDE, SHARE_OF_BOUND = 0.8, 1024, 0.7
+
+
+def made_up_sentences(count: int) -> list[str]:
+    """Return sentences of 3 to 24 words."""
+    random = np.random.default_rng(0)
+    return [" ".join(random.choice(WORDS, random.integers(3, 25))) for _ in range(count)]
 
 
 def packed_pictures(pictures: Sequence[bytes], lake: Lake) -> tuple[PackFolder, list[PackRef]]:

@@ -49,7 +49,7 @@ TREE = {
         *("list", "show", "verify", "diff", "overlap", "failures", "duplicates", "export", "replicate", "subset"),
         *("provenance", "sample", "delete"),
     ),
-    "features": ("list", "bench"),
+    "features": ("list",),
     "lake": ("sweep", "takedown", "forget"),
     "decisions": ("list", "export", "compare"),
 }

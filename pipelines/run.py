@@ -47,7 +47,6 @@ from pipelines.splits.leaks import LeakCount, refuse_leaks
 from pipelines.turns import LEASES, turn_alone, turn_of_build
 from pipelines.web.client import process_client
 from pipelines.web.downloads import CapturedFile, capture_file
-from pipelines.web.refusals import hosts_that_refused, refusal_lines
 from pipelines.web.requests import REMEMBERED_S, FetchFailed
 from schemas.configs import Outside, naming
 from schemas.errors import BuildError, UsageError
@@ -73,14 +72,12 @@ class BuildSummary:
     Attributes:
         why_reused: empty where the version was not there before.
         beside: where the times and the transient failures of the version are.
-        warnings: of hosts that refused most of what was asked of them.
     """
 
     manifest: Manifest
     path: str
     beside: str
     why_reused: str
-    warnings: tuple[str, ...] = ()
 
     @property
     def is_reused(self) -> bool:
@@ -207,8 +204,8 @@ def finish(
     """
     config, lake = plan.config, plan.lake
     folder, written = lake.dataset(draft.dataset, draft.version), plan.folder(draft.version)
-    refused = refusal_lines(hosts_that_refused(lake.raw, since=plan.name))
-    check_budget(draft, config.max_failure_share, folder.uri, hints=refused)
+    beside = lake.retrievals(draft.dataset, draft.version)
+    check_budget(draft, config.max_failure_share, folder.uri, hints=host_hints(draft, written, beside))
     if config.splits.on_leak is OnLeak.FAIL:
         refuse_leaks(LeakCount(**count) for count in draft.notes["heeded_leaks"])
     manifest = draft.lasting
@@ -227,12 +224,12 @@ def finish(
     if rows:
         write_rows(lake.retrievals(manifest.dataset, manifest.version), "inputs.parquet", rows, RETRIEVAL_SCHEMA)
     why = "what was read is what the version that was there was made of" if was_there else ""
-    return _summary(lake, manifest, why, refused)
+    return _summary(lake, manifest, why)
 
 
-def _summary(lake: Lake, manifest: Manifest, why: str, warnings: Iterable[str] = ()) -> BuildSummary:
+def _summary(lake: Lake, manifest: Manifest, why: str) -> BuildSummary:
     name = manifest.dataset, manifest.version
-    return BuildSummary(manifest, lake.dataset(*name).uri, lake.retrievals(*name).uri, why, tuple(warnings))
+    return BuildSummary(manifest, lake.dataset(*name).uri, lake.retrievals(*name).uri, why)
 
 
 def note_ledger(plan: BuildPlan, version: str) -> None:
@@ -383,7 +380,7 @@ def check_budget(manifest: Manifest, max_failure_share: float, path: str, *, hin
     What a data set's own rules reject (low scores, too few images, duplicates) is outside the budget.
 
     Args:
-        hints: what a person should know of hosts.
+        hints: what a person should know of hosts; it is read where an error says so.
     """
     if not sum(split.documents for split in manifest.splits.values()):
         reasons = explain_failures(manifest, path) or ["no record was read"]
@@ -404,16 +401,20 @@ def summary_lines(summary: BuildSummary) -> list[str]:
     """Return the end of a build in words."""
     begin = f"reused: {summary.why_reused}" if summary.is_reused else "built:"
     small = small_splits(summary.manifest)
-    lasting = table_parts(summary.manifest, Folder(summary.path), "failures")
-    hosts = failures_by_host(chain(lasting, unreached_tables(Folder(summary.beside))))
     return [
         begin,
         *describe(summary.manifest, summary.path),
-        *host_lines(hosts),
-        *memory_lines(hosts),
-        *summary.warnings,
+        *host_hints(summary.manifest, Folder(summary.path), Folder(summary.beside)),
         *([f"warning: {small}"] if small else []),
     ]
+
+
+def host_hints(manifest: Manifest, folder: Folder, beside: Folder) -> Iterator[str]:
+    """Yield how often hosts failed and why, what of it is remembered, and how to ask again."""
+    lasting = table_parts(manifest, folder, "failures")
+    hosts = failures_by_host(chain(lasting, unreached_tables(beside)))
+    yield from host_lines(hosts)
+    yield from memory_lines(hosts)
 
 
 def memory_lines(hosts: Mapping[tuple[str, str], int]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The extractors by name: what each gives and needs, how fast it is on this machine, and how one is made.
+"""The extractors by name: what each gives and needs, and how one is made.
 
 An extractor's value of an item depends on that item alone. On a CPU that holds to the last bit, whatever shares its
 batch, its position, the number of threads and processes, and the order of work, on one kind of processor; on a GPU up
@@ -11,10 +11,8 @@ satisfies the protocol and `ENTRIES`; another package names its `ENTRIES` as an 
 that no part registers but that has a weight file ending in `.onnx` is a network of the user's own.
 """
 
-import timeit
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
 from pkgutil import resolve_name
 from typing import Any, Protocol, runtime_checkable
@@ -23,7 +21,7 @@ import numpy as np
 from PIL import Image
 
 from pipelines.features.given_regions import SUFFIX, GivenRegions
-from pipelines.features.values import DOCUMENTS, IMAGES, Row, value_array
+from pipelines.features.values import DOCUMENTS, IMAGES, Row
 from pipelines.features.weights import WeightFile, parse_weights
 from pipelines.images.inspect import encode_jpeg
 from pipelines.settings import FeaturesConfig, HttpConfig
@@ -35,8 +33,6 @@ from schemas.plugins import EXTRACTORS, load_plugin, origin, own_parts, part_nam
 SETTINGS = {IMAGES: "features.images", DOCUMENTS: "features.sentences"}  # that name the extractors of a table
 PACKAGED, OWN = "packaged", "your own"
 AVAILABLE = "available"
-ROUNDS = 3
-_WORDS = ("we", "cut", "sand", "glue", "paint", "two", "long", "panels", "of", "red", "oak", "with", "a", "saw")
 _OWN_NETWORKS = {IMAGES: "pipelines.features.onnx:image_extractor", DOCUMENTS: "pipelines.features.onnx:OnnxText"}
 
 
@@ -221,41 +217,6 @@ def listing(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         yield f"{what}  {row['weights']:24}{row['state']}{licence}"
 
 
-def measured(name: str, config: FeaturesConfig, http: HttpConfig | None = None, *, count: int) -> dict[str, Any]:
-    """Return what an extractor does on this machine with so many made-up pictures, or sentences.
-
-    A row says what it `gives`; how many images or sentences `per_s`, from stored JPEGs or texts to values, in the best
-    round; the `value_bytes` of one in a data set, before compression; and the `licence` of packaged weights.
-
-    Raises:
-        ConfigError: the extractor is not known, or its weights are not given.
-    """
-    entry = find_entry(name)
-    table = entry.table if entry else DOCUMENTS if name in config.sentences else IMAGES
-    [extractor] = extractors([name], table, config, http)
-    if hasattr(extractor, "reads_names"):
-        raise ConfigError(f"{name}: its values are looked up, not computed")
-    items = made_up_pictures(count) if table == IMAGES else [[text] for text in made_up_sentences(count)]
-    rows = extractor.extract(items)  # it loads the network, and does not count
-    seconds = min(timeit.repeat(partial(extractor.extract, items), number=1, repeat=ROUNDS))
-    [column] = extractor.columns
-    return {
-        "name": name,
-        "gives": column.describe() + ("" if table == IMAGES else " a sentence"),
-        "per_s": count / seconds,
-        "value_bytes": value_array((row[0] for row in rows), column, table).nbytes / count,
-        "licence": entry.licence if entry else "",
-    }
-
-
-def measurements(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the rows of `measured` as aligned lines."""
-    yield f"{'name':27}{'a second':>10}{'bytes':>9}  {'gives':48}licence of the weights"
-    for row in rows:
-        rate = f"{row['per_s']:>10.1f}{row['value_bytes']:>9.0f}"
-        yield f"{row['name']:27}{rate}  {row['gives']:48}{row['licence'] or '-'}"
-
-
 def made_up_pictures(count: int) -> list[bytes]:
     """Return stored copies of smooth colours with noise, which decode as slowly as photographs."""
     random = np.random.default_rng(0)
@@ -265,9 +226,3 @@ def made_up_pictures(count: int) -> list[bytes]:
         noisy = np.clip(smooth + random.normal(0, 12, smooth.shape), 0, 255).astype(np.uint8)
         pictures.append(encode_jpeg(Image.fromarray(noisy)))
     return pictures
-
-
-def made_up_sentences(count: int) -> list[str]:
-    """Return sentences of 3 to 24 words."""
-    random = np.random.default_rng(0)
-    return [" ".join(random.choice(_WORDS, random.integers(3, 25))) for _ in range(count)]

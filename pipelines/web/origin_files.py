@@ -16,11 +16,11 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Generic, TypeVar
-from urllib.parse import unquote_to_bytes
+from urllib.parse import quote
 
 from protego import Protego
 
@@ -36,7 +36,7 @@ _PARSED_BYTES = 512_000  # RFC 9309 2.5: at least 500 KiB
 _MOST_RULES = 5_000  # of a tdmrep.json, and lines of a group that may be preferences
 _MOST_ORIGINS = 4_096  # whose file is kept parsed, some 12 kB each
 _LOCKS = 1_024
-_SHOWN = 200  # characters of a preference
+_APART = re.compile(r"[\s#]")  # would end a line of robots.txt
 _USER_AGENT = re.compile(r"user[- ]?agent\s*[:\s]\s*(.*)", re.IGNORECASE)
 _OF_SITE = frozenset({"sitemap", "sitemaps", "site-map", "host"})  # lines that are in no group
 T = TypeVar("T")
@@ -63,13 +63,14 @@ class OriginFiles:
                 AI_TXT_DENIED; TDM_RESERVED; any other reason: robots.txt could not be read, and why.
         """
         config, origin = self._config, target.origin
-        path = target.url[len(origin) :]
         if config.obey_robots and (robots := self._robots.of(origin)) is not None:
             if not robots.rules.can_fetch(target.url, "*"):
                 message = f"{origin}/robots.txt disallows {target.url} to {config.product}"
                 raise FetchFailed(Reason.ROBOTS_DENIED, message)
-            if config.obey_content_usage and (denied := robots.denied(path)):
-                raise FetchFailed(Reason.USAGE_DENIED, f"{origin}/robots.txt says {denied}: {target.url}")
+            if config.obey_content_usage and (denied := robots.denied(target.url)):
+                raise FetchFailed(
+                    Reason.USAGE_DENIED, f"{origin}/robots.txt says no to training by {denied}: {target.url}"
+                )
             delay_s = robots.rules.crawl_delay("*") or 0.0
             if delay_s > LONGEST_WAIT_S:
                 message = f"{origin}/robots.txt wants {delay_s:g} s between requests, over {LONGEST_WAIT_S:g}"
@@ -79,7 +80,7 @@ class OriginFiles:
         if allowed is not None and not allowed.rules.can_fetch(target.url, "*"):
             raise FetchFailed(Reason.AI_TXT_DENIED, f"{origin}/ai.txt disallows {target.url} to {config.product}")
         if config.obey_tdm and (rules := self._tdm.of(origin)) is not None:
-            rule = next((rule for rule in rules if rule.pattern.matches(path)), None)
+            rule = next((rule for rule in rules if rule.matches(target.url)), None)
             if rule is not None and rule.is_reserved:
                 words = f"tdmrep.json reserves {rule.location}{policy_words(rule.policy)}"
                 raise FetchFailed(Reason.TDM_RESERVED, f"{origin}: its {words}: {target.url}")
@@ -161,61 +162,15 @@ class _File(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class PathPattern:
-    """A pattern of paths, as robots.txt has them (RFC 9309 2.2.3): its parts between `*`, and whether `$` ends it."""
-
-    parts: tuple[bytes, ...]
-    is_to_end: bool
-
-    @classmethod
-    def parse(cls, text: str) -> PathPattern:
-        pattern = text if text.startswith(("/", "*")) else f"/{text}"
-        parts = tuple(map(unquote_to_bytes, pattern.removesuffix("$").split("*")))
-        return cls(parts, pattern.endswith("$"))
-
-    def matches(self, path: str) -> bool:
-        """Return whether the pattern describes a path with its query."""
-        text, at = unquote_to_bytes(path), 0
-        first, *others = self.parts
-        if not text.startswith(first):
-            return False
-        at = len(first)
-        for number, part in enumerate(others, start=1):
-            if self.is_to_end and number == len(others):
-                return len(text) - len(part) >= at and text.endswith(part)
-            found = text.find(part, at)
-            if found < 0:
-                return False
-            at = found + len(part)
-        return not self.is_to_end or at == len(text)
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """A preference of robots.txt on training: of which paths, and what it says; `is_denied` is no."""
-
-    name: str
-    path: str
-    pattern: PathPattern
-    text: str
-    is_denied: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Robots:
-    """What a robots.txt says to one product: its rules, as those of all, and its preferences on training."""
+    """What a robots.txt says to one product: its rules, as those of all, and its preferences on training, by name."""
 
     rules: Protego
-    usages: tuple[Usage, ...]
+    usages: Mapping[str, Protego]
 
-    def denied(self, path: str) -> str:
-        """Return the preference that says no to a path; "": none does. The longest pattern counts, of equals no."""
-        for name in USAGES:
-            fitting = [usage for usage in self.usages if usage.name == name and usage.pattern.matches(path)]
-            counting = max(fitting, key=lambda usage: (len(usage.path), usage.is_denied), default=None)
-            if counting is not None and counting.is_denied:
-                return f"{name}: {counting.text}"
-        return ""
+    def denied(self, url: str) -> str:
+        """Return the preference that says no to a URL; "": none does. The longest pattern counts, of equals no."""
+        return next((name for name, rules in self.usages.items() if not rules.can_fetch(url, "*")), "")
 
 
 def parse_robots(data: bytes, *, product: str) -> Robots:
@@ -237,26 +192,37 @@ def parse_robots(data: bytes, *, product: str) -> Robots:
             for agent in agents or (["*"] if field in USAGES else ()):
                 groups[agent].append(plain)
     lines = groups.get(product_of(product), groups["*"])
-    usages = (_usage(*line.partition(":")) for line in lines[:_MOST_RULES])
-    return Robots(Protego.parse("\n".join(["User-agent: *", *lines])), tuple(filter(None, usages)))
+    return Robots(_rules(lines), {name: _preferences(name, lines[:_MOST_RULES]) for name in USAGES})
 
 
-def _usage(field: str, _: str, value: str) -> Usage | None:
-    name, value = field.strip().lower(), value.strip()
-    path, text = value.split(None, 1) if value.startswith("/") and len(value.split(None, 1)) == 2 else ("/", value)
-    if name not in USAGES or not mentions(name, text):
-        return None
-    return Usage(name, path, PathPattern.parse(path), text[:_SHOWN], denies(name, text))
+def _rules(lines: Iterable[str]) -> Protego:
+    return Protego.parse("\n".join(["User-agent: *", *lines]))
+
+
+def _preferences(name: str, lines: Iterable[str]) -> Protego:
+    """Return rules that disallow the paths for which lines of a robots.txt say no to training by one of `USAGES`."""
+    paths: dict[bool, set[str]] = {True: set(), False: set()}
+    for line in lines:
+        field, _, value = line.partition(":")
+        path, _, text = value.strip().partition(" ") if value.strip().startswith("/") else ("/", "", value)
+        if field.strip().lower() == name and mentions(name, text):
+            paths[denies(name, text)].add(path)
+    return _rules(
+        [*(f"Disallow: {path}" for path in paths[True]), *(f"Allow: {path}" for path in paths[False] - paths[True])]
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class TdmRule:
-    """A rule of a tdmrep.json: the pattern as it stands there, and what holds for its paths."""
+    """A rule of a tdmrep.json: the pattern of paths as it stands there, and what holds for these."""
 
     location: str
-    pattern: PathPattern
     is_reserved: bool
     policy: str
+
+    def matches(self, url: str) -> bool:
+        """Return whether the pattern, which is one of robots.txt (RFC 9309 2.2.3), describes the path of a URL."""
+        return not _disallowing(self.location).can_fetch(url, "*")
 
 
 def parse_tdm(data: bytes) -> tuple[TdmRule, ...]:
@@ -279,4 +245,10 @@ def _rule(item: dict[str, Any]) -> TdmRule | None:
     if not isinstance(location, str) or not (is_reserved or str(reservation).lower() in ("0", "false")):
         return None
     policy = item.get("tdm-policy")
-    return TdmRule(location, PathPattern.parse(location), is_reserved, policy if isinstance(policy, str) else "")
+    return TdmRule(location, is_reserved, policy if isinstance(policy, str) else "")
+
+
+@lru_cache(_MOST_RULES)
+def _disallowing(location: str) -> Protego:
+    path = _APART.sub(lambda found: quote(found[0]), location)
+    return _rules([f"Disallow: {path if path.startswith(('/', '*')) else f'/{path}'}"])

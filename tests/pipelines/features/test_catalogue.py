@@ -1,4 +1,4 @@
-"""What `multilink features list` and `features bench` tell a user who chooses an extractor."""
+"""What `multilink features list` tells a user who chooses an extractor."""
 
 from __future__ import annotations
 
@@ -16,9 +16,6 @@ from pipelines.features.catalogue import (
     extractors,
     listed_extractors,
     listing,
-    made_up_pictures,
-    measured,
-    measurements,
 )
 from pipelines.features.values import IMAGES
 from pipelines.settings import FeaturesConfig
@@ -64,24 +61,7 @@ def test_an_unknown_name_lists_the_known() -> None:
         extractors(["bert"], "documents", FeaturesConfig())
 
 
-def test_a_bench_measures_what_it_was_asked_for(counts: Counter[str]) -> None:
-    cells, lengths = (measured(name, FeaturesConfig(), count=6) for name in ("cells", "lengths"))
-    assert cells["per_s"] > 0 and lengths["per_s"] > 0
-    # 4 regions: box 16, score 4, vector 6, label 3 to 5 and its offset 4; and the offset of the list
-    assert 4 * (16 + 4 + 6 + 3 + 4) <= cells["value_bytes"] <= 4 * (16 + 4 + 6 + 5 + 4) + 16
-    assert 4 <= lengths["value_bytes"] <= 4 + 4 + 1
-    assert counts["cells"] == 6 * 4  # in a round that does not count, and three that do
-    assert "regions" in list(measurements([cells]))[1]
-    with pytest.raises(ConfigError, match="expected one of"):
-        measured("unknown", FeaturesConfig(), count=4)
-    assert len(set(made_up_pictures(4))) == 4
-
-
-def test_the_commands_print_their_rows(counts: Counter[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["features", "bench", "cells", "lengths", "--images", "4", "--json"]) == 0
-    printed = capsys.readouterr()
-    assert set(json.loads(printed.out.splitlines()[-1])) == {"cells", "lengths"}
-    assert "measuring lengths" in printed.err
+def test_the_command_prints_its_rows(counts: Counter[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["features", "list", "--json"]) == 0
     values = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert values["use-multilingual"]["dimensions"] == 512
