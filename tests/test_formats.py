@@ -12,9 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import multilink
-from newsroom.archive.build import build_index
 from newsroom.archive.index import open_index
-from schemas.errors import IntegrityError
 from schemas.lake import Folder, Lake
 from schemas.links import LinksManifest
 from schemas.manifest import read_manifest, verify
@@ -89,13 +87,6 @@ def test_an_index_is_opened_or_made_anew_after_one_line(release: tuple[Path, dic
     lake, name = Lake.at(str(shutil.copytree(path / "lake", tmp_path / "lake"))), f"{expected['model']}-1"
     folder = lake.index("documents", expected["version"], name)
     shutil.copytree(path / "model", Path(folder.uri) / "model")
-    if path.name == "0.1.0.dev0":  # format 2
-        with pytest.raises(IntegrityError, match=r"a manifest of an index, .*; `multilink index` makes it anew$"):
-            open_index(folder.uri)
-        model = LinkModel.load(path / "model")
-        uri = f"models:/{expected['model']}/1"
-        built = build_index(model, lake, "documents", uri=uri, name=name, say=lambda _: None)
-        assert not built.is_reused
     index = open_index(folder.uri)
     assert index.manifest.images == 2 * sum(expected["documents"].values())
     for row in np.arange(index.manifest.rows):

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any
 
 import numpy as np
 import torch
@@ -26,7 +25,6 @@ from training.data.documents import DocumentSet, GivenDocument, document_set
 from training.data.loading import DatasetIdentity
 from training.data.ragged import Float32, Int64
 from training.data.views import TextView, viewed
-from training.formats import current_config
 from training.link_steps import LinkSteps
 from training.model_files import check_files, seal
 from training.relations import RelationHead
@@ -35,7 +33,6 @@ from training.towers.inputs import ImageInput, Rows, Sizes, TextInput, Tower, im
 
 CARD, WEIGHTS, VOCABULARY = "model.json", "weights.pt", "vocabulary.txt"
 MODEL_FORMAT = 3
-READABLE_FORMATS = (2, MODEL_FORMAT)
 ROWS_AT_ONCE = 4096
 CROWD_LABELLED = frozenset({"mscoco", "story-dii", "story-sis", "dii-stress"})
 CROWD_MAX_WORDS, MAX_WORDS = 20, 50  # of a sentence, where `text.max_words` does not say (H, supplement)
@@ -89,7 +86,6 @@ class LinkModel(nn.Module):
 
     Attributes:
         card: what the model is.
-        stored_card: the card as the model's file has it, in the format it was written in; None of a model in memory.
         vocabulary: words of the text tower, or None where it reads vectors.
         text: text tower, rows of sentences -> N x d.
         image: image tower, rows of images -> M x d.
@@ -100,7 +96,6 @@ class LinkModel(nn.Module):
     def __init__(self, card: ModelCard, vocabulary: Vocabulary | None) -> None:
         super().__init__()
         self.card = card
-        self.stored_card: dict[str, Any] | None = None
         self.vocabulary = vocabulary
         sizes = Sizes(
             dimensions=card.config.dimensions,
@@ -199,13 +194,11 @@ class LinkModel(nn.Module):
         check_files(directory)
         try:
             values = json.loads((directory / CARD).read_text(encoding="utf-8"))
-            if (found := values.pop("format", None)) not in READABLE_FORMATS:
-                known = " or ".join(map(str, READABLE_FORMATS))
-                raise IntegrityError(f"{directory / CARD}: expected model format {known}, found {found}")
+            if (found := values.pop("format", None)) != MODEL_FORMAT:
+                raise IntegrityError(f"{directory / CARD}: expected model format {MODEL_FORMAT}, found {found}")
             words = directory / VOCABULARY
-            card = restore(ModelCard, values | {"config": current_config(values["config"])})
+            card = restore(ModelCard, values)
             model = cls(card, Vocabulary.load(words) if words.is_file() else None)
-            model.stored_card = values
             model.load_state_dict(torch.load(directory / WEIGHTS, map_location="cpu", weights_only=True))
         except UNREADABLE as problem:
             why = (str(problem).splitlines() or [""])[0]
@@ -229,7 +222,7 @@ class LinkModel(nn.Module):
     def digest(self) -> str:
         """Return the SHA-256 (hex) of all that decides what the model says: card, vocabulary and weights."""
         words = () if self.vocabulary is None else self.vocabulary.words
-        card = self.stored_card or resolve(self.card)
+        card = resolve(self.card)
         digest = hashlib.sha256(json.dumps([card, words], sort_keys=True).encode())
         for name, value in sorted(self.state_dict().items()):
             digest.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())

@@ -301,7 +301,7 @@ def _embed(version: tuple[Manifest, Folder], wanted: Mapping[Shard, Int32], mode
     """Return the vectors of some rows of a shard's images part."""
     columns = replace(columns_of(model.card.config, model.card.data), sentences=None)
     bank = read_bank(*version, [shard.images], columns, rows=wanted[shard].tolist())
-    given = ImageInput(vectors=bank.vectors, regions=bank.regions, jpegs=bank.jpegs, keys=bank.hashes)
+    given = ImageInput(vectors=bank.vectors, regions=bank.regions, jpegs=bank.jpegs)
     vectors = model.encode_images(given, np.arange(len(bank.hashes)))
     if not np.isfinite(vectors).all():
         raise IntegrityError(f"{shard.images.path}: an image has a vector that is not finite")

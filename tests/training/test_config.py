@@ -12,7 +12,6 @@ from schemas.errors import ConfigError, UsageError
 from schemas.overrides import flatten, override
 from training.config import ConstantSchedule, LoopConfig, PlateauSchedule, TrainConfig, objective
 from training.data.requirements import described
-from training.formats import current_config
 from training.objectives.negatives import Negatives
 from training.objectives.terms.cross_document import CrossDocument
 from training.objectives.terms.intra_document import IntraDocument
@@ -140,26 +139,6 @@ def test_plain_names_are_members_and_parts_in_a_configuration() -> None:
     assert TrainConfig(text="sentence", objective="cross").text == SentenceSettings()  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"objective\.similarity\.name = 'best': expected one of ap, dc, tk"):
         objective("cross", similarity="best")
-
-
-@pytest.mark.parametrize("name", RECIPES)
-def test_settings_of_the_format_before_are_read_as_today_s(name: str) -> None:
-    """An objective was one table of the settings of all its terms; values are those that a file of then has."""
-    config = recipe(name)
-    old: dict[str, object] = {"name": "+".join(term.name for term in config.objective)}
-    for term in config.objective:
-        values = resolve(term)
-        if isinstance(similarity := values.pop("similarity", None), dict):
-            old |= {**similarity, "similarity": similarity["name"], "name": old["name"]}
-        old |= {key: value for key, value in values.items() if key != "name"}
-    stored = {**resolve(config), "objective": old}
-    assert restore(TrainConfig, current_config(stored)) == config
-
-
-def test_hal_of_the_format_before_had_other_names() -> None:
-    old = {"name": "hal", "hal_alpha": 10.0, "hal_beta": 20.0, "hal_epsilon": 0.1}
-    found = restore(TrainConfig, current_config({"objective": old}))
-    assert found.objective == objective("hal", alpha=10.0, beta=20.0, epsilon=0.1)
 
 
 def test_recipes_have_the_papers_settings() -> None:

@@ -175,7 +175,7 @@ def test_what_is_no_model_is_named(tmp_path: Path) -> None:
     card = tmp_path / "model.json"
     card.write_text(card.read_text().replace('"format": 3', '"format": 99'))
     seal(tmp_path)
-    with pytest.raises(IntegrityError, match="model format 2 or 3, found 99"):
+    with pytest.raises(IntegrityError, match="model format 3, found 99"):
         LinkModel.load(tmp_path)
 
 

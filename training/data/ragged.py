@@ -16,6 +16,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from schemas.errors import UsageError
+
 Bool = npt.NDArray[np.bool_]
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
@@ -24,6 +26,12 @@ Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 UInt8 = npt.NDArray[np.uint8]
 UInt64 = npt.NDArray[np.uint64]
+
+
+def require_finite(values: npt.ArrayLike, what: str) -> None:
+    """Raise a `UsageError` that names `what` unless all values are finite: NaN has no rank, so no score is right."""
+    if not np.isfinite(values).all():
+        raise UsageError(f"{what}: expected finite numbers alone, there is NaN or infinity")
 
 
 @dataclass(frozen=True, eq=False)

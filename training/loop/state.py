@@ -24,7 +24,6 @@ from schemas.configs import Json, resolve, restore
 from schemas.errors import BuildError, ConfigError, IntegrityError
 from schemas.overrides import flatten
 from training.config import LoopConfig, TrainConfig
-from training.formats import current_config
 from training.loop.context import Context
 from training.loop.schedules import Plateaus
 from training.model import LinkModel, ModelCard
@@ -175,7 +174,7 @@ def _values(state: RunState) -> dict[str, Any]:
 
 def _check_same(checkpoint: Path, values: Mapping[str, Any], card: ModelCard) -> None:
     """Raise unless a checkpoint's configuration and data are those of the run that resumes."""
-    then = restore(TrainConfig, current_config(values["config"]))
+    then = restore(TrainConfig, values["config"])
     for title, found, expected in (
         ("configuration", lasting_settings(resolve(then)), lasting_settings(resolve(card.config))),
         ("data", flatten(values["data"]), flatten(resolve(card.data))),

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from training.data.ragged import Bool, Float64, Floats, Int64
+from training.data.ragged import Bool, Float64, Floats, Int64, require_finite
 from training.metrics.bootstrap import mean_interval
 from training.metrics.scores import Score
 
@@ -125,7 +125,9 @@ def score(matrix: Floats, links: Links) -> LinkScore:
 
     Raises:
         ValueError: there is no link, or every pair is one.
+        UsageError: a similarity is not finite.
     """
+    require_finite(matrix, "similarities of a document")
     linked = link_mask(matrix.shape, links).ravel()
     if linked.all() or not linked.any():
         raise ValueError(f"expected some linked and some unlinked pairs, found {linked.sum()} of {linked.size} linked")

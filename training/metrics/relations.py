@@ -15,7 +15,7 @@ from torch import nn
 
 from schemas.configs import NonNegativeFloat, Settings
 from schemas.errors import UsageError
-from training.data.ragged import Bool, Float32, Float64, Floats
+from training.data.ragged import Bool, Float32, Float64, Floats, require_finite
 from training.data.streams import stream
 from training.metrics.scores import LEVEL, Score
 from training.model import LinkModel
@@ -114,7 +114,11 @@ def relation_scores(probabilities: Floats, labels: Floats, names: Sequence[str])
         probabilities: N x R, 0 to 1.
         labels: N x R: 1 true, 0 false, NaN unknown.
         names: of the R relations.
+
+    Raises:
+        UsageError: a probability is not finite.
     """
+    require_finite(probabilities, "probabilities of relations")
     for column, name in enumerate(names):
         known = ~np.isnan(labels[:, column])
         scores, is_true = probabilities[known, column], labels[known, column] > 0

@@ -20,7 +20,7 @@ from functools import lru_cache
 import numpy as np
 
 from training.data.documents import DocumentSet
-from training.data.ragged import Bool, Float64, Floats, Int64
+from training.data.ragged import Bool, Float64, Floats, Int64, require_finite
 from training.data.streams import stream
 from training.metrics.bootstrap import median_interval, pooled_interval
 from training.metrics.links import DocumentScores, PairScore, ScoreKind
@@ -135,7 +135,12 @@ def query_ranks(queries: Floats, candidates: Floats, pairs: Int64, *, adjust: Ad
         candidates: C x d.
         pairs: P x 2 (query, candidate) partners.
         adjust: takes q x C similarities of some queries, their q x d vectors and the candidates'; gives q x C.
+
+    Raises:
+        UsageError: a number of a vector is not finite.
     """
+    for vectors in (queries, candidates):
+        require_finite(vectors, "vectors of texts and images")
     order = np.argsort(pairs[:, 0], kind="stable")
     partners = pairs[order]
     block = max(1, NUMBERS_AT_ONCE // max(1, len(candidates)))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from training.data.ragged import Float64, Floats
+from training.data.ragged import Float64, Floats, require_finite
 from training.metrics.scores import Score
 
 CONTENT_DIMENSIONS = 20
@@ -24,7 +24,12 @@ def analyse_documents(auc: Floats, images: Sequence[Floats], texts: Sequence[Flo
         auc: D.
         images: m x v vectors of each document's images.
         texts: n x w vectors of each document's sentences.
+
+    Raises:
+        UsageError: an AUC or a number of a vector is not finite.
     """
+    for values, what in ((auc, "AUC of documents"), *((rows, "vectors of a document") for rows in (*images, *texts))):
+        require_finite(values, what)
     spreads = np.array([[spread(rows) for rows in side] for side in (images, texts)]).T
     predictors = {
         "image spread": spreads[:, :1],

@@ -27,7 +27,6 @@ from schemas.overrides import flatten
 from schemas.versions import code_version, fingerprint
 from training.config import TrainConfig
 from training.data.requirements import described, similarities
-from training.formats import current_config
 from training.mlflow.moving import SQLITE, check_folder, folder_tags
 from training.mlflow.stored import tracking_uri
 
@@ -80,7 +79,7 @@ class TrackedRun:
         text = read_artifact(self.client, self.id, CONFIG_FILE)
         if text is None:
             raise NotFoundError(f"--resume {self.id}: the run ended before it began to train; start a new one")
-        return restore(TrainConfig, current_config(json.loads(text)))
+        return restore(TrainConfig, json.loads(text))
 
 
 def artifact_root(uri: str, *, environment: Mapping[str, str]) -> str | None:

@@ -24,7 +24,7 @@ from lapjv import lapjv
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from training.data.ragged import Bool, Floats, Int64, Ragged, to_device
+from training.data.ragged import Bool, Floats, Int64, Ragged, require_finite, to_device
 
 SMALLEST_FOR_LAPJV = 16  # columns
 
@@ -124,7 +124,14 @@ def match(weights: Floats, k: int, matching: Matching | str) -> tuple[Int64, Int
         k: number of edges, at most min(n, m).
         matching: `exact`: exactly k edges; `at_most`: those of the best matching of at most k edges, which is the
             best of exactly k over `max(weights, 0)` without the edges that were negative.
+
+    Raises:
+        UsageError: a weight is not finite.
+
+    >>> match(np.array([[0.9, 0.8], [0.7, 0.1]]), 2, Matching.EXACT)
+    (array([0, 1]), array([1, 0]))
     """
+    require_finite(weights, "similarities of a document")
     is_at_most, is_turned = Matching(matching) is Matching.AT_MOST, weights.shape[0] > weights.shape[1]
     block = weights.T if is_turned else weights
     costs = -(block.clip(min=0) if is_at_most else block).astype(np.float64)
@@ -143,7 +150,10 @@ def predicted_pairs(similarities: Floats) -> tuple[Int64, Int64]:
     """Return rows and columns of the links that an n x m matrix predicts, by row.
 
     As in figure 4 of Hessel 2019, they are the matching that AP sums over, of at most min(n, m) edges: each sentence
-    and each image has at most one link, and no link has a similarity below zero.
+    and each image has at most one link, and no link has a similarity below zero. Raises as `match`.
+
+    >>> predicted_pairs(np.array([[0.9, 0.8], [0.7, 0.1], [-0.5, -0.2]]))
+    (array([0, 1]), array([1, 0]))
     """
     if not similarities.size:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -235,7 +245,7 @@ def _columns(costs: Floats, places: int, stay: float) -> Int64:
     if whole >= SMALLEST_FOR_LAPJV and 6 * (whole - height) <= whole:
         square = np.zeros((whole, whole))
         square[:height, :width], square[:height, width:] = costs, stay
-        columns: Int64 = lapjv(square)[0][:height]
+        columns: Int64 = lapjv(square, force_doubles=True)[0][:height]
         return columns
     if places:
         costs = np.hstack([costs, np.full((height, places), stay)])
