@@ -50,7 +50,7 @@ from pipelines.images.obtain import Found, ImageAccess
 from pipelines.images.packed import copy_packs
 from pipelines.progress import Progress
 from pipelines.settings import FingerprintName, HttpConfig, ImagesConfig
-from pipelines.sources.records import CandidateDocument
+from pipelines.sources.records import CandidateDocument, CandidateImage
 from schemas.documents import Provenance
 from schemas.failures import Failure
 from schemas.lake import Lake
@@ -216,7 +216,9 @@ def fetch_with_stage(addresses: list[str], folder: Path, server: Server) -> Had:
     from pipelines.settings import Runner
 
     candidates = [
-        CandidateDocument(str(begin), "benchmark", (), tuple(addresses[begin : begin + ALBUM]), None, PROVENANCE)
+        CandidateDocument(
+            str(begin), "benchmark", (), tuple(map(CandidateImage, addresses[begin : begin + ALBUM])), None, PROVENANCE
+        )
         for begin in range(0, len(addresses), ALBUM)
     ]
     access = access_of(server, folder)

@@ -174,7 +174,7 @@ def _joined(
     """Return documents and, after them, drafts of the same pictures; `rows` has a picture's place by its name."""
     texts = [sentence.text for draft in drafts for sentence in draft.sentences]
     vectors = _vectors(tuple(dict.fromkeys(texts)), encoders) if documents.sentence_vectors is not None else {}
-    places = [[rows[uri] for uri in draft.image_uris] for draft in drafts]
+    places = [[rows[image.uri] for image in draft.images] for draft in drafts]
     known = documents.sentence_vectors
     sentences = Ragged.of([*documents.sentences.counts, *(len(draft.sentences) for draft in drafts)])
     return replace(

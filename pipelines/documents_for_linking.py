@@ -111,7 +111,7 @@ def documents_of(
                 candidates.append(checked)
             else:
                 yield checked
-        outcomes = dict(obtain_images(sorted({uri for each in candidates for uri in each.image_uris}), access))
+        outcomes = dict(obtain_images(sorted({image.uri for each in candidates for image in each.images}), access))
         for candidate in candidates:
             yield from settle(candidate, outcomes, config)
 

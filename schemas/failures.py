@@ -52,6 +52,7 @@ class Reason(StrEnum):
     # sources: a record that cannot be used as it is
     BROKEN_RECORD = "broken-record"  # not the published format, truncated, bad UTF-8
     MISSING_FIELD = "missing-field"
+    MISSPELT_FIELD = "misspelt-field"  # nobody reads it, and its name is nearly that of an optional one
     DUPLICATE_RECORD = "duplicate-record"
     ID_TAKEN = "id-taken"  # another record has the same id and another content
     DELETED_RECORD = "deleted-record"  # its author or a moderator took it down
@@ -145,6 +146,7 @@ FILTERED = frozenset(
 # Of one sentence, link or image of a record or document that stays: a stage that counts those does not count these.
 OF_PARTS = frozenset(
     {
+        Reason.MISSPELT_FIELD,
         Reason.EMPTY_SENTENCE,
         Reason.BAD_LINK,
         Reason.FEATURE_MISSING,

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from candidates import uris_of
 from PIL import Image
 
 from pipelines.config import recipe
 from pipelines.recipe import BuildConfig
-from pipelines.sources.inputs import with_web_images
-from pipelines.sources.records import CandidateDocument
+from pipelines.sources.records import CandidateDocument, with_addresses
 from pipelines.sources.wikipedia.imageclef import ImageclefSource, read_articles, with_sentences
 from schemas.failures import Failure
 from schemas.overrides import override
@@ -52,12 +52,12 @@ def config_of(dataset: str, images: str) -> BuildConfig:
 def candidates_of(config: BuildConfig) -> list[CandidateDocument]:
     """Return the documents whose images are all files."""
     found = [item for item in outcomes_of(config) if isinstance(item, CandidateDocument)]
-    return [draft for draft in found if not any(uri.startswith("http") for uri in draft.image_uris)]
+    return [draft for draft in found if not any(uri.startswith("http") for uri in uris_of(draft))]
 
 
 def draw_all(drafts: list[CandidateDocument], root: Path, *, different: int | None = None) -> None:
     """Draw a picture for every image name: one of its own, or one of so many different ones."""
-    for place, name in enumerate(sorted({uri for draft in drafts for uri in draft.image_uris})):
+    for place, name in enumerate(sorted({uri for draft in drafts for uri in uris_of(draft)})):
         number = place if different is None else place % different
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -69,7 +69,7 @@ def draw_all(drafts: list[CandidateDocument], root: Path, *, different: int | No
 
 def read_source(source: Any) -> Iterator[CandidateDocument | Failure]:
     """Yield the documents and failures of a source of files."""
-    return with_web_images(source.read(), getattr(source, "images", ""))
+    return with_addresses(source.read(), getattr(source, "images", ""))
 
 
 def outcomes_of(config: BuildConfig) -> Iterator[CandidateDocument | Failure]:

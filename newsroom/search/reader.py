@@ -20,7 +20,7 @@ from pipelines.config import recipe
 from pipelines.features.catalogue import extractors
 from pipelines.features.values import DOCUMENTS
 from pipelines.settings import FeaturesConfig, HttpConfig
-from pipelines.sources.records import CandidateDocument, sentence
+from pipelines.sources.records import CandidateDocument, CandidateImage, sentence
 from schemas.documents import Provenance, Role
 from schemas.errors import UsageError
 from schemas.failures import Failure
@@ -79,7 +79,7 @@ class _PipelineReader:
                 id=f"{number:06d}",
                 dataset="queries",
                 sentences=tuple(sentence(text, Role(role)) for role, text in each.texts),
-                image_uris=() if picture is None else (Path(picture).name if is_local else picture,),
+                images=() if picture is None else (CandidateImage(Path(picture).name if is_local else picture),),
                 links=None,
                 provenance=Provenance("queries", str(number)),
                 language=each.language,

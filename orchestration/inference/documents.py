@@ -8,8 +8,8 @@ from newsroom.extraction import DocumentReader
 from pipelines.config import recipe
 from pipelines.recipe import BuildConfig
 from pipelines.run import with_inputs
-from pipelines.sources.inputs import image_root, with_web_images
-from pipelines.sources.records import with_short_addresses
+from pipelines.sources.inputs import image_root
+from pipelines.sources.records import with_addresses
 from pipelines.sources.source import Outcomes
 from schemas.console import Say
 from schemas.lake import Folder, Lake
@@ -63,4 +63,4 @@ def own_documents(source: str, settings: Sequence[str], scratch: Folder, *, say:
     """
     config = override(recipe("documents"), [f"source.documents={source}", *settings])
     config, _ = with_inputs(config, Lake(scratch), say=say)
-    return config, with_short_addresses(with_web_images(config.source.read(), config.source.images))
+    return config, with_addresses(config.source.read(), config.source.images)

@@ -12,6 +12,7 @@ from pipelines.images.packed import PackedImage
 from pipelines.settings import DocumentsConfig
 from pipelines.settled import SettledDocument, broken_rule, judge
 from pipelines.sources.records import CandidateDocument
+from schemas.document_rows import is_placed
 from schemas.documents import Document, ImageRef
 from schemas.failures import Failure, Reason, Stage
 from schemas.versions import canonical_json, content
@@ -19,7 +20,7 @@ from schemas.versions import canonical_json, content
 
 def check_candidate(candidate: CandidateDocument, *, config: DocumentsConfig) -> CandidateDocument | Failure:
     """Return a candidate that can still become a document, or why it cannot."""
-    problem = broken_rule(candidate.sentences, len(candidate.image_uris), config)
+    problem = broken_rule(candidate.sentences, len(candidate.images), config)
     try:
         canonical_json(content(candidate)).encode()
     except (TypeError, ValueError) as odd:  # a number that is none, half a character
@@ -35,16 +36,17 @@ def settle(
     Sentences stay, whatever happens to their images: a document may have more captions than images.
     """
     kept: dict[int, PackedImage] = {}
-    numbers = candidate.image_numbers or range(len(candidate.image_uris))
+    numbers = candidate.image_numbers or range(len(candidate.images))
     images = list[ImageRef]()
-    for position, uri in enumerate(candidate.image_uris):
-        outcome, source = outcomes[uri], candidate.source_of(position)
-        images.append(ImageRef("", source, candidate.licence_of(position), candidate.metadata_of(position)))
+    for position, image in enumerate(candidate.images):
+        outcome = outcomes[image.uri]
+        images.append(ImageRef("", image.source or image.uri, image.licence, image.metadata))
         if isinstance(outcome, Failure):
             yield dataclasses.replace(outcome, record_id=candidate.id, image=numbers[position], stage=Stage.IMAGES)
         else:
-            kept[position] = _from(outcome, source) if candidate.image_sources else outcome
+            kept[position] = _from(outcome, image.source) if image.source else outcome
             images[position] = dataclasses.replace(images[position], hash=outcome.image.hash)
+    after = tuple(image.after for image in candidate.images)
     document = Document(
         id=candidate.id,
         dataset=candidate.dataset,
@@ -54,7 +56,7 @@ def settle(
         provenance=candidate.provenance,
         language=candidate.language,
         split=candidate.split,
-        after_sentence=candidate.after_sentence,
+        after_sentence=after if is_placed(after) else (),
         given=candidate.given,
         sentence_numbers=candidate.sentence_numbers,
         image_numbers=candidate.image_numbers,

@@ -80,4 +80,4 @@ class JudgeDocuments(beam.PTransform):
 
 
 def _addresses(candidate: CandidateDocument) -> list[str]:
-    return sorted(set(candidate.image_uris))
+    return sorted({image.uri for image in candidate.images})

@@ -11,8 +11,8 @@ from typing import Any, Literal, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipelines.sources.corpora.names import extras_of
 from pipelines.sources.draws import hashed
-from schemas.corpora import extras_of
 from schemas.documents import AFTER_SENTENCE, Split, document_schema
 from schemas.errors import IntegrityError
 from schemas.lake import Folder

@@ -1,10 +1,8 @@
 """From addresses to images: what is at hand is read, what is not is fetched, and what is new is inspected and packed.
 
     http://... https://...   fetched through the client, once: its answer is in raw/
-    path/of/file.jpg         read from the source's image folder, tar or zip
-    shard.parquet!/image/7   read from a file that holds pictures (`embedded.py`)
     row:<n>                  a row of a released feature array: an image without pixels
-    unusable:<reason>:<why>  of an image that its record names no address for
+    any other                read from a file (`embedded.py`)
 
 A picture whose copy is in the packs is not decoded again. Plain functions; `transforms.py` spreads them over workers.
 """
@@ -18,20 +16,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from pipelines.embedded import read_picture, reading_order
+from pipelines.embedded import FeatureRow, Unusable, on_web, parse_address, read_picture, reading_order
 from pipelines.images.inspect import inspect_image
-from pipelines.images.packed import ROW, PackedImage, given_vector
+from pipelines.images.packed import PackedImage, given_vector
 from pipelines.named_files import FileRejected
 from pipelines.packs import PackFolder
 from pipelines.settings import FingerprintName, HttpConfig, ImagesConfig
-from pipelines.sources.records import UNUSABLE
 from pipelines.sources.takedowns import NO_TAKEDOWNS, Takedowns, taken_down
 from pipelines.web.client import Client, process_client
 from pipelines.web.pool import Crew
 from pipelines.web.requests import FetchFailed, Kind, Outcome, Request, Response, Task
 from schemas.codecs import ImageRejected
 from schemas.documents import COPY_SCHEMA, KNOWN_COLUMNS, Image
-from schemas.failures import Failure, Reason, Stage, unexpected
+from schemas.failures import Failure, Stage, unexpected
 from schemas.lake import Folder
 from schemas.ledger import LedgerRow, Read, append
 from schemas.metadata import Metadata
@@ -131,11 +128,11 @@ def read_at_hand(uris: Iterable[str], access: ImageAccess, inspector: Inspector)
 
 
 def _read(uri: str, access: ImageAccess, inspector: Inspector) -> Found:
-    if uri.startswith(UNUSABLE):
-        reason, _, why = uri.removeprefix(UNUSABLE).partition(":")
-        return Failure(Stage.IMAGES, uri, Reason(reason), why)
-    if access.features is not None and uri.startswith(ROW):
-        vector = given_vector(uri, access.features).astype("<f2")
+    address = parse_address(uri)
+    if isinstance(address, Unusable):
+        return Failure(Stage.IMAGES, uri, address.reason, address.why)
+    if access.features is not None and isinstance(address, FeatureRow):
+        vector = given_vector(address.number, access.features).astype("<f2")
         return PackedImage(Image(hash=hashlib.sha256(f"{uri}:".encode() + vector.tobytes()).hexdigest(), source=uri))
     data = read_picture(access.files, uri, max_bytes=access.http.max_bytes)
     digest = hashlib.sha256(data).hexdigest()
@@ -232,12 +229,12 @@ def obtain_images(uris: Iterable[str], access: ImageAccess) -> Iterator[tuple[st
     """Yield the image of each address, or why there is none, in one process; copies are visible at the end."""
     inspector = Inspector(access)
     wanted = [*uris]
-    on_web = [uri for uri in wanted if is_to_fetch(uri)]
+    fetched = [uri for uri in wanted if is_to_fetch(uri)]
     yield from read_at_hand([uri for uri in wanted if not is_to_fetch(uri)], access, inspector)
-    if on_web:
+    if fetched:
         fetching = Fetching(access, inspector)
         try:
-            yield from fetching.images(on_web)
+            yield from fetching.images(fetched)
         finally:
             fetching.close()
     inspector.close()
@@ -245,4 +242,4 @@ def obtain_images(uris: Iterable[str], access: ImageAccess) -> Iterator[tuple[st
 
 def is_to_fetch(uri: str) -> bool:
     """Return whether an address is on the web: all others are at hand."""
-    return uri.lower().startswith(("http:", "https:"))
+    return on_web(uri)

@@ -27,7 +27,6 @@ from schemas.tables import travels
 from schemas.versions import digest_within
 from schemas.versions import fingerprint as digest_of
 
-ROW = "row:"
 ROWS_PER_GROUP = 32  # of some 15 KB each: one copy is read without many others, and footers stay small
 _DIGITS = 16
 _CODE = ("pipelines.images.", "schemas.codecs.", "schemas.metadata.", "schemas.rights.")  # makes a copy of a picture
@@ -90,18 +89,16 @@ def given_array(path: str) -> npt.NDArray[np.floating]:
     return array
 
 
-def given_vector(address: str, path: str) -> npt.NDArray[np.floating]:
-    """Return the d numbers of the row that the address `row:<n>` names.
+def given_vector(row: int, path: str) -> npt.NDArray[np.floating]:
+    """Return the d numbers of a row.
 
     Raises:
-        ImageRejected: the address is of another form, there is no such row, or a value is not finite as float16.
+        ImageRejected: there is no such row, or a value is not finite as float16.
     """
-    array, digits = given_array(path), address.removeprefix(ROW)
-    if not address.startswith(ROW) or not (digits.isascii() and digits.isdigit()):
-        raise ImageRejected(Reason.FEATURE_MISSING, f"{address}: expected row:<number>")
-    if int(digits) >= len(array):
-        raise ImageRejected(Reason.FEATURE_MISSING, f"{address}: the feature array has {len(array)} rows")
-    vector: npt.NDArray[np.floating] = array[int(digits)]
+    array = given_array(path)
+    if row >= len(array):
+        raise ImageRejected(Reason.FEATURE_MISSING, f"row {row}: the feature array has {len(array)} rows")
+    vector: npt.NDArray[np.floating] = array[row]
     if not storable(vector[None], Storage.FLOAT16)[0]:
-        raise ImageRejected(Reason.FEATURE_MISSING, f"{address}: a value is not finite, or beyond float16's 65504")
+        raise ImageRejected(Reason.FEATURE_MISSING, f"row {row}: a value is not finite, or beyond float16's 65504")
     return vector

@@ -191,7 +191,7 @@ def _alone(_: str, uri: str) -> list[str]:
 
 
 def _addresses(candidate: CandidateDocument) -> Iterator[str]:
-    yield from set(candidate.image_uris)
+    yield from {image.uri for image in candidate.images}
 
 
 def _is_to_ask(found: tuple[str, Found | None], _: int) -> int:

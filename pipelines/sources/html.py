@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
+from pipelines.embedded import on_web
 from pipelines.sources.charsets import decode_page
 from pipelines.sources.dom import Dom, Image, base_of, language_of, parse, read_dom
-from pipelines.sources.records import on_web
 from pipelines.sources.text import absolute_url, paragraphs_of
 from schemas.metadata import plain_text
 from schemas.tables import clean

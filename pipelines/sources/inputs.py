@@ -11,21 +11,19 @@ paths and `ARCHIVE!/MEMBER` alone, which any worker can open. How a source is re
 
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, Protocol, TypeVar
-from urllib.parse import quote
 
 from msgspec import Meta
 
+from pipelines.embedded import on_web
 from pipelines.files import COMPRESSED, INSIDE, BrokenInputError, file_names, is_archive, is_pattern
 from pipelines.sources.own_files import OwnFiles
-from pipelines.sources.records import UNUSABLE, CandidateDocument, on_web
 from schemas.configs import Outside, outside
 from schemas.errors import UsageError
-from schemas.failures import Failure
 from schemas.lake import Folder, folder_of
 
 Capture = Callable[[str], Path]
@@ -123,23 +121,6 @@ def shard_root(shards: Sequence[str]) -> str:
     folders = [uri if "://" in uri else str(Path(uri).absolute()) for uri in uris]
     common = posixpath.commonpath([folder.rpartition("/")[0] for folder in folders])
     return common.replace(":/", "://", 1) if "://" in folders[0] and "://" not in common else common
-
-
-def web_address(root: str, name: str) -> str:
-    """Return the URL of a file below a folder on the web, or where `{name}` says if the folder's URL has that."""
-    quoted = quote(name, safe="" if ".." in name.split("/") else "/")  # a name leads to nothing above the folder
-    return root.replace("{name}", quoted) if "{name}" in root else f"{root.rstrip('/')}/{quoted}"
-
-
-def with_web_images(outcomes: Iterable[Any], root: str) -> Iterator[CandidateDocument | Failure]:
-    """Yield outcomes; where the images' root is a folder on the web, their names have become URLs below it."""
-    for outcome in outcomes:
-        if isinstance(outcome, CandidateDocument) and on_web(root):
-            named = (not on_web(uri) and not uri.startswith(UNUSABLE) for uri in outcome.image_uris)
-            pairs = zip(outcome.image_uris, named, strict=True)
-            uris = tuple(web_address(root, uri) if is_name else uri for uri, is_name in pairs)
-            outcome = replace(outcome, image_uris=uris)  # noqa: PLW2901
-        yield outcome
 
 
 def is_language(code: str) -> bool:

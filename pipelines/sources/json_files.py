@@ -20,7 +20,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from pipelines.files import BrokenInputError, input_file
-from pipelines.sources.records import FieldError, checked, damage_of, json_object
+from pipelines.sources.fields import typed
+from pipelines.sources.records import FieldError, damage_of, json_object, object_or_problem
 from schemas.errors import BuildError
 
 T = TypeVar("T")
@@ -86,7 +87,7 @@ def read_mapping(address: str | Path, kind: type[T]) -> dict[str, T]:
         damage = damage_of(json.dumps(whole, ensure_ascii=False)) if is_damaged else None
         if damage is not None:
             raise damage
-        return {name: checked(value, kind, repr(name)) for name, value in checked(whole, dict, "the file").items()}
+        return typed(whole, dict[str, kind])  # type: ignore[valid-type]  # a type that is passed
     except (BrokenInputError, FieldError) as problem:
         raise BuildError(f"{address}: {problem}") from problem
 
@@ -117,10 +118,7 @@ def _values(address: str | Path, kind: type[dict[Any, Any] | list[Any]]) -> Any:
 
 
 def _object(value: object) -> dict[str, Any] | FieldError:
-    try:
-        return json_object(bytes(value)) if isinstance(value, msgspec.Raw) else checked(value, dict, "a record")
-    except FieldError as problem:
-        return problem
+    return json_object(bytes(value)) if isinstance(value, msgspec.Raw) else object_or_problem(value)
 
 
 def _read(address: str | Path) -> bytearray:

@@ -2,45 +2,58 @@
 
 A source iterates over records, each with where it is in its file (`articles.jsonl:7`), and gives `outcomes_of` a
 function that makes documents of one; `source.fetch_records` does the same with the answers of a host. What that
-function raises is the failure row of this record alone. The functions below them are the typed fields of a record.
+function raises is the failure row of this record alone. What types a record's fields have is for `fields.py`.
 
-An image of a candidate is still an address (`uri`): a URL, the path of a local file, or `row:<n>` of a feature array.
-The images stage turns addresses into content hashes; `pipelines.documents.settle` then makes a `Document` of it. Where
-a record names no address that can be used, `unusable` gives one that says why: the image is then a failure of the
-images stage, at its place, and costs its document nothing else.
+An image of a candidate is still an address (`pipelines.embedded`). The images stage turns addresses into content
+hashes; `pipelines.documents.settle` then makes a `Document` of it. Where a record names no address that can be used,
+`unusable` gives one that says why: the image is then a failure of the images stage, and costs its document no more.
 """
 
 import codecs
-import html
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
+from urllib.parse import quote
 
+from pipelines.embedded import Unusable, Web, is_file_name, on_web, parse_address
 from pipelines.files import MAX_LINE_BYTES, BrokenInputError, input_file, read_lines
 from pipelines.web.requests import FetchFailed
 from schemas.documents import UNDETERMINED, Given, Link, Provenance, Role, Sentence, Split
 from schemas.failures import Failure, Reason, Stage, unexpected
-from schemas.metadata import Metadata, day_of, keywords_of, plain_text
-from schemas.tables import clean, travels
+from schemas.metadata import Metadata
+from schemas.tables import travels
 
 T = TypeVar("T")
 R = TypeVar("R")
-WEB = ("http://", "https://")
 MAX_ADDRESS = 4096  # characters of the address of an image
-MAX_ID = 2**63  # ids are kept in 64 bits
-_MOST = 3.4e38  # of float32
-UNKNOWN = frozenset({"", "nan", "none", "null"})  # how tables spell that nothing is known
-UNUSABLE = "unusable:"  # begins the address of an image that a record names no usable one for
 _ESCAPED = re.compile("[\udc80-\udcff]")  # a byte that is not UTF-8, as Python's surrogateescape has it
 _ARRAY = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
-_NOT_IN_NAMES = re.compile("[\x00-\x1f\x7f]")
-_OTHER_ADDRESS = re.compile(f"{UNUSABLE}|row:|data:|javascript:|[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 # Quotes and dashes (U+2018 and so on) of which published files kept the lower half alone.
 _HALVES = {0x13: "\u2013", 0x14: "\u2014", 0x18: "\u2018", 0x19: "\u2019", 0x1C: "\u201c", 0x1D: "\u201d"}
+
+
+@travels
+@dataclass(frozen=True, slots=True)
+class CandidateImage:
+    """An image of a candidate.
+
+    Attributes:
+        uri: its address.
+        source: of one that is embedded in a file, the address it came from, which is kept in place of that in the file.
+        licence: where the source states it.
+        metadata: what the source says of it.
+        after: how many of the document's sentences stand before it (`schemas.documents`); None: unknown.
+    """
+
+    uri: str
+    source: str | None = None
+    licence: str | None = None
+    metadata: Metadata | None = None
+    after: int | None = None
 
 
 @travels
@@ -49,46 +62,24 @@ class CandidateDocument:
     """A document whose images are addresses: what every source yields and the documents stage filters.
 
     Attributes:
-        links: ground truth over `sentences` and `image_uris` (None: unknown), as indices from 0.
+        links: ground truth over `sentences` and `images` (None: unknown), as indices from 0.
         split: where the source itself says; None leaves it to the splits stage.
-        image_licences: of each image, where the source states it; empty: of none.
-        after_sentence: of each image, how many of `sentences` stand before it (`schemas.documents`), None where
-            unknown; empty: unknown of all.
-        image_metadata: what the source says of each image; empty: nothing of any.
-        image_sources: of each image that is embedded in a file, the address it came from, which is kept in place of
-            the one in the file; None, or empty: `image_uris` are the addresses.
-        given: what the corpus says by a model of its own, over `sentences` and `image_uris`.
+        given: what the corpus says by a model of its own, over `sentences` and `images`.
         sentence_numbers: of each of `sentences`, its index in the source's list (`schemas.documents`); empty: its own.
-        image_numbers: of each of `image_uris`, likewise.
+        image_numbers: of each of `images`, likewise.
     """
 
     id: str
     dataset: str
     sentences: tuple[Sentence, ...]
-    image_uris: tuple[str, ...]
+    images: tuple[CandidateImage, ...]
     links: tuple[Link, ...] | None
     provenance: Provenance
     language: str = UNDETERMINED
     split: Split | None = None
-    image_licences: tuple[str | None, ...] = ()
-    after_sentence: tuple[int | None, ...] = ()
-    image_metadata: tuple[Metadata | None, ...] = ()
-    image_sources: tuple[str | None, ...] = ()
     given: Given | None = None
     sentence_numbers: tuple[int, ...] = ()
     image_numbers: tuple[int, ...] = ()
-
-    def source_of(self, image: int) -> str:
-        """Return where an image came from by its position."""
-        return (self.image_sources[image] if self.image_sources else None) or self.image_uris[image]
-
-    def licence_of(self, image: int) -> str | None:
-        """Return the licence of an image by its position, None where the source states none."""
-        return self.image_licences[image] if self.image_licences else None
-
-    def metadata_of(self, image: int) -> Metadata | None:
-        """Return what the source says of an image by its position."""
-        return self.image_metadata[image] if self.image_metadata else None
 
 
 class FieldError(ValueError):
@@ -103,34 +94,74 @@ class FieldError(ValueError):
         return Failure(stage, record_id, self.reason, str(self))
 
 
-def on_web(address: str) -> bool:
-    """Return whether an address is an http or https URL, by its beginning."""
-    return address[:8].lower().startswith(WEB)
-
-
 def unusable(problem: FieldError) -> str:
     """Return the address of an image that has none, as a field of its record says."""
-    return f"{UNUSABLE}{problem.reason}:{problem}"
+    return str(Unusable(problem.reason, str(problem)))
 
 
-def with_short_addresses(outcomes: Iterable[Any]) -> Iterator[Any]:
-    """Yield outcomes; an address longer than any URL, such as a picture in a `data:` address, becomes unusable."""
+def stated_address(text: str | None, where: str) -> str:
+    """Return the address that a record states: a URL as it is, or the name of a file below the images of its source.
+
+    Raises:
+        FieldError: as `file_name`.
+    """
+    address = (text or "").strip()
+    return address if on_web(address) else file_name(address, where)
+
+
+def file_name(text: str | None, where: str) -> str:
+    """Return the name of a file below the images of a source; that it stays there is for `read_named` to see to.
+
+    Raises:
+        FieldError: MISSING_FIELD: it is absent or blank; BROKEN_RECORD: it is an address of another kind.
+    """
+    name = (text or "").strip()
+    if not name:
+        raise FieldError(Reason.MISSING_FIELD, f"{where}: expected the name of a file, found none")
+    if not is_file_name(name):
+        raise FieldError(Reason.BROKEN_RECORD, f"{where}: expected the name of a file, found {name[:80]!r}")
+    return name
+
+
+def web_url(url: str, where: str) -> str:
+    """Return an http or https URL.
+
+    Raises:
+        FieldError: BROKEN_RECORD: it is none.
+    """
+    if not on_web(url):
+        raise FieldError(Reason.BROKEN_RECORD, f"{where}: expected an http or https URL, found {url[:80]!r}")
+    return url
+
+
+def with_addresses(outcomes: Iterable[Any], root: str) -> Iterator[Any]:
+    """Yield outcomes of a source whose addresses of images can be asked for and kept.
+
+    Where the images' root is a folder on the web, names of files have become URLs below it (`web_address`). An address
+    longer than any URL, such as a picture in a `data:` address, is unusable.
+    """
     for outcome in outcomes:
-        if isinstance(outcome, CandidateDocument) and max(map(len, outcome.image_uris), default=0) > MAX_ADDRESS:
-            outcome = replace(outcome, image_uris=tuple(map(_short, outcome.image_uris)))  # noqa: PLW2901
-        if isinstance(outcome, CandidateDocument) and outcome.image_sources:
-            known = (
-                None if source is None or len(source) > MAX_ADDRESS else source for source in outcome.image_sources
-            )
-            outcome = replace(outcome, image_sources=stated(known))  # noqa: PLW2901
-        yield outcome
+        if isinstance(outcome, CandidateDocument):
+            images = tuple(_usable(image, root) for image in outcome.images)
+            yield outcome if images == outcome.images else replace(outcome, images=images)
+        else:
+            yield outcome
 
 
-def _short(uri: str) -> str:
-    if len(uri) <= MAX_ADDRESS:
-        return uri
-    message = f"expected an address of at most {MAX_ADDRESS} characters, found {len(uri)}: {uri[:80]!r}"
-    return unusable(FieldError(Reason.BROKEN_RECORD, message))
+def _usable(image: CandidateImage, root: str) -> CandidateImage:
+    uri = image.uri
+    if on_web(root) and not isinstance(parse_address(uri), Web | Unusable):
+        uri = web_address(root, uri)
+    if len(uri) > MAX_ADDRESS:
+        message = f"expected an address of at most {MAX_ADDRESS} characters, found {len(uri)}: {uri[:80]!r}"
+        uri = unusable(FieldError(Reason.BROKEN_RECORD, message))
+    return replace(image, uri=uri, source=None if len(image.source or "") > MAX_ADDRESS else image.source)
+
+
+def web_address(root: str, name: str) -> str:
+    """Return the URL of a file below a folder on the web, or where `{name}` says if the folder's URL has that."""
+    quoted = quote(name, safe="" if ".." in name.split("/") else "/")  # a name leads to nothing above the folder
+    return root.replace("{name}", quoted) if "{name}" in root else f"{root.rstrip('/')}/{quoted}"
 
 
 def rejected(record_id: str, reason: Reason, message: str, *, image: int | None = None) -> Failure:
@@ -171,12 +202,6 @@ def sentence(text: str, role: Role = Role.SENTENCE) -> Sentence:
     """Return a sentence in one line: white space becomes single spaces, a lost apostrophe one again."""
     plain = text if text.isprintable() else text.translate(_HALVES)
     return Sentence(" ".join(plain.split()), role)
-
-
-def stated(values: Iterable[T | None]) -> tuple[T | None, ...]:
-    """Return the licences or the metadata of a candidate's images, as `CandidateDocument` has them."""
-    known = tuple(values)
-    return known if any(known) else ()
 
 
 def linked(
@@ -236,11 +261,19 @@ def json_object(line: bytes, *, is_of_web: bool = False) -> dict[str, Any] | Fie
         return FieldError(Reason.BROKEN_RECORD, f"expected a line of at most {MAX_LINE_BYTES} bytes, found more")
     try:
         text = line.decode("utf-8-sig", errors="replace") if is_of_web else utf8(line)
-        return checked(json.loads(text), dict, "a record")
+        record = json.loads(text)
     except FieldError as problem:
         return problem
     except (ValueError, RecursionError) as error:
         return FieldError(Reason.BROKEN_RECORD, f"expected JSON: {error}")
+    return object_or_problem(record)
+
+
+def object_or_problem(record: object) -> dict[str, Any] | FieldError:
+    """Return a record that must be an object, or that it is none."""
+    if isinstance(record, dict):
+        return record
+    return FieldError(Reason.BROKEN_RECORD, f"$: expected an object, got {type(record).__name__}")
 
 
 def utf8(data: bytes) -> str:
@@ -262,188 +295,3 @@ def damage_of(text: str) -> FieldError | None:
         return None
     where = f"found byte 0x{ord(found[0]) - 0xDC00:02x} at character {found.start()}"
     return FieldError(Reason.BROKEN_RECORD, f"expected UTF-8, {where}; is it in another encoding, such as Latin-1?")
-
-
-def required(record: Mapping[str, Any], name: str, kind: type[T]) -> T:
-    """Return a field that must be there.
-
-    Raises:
-        FieldError: MISSING_FIELD: it is absent or null; BROKEN_RECORD: it has another type.
-    """
-    value = record.get(name)
-    if value is None:
-        raise FieldError(Reason.MISSING_FIELD, f"expected the field '{name}', found none")
-    return checked(value, kind, name)
-
-
-def optional(record: Mapping[str, Any], name: str, default: T) -> T:
-    """Return a field of the default's type, or the default where it is absent or null.
-
-    Raises:
-        FieldError: BROKEN_RECORD: it has another type.
-    """
-    value = record.get(name)
-    return default if value is None else checked(value, type(default), name)
-
-
-def text_or_none(record: Mapping[str, Any], name: str) -> str | None:
-    """Return an optional text of a record: None where it is absent or null.
-
-    Raises:
-        FieldError: BROKEN_RECORD: it is no text.
-    """
-    return None if record.get(name) is None else optional(record, name, "")
-
-
-def metadata(record: Mapping[str, Any]) -> Metadata | None:
-    """Return what a record says of a picture: `title`, `caption`, `credit`, `rights`, `date`, `place`, `keywords`.
-
-    Texts are bounded as those of files are (`schemas.metadata`).
-
-    Raises:
-        FieldError: BROKEN_RECORD: a field has another type, or the date is none.
-    """
-    names = ("title", "caption", "credit", "rights", "date", "place")
-    if all(record.get(name) is None for name in (*names, "keywords")):
-        return None
-    found = {name: plain_text(text_or_none(record, name) or "") for name in names}
-    if found["date"]:
-        written, found["date"] = found["date"], day_of(found["date"])
-        if found["date"] is None:
-            raise FieldError(Reason.BROKEN_RECORD, f"date: expected YYYY-MM-DD, found {written[:40]!r}")
-    words = [checked(word, str, "a keyword") for word in optional(record, "keywords", list[object]())]
-    given = Metadata(**found, keywords=keywords_of(words))
-    return None if given == Metadata() else given
-
-
-def described(value: object, record_id: str) -> tuple[Metadata | None, list[Failure]]:
-    """Return what an object says of a picture; where it cannot be used, its failure, which costs no document."""
-    try:
-        return metadata(checked(value or {}, dict, "picture")), []
-    except FieldError as problem:
-        return None, [problem.failure(record_id)]
-
-
-def identifier(record: Mapping[str, Any], name: str = "id") -> str:
-    """Return an id that is text or a whole number, as text without space around it.
-
-    Raises:
-        FieldError: MISSING_FIELD: it is absent, null or blank; BROKEN_RECORD: it is something else.
-    """
-    value = record.get(name)
-    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else required(record, name, str).strip()
-    if not text:
-        raise FieldError(Reason.MISSING_FIELD, f"expected the field '{name}', found it empty")
-    return text
-
-
-def number(record: Mapping[str, Any], name: str) -> int:
-    """Return a field that is a whole number from 0, perhaps written as text.
-
-    Raises:
-        FieldError: MISSING_FIELD: it is absent or null; BROKEN_RECORD: it is no such number.
-    """
-    value = record.get(name)
-    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 20:
-        value = int(value)
-    value = required({name: value}, name, int)
-    if not 0 <= value < MAX_ID:
-        raise FieldError(Reason.BROKEN_RECORD, f"{name}: expected a number from 0, found one out of range")
-    return value
-
-
-def real(value: object, name: str) -> float:
-    """Return a number that float32 can hold.
-
-    Raises:
-        FieldError: BROKEN_RECORD: it is none, infinite, or beyond that.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _MOST:
-        raise FieldError(Reason.BROKEN_RECORD, f"{name}: expected a number, found {value!r:.40}")
-    return float(value)
-
-
-def caption_text(record: Mapping[str, Any], *names: str) -> str:
-    """Return the first of the fields that is there, entities replaced, white space made single spaces.
-
-    Raises:
-        FieldError: MISSING_FIELD: none is there; BROKEN_RECORD: it is no text; EMPTY_SENTENCE: it is blank.
-    """
-    name = next((name for name in names if record.get(name) is not None), names[0])
-    text = sentence(clean(html.unescape(required(record, name, str)))).text
-    if not text:
-        raise FieldError(Reason.EMPTY_SENTENCE, f"{name}: expected a text, found it blank")
-    return text
-
-
-def file_name(value: object, name: str) -> str:
-    """Return the name of a file below the images of a source; that it stays there is for `read_named` to see to.
-
-    Raises:
-        FieldError: MISSING_FIELD: it is absent or blank; BROKEN_RECORD: it is no text, or an address of another kind.
-    """
-    text = "" if value is None else checked(value, str, name).strip()
-    if not text:
-        raise FieldError(Reason.MISSING_FIELD, f"{name}: expected the name of a file, found none")
-    if _NOT_IN_NAMES.search(text) or on_web(text) or _OTHER_ADDRESS.match(text):
-        raise FieldError(Reason.BROKEN_RECORD, f"{name}: expected the name of a file, found {text[:80]!r}")
-    return text
-
-
-def web_url(value: object, name: str) -> str:
-    """Return an http or https URL.
-
-    Raises:
-        FieldError: BROKEN_RECORD: it is none.
-    """
-    url = checked(value, str, name)
-    if not on_web(url):
-        raise FieldError(Reason.BROKEN_RECORD, f"{name}: expected an http or https URL, found {url[:80]!r}")
-    return url
-
-
-def checked(value: object, kind: type[T], name: str) -> T:
-    """Return a value that must be of one type (true and false are no numbers).
-
-    Text comes back `clean`.
-
-    Raises:
-        FieldError: BROKEN_RECORD.
-    """
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        expected, found = (_NAMES.get(found, found.__name__) for found in (kind, type(value)))
-        raise FieldError(Reason.BROKEN_RECORD, f"{name}: expected {expected}, found {found}")
-    return cast(T, clean(value)) if isinstance(value, str) else value
-
-
-def split_named(value: object, name: str) -> Split | None:
-    """Return the split that a record names, under whatever of its usual names; None where it names none.
-
-    Raises:
-        FieldError: BROKEN_RECORD: it is no name of a split.
-    """
-    text = "" if value is None else checked(value, str, name).strip().lower()
-    if text in UNKNOWN:
-        return None
-    if text not in _SPLITS:
-        raise FieldError(Reason.BROKEN_RECORD, f"{name}: expected one of {', '.join(_SPLITS)}, found {text[:40]!r}")
-    return _SPLITS[text]
-
-
-_SPLITS: Mapping[str, Split] = {
-    "train": Split.TRAIN,
-    "val": Split.VAL,
-    "valid": Split.VAL,
-    "validation": Split.VAL,
-    "dev": Split.VAL,
-    "test": Split.TEST,
-}
-_NAMES: Mapping[type, str] = {
-    str: "text",
-    int: "a whole number",
-    float: "a fraction",
-    bool: "true or false",
-    list: "a list",
-    dict: "an object",
-    type(None): "null",
-}

@@ -22,8 +22,9 @@ from itertools import groupby
 from pathlib import Path, PurePath
 from typing import Any
 
+from pipelines.embedded import Unusable, on_web
 from pipelines.files import open_uri
-from pipelines.sources.records import UNUSABLE, CandidateDocument, on_web
+from pipelines.sources.records import CandidateDocument, CandidateImage
 from pipelines.web.requests import FetchFailed, host_of, normalise
 from schemas.errors import NotFoundError, UsageError
 from schemas.failures import Failure, Reason, Stage
@@ -147,17 +148,17 @@ def without_listed(outcomes: Iterable[Any], takedowns: Takedowns) -> Iterator[An
             if isinstance(each, Failure):
                 yield taken_down(each.stage, entry) if entry else each
             else:
-                yield taken_down(Stage.SOURCES, match) if match else _without_listed_images(each, takedowns)
+                yield (
+                    taken_down(Stage.SOURCES, match)
+                    if match
+                    else replace(each, images=tuple(_without_listed(image, takedowns) for image in each.images))
+                )
 
 
-def _without_listed_images(candidate: CandidateDocument, takedowns: Takedowns) -> CandidateDocument:
-    """Return a candidate with an address that says why in place of each that is on the list."""
-    places = ((uri, candidate.source_of(number)) for number, uri in enumerate(candidate.image_uris))
-    uris = tuple(
-        f"{UNUSABLE}{Reason.TAKEN_DOWN}:{said(entry)}" if (entry := takedowns.matches_address(*place)) else place[0]
-        for place in places
-    )
-    return replace(candidate, image_uris=uris)
+def _without_listed(image: CandidateImage, takedowns: Takedowns) -> CandidateImage:
+    """Return an image; of one that is on the list the address says so."""
+    entry = takedowns.matches_address(image.uri, image.source or image.uri)
+    return replace(image, uri=str(Unusable(Reason.TAKEN_DOWN, said(entry)))) if entry else image
 
 
 def _record_id(outcome: object) -> str | None:

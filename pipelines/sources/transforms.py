@@ -19,8 +19,7 @@ from typing import Any
 import apache_beam as beam
 
 from pipelines.progress import Progress
-from pipelines.sources.inputs import with_web_images
-from pipelines.sources.records import CandidateDocument, with_short_addresses
+from pipelines.sources.records import CandidateDocument, with_addresses
 from pipelines.sources.source import Context
 from pipelines.sources.takedowns import without_listed
 from pipelines.transforms import Fallible, OnOneWorker, Separate, StageOutput, count_results
@@ -77,7 +76,7 @@ class ReadSource(beam.PTransform):
         return self._passed(self.source.complete(item, self.context))
 
     def _passed(self, outcomes: Iterable[Any]) -> Iterator[Any]:
-        whole = with_short_addresses(with_web_images(outcomes, getattr(self.source, "images", "")))
+        whole = with_addresses(outcomes, getattr(self.source, "images", ""))
         return without_listed(whole, self.context.takedowns)
 
 
@@ -102,7 +101,7 @@ class _Note(beam.DoFn):
 
 def row_of(candidate: CandidateDocument) -> LedgerRow:
     """Return the row of a document in the ledger."""
-    read = candidate.provenance
+    read, sources = candidate.provenance, tuple(image.source or image.uri for image in candidate.images)
     return LedgerRow(
         Read.DOCUMENT,
         candidate.id,
@@ -110,6 +109,6 @@ def row_of(candidate: CandidateDocument) -> LedgerRow:
         read.record_id,
         read.captured,
         texts_key(sentence.text for sentence in candidate.sentences),
-        candidate.image_uris,
-        tuple(map(candidate.source_of, range(len(candidate.image_uris)))) if candidate.image_sources else (),
+        tuple(image.uri for image in candidate.images),
+        sources if any(image.source for image in candidate.images) else (),
     )

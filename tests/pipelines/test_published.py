@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from candidates import uris_of
 from published import SETTINGS, candidates_of, config_of, draw_all
 
 from pipelines.run import build_dataset
@@ -47,7 +48,7 @@ def test_what_is_read_is_what_the_shards_hold(dataset: str, tmp_path: Path, quie
         assert [(sentence["text"], sentence["role"]) for sentence in row["sentences"]] == [
             (sentence.text, sentence.role) for sentence in draft.sentences
         ]
-        assert [image["source"] for image in row["images"]] == list(draft.image_uris)
+        assert [image["source"] for image in row["images"]] == list(uris_of(draft))
         assert links_of(row) == draft.links
         assert draft.split in (None, row["split"])
 

@@ -18,7 +18,7 @@ from pipelines.files import read_lines
 from pipelines.recipe import BuildConfig
 from pipelines.settings import DedupeConfig, DocumentsConfig, Policy
 from pipelines.sources.inputs import IMAGES, Input, input_path
-from pipelines.sources.records import CandidateDocument, rejected, sentence, utf8
+from pipelines.sources.records import CandidateDocument, CandidateImage, rejected, sentence, utf8
 from pipelines.sources.source import Outcomes, Source
 from schemas.documents import Link, Provenance
 from schemas.failures import Reason
@@ -55,7 +55,7 @@ class CaptionsSource(Source):
                     id=album,
                     dataset=DATASET,
                     sentences=tuple(sentence(row["caption"]) for row in kept),
-                    image_uris=tuple(row["picture"] for row in kept),
+                    images=tuple(CandidateImage(row["picture"]) for row in kept),
                     links=tuple(Link(number, number) for number in range(len(kept))),
                     provenance=Provenance(DATASET, album),
                 )

@@ -3,36 +3,27 @@
     "Cut the boards. Sand them."   picture   "Glue them."      sentences   0 1    2
                                                                image at        2
 
-Running text is split into sentences. Where a document left this project (`schemas.corpora.EXTRAS`), every text is one
-sentence as it stands, and everything else is as it was.
+Running text is split into sentences. Where a document left this project (`names.EXTRAS`), every text is one sentence as
+it stands, and everything else is as it was.
 """
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+import msgspec
 
 from pipelines.files import INSIDE
 from pipelines.settings import HttpConfig
+from pipelines.sources.corpora.names import EXTRAS
+from pipelines.sources.fields import Number, Real, typed
 from pipelines.sources.inputs import is_language
-from pipelines.sources.records import (
-    CandidateDocument,
-    FieldError,
-    checked,
-    number,
-    optional,
-    real,
-    rejected,
-    required,
-    sentence,
-    split_named,
-    stated,
-    text_or_none,
-)
+from pipelines.sources.records import CandidateDocument, CandidateImage, FieldError, rejected, sentence
 from pipelines.sources.text import paragraphs_of, split_sentences
-from schemas.document_rows import is_placed, layout_problem
-from schemas.documents import Given, GivenLink, Link, Provenance, Role, Sentence, numbers_of
+from schemas.document_rows import layout_problem
+from schemas.documents import Given, GivenLink, Link, Provenance, Role, Sentence, Split, numbers_of
 from schemas.failures import Failure, Reason
 from schemas.metadata import Metadata
 from schemas.tables import clean
@@ -81,22 +72,7 @@ def _below(root: str, file: str) -> str:
     return path.removeprefix(folder)
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """A picture in the order of a page.
-
-    Attributes:
-        address: where it is: a URL, or relative to the root.
-        source: where it came from, where that is another address.
-    """
-
-    address: str
-    source: str | None = None
-    licence: str | None = None
-    metadata: Metadata | None = None
-
-
-Piece = str | Picture
+Piece = str | CandidateImage
 
 
 def compose(
@@ -106,7 +82,7 @@ def compose(
     *,
     url: str | None = None,
     language: str | None = None,
-    extras: Mapping[str, Any] | None = None,
+    extras: object = None,
 ) -> Iterator[CandidateDocument | Failure]:
     """Yield the document of running text and the pictures in it, or why there is none.
 
@@ -125,21 +101,19 @@ def compose(
     found = paragraphs_of(pieces)
     spoken = split_sentences(found.texts, language=language, model=reading.sentence_model)
     sentences = tuple(sentence(text) for text in spoken.sentences)
-    pictures = [picture for picture, _ in found.between]
-    after = tuple(spoken.before(paragraph) for _, paragraph in found.between)
-    yield from document_of(sentences, pictures, reading, record_id, url=url, language=language, after=after)
+    pictures = [replace(picture, after=spoken.before(paragraph)) for picture, paragraph in found.between]
+    yield from document_of(sentences, pictures, reading, record_id, url=url, language=language)
 
 
 def document_of(
     sentences: Sequence[Sentence],
-    pictures: Sequence[Picture],
+    pictures: Sequence[CandidateImage],
     reading: Reading,
     record_id: str,
     *,
     own: str | None = None,
     url: str | None = None,
     language: str | None = None,
-    after: tuple[int | None, ...] = (),
     links: tuple[Link, ...] | None = None,
     given: Given | None = None,
     sentence_numbers: Sequence[int] = (),
@@ -158,14 +132,10 @@ def document_of(
         id=record_id,
         dataset=reading.dataset,
         sentences=tuple(sentences),
-        image_uris=tuple(picture.address for picture in pictures),
+        images=tuple(pictures),
         links=links,
         provenance=Provenance(reading.dataset, own or record_id, url),
         language=language or reading.language,
-        image_licences=stated(picture.licence for picture in pictures),
-        after_sentence=after,
-        image_metadata=stated(picture.metadata for picture in pictures),
-        image_sources=stated(picture.source for picture in pictures),
         given=given,
         sentence_numbers=numbers_of(sentence_numbers),
         image_numbers=numbers_of(image_numbers),
@@ -186,114 +156,92 @@ def object_of(field: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def restored(pieces: Sequence[Piece], reading: Reading, record_id: str, extras: Mapping[str, Any]) -> CandidateDocument:
+class _Image(msgspec.Struct):
+    source: str | None = None
+    licence: str | None = None
+    metadata: Metadata | None = None
+
+
+class _Relation(msgspec.Struct):
+    name: str
+    value: bool | None = None
+
+
+class _Link(msgspec.Struct):
+    sentence: Number
+    image: Number
+    relations: list[_Relation] = []
+
+
+class _Extras(msgspec.Struct):
+    """What `names.extras_of` gives."""
+
+    id: str
+    language: str
+    roles: list[Role]
+    images: list[_Image]
+    provenance: Provenance
+    split: Split | None = None
+    links: list[_Link] | None = None
+    after_sentence: list[int | None] = []
+    given_links: list[GivenLink] | None = None
+    given_similarities: tuple[Real, ...] = ()
+    sentence_numbers: tuple[Number, ...] = ()
+    image_numbers: tuple[Number, ...] = ()
+
+
+def restored(pieces: Sequence[Piece], reading: Reading, record_id: str, extras: object) -> CandidateDocument:
     """Return the document that this project wrote in another format.
 
     Args:
         pieces: its sentences in order, and its pictures in document order.
         reading: of the corpus.
         record_id: where it is, for messages.
-        extras: see `schemas.corpora.extras_of`.
+        extras: see `names.extras_of`.
 
     Raises:
         FieldError: they do not fit together.
     """
+    about = typed(extras, _Extras, f"$.{EXTRAS}")
     texts = [piece.removesuffix("\n") for piece in pieces if isinstance(piece, str)]
-    pictures = [piece for piece in pieces if isinstance(piece, Picture)]
-    roles, images = required(extras, "roles", list), required(extras, "images", list)
-    if (len(roles), len(images)) != (len(texts), len(pictures)):
-        found = f"{len(texts)} texts and {len(pictures)} pictures"
-        raise FieldError(Reason.BROKEN_RECORD, f"expected {len(roles)} texts and {len(images)} pictures, found {found}")
-    about = [checked(image, dict, "an image") for image in images]
-    after = tuple(
-        None if place is None else checked(place, int, "a place") for place in _list(extras, "after_sentence")
+    pictures = [piece for piece in pieces if isinstance(piece, CandidateImage)]
+    after = about.after_sentence or [None] * len(pictures)
+    if problem := _misfit(about, len(texts), len(pictures)) or layout_problem(
+        after, sentences=len(texts), images=len(pictures)
+    ):
+        raise FieldError(Reason.BROKEN_RECORD, f"$.{EXTRAS}: {problem}")
+    links = (
+        Link(each.sentence, each.image, tuple((relation.name, relation.value) for relation in each.relations))
+        for each in about.links or ()
     )
-    if after and (problem := layout_problem(after, sentences=len(texts), images=len(pictures))):
-        raise FieldError(Reason.BROKEN_RECORD, problem)
-    kept = required(extras, "provenance", dict)
     return CandidateDocument(
-        id=required(extras, "id", str) or record_id,
+        id=about.id or record_id,
         dataset=reading.dataset,
-        sentences=tuple(Sentence(clean(text), _role(role)) for text, role in zip(texts, roles, strict=True)),
-        image_uris=tuple(picture.address for picture in pictures),
-        links=None if extras.get("links") is None else tuple(_links(extras, len(texts), len(pictures))),
-        provenance=Provenance(
-            required(kept, "source", str),
-            required(kept, "record_id", str),
-            text_or_none(kept, "url"),
-            text_or_none(kept, "licence"),
+        sentences=tuple(Sentence(clean(text), role) for text, role in zip(texts, about.roles, strict=True)),
+        images=tuple(
+            CandidateImage(picture.uri, said.source, said.licence, said.metadata, place)
+            for picture, said, place in zip(pictures, about.images, after, strict=True)
         ),
-        language=required(extras, "language", str),
-        split=split_named(extras.get("split"), "split"),
-        image_licences=stated(text_or_none(image, "licence") for image in about),
-        after_sentence=after if is_placed(after) else (),
-        image_metadata=stated(_metadata(image) for image in about),
-        image_sources=stated(text_or_none(image, "source") for image in about),
-        given=_given(extras, len(texts), len(pictures)),
-        sentence_numbers=_numbers(extras, "sentence_numbers", len(texts)),
-        image_numbers=_numbers(extras, "image_numbers", len(pictures)),
+        links=None if about.links is None else tuple(links),
+        provenance=about.provenance,
+        language=about.language,
+        split=about.split,
+        given=None if about.given_links is None else Given(tuple(about.given_links), about.given_similarities),
+        sentence_numbers=about.sentence_numbers,
+        image_numbers=about.image_numbers,
     )
 
 
-def _list(fields: Mapping[str, Any], name: str) -> list[Any]:
-    return optional(fields, name, list[Any]())
-
-
-def _numbers(extras: Mapping[str, Any], name: str, parts: int) -> tuple[int, ...]:
-    """Return the numbers of a document's parts, which ascend."""
-    numbers = [checked(value, int, name) for value in _list(extras, name)]
-    if len(numbers) not in (0, parts) or numbers != sorted({*numbers}) or min(numbers, default=0) < 0:
-        raise FieldError(Reason.BROKEN_RECORD, f"{name}: expected {parts} ascending numbers from 0")
-    return tuple(numbers)
-
-
-def _role(value: object) -> Role:
-    if value not in list(Role):
-        raise FieldError(Reason.BROKEN_RECORD, f"role: expected one of {', '.join(Role)}, found {value!r:.60}")
-    return Role(str(value))
-
-
-def _pair(fields: object, texts: int, images: int) -> tuple[int, int]:
-    link = checked(fields, dict, "a link")
-    pair = number(link, "sentence"), number(link, "image")
-    if not (pair[0] < texts and pair[1] < images):
-        raise FieldError(Reason.BAD_LINK, f"link {list(pair)} leads outside {texts} sentences and {images} images")
-    return pair
-
-
-def _links(extras: Mapping[str, Any], texts: int, images: int) -> Iterator[Link]:
-    for fields in _list(extras, "links"):
-        pair = _pair(fields, texts, images)
-        named = (checked(each, dict, "a relation") for each in _list(fields, "relations"))
-        yield Link(*pair, tuple((required(each, "name", str), _boolean(each.get("value"))) for each in named))
-
-
-def _boolean(value: object) -> bool | None:
-    return None if value is None else checked(value, bool, "a relation's value")
-
-
-def _given(extras: Mapping[str, Any], texts: int, images: int) -> Given | None:
-    if extras.get("given_links") is None:
-        return None
-    links = [
-        GivenLink(*_pair(fields, texts, images), similarity(fields, "similarity"))
-        for fields in _list(extras, "given_links")
-    ]
-    cells = tuple(real(cell, "a similarity") for cell in _list(extras, "given_similarities"))
-    if len(cells) not in (0, texts * images):
-        raise FieldError(Reason.BROKEN_RECORD, f"expected {texts * images} similarities, found {len(cells)}")
-    return Given(tuple(links), cells)
-
-
-def similarity(fields: Mapping[str, Any], name: str) -> float | None:
-    """Return a similarity, None where it is absent or null (raises as `real` does)."""
-    return None if fields.get(name) is None else real(fields[name], name)
-
-
-def _metadata(image: Mapping[str, Any]) -> Metadata | None:
-    fields = image.get("metadata")
-    if fields is None:
-        return None
-    words = [checked(word, str, "a keyword") for word in _list(checked(fields, dict, "metadata"), "keywords")]
-    names = ("title", "caption", "credit", "rights", "date", "place")
-    return Metadata(**{name: text_or_none(fields, name) for name in names}, keywords=tuple(words))
+def _misfit(about: _Extras, texts: int, images: int) -> str:
+    """Return what of a document's extras does not fit its texts and pictures; empty: nothing."""
+    if (len(about.roles), len(about.images)) != (texts, images):
+        return f"expected {len(about.roles)} texts and {len(about.images)} pictures, found {texts} and {images}"
+    for link in (*(about.links or ()), *(about.given_links or ())):
+        if not (0 <= link.sentence < texts and 0 <= link.image < images):
+            return f"link [{link.sentence}, {link.image}] leads outside {texts} sentences and {images} images"
+    if len(about.given_similarities) not in (0, texts * images):
+        return f"expected {texts * images} similarities, found {len(about.given_similarities)}"
+    for numbers, parts in ((about.sentence_numbers, texts), (about.image_numbers, images)):
+        if len(numbers) not in (0, parts) or list(numbers) != sorted({*numbers}):
+            return f"expected {parts} ascending numbers, found {list(numbers)[:20]}"
+    return ""

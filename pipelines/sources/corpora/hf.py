@@ -12,7 +12,7 @@ pictures stand. A row of one text and one picture is a pair, whose link is known
 path: a URL, or below `source.images`, or beside the file where it is no table of types. Bytes may be text in base64.
 
 A document has the id in the column `id` or `uid`; a number there, or a key, may be in every shard: it stands behind the
-shard's path. Exports of this project have a column `multilink` (`schemas.corpora`), and come back whole.
+shard's path. Exports of this project have a column `multilink` (`names.py`), and come back whole.
 """
 
 import re
@@ -22,24 +22,16 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
-from pipelines.files import INSIDE, BrokenInputError
-from pipelines.sources.corpora.compose import Picture, Reading, document_of, restored, value_of
+from pipelines.embedded import Cell, on_web
+from pipelines.files import BrokenInputError
+from pipelines.sources.corpora.compose import Reading, document_of, restored, value_of
+from pipelines.sources.corpora.names import EXTRAS
 from pipelines.sources.corpora.rows import Row, columns_of, read_rows
-from pipelines.sources.records import (
-    CandidateDocument,
-    FieldError,
-    checked,
-    on_web,
-    outcomes_of,
-    sentence,
-    split_named,
-    unusable,
-)
+from pipelines.sources.fields import split_named, typed
+from pipelines.sources.records import CandidateDocument, CandidateImage, FieldError, outcomes_of, sentence, unusable
 from pipelines.tables import is_table
-from schemas.corpora import EXTRAS
 from schemas.documents import Link, Split
 from schemas.failures import Failure, Reason
-from schemas.tables import clean
 
 _TEXTS = ("sentences", "texts", "text", "caption", "captions", "txt", "TEXT", "conversations")
 _PICTURES = (
@@ -93,14 +85,12 @@ def _outcomes(
     words = [word for word in _items(row.get(texts)) if not _is_question(word)]
     shown = _items(row.get(pictures))
     is_list = isinstance(row.get(pictures), list)
-    places = [f"{shard}{INSIDE}{pictures}/{number}" + (f"/{item}" if is_list else "") for item in range(len(shown))]
-    found = {
-        place: picture for place, value in enumerate(shown) if (picture := _picture(value, places[place], reading))
-    }
-    cleaned = [clean(_text(word)) if word is not None else None for word in words]
+    cells = (Cell(shard, pictures, number, item if is_list else None) for item in range(len(shown)))
+    pairs = enumerate(zip(shown, cells, strict=True))
+    found = {place: picture for place, (value, cell) in pairs if (picture := _picture(value, cell, reading))}
+    cleaned = [_text(word) if word is not None else None for word in words]
     if row.get(EXTRAS) is not None:
-        extras = checked(value_of(row[EXTRAS]), dict, EXTRAS)
-        yield restored([*filter(None, cleaned), *found.values()], reading, record_id, extras)
+        yield restored([*filter(None, cleaned), *found.values()], reading, record_id, value_of(row[EXTRAS]))
         return
     own = next((row[name] for name in (*_IDS, *_KEYS) if isinstance(row.get(name), str | int)), None)
     is_of_all = isinstance(own, str) and not own.isdecimal() and any(row.get(name) == own for name in _IDS)
@@ -108,9 +98,8 @@ def _outcomes(
         record_id = str(own) if is_of_all else f"{record_id.rpartition(':')[0]}:{own}"
     sentences = [sentence(text or "") for text in cleaned]
     kept_texts = [place for place, text in enumerate(sentences) if text.text]
-    after: tuple[int | None, ...] = ()
     if len(words) == len(shown) > 1 and not set(kept_texts) & found.keys():
-        after = tuple(sum(text < place for text in kept_texts) for place in found)
+        found = {at: replace(image, after=sum(text < at for text in kept_texts)) for at, image in found.items()}
     is_pair = len(kept_texts) == len(found) == 1 and not is_list
     yield from document_of(
         [sentences[place] for place in kept_texts],
@@ -118,7 +107,6 @@ def _outcomes(
         reading,
         record_id,
         own=None if own is None else str(own),
-        after=after,
         links=(Link(0, 0),) if is_pair else None,
         sentence_numbers=kept_texts,
         image_numbers=list(found),
@@ -138,19 +126,18 @@ def _text(value: object) -> str:
     """Return a text, which may be in a field of an object: of a caption, or of a turn of a conversation."""
     if isinstance(value, dict):
         value = next((value[name] for name in ("text", "raw", "value") if name in value), None)
-    return checked(value, str, "a text").replace("<image>", " ")
+    return typed(value, str, "a text").replace("<image>", " ")
 
 
-def _picture(value: object, place: str, reading: Reading) -> Picture | None:
-    """Return a picture, whose bytes are at a place of the shard or elsewhere; None where there is none."""
+def _picture(value: object, cell: Cell, reading: Reading) -> CandidateImage | None:
+    """Return a picture, whose bytes are in a cell or elsewhere; None where there is none."""
     if value is True or (isinstance(value, dict) and value.get("bytes")):
-        return Picture(place)
+        return CandidateImage(str(cell))
     path = value.get("path") if isinstance(value, dict) else value
     if not isinstance(path, str) or not path:
         return None
-    shard = place.partition(INSIDE)[0]
     if _BASE64.match(path):
         problem = FieldError(Reason.BROKEN_RECORD, "a picture in base64 is read of Parquet and Arrow alone")
-        return Picture(place if is_table(shard) else unusable(problem))
-    is_beside = not (is_table(shard) or reading.has_images or on_web(path) or path.startswith("/"))
-    return Picture(str(PurePosixPath(shard).parent / path) if is_beside else path)
+        return CandidateImage(str(cell) if is_table(cell.table) else unusable(problem))
+    is_beside = not (is_table(cell.table) or reading.has_images or on_web(path) or path.startswith("/"))
+    return CandidateImage(str(PurePosixPath(cell.table).parent / path) if is_beside else path)

@@ -16,22 +16,14 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from pipelines.embedded import Cell, Span, on_web
 from pipelines.files import INSIDE, is_archive
-from pipelines.sources.corpora.compose import Picture, Piece, Reading, compose, object_of
+from pipelines.sources.corpora.compose import Piece, Reading, compose, object_of, value_of
+from pipelines.sources.corpora.names import EXTRAS, INTERLEAVED_SCHEMA, Interleaved
 from pipelines.sources.corpora.rows import read_rows
 from pipelines.sources.corpora.webdataset import read_webdataset
-from pipelines.sources.records import (
-    CandidateDocument,
-    FieldError,
-    checked,
-    number,
-    on_web,
-    outcomes_of,
-    required,
-    text_or_none,
-    unusable,
-)
-from schemas.corpora import EXTRAS, INTERLEAVED_SCHEMA, Interleaved
+from pipelines.sources.fields import Number, text_or_none, typed
+from pipelines.sources.records import CandidateDocument, CandidateImage, FieldError, outcomes_of, unusable
 from schemas.failures import Failure, Reason
 
 _NEEDED = tuple(field.name for field in INTERLEAVED_SCHEMA if not field.nullable)
@@ -78,7 +70,7 @@ def _id(sample: object, place: str) -> str:
 def _outcomes(
     rows: list[Row], record_id: str, *, reading: Reading, shard: str
 ) -> Iterator[CandidateDocument | Failure]:
-    rows.sort(key=lambda row: required(row, Interleaved.POSITION, int))
+    rows.sort(key=lambda row: typed(row.get(Interleaved.POSITION), int, f"$.{Interleaved.POSITION}"))
     about = next((row for row in rows if row[Interleaved.MODALITY] == "metadata"), {})
     described = object_of(about.get(Interleaved.TEXT))
     url = about.get("url") or described.get("url")
@@ -89,7 +81,7 @@ def _outcomes(
         reading,
         record_id,
         url=url if isinstance(url, str) else None,
-        extras=object_of(extras) if isinstance(extras, str) else extras,
+        extras=value_of(extras),
     )
 
 
@@ -101,36 +93,36 @@ def _pieces(rows: list[Row], shard: str) -> Iterator[Piece]:
             yield _picture(row, shard)
 
 
-def _picture(row: Row, shard: str) -> Picture:
+def _picture(row: Row, shard: str) -> CandidateImage:
     """Return where the picture of a row is; the curator says of one that it could not get, why."""
     try:
         source = _source(row)
         if row.get(Interleaved.BINARY):
-            return Picture(f"{shard}{INSIDE}{Interleaved.BINARY}/{row[_ROW]}", source)
+            return CandidateImage(str(Cell(shard, Interleaved.BINARY, row[_ROW])), source)
         if source is None and (problem := row.get(Interleaved.ERROR)):
             raise FieldError(Reason.NOT_FOUND, f"{Interleaved.ERROR}: {problem}")
         if source is None:
             expected = f"expected {Interleaved.BINARY} or {Interleaved.SOURCE} of a picture"
             raise FieldError(Reason.MISSING_FIELD, f"row {row[_ROW]}: {expected}")
-        return Picture(source)
+        return CandidateImage(source)
     except FieldError as problem:
-        return Picture(unusable(problem))
+        return CandidateImage(unusable(problem))
 
 
 def _source(row: Mapping[str, Any]) -> str | None:
     """Return the address that `source_ref` names, None where it names none."""
-    given = row.get(Interleaved.SOURCE)
-    found = object_of(given)
+    found = object_of(row.get(Interleaved.SOURCE))
     path = found.get("path") or found.get("content_path") or found.get("uri")
     if not path:
         return None
     member = found.get("member") or found.get("content_key") or row.get(Interleaved.MEMBER)
     frame = found.get("frame_index", row.get(Interleaved.FRAME))
-    address = checked(path, str, Interleaved.SOURCE).removeprefix("file://")
+    where = f"$.{Interleaved.SOURCE}"
+    address = typed(path, str, where).removeprefix("file://")
     size = "byte_size" if found.get("byte_size") is not None else "size"
     if member:
-        address += f"{INSIDE}{checked(member, str, 'a member')}"
+        address += f"{INSIDE}{typed(member, str, where)}"
     elif found.get(size) is not None and not on_web(address):
-        begin = number(found, size.replace("size", "offset"))
-        address += f"{INSIDE}bytes={begin}-{begin + number(found, size) - 1}"
-    return address if frame is None else f"{address}{INSIDE}{checked(frame, int, 'a frame')}"
+        numbers = (typed(found.get(name), Number, f"{where}.{name}") for name in (size.replace("size", "offset"), size))
+        address = str(Span(address, *numbers))
+    return address if frame is None else f"{address}{INSIDE}{typed(frame, int, where)}"

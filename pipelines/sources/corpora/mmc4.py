@@ -20,25 +20,21 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from pipelines.files import INSIDE, file_names, is_archive
-from pipelines.sources.corpora.compose import Picture, Reading, document_of, restored, similarity, value_of
+from pipelines.sources.corpora.compose import Reading, document_of, restored, value_of
+from pipelines.sources.corpora.names import EXTRAS, Mmc4, Mmc4Image
+from pipelines.sources.fields import Number, Object, Real, text_or_none, typed
 from pipelines.sources.records import (
     CandidateDocument,
+    CandidateImage,
     FieldError,
-    checked,
     file_name,
     json_lines,
-    number,
-    optional,
     outcomes_of,
-    real,
     rejected,
-    required,
     sentence,
-    text_or_none,
     unusable,
     web_url,
 )
-from schemas.corpora import EXTRAS, Mmc4, Mmc4Image
 from schemas.documents import Given, GivenLink
 from schemas.failures import Failure, Reason
 
@@ -65,12 +61,12 @@ def _beside(shard: str, reading: Reading) -> str:
 def _outcomes(
     record: Mapping[str, Any], record_id: str, *, reading: Reading, beside: str
 ) -> Iterator[CandidateDocument | Failure]:
-    texts = [checked(text, str, "a text") for text in required(record, Mmc4.TEXTS, list)]
-    shown = [value_of(image) for image in checked(value_of(required(record, Mmc4.IMAGES, object)), list, Mmc4.IMAGES)]
+    texts = typed(record.get(Mmc4.TEXTS), list[str], f"$.{Mmc4.TEXTS}")
+    shown = list(map(value_of, typed(value_of(record.get(Mmc4.IMAGES)), list[Any], f"$.{Mmc4.IMAGES}")))
     extras = record.get(EXTRAS)
     pictures = [_picture(image, reading, beside) for image in shown]
     if extras is not None:
-        yield restored([*texts, *pictures], reading, record_id, checked(extras, dict, EXTRAS))
+        yield restored([*texts, *pictures], reading, record_id, extras)
         return
     if reading.skip_repeats and record.get(Mmc4.MAY_REPEAT) == 1:
         yield rejected(record_id, Reason.DUPLICATE_RECORD, "the corpus may have its page twice")
@@ -96,17 +92,17 @@ def _outcomes(
     )
 
 
-def _picture(image: object, reading: Reading, beside: str) -> Picture:
+def _picture(image: object, reading: Reading, beside: str) -> CandidateImage:
     """Return where a picture is."""
     try:
-        fields = checked(image, dict, "an image")
-        url = optional(fields, Mmc4Image.URL, "").strip()
+        fields = typed(image, Object, f"$.{Mmc4.IMAGES}")
         if beside or (reading.has_images and fields.get(Mmc4Image.NAME)):
-            name = file_name(fields.get(Mmc4Image.NAME), Mmc4Image.NAME)
-            return Picture(f"{beside}{INSIDE}{name}" if beside else name, url or None)
-        return Picture(web_url(required(fields, Mmc4Image.URL, str).strip(), Mmc4Image.URL))
+            name = file_name(text_or_none(fields, Mmc4Image.NAME), Mmc4Image.NAME)
+            url = (text_or_none(fields, Mmc4Image.URL) or "").strip() or None
+            return CandidateImage(f"{beside}{INSIDE}{name}" if beside else name, url)
+        return CandidateImage(web_url(typed(fields.get(Mmc4Image.URL), str, Mmc4Image.URL).strip(), Mmc4Image.URL))
     except FieldError as problem:
-        return Picture(unusable(problem))
+        return CandidateImage(unusable(problem))
 
 
 def _given(record: Mapping[str, Any], images: list[Any], texts: int) -> Given:
@@ -118,15 +114,18 @@ def _given(record: Mapping[str, Any], images: list[Any], texts: int) -> Given:
     links = []
     for position, image in enumerate(images):
         if isinstance(image, dict) and image.get(Mmc4Image.SENTENCE) is not None:
-            text = number(image, Mmc4Image.SENTENCE)
+            text = typed(image[Mmc4Image.SENTENCE], Number, f"$.{Mmc4Image.SENTENCE}", is_lax=True)
             if text >= texts:
                 raise FieldError(Reason.BAD_LINK, f"matched_text_index {text}: the document has {texts} texts")
-            links.append(GivenLink(text, position, similarity(image, Mmc4Image.SIMILARITY)))
+            links.append(
+                GivenLink(
+                    text, position, typed(image.get(Mmc4Image.SIMILARITY), Real | None, f"$.{Mmc4Image.SIMILARITY}")
+                )
+            )
     rows = value_of(record.get(Mmc4.SIMILARITIES))
     if not rows:
         return Given(tuple(links))
-    rows = checked(rows, list, Mmc4.SIMILARITIES)
-    cells = [[real(cell, "a similarity") for cell in checked(row, list, "similarities of an image")] for row in rows]
+    cells = typed(rows, list[list[Real]], f"$.{Mmc4.SIMILARITIES}")
     if len(cells) != len(images) or any(len(row) != texts for row in cells):
         raise FieldError(Reason.BROKEN_RECORD, f"similarity_matrix: expected {len(images)} x {texts} numbers")
     return Given(tuple(links), tuple(row[text] for text in range(texts) for row in cells))

@@ -14,19 +14,13 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from pipelines.files import INSIDE
-from pipelines.sources.corpora.compose import Picture, Piece, Reading, compose, object_of, value_of
+from pipelines.embedded import Cell
+from pipelines.sources.corpora.compose import Piece, Reading, compose, object_of, value_of
+from pipelines.sources.corpora.names import EXTRAS, Parallel
 from pipelines.sources.corpora.rows import read_rows
-from pipelines.sources.records import (
-    CandidateDocument,
-    FieldError,
-    checked,
-    outcomes_of,
-    required,
-    text_or_none,
-)
+from pipelines.sources.fields import text_or_none, typed
+from pipelines.sources.records import CandidateDocument, CandidateImage, FieldError, outcomes_of
 from pipelines.tables import read_schema
-from schemas.corpora import EXTRAS, Parallel
 from schemas.failures import Failure, Reason
 from schemas.metadata import Metadata, plain_text
 from schemas.tables import clean
@@ -40,7 +34,7 @@ def read_obelics(shard: str, reading: Reading) -> Iterator[CandidateDocument | F
     """Yield the documents of a shard."""
     records = read_rows(shard, reading.place(shard), _COLUMNS, needed=(Parallel.IMAGES, Parallel.TEXTS))
     has_pictures = Parallel.PICTURES in read_schema(shard).names
-    embedded = f"{reading.address(shard)}{INSIDE}{Parallel.PICTURES}" if has_pictures else ""
+    embedded = reading.address(shard) if has_pictures else ""
     yield from outcomes_of(records, partial(_outcomes, reading=reading, embedded=embedded))
 
 
@@ -48,16 +42,33 @@ def _outcomes(
     numbered: tuple[int, Mapping[str, Any]], record_id: str, *, reading: Reading, embedded: str
 ) -> Iterator[CandidateDocument | Failure]:
     row, record = numbered
-    images, texts = required(record, Parallel.IMAGES, list), required(record, Parallel.TEXTS, list)
+    images, texts = parallel(record, str | None)
     listed = value_of(record.get(Parallel.METADATA))
     about = listed if isinstance(listed, list) and len(listed) == len(images) else [None] * len(images)
-    pieces = list(_pieces(images, texts, about, f"{embedded}/{row}" if embedded else ""))
+    pieces = list(_pieces(images, texts, about, embedded, row))
     url = text_or_none(record, Parallel.URL) or object_of(record.get(Parallel.GENERAL)).get("url")
-    extras = record.get(EXTRAS)
+    extras = value_of(record.get(EXTRAS))
     if extras is not None:
-        extras = checked(value_of(extras), dict, EXTRAS)
         pieces = in_document_order(pieces, record.get(Parallel.IMAGE_INDEX))
     yield from compose(pieces, reading, record_id, url=url if isinstance(url, str) else None, extras=extras)
+
+
+def parallel(record: Mapping[str, Any], kind: Any) -> tuple[list[Any], list[str | None]]:
+    """Return the images and the texts of a document, which are parallel lists.
+
+    Args:
+        record: of the document.
+        kind: of what stands for an image.
+
+    Raises:
+        FieldError: they are not.
+    """
+    images = typed(record.get(Parallel.IMAGES), list[kind], f"$.{Parallel.IMAGES}")
+    texts = typed(record.get(Parallel.TEXTS), list[str | None], f"$.{Parallel.TEXTS}")
+    if len(texts) != len(images):
+        found = f"{len(images)} images and {len(texts)} texts"
+        raise FieldError(Reason.BROKEN_RECORD, f"expected parallel lists, found {found}")
+    return images, texts
 
 
 def in_document_order(pieces: list[Piece], index: object) -> list[Piece]:
@@ -67,9 +78,9 @@ def in_document_order(pieces: list[Piece], index: object) -> list[Piece]:
         pieces: in the order of the layout.
         index: of each piece, the picture's number in the document; None: they are in its order.
     """
-    pictures = [piece for piece in pieces if isinstance(piece, Picture)]
+    pictures = [piece for piece in pieces if isinstance(piece, CandidateImage)]
     if index is not None:
-        numbers = [each for each in checked(index, list, Parallel.IMAGE_INDEX) if each is not None]
+        numbers = [each for each in typed(index, list[int | None], f"$.{Parallel.IMAGE_INDEX}") if each is not None]
         if sorted(numbers) != list(range(len(pictures))):
             raise FieldError(Reason.BROKEN_RECORD, f"image_index: expected each of {len(pictures)} pictures once")
         placed = dict(zip(numbers, pictures, strict=True))
@@ -77,17 +88,16 @@ def in_document_order(pieces: list[Piece], index: object) -> list[Piece]:
     return [*(piece for piece in pieces if isinstance(piece, str)), *pictures]
 
 
-def _pieces(images: list[Any], texts: list[Any], about: list[Any], embedded: str) -> Iterator[Piece]:
-    if len(images) != len(texts):
-        found = f"{len(images)} images and {len(texts)} texts"
-        raise FieldError(Reason.BROKEN_RECORD, f"expected parallel lists, found {found}")
-    for place, (image, text) in enumerate(zip(images, texts, strict=True)):
+def _pieces(
+    images: list[str | None], texts: list[str | None], about: list[Any], shard: str, row: int
+) -> Iterator[Piece]:
+    """Yield texts and pictures; those are in a shard, "": none of them is."""
+    for item, (image, text) in enumerate(zip(images, texts, strict=True)):
         if image is not None:
-            source = checked(image, str, "an image").strip()
-            address = f"{embedded}/{place}" if embedded else source
-            yield Picture(address, source or None if embedded else None, metadata=_metadata(about[place]))
+            address = str(Cell(shard, Parallel.PICTURES, row, item)) if shard else image.strip()
+            yield CandidateImage(address, image.strip() or None if shard else None, metadata=_metadata(about[item]))
         if text is not None:
-            yield f"{checked(text, str, 'a text')}\n"
+            yield f"{text}\n"
 
 
 def _metadata(about: object) -> Metadata | None:

@@ -13,11 +13,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import PurePosixPath
 
+from pipelines.embedded import on_web
 from pipelines.files import INSIDE
-from pipelines.sources.corpora.compose import Picture, Piece, Reading, compose
+from pipelines.sources.corpora.compose import Piece, Reading, compose
 from pipelines.sources.corpora.crawl import Crawl, Entry, crawl_of
 from pipelines.sources.html import Page, PagePicture, read_page
-from pipelines.sources.records import CandidateDocument, FieldError, on_web, outcomes_of, unusable
+from pipelines.sources.records import CandidateDocument, CandidateImage, FieldError, outcomes_of, unusable
 from pipelines.warc import read_body
 from pipelines.web.opt_outs import refusal
 from schemas.failures import Failure, Reason
@@ -104,15 +105,15 @@ def _pieces(page: Page, crawl: Crawl, reading: Reading) -> Iterator[Piece]:
         yield f"{piece}\n" if isinstance(piece, str) else _picture(piece, crawl, reading)
 
 
-def _picture(picture: PagePicture, crawl: Crawl, reading: Reading) -> Picture:
+def _picture(picture: PagePicture, crawl: Crawl, reading: Reading) -> CandidateImage:
     """Return a picture where the crawl has it: of its addresses, the first that may be used, else the first at all."""
     metadata = Metadata(caption=picture.caption) if picture.caption else None
-    refused: Picture | None = None
+    refused: CandidateImage | None = None
     for address in picture.addresses:
         found = crawl.find(address)
         if isinstance(found, Entry):
             place = f"{reading.address(found.file)}{INSIDE}{found.offset}"
-            return Picture(place, address, metadata=metadata)
+            return CandidateImage(place, address, metadata=metadata)
         if found is not None and refused is None:
-            refused = Picture(unusable(found), address, metadata=metadata)
-    return refused or Picture(picture.addresses[0], metadata=metadata)
+            refused = CandidateImage(unusable(found), address, metadata=metadata)
+    return refused or CandidateImage(picture.addresses[0], metadata=metadata)

@@ -43,23 +43,22 @@ from pipelines.files import (
     tar_members,
 )
 from pipelines.named_files import EXTENSIONS, FileRejected, read_named, read_span
-from pipelines.sources.corpora.compose import Picture, Piece, Reading, compose, document_of
-from pipelines.sources.corpora.obelics import in_document_order
+from pipelines.sources.corpora.compose import Piece, Reading, compose, document_of, value_of
+from pipelines.sources.corpora.names import EXTRAS, Parallel
+from pipelines.sources.corpora.obelics import in_document_order, parallel
 from pipelines.sources.corpora.rows import Row, read_rows
+from pipelines.sources.fields import text_or_none, typed
 from pipelines.sources.records import (
     CandidateDocument,
+    CandidateImage,
     FieldError,
-    checked,
     json_object,
     outcomes_of,
     rejected,
-    required,
     sentence,
-    text_or_none,
     utf8,
 )
 from pipelines.tables import is_table, read_schema
-from schemas.corpora import EXTRAS, Parallel
 from schemas.documents import Link, Role
 from schemas.failures import Failure, Reason
 from schemas.lake import Folder
@@ -231,10 +230,9 @@ def _outcomes(sample: Sample, record_id: str, *, reading: Reading, tar: str) -> 
     url = about.get("url") if isinstance(about.get("url"), str) else None
     if isinstance(about.get(Parallel.TEXTS), list):
         pieces = list(_pieces(about, sample, f"{tar}{INSIDE}"))
-        extras = about.get(EXTRAS)
+        extras = value_of(about.get(EXTRAS))
         if extras is not None:
             pieces = in_document_order(pieces, about.get(Parallel.IMAGE_INDEX))
-            extras = checked(extras, dict, EXTRAS)
         yield from compose(pieces, reading, record_id, url=url, extras=extras)
         return
     caption = next((text for name in _CAPTIONS if isinstance(text := about.get(name), str)), None)
@@ -244,12 +242,12 @@ def _outcomes(sample: Sample, record_id: str, *, reading: Reading, tar: str) -> 
         hint = "the files of a sample have one name up to the first dot, and stand together after tar --sort=name"
         raise FieldError(Reason.MISSING_FIELD, f"expected {wanted}, found {', '.join(sample.files)[:400]}; {hint}")
     yield from captioned(
-        caption, [Picture(f"{tar}{INSIDE}{each.place}", url) for each in sample.pictures], reading, record_id
+        caption, [CandidateImage(f"{tar}{INSIDE}{each.place}", url) for each in sample.pictures], reading, record_id
     )
 
 
 def captioned(
-    caption: str, pictures: Sequence[Picture], reading: Reading, record_id: str
+    caption: str, pictures: Sequence[CandidateImage], reading: Reading, record_id: str
 ) -> Iterator[CandidateDocument | Failure]:
     """Yield the document of pictures and their caption; of a single one the link is known."""
     text = sentence(clean(caption), Role.CAPTION)
@@ -262,16 +260,13 @@ def captioned(
 
 def _pieces(about: Mapping[str, Any], sample: Sample, tar: str) -> Iterator[Piece]:
     """Yield the texts and pictures of a document in their order."""
-    texts, images = required(about, Parallel.TEXTS, list), required(about, Parallel.IMAGES, list)
-    if len(texts) != len(images):
-        found = f"{len(images)} images and {len(texts)} texts"
-        raise FieldError(Reason.BROKEN_RECORD, f"expected parallel lists, found {found}")
+    images, texts = parallel(about, Any)
     names = _names([image for image in images if image is not None], sample)
     for text, image in zip(texts, images, strict=True):
         if image is not None:
-            yield Picture(f"{tar}{next(names)}")
+            yield CandidateImage(f"{tar}{next(names)}")
         if text is not None:
-            yield f"{checked(text, str, 'a text')}\n"
+            yield f"{text}\n"
 
 
 def _names(tokens: Iterable[object], sample: Sample) -> Iterator[str]:
@@ -304,9 +299,9 @@ def _table(shard: str, stem: str, reading: Reading) -> Iterator[CandidateDocumen
             yield from _failed(numbered, record_id, stem=stem)
             return
         caption = next((text for name in _CAPTIONS if isinstance(text := row.get(name), str)), "")
-        key, url = required(row, "key", str), text_or_none(row, "url")
+        key, url = typed(row.get("key"), str, "$.key"), text_or_none(row, "url")
         address = f"{where}{INSIDE}{held}/{number}" if held else f"{folder}/{key}.jpg"
-        picture = Picture(address, url) if held or is_beside or url is None else Picture(url)
+        picture = CandidateImage(address, url) if held or is_beside or url is None else CandidateImage(url)
         yield from captioned(caption, [picture], reading, f"{stem}/{key}")
 
     if "key" not in there:

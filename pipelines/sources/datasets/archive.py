@@ -14,29 +14,27 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
 
+import msgspec
+
 from pipelines.files import file_names
 from pipelines.named_files import EXTENSIONS
 from pipelines.recipe import EVERY_DOCUMENT, BuildConfig, without_limits
 from pipelines.settings import FeaturesConfig, SplitsConfig
+from pipelines.sources.fields import described, identifier, misspelt, typed
 from pipelines.sources.inputs import IMAGES, Input, input_path
-from pipelines.sources.records import (
-    CandidateDocument,
-    described,
-    file_name,
-    identifier,
-    json_lines,
-    on_web,
-    outcomes_of,
-    required,
-    stated,
-    text_or_none,
-)
+from pipelines.sources.records import CandidateDocument, CandidateImage, json_lines, outcomes_of, stated_address
 from pipelines.sources.source import Outcomes, Source
 from schemas.documents import Provenance
 from schemas.failures import Failure
 from schemas.metadata import Metadata
 
 DATASET = "archive"
+
+
+class _Record(msgspec.Struct):
+    id: Any
+    image: str
+    licence: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,29 +65,26 @@ class ArchiveSource(Source):
             return
         for name in sorted(file_names(self.images)):
             if PurePosixPath(name).suffix in EXTENSIONS:
-                yield _document(name, name)
+                yield _document(name, CandidateImage(name))
 
 
 def _outcomes(record: Mapping[str, Any], record_id: str) -> Iterator[CandidateDocument | Failure]:
-    image = required(record, "image", str).strip()
-    address = image if on_web(image) else file_name(image, "image")
+    row = typed(record, _Record)
     description, failures = described(record, record_id)
-    yield _document(record_id, address, licence=text_or_none(record, "licence"), description=description)
+    address = stated_address(row.image, "$.image")
+    yield _document(record_id, CandidateImage(address, None, row.licence, description))
     yield from failures
+    yield from misspelt(record, _Record, Metadata, record_id=record_id)
 
 
-def _document(
-    record_id: str, address: str, *, licence: str | None = None, description: Metadata | None = None
-) -> CandidateDocument:
+def _document(record_id: str, image: CandidateImage) -> CandidateDocument:
     return CandidateDocument(
         id=record_id,
         dataset=DATASET,
         sentences=(),
-        image_uris=(address,),
+        images=(image,),
         links=None,
-        provenance=Provenance(DATASET, record_id, licence=licence),
-        image_licences=stated([licence]),
-        image_metadata=stated([description]),
+        provenance=Provenance(DATASET, record_id, licence=image.licence),
     )
 
 

@@ -23,20 +23,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
+from pipelines.embedded import on_web
 from pipelines.recipe import BuildConfig, as_published
 from pipelines.sources.delimited import Row, read_table
 from pipelines.sources.draws import share_of
+from pipelines.sources.fields import UNKNOWN, split_named
 from pipelines.sources.inputs import IMAGES, Input, input_path
 from pipelines.sources.json_files import read_mapping
 from pipelines.sources.records import (
-    UNKNOWN,
     CandidateDocument,
+    CandidateImage,
     FieldError,
     file_name,
-    on_web,
     outcomes_of,
     sentence,
-    split_named,
     web_url,
 )
 from pipelines.sources.source import Outcomes, Source
@@ -212,7 +212,7 @@ def read_pairs(
             id=document_id,
             dataset=dataset,
             sentences=(text,),
-            image_uris=(uri,),
+            images=(CandidateImage(uri),),
             links=(Link(0, 0, labels),),
             provenance=Provenance(dataset, row.get(id_column) or document_id, url),
             language=LANGUAGE,

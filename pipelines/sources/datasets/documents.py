@@ -22,6 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+from pipelines.embedded import on_web
 from pipelines.files import BrokenInputError, input_file, is_archive, read_tree
 from pipelines.recipe import EVERY_DOCUMENT, BuildConfig, without_limits
 from pipelines.sources.corpora.compose import Reading
@@ -29,7 +30,7 @@ from pipelines.sources.inputs import IMAGES, Input, Language, input_path
 from pipelines.sources.own.pages import Place, read_pages
 from pipelines.sources.own.rows import identity, read_row
 from pipelines.sources.own_files import Kind, OwnFile, OwnFiles, check_form
-from pipelines.sources.records import CandidateDocument, FieldError, json_lines, on_web, outcomes_of
+from pipelines.sources.records import CandidateDocument, FieldError, json_lines, object_or_problem, outcomes_of
 from pipelines.sources.source import Outcomes, Source
 from schemas.documents import UNDETERMINED
 from schemas.failures import Failure, Reason, Stage
@@ -125,8 +126,7 @@ def _records(file: OwnFile) -> Iterator[tuple[str, dict[str, Any] | FieldError]]
             message = f"{file.name}: expected one object a line (JSON Lines), or one JSON array: {problem}"
             raise BrokenInputError(message, file.name) from problem
     for number, record in enumerate(whole if isinstance(whole, list) else [whole], start=1):
-        other = FieldError(Reason.BROKEN_RECORD, "a record: expected an object")
-        yield f"{file.name}:{number}", record if isinstance(record, dict) else other
+        yield f"{file.name}:{number}", object_or_problem(record)
 
 
 def _bytes(found: OwnFiles, pages: dict[str, OwnFile]) -> Iterator[tuple[str, bytes | FieldError]]:

@@ -22,23 +22,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import msgspec
+
 from pipelines.recipe import BuildConfig, as_published
 from pipelines.sources.draws import CaptionPool, hashed, shuffled_order
+from pipelines.sources.fields import MAX_ID, Number, caption_text, typed
 from pipelines.sources.inputs import Input, input_path
 from pipelines.sources.json_files import read_lists
-from pipelines.sources.records import (
-    MAX_ID,
-    CandidateDocument,
-    FieldError,
-    caption_text,
-    checked,
-    file_name,
-    number,
-    outcomes_of,
-    rejected,
-    stated,
-    text_or_none,
-)
+from pipelines.sources.records import CandidateDocument, CandidateImage, FieldError, file_name, outcomes_of, rejected
 from pipelines.sources.source import Outcomes, Source
 from schemas.configs import NonNegativeInt, PositiveInt, Probability, require
 from schemas.documents import Link, Provenance, Sentence, Split
@@ -48,6 +39,28 @@ DATASET = "mscoco"
 LANGUAGE = "en"
 Captions = Mapping[int, Sequence[str]]  # of each image, in an order that its versions take them in
 NumberedText = tuple[int, str]  # the number of a captions file, and what it says
+
+
+class _Numbered(msgspec.Struct):
+    id: Number
+
+
+class _Licence(_Numbered):
+    url: str = ""
+    name: str = ""
+
+
+class _Image(_Numbered):
+    file_name: str
+    license: Any = None
+
+
+class _Annotation(_Numbered):
+    image_id: Number
+    caption: str
+
+
+_LISTS = {"images": _Image, "annotations": _Annotation, "licenses": _Licence}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,12 +155,13 @@ class MscocoSource(Source):
                     id=document_id,
                     dataset=DATASET,
                     sentences=tuple(Sentence(texts[index]) for index in sentences),
-                    image_uris=tuple(tables.uris[image][1] for image in shown),
+                    images=tuple(
+                        CandidateImage(tables.uris[image][1], None, tables.licence_of(image)) for image in shown
+                    ),
                     links=tuple(sorted(Link(sentences.index(i), images.index(i)) for i in range(len(group.true)))),
                     provenance=Provenance(DATASET, group.id),
                     language=LANGUAGE,
                     split=split,
-                    image_licences=stated(map(tables.licence_of, shown)),
                 )
 
 
@@ -227,36 +241,33 @@ def split_groups(
 
 def _read_file(path: str, file: int, folder: str, tables: _Tables) -> Iterator[Failure]:
     """Add what a file says to the tables; yield what cannot be used, and what came before."""
-    names = ("images", "annotations", "licenses")
 
     def add(listed: tuple[str, Any], _: str) -> Iterator[Failure]:
-        name, record = listed
-        record_id = number(record, "id")
-        if name == "licenses":
-            licence = text_or_none(record, "url") or text_or_none(record, "name") or ""
-            tables.licences[file, record_id] = licence
-        elif name == "images":
-            uri = f"{folder.strip('/')}/{file_name(record.get('file_name'), 'file_name')}".lstrip("/")
-            image = tables.named.setdefault(uri, _free(tables.uris, record_id, (file, uri)))
+        name, item = listed
+        record = typed(item, _LISTS[name], is_lax=True)
+        if isinstance(record, _Licence):
+            tables.licences[file, record.id] = record.url or record.name
+        elif isinstance(record, _Image):
+            uri = f"{folder.strip('/')}/{file_name(record.file_name, '$.file_name')}".lstrip("/")
+            image = tables.named.setdefault(uri, _free(tables.uris, record.id, (file, uri)))
             yield from _add(tables.uris, image, (file, uri), "image")
-            tables.numbers[file, record_id] = image
-            if isinstance(record.get("license"), int):
-                tables.licensed.setdefault(image, (file, record["license"]))
+            tables.numbers[file, record.id] = image
+            if isinstance(record.license, int):
+                tables.licensed.setdefault(image, (file, record.license))
         else:
-            image_id, text = number(record, "image_id"), caption_text(record, "caption")
-            if (file, image_id) not in tables.numbers:
-                raise FieldError(Reason.NOT_FOUND, f"expected an image {image_id} among 'images', found none")
-            captions = tables.captions.setdefault(tables.numbers[file, image_id], {})
-            yield from _add(captions, _free(captions, record_id, (file, text)), (file, text), "caption")
+            key, text = (file, record.image_id), caption_text(record.caption, "$.caption")
+            if key not in tables.numbers:
+                raise FieldError(Reason.NOT_FOUND, f"expected an image {record.image_id} among 'images', found none")
+            captions = tables.captions.setdefault(tables.numbers[key], {})
+            yield from _add(captions, _free(captions, record.id, (file, text)), (file, text), "caption")
 
-    return outcomes_of(read_lists(path, *names, needed=names[:2]), add, _record_id)
+    return outcomes_of(read_lists(path, *_LISTS, needed=("images", "annotations")), add, _record_id)
 
 
 def _record_id(listed: tuple[str, object]) -> str:
     """Return what to call a record that cannot be used: by its id."""
     name, item = listed
-    record: dict[str, Any] = checked(item, dict, name)
-    return f"{name.removesuffix('s').replace('annotation', 'caption')} {number(record, 'id')}"
+    return f"{name.removesuffix('s').replace('annotation', 'caption')} {typed(item, _Numbered, is_lax=True).id}"
 
 
 def _free(table: Mapping[int, NumberedText], key: int, value: NumberedText) -> int:

@@ -9,20 +9,20 @@ The links of a document are the union of what both of its sides say. The feature
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
 from pipelines.recipe import EVERY_DOCUMENT, BuildConfig, without_limits
 from pipelines.settings import FeaturesConfig, SplitsConfig
+from pipelines.sources.fields import identifier, typed
 from pipelines.sources.inputs import Input, input_path
 from pipelines.sources.json_files import read_lists, read_mapping
 from pipelines.sources.records import (
     CandidateDocument,
+    CandidateImage,
     FieldError,
-    checked,
-    identifier,
     linked,
     outcomes_of,
     rejected,
@@ -35,6 +35,7 @@ from schemas.failures import Failure, Reason
 SOURCE = "multi-retrieval"
 EXTRACTOR = "released"  # the name of the vectors' column
 _NO_PARTNER = (-1, None)
+_Pairs = tuple[list[tuple[Any, int | None]], list[tuple[str, int | None]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,10 +101,7 @@ def _outcomes(
         FieldError: it is not `[images, sentences, meta]`.
     """
     split, item = listed
-    record: Sequence[object] = checked(item, list, "a document")
-    if len(record) < 2:
-        raise FieldError(Reason.BROKEN_RECORD, f"expected [images, sentences, meta], found {len(record)} values")
-    images, texts = _pairs(record[0], "an image"), _pairs(record[1], "a sentence")
+    images, texts = typed(item[:2] if isinstance(item, list) else item, _Pairs)
     image_ids = [str(image_id) for image_id, _ in images]
     sides = {(text, image) for image, (_, text) in enumerate(images) if text not in _NO_PARTNER}
     sides |= {(text, image) for text, (_, image) in enumerate(texts) if image not in _NO_PARTNER}
@@ -112,8 +110,8 @@ def _outcomes(
     yield CandidateDocument(
         id=record_id,
         dataset=SOURCE,
-        sentences=tuple(sentence(checked(text, str, "a sentence's text")) for text, _ in texts),
-        image_uris=tuple(f"row:{rows[image_id]}" for image_id in image_ids if image_id in rows),
+        sentences=tuple(sentence(text) for text, _ in texts),
+        images=tuple(CandidateImage(f"row:{rows[image_id]}") for image_id in image_ids if image_id in rows),
         links=links if is_labelled else None,
         provenance=Provenance(SOURCE, record_id),
         split=Split(split),
@@ -124,17 +122,6 @@ def _outcomes(
             yield rejected(record_id, Reason.FEATURE_MISSING, expected, image=index)
     for message in lost:
         yield rejected(record_id, Reason.BAD_LINK, message)
-
-
-def _pairs(items: object, what: str) -> list[tuple[Any, int | None]]:
-    """Return the content and the partner of each image or sentence."""
-    pairs = []
-    for item in checked(items, list, f"{what}s"):
-        pair = checked(item, list, what)
-        if len(pair) != 2:
-            raise FieldError(Reason.BROKEN_RECORD, f"{what}: expected [content, partner], found {len(pair)} values")
-        pairs.append((pair[0], None if pair[1] is None else checked(pair[1], int, f"{what}'s partner")))
-    return pairs
 
 
 def _own_id(record: object) -> str | None:

@@ -35,27 +35,25 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
+import msgspec
+
+from pipelines.embedded import on_web
 from pipelines.files import INSIDE, input_file
 from pipelines.named_files import FileRejected, read_named
 from pipelines.recipe import BuildConfig, as_published
+from pipelines.sources.fields import Object, described, identifier, misspelt, split_named, text_or_none, typed
 from pipelines.sources.inputs import IMAGES, Input, Language, input_path
 from pipelines.sources.json_files import read_items, read_mapping, read_members
 from pipelines.sources.records import (
     CandidateDocument,
+    CandidateImage,
     FieldError,
-    checked,
-    described,
     file_name,
-    identifier,
     json_lines,
-    on_web,
     outcomes_of,
     rejected,
-    required,
     sentence,
-    split_named,
-    stated,
-    text_or_none,
+    stated_address,
     utf8,
 )
 from pipelines.sources.source import Outcomes, Source
@@ -70,6 +68,36 @@ ROLES = (Role.HEADLINE, Role.LEAD, Role.CAPTION, Role.BODY)  # their order in a 
 MAX_ARTICLE_BYTES = 16 * 2**20
 _PUBLISHED = {"jsonl": "*.jsonl", "goodnews": "captioning_dataset.json", "visualnews": "data.json"}
 Texts = Mapping[Role, str | None]
+
+
+class _Article(msgspec.Struct):
+    id: Any
+    image: str
+    headline: str | None = None
+    lead: str | None = None
+    caption: str | None = None
+    body: str | None = None
+    language: str = ""
+    licence: str | None = None
+    split: str | None = None
+    picture: Any = None
+    entities: Any = None
+    date: Any = None
+
+
+class _GoodNews(msgspec.Struct):
+    headline: Any = None
+    abstract: str | None = None
+    article: str | None = None
+    article_url: str | None = None
+
+
+class _VisualNews(msgspec.Struct):
+    image_path: str
+    caption: str | None = None
+    source: str = ""
+    article_path: str | None = None
+    split: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,19 +153,19 @@ class NewsSource(Source):
 
     def _json_lines(self) -> Iterator[CandidateDocument | Failure]:
         def outcomes(record: Mapping[str, Any], record_id: str) -> Iterator[CandidateDocument | Failure]:
-            image = required(record, "image", str).strip()
-            about, failures = described(record.get("picture"), record_id)
+            row = typed(record, _Article)
+            about, failures = described(row.picture, record_id, "$.picture")
             yield from _article(
                 record_id,
-                {role: text_or_none(record, role) for role in ROLES},
-                image if on_web(image) else file_name(image, "image"),
+                {role: getattr(row, role) for role in ROLES},
+                CandidateImage(stated_address(row.image, "$.image"), None, row.licence, about),
                 source=DATASET,
-                language=(text_or_none(record, "language") or "").strip() or self.language,
-                licence=text_or_none(record, "licence"),
-                split=split_named(record.get("split"), "split"),
-                picture=about,
+                language=row.language.strip() or self.language,
+                split=split_named(row.split),
             )
             yield from failures
+            yield from misspelt(record, _Article, record_id=record_id)
+            yield from misspelt(row.picture, Metadata, record_id=record_id, where="$.picture")
 
         return outcomes_of(json_lines(self.articles), outcomes, identifier)
 
@@ -150,20 +178,18 @@ class NewsSource(Source):
         file = input_file(self.articles)
         folder = str(PurePosixPath(file.member or file.uri).parent)
         root = f"{file.uri}{INSIDE}{folder}" if file.member else folder
-        return outcomes_of(read_items(self.articles), partial(_visualnews_outcomes, root=root), _visualnews_id)
+        return outcomes_of(read_items(self.articles), partial(_visualnews_outcomes, root=root), identifier)
 
 
 def _article(
     record_id: str,
     published: Texts,
-    image: str,
+    image: CandidateImage,
     *,
     source: str,
     language: str = "en",
     url: str | None = None,
-    licence: str | None = None,
     split: Split | None = None,
-    picture: Metadata | None = None,
 ) -> Iterator[CandidateDocument | Failure]:
     """Yield an article's document, then EMPTY_SENTENCE for each text that is there and blank.
 
@@ -173,29 +199,25 @@ def _article(
     Args:
         record_id: its id.
         published: its texts by role; None: the source has none.
-        image: path under the images' folder, or a URL.
+        image: its picture; its licence is that of the texts, too.
         source: name of the data set it came from.
         language: of its texts.
         url: address a person can open.
-        licence: of its texts and its image, where the source states one.
         split: where the source itself says.
-        picture: what the source says of the picture.
     """
     texts = {role: sentence(html.unescape(text), role) for role in ROLES if (text := published.get(role)) is not None}
     sentences = tuple(text for text in texts.values() if text.text)
     if sentences:
+        caption = next((index for index, text in enumerate(sentences) if text.role is Role.CAPTION), None)
         yield CandidateDocument(
             id=record_id,
             dataset=DATASET,
             sentences=sentences,
-            image_uris=(image,),
+            images=(replace(image, after=caption),),
             links=tuple(Link(index, 0) for index in range(len(sentences))),
-            provenance=Provenance(source, record_id, url, licence),
+            provenance=Provenance(source, record_id, url, image.licence),
             language=language,
             split=split,
-            image_licences=stated([licence]),
-            image_metadata=stated([picture]),
-            after_sentence=tuple(index for index, text in enumerate(sentences) if text.role is Role.CAPTION),
         )
     else:
         yield rejected(record_id, Reason.EMPTY_DOCUMENT, f"expected one of {', '.join(ROLES)}, found none")
@@ -205,19 +227,15 @@ def _article(
 
 
 def _goodnews_outcomes(
-    item: object, article_id: str, urls: Mapping[str, Mapping[str, object]]
+    item: Object, article_id: str, urls: Mapping[str, Mapping[str, object]]
 ) -> Iterator[CandidateDocument | Failure]:
     """Yield an article once for each of its pictures."""
-    record: dict[str, Any] = checked(item, dict, "an article")
-    headline = record.get("headline") or {}  # an empty one is an empty list in the Times' own interface
-    main = {"main": headline} if isinstance(headline, str) else checked(headline, dict, "headline")
-    texts = {
-        Role.HEADLINE: text_or_none(main, "main"),
-        Role.LEAD: text_or_none(record, "abstract"),
-        Role.BODY: text_or_none(record, "article"),
-    }
-    url = text_or_none(record, "article_url")
-    captions: dict[str, Any] = checked(record.get("images") or {}, dict, "images")  # an empty one is spelt [], too
+    row = typed(item, _GoodNews)
+    headline = row.headline or {}  # an empty one is an empty list in the Times' own interface
+    main = headline if isinstance(headline, str) else text_or_none(typed(headline, Object, "$.headline"), "main")
+    texts = {Role.HEADLINE: main, Role.LEAD: row.abstract, Role.BODY: row.article}
+    captions = item.get("images") or {}  # an empty one is spelt [], too; a caption may be null
+    typed(captions, Object, "$.images")
     if not captions:
         raise FieldError(Reason.TOO_FEW_IMAGES, "expected a picture at least, found none")
     for key in captions:
@@ -225,34 +243,29 @@ def _goodnews_outcomes(
         address = urls.get(article_id, {}).get(key)
         try:
             has_address = isinstance(address, str) and on_web(address)
-            image = clean(str(address)) if has_address else file_name(f"{name}.jpg", "a picture")
+            image = CandidateImage(clean(str(address)) if has_address else file_name(f"{name}.jpg", "a picture"))
             caption = text_or_none(captions, key)
         except FieldError as problem:
             yield problem.failure(name)
             continue
-        yield from _article(name, {**texts, Role.CAPTION: caption}, image, source="goodnews", url=url)
-
-
-def _visualnews_id(item: object) -> str:
-    return identifier(checked(item, dict, "a record"))
+        yield from _article(name, {**texts, Role.CAPTION: caption}, image, source="goodnews", url=row.article_url)
 
 
 def _visualnews_outcomes(item: object, record_id: str, root: str) -> Iterator[CandidateDocument | Failure]:
     """Yield a record's document, then the failures of its parts."""
-    record: dict[str, Any] = checked(item, dict, "a record")
-    image = file_name(record.get("image_path"), "image_path")
-    publisher = text_or_none(record, "source")
+    row = typed(item, _VisualNews)
+    image = CandidateImage(file_name(row.image_path, "$.image_path").removeprefix("./"))
     problem = None
     try:
-        body = _body(text_or_none(record, "article_path"), root)
+        body = _body(row.article_path, root)
     except FieldError as found:
         body, problem = None, found
     yield from _article(
         record_id,
-        {Role.CAPTION: text_or_none(record, "caption"), Role.BODY: body},
-        image.removeprefix("./"),
-        source=f"visualnews/{publisher}" if publisher else "visualnews",
-        split=split_named(record.get("split"), "split"),
+        {Role.CAPTION: row.caption, Role.BODY: body},
+        image,
+        source=f"visualnews/{row.source}" if row.source else "visualnews",
+        split=split_named(row.split),
     )
     if problem is not None:
         yield problem.failure(record_id)
@@ -270,7 +283,7 @@ def _body(path: str | None, root: str) -> str:
 
 def _published_splits(address: str) -> dict[str, Split | None]:
     try:
-        return {name: split_named(value, "a split") for name, value in read_mapping(address, str).items()}
+        return {name: split_named(value, name) for name, value in read_mapping(address, str).items()}
     except FieldError as problem:
         raise BuildError(f"{address}: {problem}") from problem
 

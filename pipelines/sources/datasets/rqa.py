@@ -20,22 +20,21 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
+import msgspec
+
 from pipelines.recipe import BuildConfig, without_limits
 from pipelines.settings import NO_LIMIT, DocumentsConfig
 from pipelines.sources.draws import share_of
+from pipelines.sources.fields import Number, Object, identifier, typed
 from pipelines.sources.inputs import IMAGES, Input, input_path
 from pipelines.sources.json_files import read_lists
 from pipelines.sources.records import (
     CandidateDocument,
+    CandidateImage,
     FieldError,
-    checked,
     file_name,
-    identifier,
-    number,
-    optional,
     outcomes_of,
     rejected,
-    required,
     sentence,
 )
 from pipelines.sources.source import Outcomes, Source
@@ -110,17 +109,32 @@ class RecipeqaSource(Source):
                 id=recipe_id,
                 dataset=DATASET,
                 sentences=tuple(step.sentence for step in steps),
-                image_uris=tuple(f"images-qa/{published}/images-qa/{name}" for name in positions),
+                images=tuple(
+                    CandidateImage(f"images-qa/{published}/images-qa/{name}", after=step)
+                    for name, step in steps_of.items()
+                ),
                 links=tuple(Link(index, positions[name]) for index, names in enumerate(shown) for name in names),
                 provenance=Provenance(DATASET, recipe_id),
                 language=LANGUAGE,
                 split=Split.TEST if published == "val" else Split.VAL if is_val else Split.TRAIN,
-                after_sentence=tuple(steps_of.values()),
             )
         for step_id, step in sorted(recipe.steps.items()):
             if not step.sentence.text:
                 yield rejected(recipe_id, Reason.EMPTY_SENTENCE, f"step {step_id} has neither title nor body")
         yield from recipe.failures
+
+
+class _Published(msgspec.Struct):
+    """A step, as a question has it."""
+
+    id: Number | None = None
+    title: str = ""
+    body: str = ""
+    images: list[Any] = []
+
+
+class _Question(msgspec.Struct):
+    context: list[_Published]
 
 
 @dataclass(slots=True)
@@ -154,14 +168,16 @@ def _read_questions(path: str, recipes: dict[str, _Recipe]) -> Iterator[Failure]
     """Add the steps of every question to its recipe; yield a failure for each question that cannot be used."""
 
     def add(listed: tuple[str, Any], recipe_id: str) -> Sequence[Failure]:
-        found = [_step(index, item) for index, item in enumerate(required(listed[1], "context", list))]
+        context = typed(listed[1], _Question, is_lax=True).context
         recipe = recipes.setdefault(recipe_id, _Recipe())
-        for step_id, title, body, names in found:
+        for index, found in enumerate(context):
+            step_id = index if found.id is None else found.id
             step = recipe.steps.setdefault(step_id, _Step())
-            step.title, step.body = max(step.title, title, key=_longest), max(step.body, body, key=_longest)
-            for name in names:
+            step.title = max(step.title, found.title.strip(), key=_longest)
+            step.body = max(step.body, found.body.strip(), key=_longest)
+            for name in found.images:
                 try:
-                    step.images.add(file_name(name, f"step {step_id}"))
+                    step.images.add(file_name(typed(name or "", str, f"step {step_id}"), f"step {step_id}"))
                 except FieldError as problem:
                     recipe.failures[problem.failure(recipe_id)] = None
         return ()
@@ -170,15 +186,7 @@ def _read_questions(path: str, recipes: dict[str, _Recipe]) -> Iterator[Failure]
 
 
 def _recipe_id(listed: tuple[str, object]) -> str:
-    return identifier(checked(listed[1], dict, "a question"), "recipe_id")
-
-
-def _step(index: int, item: object) -> tuple[int, str, str, list[object]]:
-    """Return the id of a step (its index, where it has none), its title, its body and the names of its images."""
-    step: dict[str, Any] = checked(item, dict, "a step")
-    step_id = index if step.get("id") is None else number(step, "id")
-    title, body = (optional(step, name, "").strip() for name in ("title", "body"))
-    return step_id, title, body, optional(step, "images", [])
+    return identifier(typed(listed[1], Object), "recipe_id")
 
 
 def _longest(text: str) -> tuple[int, str]:

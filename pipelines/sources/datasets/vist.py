@@ -16,22 +16,14 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
+import msgspec
+
 from pipelines.recipe import BuildConfig, as_published
 from pipelines.sources.draws import CaptionPool, shuffled_order
+from pipelines.sources.fields import Name, Number, caption_text, name_of, typed
 from pipelines.sources.inputs import IMAGES, Input, input_path
 from pipelines.sources.json_files import read_lists
-from pipelines.sources.records import (
-    CandidateDocument,
-    FieldError,
-    caption_text,
-    checked,
-    identifier,
-    number,
-    outcomes_of,
-    rejected,
-    sentence,
-    stated,
-)
+from pipelines.sources.records import CandidateDocument, CandidateImage, FieldError, outcomes_of, rejected, sentence
 from pipelines.sources.source import Outcomes, Source
 from schemas.configs import NonNegativeInt
 from schemas.documents import Link, Provenance, Split
@@ -106,6 +98,27 @@ class VistSource(Source):
             yield from _stressed(stories, self) if self.kind == "dii-stress" else stories
 
 
+class _Image(msgspec.Struct):
+    id: Name
+    license: Any = None
+
+
+class _Description(msgspec.Struct):
+    """An annotation in isolation, as it is published."""
+
+    photo_flickr_id: Name
+    photo_order_in_story: Number | None = None
+    original_text: str | None = None
+    text: str | None = None
+
+
+class _Sentence(_Description, kw_only=True):
+    """An annotation in sequence, as it is published."""
+
+    story_id: Name
+    worker_arranged_photo_order: Number
+
+
 class _Annotation(NamedTuple):
     order: int
     photo: str
@@ -117,21 +130,22 @@ def _stressed(stories: Sequence[CandidateDocument], source: VistSource) -> Itera
     """Yield stories with captions of other photos of their split, in an order that tells nothing."""
     captions: dict[str, list[str]] = {}
     for story in stories:
-        for photo, text in zip(story.image_uris, story.sentences, strict=True):
-            captions.setdefault(photo, []).append(text.text)
+        for photo, text in zip(story.images, story.sentences, strict=True):
+            captions.setdefault(photo.uri, []).append(text.text)
     pool = CaptionPool(dict(sorted(captions.items())))
     for story in stories:
-        drawn = pool.distractors(source.distractors, images=story.image_uris, seed=source.seed, key=story.id)
+        photos = [image.uri for image in story.images]
+        drawn = pool.distractors(source.distractors, images=photos, seed=source.seed, key=story.id)
         if len(drawn) < source.distractors:
             expected = f"expected {source.distractors} captions of other photos of the split"
             yield rejected(story.id, Reason.TOO_FEW_SENTENCES, f"{expected}, found {len(drawn)}")
             continue
         sentences = (*story.sentences, *map(sentence, drawn))
         order = shuffled_order(len(sentences), seed=source.seed, key=story.id)
-        links = (Link(position, index) for position, index in enumerate(order) if index < len(story.image_uris))
+        links = (Link(position, index) for position, index in enumerate(order) if index < len(photos))
         # In a shuffled order no place tells anything.
-        texts = tuple(sentences[index] for index in order)
-        yield replace(story, sentences=texts, links=tuple(links), after_sentence=())
+        images = tuple(replace(image, after=None) for image in story.images)
+        yield replace(story, sentences=tuple(sentences[index] for index in order), links=tuple(links), images=images)
 
 
 def _stories(path: str, split: Split, source: VistSource, taken: set[str]) -> Iterator[CandidateDocument | Failure]:
@@ -148,8 +162,8 @@ def _stories(path: str, split: Split, source: VistSource, taken: set[str]) -> It
         if name == "annotations":
             annotations.append(_annotation(item, is_sequence=source.kind == "sis"))
         else:
-            image: dict[str, Any] = checked(item, dict, "an image")
-            licences[identifier(image)] = FLICKR_LICENCES.get(str(image.get("license")))
+            image = typed(item, _Image)
+            licences[name_of(image.id)] = FLICKR_LICENCES.get(str(image.license))
         return ()
 
     names = ("images", "annotations")
@@ -174,13 +188,13 @@ def _annotation(item: object, *, is_sequence: bool) -> _Annotation:
         FieldError: it cannot be used; its story is then one short.
     """
     inner = item[0] if isinstance(item, list) and len(item) == 1 else item
-    record: dict[str, Any] = checked(inner, dict, "an annotation")
-    return _Annotation(
-        number(record, "worker_arranged_photo_order" if is_sequence else "photo_order_in_story"),
-        identifier(record, "photo_flickr_id"),
-        caption_text(record, "original_text", "text"),
-        identifier(record, "story_id") if is_sequence else "",
-    )
+    record = typed(inner, _Sentence if is_sequence else _Description, is_lax=True)
+    text = caption_text(record.text if record.original_text is None else record.original_text, "$.original_text")
+    if isinstance(record, _Sentence):
+        order, story = record.worker_arranged_photo_order, name_of(record.story_id)
+    else:
+        order, story = typed(record.photo_order_in_story, Number, "$.photo_order_in_story"), ""
+    return _Annotation(order, name_of(record.photo_flickr_id), text, story)
 
 
 def _by_story_id(annotations: Iterable[_Annotation]) -> Iterator[list[_Annotation]]:
@@ -233,13 +247,14 @@ def _story(
         id=document_id,
         dataset=dataset,
         sentences=tuple(sentence(member.text) for member in members),
-        image_uris=tuple(f"{split}/{member.photo}.jpg" for member in members),
+        images=tuple(
+            CandidateImage(f"{split}/{member.photo}.jpg", None, licences.get(member.photo), after=index)
+            for index, member in enumerate(members)
+        ),
         links=tuple(Link(index, index) for index in range(len(members))),
         provenance=Provenance("vist", story_id or document_id),
         language=LANGUAGE,
         split=split,
-        image_licences=stated(licences.get(member.photo) for member in members),
-        after_sentence=tuple(range(len(members))),
     )
 
 

@@ -28,7 +28,8 @@ from bs4 import BeautifulSoup, Tag
 from pipelines.sources.diy.addresses import Album, find_album
 from pipelines.sources.diy.galleries import AlbumEntry, join_caption
 from pipelines.sources.diy.submissions import Submission
-from pipelines.sources.records import CandidateDocument, FieldError, checked, optional, required, unusable
+from pipelines.sources.fields import Object, text_or_none, typed
+from pipelines.sources.records import CandidateDocument, CandidateImage, FieldError, unusable
 from pipelines.sources.source import fetch_records
 from pipelines.sources.text import absolute_url, check_work
 from pipelines.web.client import Client
@@ -114,14 +115,12 @@ def document_of(
     is an image that cannot be used.
     """
     sentences: list[Sentence] = []
-    images: list[str] = []
+    images: list[CandidateImage] = []
     links: list[Link] = []
-    after: list[int] = []
     for entry in entries:
         image = _still(entry) if entry.is_animated else entry.image_uri
         if image is not None:
-            images.append(image)
-            after.append(len(sentences))
+            images.append(CandidateImage(image, after=len(sentences)))
         if entry.caption is not None:
             sentences.append(Sentence(entry.caption))
         if image is not None and entry.caption is not None:
@@ -131,11 +130,10 @@ def document_of(
         id=submission.id,
         dataset=DATASET,
         sentences=tuple(sentences),
-        image_uris=tuple(images),
+        images=tuple(images),
         links=tuple(links),
         provenance=Provenance("reddit", submission.id, submission.page_url, **fetched),
         language=LANGUAGE,
-        after_sentence=tuple(after),
     )
 
 
@@ -159,9 +157,7 @@ def parse_album_page(page: bytes, *, base_url: str) -> tuple[AlbumEntry, ...]:
     for pattern, name in _EMBEDDED:
         found = pattern.search(text)
         if found is not None:
-            album = checked(_read_value(text, found.end()), dict, name)
-            _check_album(album, base_url)
-            return tuple(_json_entry(image, base_url) for image in required(album, name, list))
+            return _entries(typed(_read_value(text, found.end()), Object), name, base_url)
     check_work(text, limit=_MAX_WORK)
     depths = accumulate(-1 if match[1] else 1 for match in _DIV.finditer(text))
     if max(depths, default=0) > _MAX_DEPTH:
@@ -187,28 +183,31 @@ def parse_album_api(data: bytes, *, base_url: str) -> tuple[AlbumEntry, ...]:
         FieldError: it says that there is none (NOT_FOUND), or is not the published form.
         ValueError: it is no JSON.
     """
-    answer = checked(json.loads(data), dict, "the answer")
+    answer = typed(json.loads(data), Object)
     if answer.get("success") is False:
         raise FieldError(Reason.NOT_FOUND, f"the API has no such album: status {answer.get('status')}")
-    _check_album(required(answer, "data", dict), base_url)
-    images = required(answer["data"], "images", list)
-    return tuple(_json_entry(image, base_url) for image in images)
+    return _entries(typed(answer.get("data"), Object, "$.data"), "images", base_url)
 
 
-def _json_entry(item: object, base_url: str) -> AlbumEntry:
+def _entries(album: Object, name: str, base_url: str) -> tuple[AlbumEntry, ...]:
+    """Return the entries of an album in JSON, whose images are in the member of a name."""
+    _check_album(album, base_url)
+    return tuple(_json_entry(image, base_url) for image in typed(album.get(name), list[Object], f"$.{name}"))
+
+
+def _json_entry(image: Object, base_url: str) -> AlbumEntry:
     """Return the entry of an image in JSON: API and pages name the same things each in its own way."""
-    image: dict[str, Any] = checked(item, dict, "an image")
-    about = optional(image, "metadata", {}) or image
-    address = optional(image, "link", "") or optional(image, "url", "")
+    about = typed(image.get("metadata") or image, Object, "$.metadata")
+    address = text_or_none(image, "link") or text_or_none(image, "url")
     if not address:
-        extension = optional(image, "ext", ".jpg").partition("?")[0]
-        address = f"//i.imgur.com/{required(image, 'hash', str)}{extension}"
-    is_video = "video" in optional(image, "type", "") + optional(image, "mime_type", "") or _is_animated(address)
-    title, description = (html.unescape(optional(about, name, "")) for name in ("title", "description"))
+        extension = (text_or_none(image, "ext") or ".jpg").partition("?")[0]
+        address = f"//i.imgur.com/{typed(image.get('hash'), str, '$.hash')}{extension}"
+    is_video = "video" in f"{image.get('type')} {image.get('mime_type')}" or _is_animated(address)
+    title, description = (html.unescape(text_or_none(about, name) or "") for name in ("title", "description"))
     return AlbumEntry(
         image_uri=absolute_url(base_url, address),
         caption=join_caption(title, description),
-        is_animated=is_video or optional(about, "animated", False) or optional(about, "is_animated", False),
+        is_animated=is_video or bool(about.get("animated") or about.get("is_animated")),
     )
 
 

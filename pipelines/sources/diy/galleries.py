@@ -15,7 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from pipelines.sources.records import FieldError, checked, optional, sentence, unusable
+import msgspec
+
+from pipelines.sources.fields import Object, typed
+from pipelines.sources.records import FieldError, sentence, unusable
 from schemas.failures import Reason
 from schemas.tables import travels
 
@@ -23,6 +26,15 @@ GALLERY_FIELDS = ("is_gallery", "gallery_data", "media_metadata", "crosspost_par
 _ORIGINALS = "https://i.redd.it"
 _MEDIA_ID = re.compile("[A-Za-z0-9_-]+")
 _ENDINGS = {"jpg": "jpg", "jpeg": "jpg", "png": "png", "gif": "gif", "webp": "webp"}
+
+
+class Gallery(msgspec.Struct, kw_only=True):
+    """What a post says of its gallery, as it is published."""
+
+    is_gallery: bool = False
+    gallery_data: Object = {}
+    media_metadata: Object = {}
+    crosspost_parent_list: list[Object] = []
 
 
 @travels
@@ -46,7 +58,7 @@ def join_caption(title: str | None, description: str | None) -> str | None:
     return sentence(f"{title or ''} {description or ''}").text or None
 
 
-def gallery_of(record: Mapping[str, Any]) -> tuple[AlbumEntry, ...] | None:
+def gallery_of(post: Gallery) -> tuple[AlbumEntry, ...] | None:
     """Return the entries of a post's gallery, or of the gallery that it repeats; none of one that is gone.
 
     Returns:
@@ -55,14 +67,11 @@ def gallery_of(record: Mapping[str, Any]) -> tuple[AlbumEntry, ...] | None:
     Raises:
         FieldError: BROKEN_RECORD: it is not the published form.
     """
-    if optional(record, "is_gallery", False) or record.get("gallery_data"):
-        items = optional(optional(record, "gallery_data", dict[str, Any]()), "items", list[Any]())
-        media = optional(record, "media_metadata", dict[str, Any]())
-        return tuple(_entry(checked(item, dict, "an item of a gallery"), media) for item in items)
-    parents = optional(record, "crosspost_parent_list", list[Any]())
-    return (
-        gallery_of(checked(parents[0], dict, "a repeated post") | {"crosspost_parent_list": None}) if parents else None
-    )
+    if post.is_gallery or post.gallery_data:
+        items = typed(post.gallery_data.get("items") or [], list[Object], "$.gallery_data.items")
+        return tuple(_entry(item, post.media_metadata) for item in items)
+    parents = post.crosspost_parent_list
+    return gallery_of(typed({**parents[0], "crosspost_parent_list": None}, Gallery)) if parents else None
 
 
 def _entry(item: Mapping[str, Any], media: Mapping[str, Any]) -> AlbumEntry:

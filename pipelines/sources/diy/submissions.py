@@ -11,11 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+import msgspec
+
 from pipelines.files import input_file, read_lines
 from pipelines.sources.diy.addresses import find_album
-from pipelines.sources.diy.galleries import AlbumEntry, gallery_of
+from pipelines.sources.diy.galleries import AlbumEntry, Gallery, gallery_of
 from pipelines.sources.diy.removal import removal_of
-from pipelines.sources.records import FieldError, identifier, json_object, optional, outcomes_of, rejected, required
+from pipelines.sources.fields import Object, identifier, text_or_none, typed
+from pipelines.sources.records import FieldError, json_object, outcomes_of, rejected
 from pipelines.sources.takedowns import Takedowns, taken_down
 from pipelines.sources.text import absolute_url
 from schemas.failures import Failure, Reason, Stage
@@ -42,6 +45,18 @@ class Credentials:
     def from_environment(cls, environment: Mapping[str, str]) -> Credentials:
         """Return the keys in REDDIT_CLIENT_ID, REDDIT_CLIENT_SECRET and IMGUR_CLIENT_ID."""
         return cls(**{key.name: environment.get(key.name.upper(), "") for key in fields(cls)})
+
+
+class _Post(Gallery, kw_only=True):
+    """A record, as it is published."""
+
+    subreddit: str
+    score: int
+    title: str
+    url: str
+    permalink: str = ""
+    author: str = _DELETED_AUTHOR
+    meta: Object = msgspec.field(name="_meta", default_factory=dict)
 
 
 @travels
@@ -111,32 +126,20 @@ def _parse(record: Mapping[str, Any], _: str) -> Iterator[Submission]:
         url, permalink = (html.unescape(str(record.get(name) or "")) for name in ("url", "permalink"))
         yield Submission(identifier(record), 0, "", url, permalink, "", removal)
         return
-    required(record, "subreddit", str)
+    post = typed(record, _Post)
+    url, parents = html.unescape(post.url), post.crosspost_parent_list
+    if find_album(url) is None and parents:  # of a post that repeats another, where that one points
+        url = html.unescape(text_or_none(parents[0], "url") or url)
     yield Submission(
         id=identifier(record),
-        score=required(record, "score", int),
-        title=html.unescape(required(record, "title", str)),
-        url=_target(record),
-        permalink=optional(record, "permalink", ""),
-        author=optional(record, "author", _DELETED_AUTHOR),
-        captured=_captured(record),
-        gallery=gallery_of(record),
+        score=post.score,
+        title=html.unescape(post.title),
+        url=url,
+        permalink=post.permalink,
+        author=post.author,
+        captured=max(_seconds(each.get(name)) for each in (record, post.meta) for name in _TIMES),
+        gallery=gallery_of(post),
     )
-
-
-def _target(record: Mapping[str, Any]) -> str:
-    """Return where a post points; of one that repeats another and points at its page, where that one does."""
-    url = html.unescape(required(record, "url", str))
-    parents = optional(record, "crosspost_parent_list", list[Any]())
-    if find_album(url) is None and parents and isinstance(parents[0], Mapping):
-        return html.unescape(optional(parents[0], "url", url))
-    return url
-
-
-def _captured(record: Mapping[str, Any]) -> float:
-    """Return the latest time at which an archive says that it read a record; 0 where none does."""
-    places = (record, optional(record, "_meta", dict[str, Any]()))
-    return max((_seconds(place.get(name)) for place in places for name in _TIMES), default=0.0)
 
 
 def _seconds(value: object) -> float:

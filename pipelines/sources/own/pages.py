@@ -25,22 +25,14 @@ from urllib.parse import unquote, urlsplit
 import yaml
 from lxml import etree
 
+from pipelines.embedded import on_web
 from pipelines.files import DAMAGE, INSIDE, MAX_FILE_BYTES, BrokenInputError
 from pipelines.sources.charsets import decode_page
-from pipelines.sources.corpora.compose import Picture, Piece, Reading, compose
+from pipelines.sources.corpora.compose import Piece, Reading, compose
+from pipelines.sources.fields import Object, identifier, split_named, text_or_none, typed
 from pipelines.sources.html import PagePicture, read_page
 from pipelines.sources.own_files import Kind, OwnFile
-from pipelines.sources.records import (
-    CandidateDocument,
-    FieldError,
-    checked,
-    file_name,
-    identifier,
-    on_web,
-    split_named,
-    text_or_none,
-    unusable,
-)
+from pipelines.sources.records import CandidateDocument, CandidateImage, FieldError, file_name, unusable
 from schemas.failures import Failure, Reason
 from schemas.metadata import Metadata
 
@@ -115,7 +107,7 @@ def _document(
     for piece in page.pieces:
         if isinstance(piece, PagePicture):
             caption = Metadata(caption=piece.caption) if piece.caption else None
-            pieces.append(Picture(_address(piece, folder, prefix, place), licence=_licence(about), metadata=caption))
+            pieces.append(CandidateImage(_address(piece, folder, prefix, place), None, _licence(about), caption))
         else:
             pieces.append(f"{piece}\n")
     title = " ".join((text_or_none(about, "title") or "").split())
@@ -131,7 +123,7 @@ def _document(
     ):
         if isinstance(outcome, CandidateDocument):
             licensed = replace(outcome.provenance, licence=_licence(about))
-            yield replace(outcome, provenance=licensed, split=split_named(about.get("split"), "split"))
+            yield replace(outcome, provenance=licensed, split=split_named(text_or_none(about, "split")))
         else:
             yield outcome
 
@@ -200,7 +192,7 @@ def _front_matter(fence: str, text: str) -> dict[str, Any]:
     except (yaml.YAMLError, ValueError, RecursionError) as problem:
         message = " ".join(str(problem).split())
         raise FieldError(Reason.BROKEN_RECORD, f"front matter: {message}") from problem
-    return checked(found or {}, dict, "front matter")
+    return typed(found or {}, Object, "front matter")
 
 
 @lru_cache(1)

@@ -26,12 +26,19 @@ from typing import ClassVar, NamedTuple
 
 from pipelines.files import BrokenInputError, read_tree
 from pipelines.sources.inputs import IMAGES, Input, Language, input_path
-from pipelines.sources.records import CandidateDocument, FieldError, outcomes_of, rejected, sentence, stated, utf8
+from pipelines.sources.records import (
+    CandidateDocument,
+    CandidateImage,
+    FieldError,
+    outcomes_of,
+    rejected,
+    sentence,
+    utf8,
+)
 from pipelines.sources.source import Context, Outcomes, Source
 from pipelines.sources.text import split_sentences
 from pipelines.sources.wikipedia.wikitext import file_key, strip_markup
 from schemas.configs import PositiveInt
-from schemas.document_rows import is_placed
 from schemas.documents import Provenance
 from schemas.failures import Failure, Reason
 
@@ -142,11 +149,10 @@ def read_articles(source: ImageclefSource, *, min_images: int) -> Iterator[Artic
             id=key.rpartition("/")[2],
             dataset=DATASET,
             sentences=(),
-            image_uris=tuple(by_file),
+            images=tuple(CandidateImage(file, licence=image.licence) for file, image in by_file.items()),
             links=None,
             provenance=Provenance(SOURCE, key),
             language=source.language,
-            image_licences=stated(image.licence for image in by_file.values()),
         )
         yield Article(candidate, data, tuple(image.name for image in by_file.values()))
 
@@ -171,9 +177,13 @@ def _split(source: ImageclefSource, article: Article, _: str) -> Iterator[Candid
     for file, paragraph in markup.between:
         paragraphs.setdefault(file.key, paragraph)
     found = (paragraphs.get(file_key(name)) for name in article.image_names)
-    after = tuple(None if paragraph is None else text.before(paragraph) for paragraph in found)
-    sentences = tuple(map(sentence, text.sentences))
-    yield replace(article.document, sentences=sentences, after_sentence=after if is_placed(after) else ())
+    after = (None if paragraph is None else text.before(paragraph) for paragraph in found)
+    images = tuple(map(_placed, article.document.images, after))
+    yield replace(article.document, sentences=tuple(map(sentence, text.sentences)), images=images)
+
+
+def _placed(image: CandidateImage, after: int | None) -> CandidateImage:
+    return replace(image, after=after)
 
 
 def parse_metadata(data: bytes) -> tuple[NamedImage, frozenset[str]]:

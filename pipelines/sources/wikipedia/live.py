@@ -18,19 +18,12 @@ from itertools import chain, islice
 from typing import Any, ClassVar
 from urllib.parse import quote, urlencode, urlsplit
 
+import msgspec
+
 from pipelines.files import input_file, read_lines
+from pipelines.sources.fields import Object, typed
 from pipelines.sources.inputs import Input, Language, input_path
-from pipelines.sources.records import (
-    CandidateDocument,
-    FieldError,
-    checked,
-    optional,
-    outcomes_of,
-    required,
-    sentence,
-    stated,
-    utf8,
-)
+from pipelines.sources.records import CandidateDocument, CandidateImage, FieldError, outcomes_of, sentence, utf8
 from pipelines.sources.source import Context, Outcomes, Source, fetch_records
 from pipelines.sources.takedowns import taken_down
 from pipelines.sources.text import split_sentences
@@ -105,6 +98,21 @@ class WikipediaSource(Source):
         return fetch_articles(titles, client=context.client, source=self, min_images=least, note=context.note)
 
 
+class _File(msgspec.Struct):
+    """What the Action API says of a file, as far as it is asked."""
+
+    url: str
+    thumburl: str | None = None
+    extmetadata: dict[str, dict[str, Any]] = {}
+
+
+class _Query(msgspec.Struct):
+    """What the Action API answers, as far as it is asked."""
+
+    pages: list[Object] = []
+    categorymembers: list[Object] = []
+
+
 def list_titles(source: WikipediaSource, client: Client) -> Iterator[str | Failure]:
     """Yield the titles of the file, then those of the category, and a failure for what is no title.
 
@@ -170,31 +178,29 @@ def _document(
     page: ArticlePage, files: Mapping[str, tuple[str, str | None]], source: WikipediaSource
 ) -> CandidateDocument:
     language, title = page.language or source.language, str(page.title)
-    images = [files.get(file_name(url), (url, None)) for url in page.image_urls]
+    shown = [files.get(file_name(url), (url, None)) for url in page.image_urls]
     text = split_sentences(page.paragraphs, limit=source.max_sentences, language=language, model=source.sentence_model)
     return CandidateDocument(
         id=page.page_id or title,
         dataset=DATASET,
         sentences=tuple(map(sentence, text.sentences)),
-        image_uris=tuple(url for url, _ in images),
+        images=tuple(
+            CandidateImage(url, licence=licence, after=text.before(paragraph))
+            for (url, licence), paragraph in zip(shown, page.image_paragraphs, strict=True)
+        ),
         links=None,
         provenance=Provenance(SOURCE, title, page.url, source.licence or None, page.retrieved, page.captured),
         language=language,
-        image_licences=stated(licence for _, licence in images),
-        after_sentence=tuple(map(text.before, page.image_paragraphs)),
     )
 
 
 def _files(source: WikipediaSource, client: Client, page: ArticlePage) -> dict[str, tuple[str, str | None]]:
     """Return the address, at the width wanted, and the licence of each file of an article, by its name."""
     files: dict[str, tuple[str, str | None]] = {}
-    pages = chain.from_iterable(_objects(answer, "pages") for answer in _ask(source, client, _files_query(page)))
-    for info in chain.from_iterable(_objects(page, "imageinfo") for page in pages):
-        url = required(info, "url", str)
-        metadata: dict[str, Any] = optional(info, "extmetadata", {})
-        licence: dict[str, Any] = optional(metadata, "LicenseShortName", {})
-        stated_licence = " ".join(optional(licence, "value", "").split())
-        files[file_name(url)] = optional(info, "thumburl", url), stated_licence or None
+    pages = chain.from_iterable(answer.pages for answer in _ask(source, client, _files_query(page)))
+    for info in chain.from_iterable(typed(each.get("imageinfo", []), list[_File], "$.imageinfo") for each in pages):
+        licence = " ".join(typed(info.extmetadata.get("LicenseShortName", {}).get("value", ""), str).split())
+        files[file_name(info.url)] = info.thumburl or info.url, licence or None
     return files
 
 
@@ -208,12 +214,6 @@ def _files_query(page: ArticlePage) -> dict[str, str]:
         "iiurlwidth": str(_WIDTH_PX),
         "iiextmetadatafilter": "LicenseShortName",
     }
-
-
-def _objects(answer: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    """Return a list of objects in an answer; none where it is absent."""
-    items: list[object] = optional(answer, name, [])
-    return [checked(item, dict, name) for item in items]
 
 
 def _title(line: bytes, _: str) -> Iterator[str]:
@@ -247,14 +247,14 @@ def _members(source: WikipediaSource, client: Client, category: str, _: str) -> 
     namespaces = f"{_ARTICLES}|{_CATEGORIES}" if source.category_depth else str(_ARTICLES)
     query = {"list": "categorymembers", "cmtitle": category, "cmnamespace": namespaces, "cmlimit": "500"}
     for answer in _ask(source, client, query, max_age_s=client.config.listing_max_age_s):
-        for member in _objects(answer, "categorymembers"):
-            if (namespace := required(member, "ns", int)) in (_ARTICLES, _CATEGORIES):
-                yield namespace, required(member, "title", str)
+        for member in answer.categorymembers:
+            if (namespace := typed(member.get("ns"), int, "$.ns")) in (_ARTICLES, _CATEGORIES):
+                yield namespace, typed(member.get("title"), str, "$.title")
 
 
 def _ask(
     source: WikipediaSource, client: Client, query: Mapping[str, str], *, max_age_s: float | None = None
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[_Query]:
     """Yield the `query` object of each answer of the Action API, going on where one says how.
 
     Raises:
@@ -270,11 +270,11 @@ def _ask(
             raise FieldError(Reason.BROKEN_RECORD, f"{request.url}: the continuation leads in a circle")
         asked.add(request.url)
         body = client.body(client.get(request.url, source=SOURCE, kind=Kind.API, max_age_s=max_age_s))
-        answer = checked(json.loads(body), dict, "the answer")
+        answer = typed(json.loads(body), Object)
         if "error" in answer:
             raise FieldError(Reason.BROKEN_RECORD, f"{request.url}: the API says {str(answer['error'])[:200]}")
-        yield optional(answer, "query", {})
-        going_on = optional(answer, "continue", {})
+        yield typed(answer.get("query", {}), _Query, "$.query")
+        going_on = typed(answer.get("continue", {}), Object, "$.continue")
 
 
 def _request(source: WikipediaSource, query: Mapping[str, Any]) -> Request:

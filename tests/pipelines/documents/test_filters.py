@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import pytest
+from candidates import candidate_of
 
 from pipelines.documents.settle import check_candidate, settle
 from pipelines.images.packed import PackedImage
@@ -17,14 +19,17 @@ from schemas.failures import Failure, Reason, Stage
 LONG = "one two three four five"
 
 
-def make_draft(sentences: int = 3, images: int = 3, text: str = LONG) -> CandidateDocument:
-    return CandidateDocument(
+def make_draft(
+    sentences: int = 3, images: int = 3, text: str = LONG, after_sentence: Sequence[int | None] = ()
+) -> CandidateDocument:
+    return candidate_of(
         id="d",
         dataset="diy",
         sentences=(Sentence(text),) * sentences,
         image_uris=tuple(f"http://i/{index}" for index in range(images)),
         links=tuple(Link(index, index) for index in range(min(sentences, images))),
         provenance=Provenance("reddit", "d"),
+        after_sentence=after_sentence,
     )
 
 
@@ -93,7 +98,7 @@ def test_a_later_stage_takes_images_out_by_the_same_rule() -> None:
 
 
 def test_images_that_are_left_stand_where_they_stood() -> None:
-    draft = dataclasses.replace(make_draft(), after_sentence=(0, None, 3))
+    draft = make_draft(after_sentence=(0, None, 3))
     gone = Failure(Stage.IMAGES, "http://i/1", Reason.NOT_FOUND, "404")
     outcomes = {"http://i/0": found_image("h0"), "http://i/1": gone, "http://i/2": found_image("h2")}
     _, settled = settle(draft, outcomes, DocumentsConfig(min_images=1))

@@ -26,7 +26,7 @@ from pipelines.images.transforms import ObtainImages
 from pipelines.launch import run_pipeline
 from pipelines.progress import Progress
 from pipelines.settings import FingerprintName, HttpConfig, ImagesConfig, Runner
-from pipelines.sources.records import CandidateDocument
+from pipelines.sources.records import CandidateDocument, CandidateImage
 from pipelines.sources.takedowns import parse_takedowns
 from schemas.documents import Provenance
 from schemas.failures import Failure, Reason
@@ -160,7 +160,9 @@ def test_the_stage_gives_what_the_plain_path_gives(
     Quiet.asked.clear()
     stage = ObtainImages(replace(access(), http=plain.http), Progress(None), workers)
     drafts = [
-        CandidateDocument(str(number), "s", (), tuple(uris[number:]), None, Provenance(source="s", record_id="d"))
+        CandidateDocument(
+            str(number), "s", (), tuple(map(CandidateImage, uris[number:])), None, Provenance(source="s", record_id="d")
+        )
         for number in range(3)
     ]
 

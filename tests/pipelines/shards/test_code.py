@@ -30,7 +30,7 @@ BESIDE = {
     "schemas.leases": "the same",
     "schemas.overrides": "reads settings, which count themselves",
     "pipelines.sources": "recipes of other data sets, and what they read",
-    "schemas.corpora": "the same",
+    "pipelines.sources.corpora.names": "the same",
 }
 RENAMED = """
 import json, sys

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from candidates import uris_of
 from PIL import Image
 
 from pipelines.config import recipe
@@ -47,9 +48,9 @@ def test_a_record_is_a_picture_with_what_is_said_of_it(tmp_path: Path) -> None:
     path = lines(tmp_path / "a.jsonl", {"id": 7, "image": "b.jpg", "licence": "CC0-1.0", **said})
     (found,) = ArchiveSource(archive=path).read()
     assert isinstance(found, CandidateDocument)
-    assert (found.id, found.image_uris, found.sentences, found.links) == ("7", ("b.jpg",), (), None)
-    assert found.licence_of(0) == "CC0-1.0"
-    assert found.metadata_of(0) == Metadata(title="A boat", date="2021-07-15", keywords=("x",))
+    assert (found.id, uris_of(found), found.sentences, found.links) == ("7", ("b.jpg",), (), None)
+    assert found.images[0].licence == "CC0-1.0"
+    assert found.images[0].metadata == Metadata(title="A boat", date="2021-07-15", keywords=("x",))
 
 
 @pytest.mark.parametrize("record", [{"id": "a"}, {"image": "a.jpg"}])
@@ -62,11 +63,11 @@ def test_a_record_without_its_fields_is_a_failure(tmp_path: Path, record: object
 def test_a_description_that_is_broken_costs_no_picture(tmp_path: Path, about: dict[str, object]) -> None:
     record = {"id": "a", "image": "a.jpg"}
     picture, failure = ArchiveSource(archive=lines(tmp_path / "a.jsonl", record | about)).read()
-    assert isinstance(picture, CandidateDocument) and picture.metadata_of(0) is None
+    assert isinstance(picture, CandidateDocument) and picture.images[0].metadata is None
     assert isinstance(failure, Failure) and (failure.record_id, failure.reason) == ("a", Reason.BROKEN_RECORD)
     articles = lines(tmp_path / "b.jsonl", {**record, "caption": "A boat.", "picture": about})
     article, failure = NewsSource(articles=articles).read()
-    assert isinstance(article, CandidateDocument) and article.metadata_of(0) is None
+    assert isinstance(article, CandidateDocument) and article.images[0].metadata is None
     assert isinstance(failure, Failure) and (failure.record_id, failure.reason) == ("a", Reason.BROKEN_RECORD)
 
 
@@ -74,7 +75,7 @@ def test_a_folder_gives_every_picture_in_it(tmp_path: Path) -> None:
     for name in ("b.jpg", "c/a.PNG", "readme.txt"):
         picture(tmp_path / name, 0)
     found = list(ArchiveSource(images=str(tmp_path)).read())
-    assert [each.image_uris for each in found if isinstance(each, CandidateDocument)] == [("b.jpg",), ("c/a.PNG",)]
+    assert [uris_of(each) for each in found if isinstance(each, CandidateDocument)] == [("b.jpg",), ("c/a.PNG",)]
 
 
 def test_an_archive_is_built_with_what_the_record_says_over_what_the_file_says(tmp_path: Path) -> None:

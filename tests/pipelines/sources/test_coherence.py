@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from candidates import candidate_of, uris_of
 
 from pipelines.documents.settle import settle
 from pipelines.images.packed import PackedImage
@@ -77,7 +78,7 @@ def test_every_row_of_cite_is_a_document_or_a_failure() -> None:
 
 
 def test_a_row_of_cite_is_a_pair_with_its_relations() -> None:
-    assert next(iter(cite())) == CandidateDocument(
+    assert next(iter(cite())) == candidate_of(
         id="all-0",
         dataset="cite",
         sentences=(Sentence("Mix flour & butter, then let it rest."),),
@@ -228,7 +229,7 @@ def test_every_row_of_clue_is_a_document_or_a_failure() -> None:
 def test_a_row_of_clue_is_a_pair_with_its_relations() -> None:
     found = drafts(clue())
     url = "http://images.example.org/a.jpg?s=1&amp;w=2"  # as published: a URL is not unescaped
-    assert found["train-0"] == CandidateDocument(
+    assert found["train-0"] == candidate_of(
         id="train-0",
         dataset="clue",
         sentences=(Sentence('bride & groom at the "sea"'),),
@@ -253,7 +254,7 @@ def test_a_row_of_clue_is_a_pair_with_its_relations() -> None:
     )
     assert labels(found["train-1"]) == [True, False, False, False, True, None]
     assert found["train-7"].sentences == (Sentence("cafè at night"),)
-    assert found["test-2"].image_uris == ("https://images.example.org/54776,3/c.jpg",)
+    assert uris_of(found["test-2"]) == ("https://images.example.org/54776,3/c.jpg",)
 
 
 def test_published_test_rows_of_clue_are_kept_and_val_is_drawn() -> None:
@@ -270,7 +271,7 @@ def test_published_test_rows_of_clue_are_kept_and_val_is_drawn() -> None:
 
 def test_numbered_images_of_clue_are_used_where_there_are_some() -> None:
     found = drafts(clue(numbers=str(FIXTURES / "clue" / "img2idxmap.json"), images="images"))
-    assert [draft.image_uris[0] for draft in found.values()] == [
+    assert [uris_of(draft)[0] for draft in found.values()] == [
         "17.jpg",
         "https://images.example.org/54776,3/c.jpg",
         "http://images.example.org/a.jpg?s=1&amp;w=2",
@@ -284,7 +285,7 @@ def test_numbered_images_of_clue_are_used_where_there_are_some() -> None:
 def test_the_leak_of_the_published_split_is_found_by_the_ordinary_stage() -> None:
     """test-0 and train-1 are of one URL; test-2 and the training rows are not."""
     drafts_found = drafts(clue()).values()
-    addresses = {uri for draft in drafts_found for uri in draft.image_uris}  # equal URLs, equal bytes
+    addresses = {uri for draft in drafts_found for uri in uris_of(draft)}  # equal URLs, equal bytes
     outcomes = {uri: PackedImage(Image(hashlib.sha256(uri.encode()).hexdigest(), uri)) for uri in addresses}
     config = DocumentsConfig(min_images=1, min_long_sentences=0)
     settled = [found for draft in drafts_found for found in settle(draft, outcomes, config)]
@@ -326,7 +327,7 @@ def test_the_published_file() -> None:
     for document in documents:
         row = by_id[document.id]
         assert labels(document) == [spelled[row[f"q{number}_resp"]] for number in range(2, 9)]
-        assert document.image_uris == (f"images-qa/train/images-qa/{row['qimg'].strip()}",)
+        assert uris_of(document) == (f"images-qa/train/images-qa/{row['qimg'].strip()}",)
         (sentence,) = document.sentences
         assert not re.search(r"[\\\n\t]|  ", sentence.text)
     (apostrophe,) = (key for key, row in by_id.items() if "\\u0019" in row["stim_txt"])

@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import webdataset
+from candidates import uris_of
 from PIL import Image
 from published import read_source
 from warcio.statusandheaders import StatusAndHeaders
@@ -36,6 +37,7 @@ from pipelines.embedded import read_picture
 from pipelines.files import BrokenInputError, read_tree
 from pipelines.named_files import FileRejected
 from pipelines.shards.manifest import content_digest
+from pipelines.sources.corpora.names import INTERLEAVED_SCHEMA
 from pipelines.sources.corpora.source import CorpusSource, Format
 from pipelines.sources.datasets.coherence import CiteSource, ClueSource
 from pipelines.sources.datasets.documents import DocumentsSource
@@ -53,7 +55,6 @@ from pipelines.sources.takedowns import Takedowns
 from pipelines.sources.wikipedia.imageclef import article_wikitext, parse_metadata
 from pipelines.sources.wikipedia.pages import parse_article
 from pipelines.sources.wikipedia.wikitext import strip_markup
-from schemas.corpora import INTERLEAVED_SCHEMA
 from schemas.errors import BuildError, UsageError
 from schemas.failures import Failure
 from schemas.versions import canonical_json, content
@@ -224,9 +225,9 @@ def check(outcome: object) -> None:
     assert all(text.encode() for text in texts)
     if isinstance(outcome, CandidateDocument):
         assert outcome.id.strip()
-        "".join((*outcome.image_uris, *(sentence.text for sentence in outcome.sentences))).encode()
+        "".join((*uris_of(outcome), *(sentence.text for sentence in outcome.sentences))).encode()
         assert all(0 <= link.sentence < len(outcome.sentences) for link in outcome.links or ())
-        assert all(0 <= link.image < len(outcome.image_uris) for link in outcome.links or ())
+        assert all(0 <= link.image < len(uris_of(outcome)) for link in outcome.links or ())
 
 
 @pytest.mark.parametrize("name", [*SOURCES, *WRITTEN])
@@ -384,7 +385,7 @@ def test_no_shard_stops_a_corpus_or_another_shard(name: str, tmp_path: Path) -> 
         documents = [outcome for outcome in found if isinstance(outcome, CandidateDocument)]
         assert len(documents) >= expected
         read += len(documents) - expected
-        for uri in {uri for document in documents[:-expected] for uri in document.image_uris if "!/" in uri}:
+        for uri in {uri for document in documents[:-expected] for uri in uris_of(document) if "!/" in uri}:
             with contextlib.suppress(FileRejected):
                 assert isinstance(read_picture(str(tmp_path), uri, max_bytes=10**6), bytes)
     assert read > MUTANTS / 20, "some mutants should get as far as the records"

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from candidates import uris_of
 from published import read_source
 
 from pipelines.config import RECIPES
@@ -24,8 +25,8 @@ from pipelines.sources.datasets.news import NewsSource
 from pipelines.sources.datasets.rqa import RecipeqaSource
 from pipelines.sources.datasets.vist import VistSource
 from pipelines.sources.inputs import Settings as Source
-from pipelines.sources.inputs import find_inputs, image_root, named_inputs, web_address
-from pipelines.sources.records import CandidateDocument
+from pipelines.sources.inputs import find_inputs, image_root, named_inputs
+from pipelines.sources.records import CandidateDocument, web_address
 from schemas.errors import UsageError
 from schemas.failures import Failure
 
@@ -152,7 +153,7 @@ def test_images_may_be_on_the_web(root: str, address: str) -> None:
     source = find_inputs(CiteSource(train=str(FIXTURES / "cite" / "data.csv"), images=root), never)
     drafts = [item for item in read_source(source) if isinstance(item, CandidateDocument)]
     assert drafts
-    assert all(uri.startswith("https://h/") for draft in drafts for uri in draft.image_uris)
+    assert all(uri.startswith("https://h/") for draft in drafts for uri in uris_of(draft))
     assert image_root(source) == "."
 
 
@@ -161,7 +162,7 @@ def test_pictures_of_documents_behind_a_url_are_beside_them(tmp_path: Path) -> N
     source = find_inputs(DocumentsSource(documents="https://h/set/d.jsonl"), lambda url: tmp_path / "d.jsonl")
     (draft,) = read_source(source)
     assert isinstance(draft, CandidateDocument)
-    assert draft.image_uris == ("https://h/set/p/1.png",)
+    assert uris_of(draft) == ("https://h/set/p/1.png",)
 
 
 def test_every_source_says_what_it_reads() -> None:

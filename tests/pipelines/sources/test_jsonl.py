@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from candidates import after_of, candidate_of, uris_of
 
 from pipelines.sources.datasets.documents import read_documents
 from pipelines.sources.records import CandidateDocument
@@ -38,7 +39,7 @@ def test_a_full_document(tmp_path: Path) -> None:
         "mood": "calm",
     }  # fmt: skip
     (draft,) = read(tmp_path, record)
-    assert draft == CandidateDocument(
+    assert draft == candidate_of(
         id="cat-1",
         dataset="documents",
         sentences=(Sentence("Eine Katze."), Sentence("Zwei", Role.CAPTION), Sentence("Drei")),
@@ -114,25 +115,43 @@ def test_another_encoding_is_told_and_no_word_is_damaged(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("image", "reason"),
     [
-        (7, "broken-record:images[0]: expected an object, found a whole number"),
-        ({}, "missing-field:an image: expected 'path' or 'url', found none"),
-        ({"path": "a.jpg", "url": "http://x.example"}, "missing-field:an image: expected 'path' or 'url', found path"),
+        (7, "broken-record:$.images[0]: expected `object`, got `int`"),
+        ({}, "missing-field:$.images[0]: expected the field 'path' or 'url', found none"),
+        (
+            {"path": "a.jpg", "url": "http://x.example"},
+            "missing-field:$.images[0]: expected the field 'path' or 'url', found path",
+        ),
         ({"path": ""}, "missing-field:"),
-        ({"path": "row:3"}, "broken-record:an image's path: expected the name of a file, found 'row:3'"),
+        ({"path": "row:3"}, "broken-record:$.images[0].path: expected the name of a file, found 'row:3'"),
         ({"path": "a\0.jpg"}, "broken-record:"),
         ({"path": "https://x.example/a.jpg"}, "broken-record:"),
-        ({"url": "ftp://x.example"}, "broken-record:an image: expected an http or https URL"),
-        ({"path": "a.jpg", "after_sentence": 3}, "broken-record:an image's after_sentence: found 3"),
-        ({"path": "a.jpg", "after_sentence": -1}, "broken-record:after_sentence: expected a number from 0"),
-        ({"path": "a.jpg", "after_sentence": 0.5}, "broken-record:after_sentence: expected a whole number"),
+        ({"url": "ftp://x.example"}, "broken-record:$.images[0].url: expected an http or https URL"),
+        ({"path": "a.jpg", "after_sentence": 3}, "broken-record:$.images[0].after_sentence: got 3"),
+        ({"path": "a.jpg", "after_sentence": -1}, "broken-record:$.images[0].after_sentence: expected `int` >= 0"),
+        ({"path": "a.jpg", "after_sentence": 0.5}, "broken-record:$.images[0].after_sentence: expected `int"),
         ({"path": "a.jpg", "after_sentence": True}, "broken-record:"),
     ],
 )
 def test_an_image_that_cannot_be_used_has_an_address_that_says_why(tmp_path: Path, image: Any, reason: str) -> None:
     (draft,) = read(tmp_path, DOCUMENT | {"images": [image, {"path": "b.jpg", "after_sentence": 1}]})
     assert isinstance(draft, CandidateDocument)
-    assert draft.image_uris[0].startswith(f"unusable:{reason}")
-    assert (draft.image_uris[1], draft.after_sentence) == ("b.jpg", (None, 1))
+    assert uris_of(draft)[0].startswith(f"unusable:{reason}")
+    assert (uris_of(draft)[1], after_of(draft)) == ("b.jpg", (None, 1))
+
+
+@pytest.mark.parametrize(
+    ("changes", "where"),
+    [
+        ({"link": [[0, 0]]}, "$.link"),
+        ({"license": "CC0-1.0"}, "$.license"),
+        ({"images": ["a.jpg", {"path": "b.jpg", "license": "CC0-1.0"}]}, "$.images[1].license"),
+        ({"images": ["a.jpg", {"path": "b.jpg", "captions": "B"}]}, "$.images[1].captions"),
+    ],
+)
+def test_an_optional_field_that_is_misspelt_is_told(tmp_path: Path, changes: dict[str, Any], where: str) -> None:
+    draft, told = read(tmp_path, {"mood": "calm", "links": None} | DOCUMENT | changes)
+    assert isinstance(draft, CandidateDocument) and isinstance(told, Failure)
+    assert (told.record_id, told.reason, told.message.partition(":")[0]) == ("d", Reason.MISSPELT_FIELD, where)
 
 
 def test_links_that_all_lead_nowhere_are_unknown(tmp_path: Path) -> None:
@@ -175,4 +194,4 @@ def test_blank_sentences_are_not_counted_before_an_image(tmp_path: Path) -> None
     draft, *_ = read(tmp_path, DOCUMENT | {"sentences": [" ", "one", "", "two"], "images": images})
     assert isinstance(draft, CandidateDocument)
     assert [s.text for s in draft.sentences] == ["one", "two"]
-    assert draft.after_sentence == (0, 0, 1, 1, 2)
+    assert after_of(draft) == (0, 0, 1, 1, 2)

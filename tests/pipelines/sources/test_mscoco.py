@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from candidates import licences_of, uris_of
 
 from pipelines.sources.datasets.mscoco import ImageGroup, MscocoSource, group_images, split_groups
 from pipelines.sources.records import CandidateDocument
@@ -54,7 +55,7 @@ def texts(draft: CandidateDocument) -> list[str]:
 def linked_texts(draft: CandidateDocument) -> dict[str, str]:
     """Return the caption of each linked image address."""
     assert draft.links is not None
-    return {draft.image_uris[link.image]: draft.sentences[link.sentence].text for link in draft.links}
+    return {uris_of(draft)[link.image]: draft.sentences[link.sentence].text for link in draft.links}
 
 
 def distractors(draft: CandidateDocument) -> set[str]:
@@ -83,7 +84,7 @@ def image_of(text: str) -> int:
 
 
 def image_ids(draft: CandidateDocument) -> list[int]:
-    return [int(uri.removesuffix(".jpg")) for uri in draft.image_uris]
+    return [int(uri.removesuffix(".jpg")) for uri in uris_of(draft)]
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +99,7 @@ def test_the_hand_made_file() -> None:
     assert len(drafts) == 4  # 21 images with captions: two documents of ten, in two versions each
     images = {f"train2014/COCO_train2014_{number:012}.jpg": number for number in CAPTIONS}
     for draft in drafts:
-        own = {images[uri] for uri in draft.image_uris}
+        own = {images[uri] for uri in uris_of(draft)}
         truth = {images[uri]: text for uri, text in linked_texts(draft).items()}
         assert (len(own), len(truth), len(draft.sentences), draft.split) == (10, 5, 10, Split.TRAIN)
         assert all(text in CAPTIONS[image] for image, text in truth.items())
@@ -109,7 +110,7 @@ def test_the_hand_made_file() -> None:
     for draft in drafts:
         versions[draft.provenance.record_id].append(draft)
     for first, second in versions.values():
-        assert first.image_uris == second.image_uris
+        assert uris_of(first) == uris_of(second)
         assert [first.id, second.id] == [f"{first.provenance.record_id}-v0", f"{first.provenance.record_id}-v1"]
         for uri in linked_texts(first):  # each version has the other caption
             assert {linked_texts(first)[uri], linked_texts(second)[uri]} == set(CAPTIONS[images[uri]])
@@ -133,7 +134,7 @@ def test_the_hand_made_file() -> None:
 def test_five_links_in_ten_by_ten(built: list[CandidateDocument]) -> None:
     for draft in built:
         assert draft.links is not None
-        assert (len(draft.sentences), len(set(draft.image_uris)), len(draft.links)) == (10, 10, 5)
+        assert (len(draft.sentences), len(set(uris_of(draft))), len(draft.links)) == (10, 10, 5)
         assert len({link.sentence for link in draft.links}) == len({link.image for link in draft.links}) == 5
         assert draft.links == tuple(sorted(draft.links))
         assert all(image_of(text) == int(uri.removesuffix(".jpg")) for uri, text in linked_texts(draft).items())
@@ -161,7 +162,7 @@ def test_up_to_five_versions_in_training_and_one_elsewhere(built: list[Candidate
     for group in versions[Split.TRAIN]:
         has_image_0 = 0 in {image_of(text) for text in linked_texts(group[0]).values()}
         assert len(group) == (4 if has_image_0 else 5)
-        assert len({draft.image_uris for draft in group}) == 1
+        assert len({uris_of(draft) for draft in group}) == 1
         for uri in linked_texts(group[0]):
             assert len({linked_texts(draft)[uri] for draft in group}) == len(group)
 
@@ -202,7 +203,7 @@ def test_what_two_files_hold_counts_once(tmp_path: Path) -> None:
     packed.write_bytes(gzip.compress(json.dumps(second).encode()))
     files = (write(tmp_path / "a.json", first), str(packed))
     drafts, failures = read(MscocoSource(captions=files, folders=("train2014",), val=0, test=0))
-    assert {uri for draft in drafts for uri in draft.image_uris} == {f"train2014/{number}.jpg" for number in range(40)}
+    assert {uri for draft in drafts for uri in uris_of(draft)} == {f"train2014/{number}.jpg" for number in range(40)}
     assert Counter(failure.reason for failure in failures) == {Reason.DUPLICATE_RECORD: 20 + 99}
 
 
@@ -223,12 +224,12 @@ def test_ids_that_are_unique_in_one_file_only(tmp_path: Path, folders: tuple[str
         files.append(write(tmp_path / f"{name}.json", {"images": images, "annotations": words, "licenses": licences}))
     few: dict[str, Any] = {"true_images": 1, "fake_images": 1, "distractors": 1, "val": 0.0, "test": 0.0}
     drafts, failures = read(MscocoSource(captions=tuple(files), folders=folders, **few))
-    assert len({uri for draft in drafts for uri in draft.image_uris}) == (40 if folders else 38)
+    assert len({uri for draft in drafts for uri in uris_of(draft)}) == (40 if folders else 38)
     for draft in drafts:
         for uri, text in linked_texts(draft).items():
             assert about[text] == uri
-        assert all(about[text] not in draft.image_uris for text in distractors(draft))
-        for uri, licence in zip(draft.image_uris, draft.image_licences, strict=True):
+        assert all(about[text] not in uris_of(draft) for text in distractors(draft))
+        for uri, licence in zip(uris_of(draft), licences_of(draft), strict=True):
             assert licence == f"licence {uri[0]}"
     assert [failure.reason for failure in failures] == [Reason.DUPLICATE_RECORD, Reason.TOO_FEW_IMAGES][
         2 * bool(folders) :
@@ -271,7 +272,7 @@ def test_images_have_the_licences_their_file_lists(tmp_path: Path, are_last: boo
     path.write_text(json.dumps(content | listed if are_last else listed | content))
     source = MscocoSource(captions=(str(path),), true_images=2, fake_images=2, distractors=0, val=0, test=0)
     drafts, _ = read(source)
-    (licences,) = {tuple(sorted(zip(draft.image_uris, draft.image_licences, strict=True))) for draft in drafts}
+    (licences,) = {tuple(sorted(zip(uris_of(draft), licences_of(draft), strict=True))) for draft in drafts}
     assert licences == (("0.jpg", "http://h/by/2.0/"), ("1.jpg", "own"), ("2.jpg", None), ("3.jpg", None))
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from candidates import candidate_of, uris_of
 
 from pipelines.sources.datasets.multi_retrieval import MultiRetrievalSource
 from pipelines.sources.records import CandidateDocument
@@ -30,7 +31,7 @@ def test_links_are_the_union_of_both_sides(tmp_path: Path) -> None:
     images = [["i0", 1], ["i1", -1], ["i2", 0]]
     sentences = [["a", -1], ["b", 0], ["c", 1]]
     (draft,) = read(tmp_path, {"train": [], "val": [[images, sentences, {}]], "test": []})
-    assert draft == CandidateDocument(
+    assert draft == candidate_of(
         id="val-0",
         dataset="multi-retrieval",
         sentences=(Sentence("a"), Sentence("b"), Sentence("c")),
@@ -58,7 +59,7 @@ def test_an_image_without_row_goes_and_links_are_renumbered(tmp_path: Path) -> N
     outcomes = read(tmp_path, {"train": [[images, [["a", 0], ["b", 1]], {}]]})
     draft = outcomes[0]
     assert isinstance(draft, CandidateDocument)
-    assert draft.image_uris == ("row:11", "row:10")
+    assert uris_of(draft) == ("row:11", "row:10")
     assert draft.links == (Link(0, 1), Link(1, 0))
     assert names(outcomes[1:]) == ["train-0 feature-missing"]
 
@@ -95,8 +96,8 @@ def test_records_of_another_form(tmp_path: Path, record: Any) -> None:
 @pytest.mark.parametrize(
     ("corpus", "rows", "message"),
     [
-        ({"train": []}, [], "id2row.json: the file: expected an object"),
-        ({"train": []}, {"i0": "1"}, "'i0': expected a whole number, found text"),
+        ({"train": []}, [], r"id2row.json: \$: expected `object`"),
+        ({"train": []}, {"i0": "1"}, r"\[\.\.\.\]: expected `int`, got `str`"),
     ],
 )
 def test_files_of_another_form_end_the_build(tmp_path: Path, corpus: Any, rows: Any, message: str) -> None:

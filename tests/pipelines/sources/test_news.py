@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 import pytest
+from candidates import candidate_of, licences_of, uris_of
 
 from pipelines.sources.datasets.news import NewsSource
 from pipelines.sources.records import CandidateDocument
@@ -30,7 +31,7 @@ def outcomes(format_: Format, path: Path) -> tuple[list[CandidateDocument], list
 def draft(
     record_id: str, texts: dict[Role, str], image: str, *, source: str, language: str, url: str | None = None
 ) -> CandidateDocument:
-    return CandidateDocument(
+    return candidate_of(
         id=record_id,
         dataset="news",
         sentences=tuple(Sentence(text, role) for role, text in texts.items()),
@@ -116,9 +117,7 @@ def test_goodnews_splits_and_urls_are_those_published(tmp_path: Path) -> None:
         urls=str(tmp_path / "img_urls.json"),
     )
     found = list(source.read())
-    assert {
-        item.id: (str(item.split), item.image_uris[0]) for item in found if isinstance(item, CandidateDocument)
-    } == {
+    assert {item.id: (str(item.split), uris_of(item)[0]) for item in found if isinstance(item, CandidateDocument)} == {
         "4fd1c_0": ("train", "https://h/a.jpg"),
         "4fd1c_2": ("val", "4fd1c_2.jpg"),
         "4fd1d_0": ("test", "4fd1d_0.jpg"),
@@ -127,7 +126,7 @@ def test_goodnews_splits_and_urls_are_those_published(tmp_path: Path) -> None:
     message = "expected the split of this article in img_splits.json, found none"
     assert Failure(Stage.SOURCES, "4fd1c_3", Reason.NOT_FOUND, message) in found
     for text, problem in (
-        ('{"a": "x"}', "a split: expected one of train"),
+        ('{"a": "x"}', ": expected one of train"),
         ('{"a": 1}', "'a': expected text, found a whole number"),
     ):
         (tmp_path / "img_splits.json").write_text(text)
@@ -142,7 +141,7 @@ def test_own_articles_may_say_their_split_and_licence(tmp_path: Path) -> None:
     )
     drafts, failures = outcomes("jsonl", tmp_path / "a.jsonl")
     (article,) = drafts
-    assert (article.split, article.image_licences, article.provenance.licence) == (Split.VAL, ("CC0-1.0",), "CC0-1.0")
+    assert (article.split, licences_of(article), article.provenance.licence) == (Split.VAL, ("CC0-1.0",), "CC0-1.0")
     assert failures == ["2 broken-record"]
 
 

@@ -22,10 +22,10 @@ from pipelines.images.obtain import ImageAccess
 from pipelines.images.packed import copy_packs
 from pipelines.settled import SettledDocument
 from pipelines.shards.manifest import content_digest
+from pipelines.sources.corpora.names import INTERLEAVED_SCHEMA
 from pipelines.sources.corpora.source import CorpusSource
 from pipelines.sources.datasets.documents import DocumentsSource
 from pipelines.sources.inputs import find_inputs, image_root
-from schemas.corpora import INTERLEAVED_SCHEMA
 from schemas.failures import Failure
 from schemas.lake import Lake
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from candidates import candidate_of, uris_of
 
 from pipelines.sources.datasets.rqa import RecipeqaSource
 from pipelines.sources.records import CandidateDocument
@@ -62,7 +63,7 @@ def test_everything_in_the_files_is_a_document_or_a_failure() -> None:
 
 
 def test_steps_are_sentences_linked_to_their_images() -> None:
-    assert drafts(read())["plum-cake"] == CandidateDocument(
+    assert drafts(read())["plum-cake"] == candidate_of(
         id="plum-cake",
         dataset="rqa",
         sentences=(
@@ -86,7 +87,7 @@ def test_steps_are_sentences_linked_to_their_images() -> None:
 
 
 def test_half_a_pair_is_replaced() -> None:
-    assert drafts(read())["bean-stew"] == CandidateDocument(
+    assert drafts(read())["bean-stew"] == candidate_of(
         id="bean-stew",
         dataset="rqa",
         sentences=(
@@ -106,7 +107,7 @@ def test_half_a_pair_is_replaced() -> None:
 def test_names_are_patterned_and_judged_where_they_are_read() -> None:
     draft = drafts(read())["walnut-bread"]
     assert (draft.sentences, draft.links) == ((Sentence("Bread"),), (Link(0, 0), Link(0, 1), Link(0, 2)))
-    assert draft.image_uris[::2] == tuple(
+    assert uris_of(draft)[::2] == tuple(
         f"images-qa/train/images-qa/{name}" for name in ("../up.jpg", "walnut-bread_1_0.jpeg")
     )
 
@@ -136,7 +137,7 @@ def test_the_order_of_questions_does_not_matter(tmp_path: Path, seed: int) -> No
         draft = found[f"r{recipe}"]
         assert [sentence.text for sentence in draft.sentences] == [f"T{step} b{recipe}-{step}" for step in range(5)]
         assert draft.links == tuple(Link(step, step) for step in range(5))
-        assert [uri.rpartition("/")[2] for uri in draft.image_uris] == [f"{step}.jpg" for step in range(5)]
+        assert [uri.rpartition("/")[2] for uri in uris_of(draft)] == [f"{step}.jpg" for step in range(5)]
 
 
 def test_published_val_is_test_and_val_is_drawn_from_train() -> None:
@@ -153,7 +154,7 @@ def test_published_val_is_test_and_val_is_drawn_from_train() -> None:
 
 def test_images_are_named_as_they_are_published() -> None:
     names = ("rice-pudding_1_0.jpg", "rice-pudding_2_0.jpg", "rice-pudding_2_1.jpg")
-    assert drafts(read())["rice-pudding"].image_uris == tuple(f"images-qa/val/images-qa/{name}" for name in names)
+    assert uris_of(drafts(read())["rice-pudding"]) == tuple(f"images-qa/val/images-qa/{name}" for name in names)
 
 
 def test_without_a_val_file_there_is_no_test_split() -> None:
@@ -191,7 +192,7 @@ def test_ids_that_are_unique_in_one_file_only(tmp_path: Path) -> None:
         (tmp_path / f"{name}.json").write_text(json.dumps({"data": questions}))
     source = RecipeqaSource(train=str(tmp_path / "train.json"), val=str(tmp_path / "val.json"))
     drafts = {each.id: each for each in source.read() if isinstance(each, CandidateDocument)}
-    assert {name: (draft.sentences[0].text, draft.image_uris[0]) for name, draft in drafts.items()} == {
+    assert {name: (draft.sentences[0].text, uris_of(draft)[0]) for name, draft in drafts.items()} == {
         "1": ("Mix flour", "images-qa/val/images-qa/flour.jpg"),
         "2": ("Mix milk", "images-qa/val/images-qa/milk.jpg"),
         "train-1": ("Mix eggs", "images-qa/train/images-qa/eggs.jpg"),

@@ -13,6 +13,7 @@ import apache_beam as beam
 import pyarrow.parquet as pq
 import pytest
 from apache_beam.testing.util import assert_that
+from candidates import candidate_of, uris_of
 
 from pipelines.launch import run_pipeline
 from pipelines.progress import Progress
@@ -63,7 +64,7 @@ class MadeUp(Source):
             yield rejected(item.id, Reason.NOT_FOUND, "fetch") if item.id == "b2" else item
 
     def complete(self, item: Item, context: Context) -> Outcomes:
-        yield CandidateDocument(
+        yield candidate_of(
             id=item.id,
             dataset="made-up",
             sentences=(sentence(f"{item.text}, at least {context.min_images}"),),
@@ -111,8 +112,8 @@ def test_a_source_with_every_step(tmp_path: Path) -> None:
         ("1", "a one, at least 3"),
         ("a2", "a two, at least 3"),
     ]
-    assert {each.image_uris[1][:31] for each in documents} == {"unusable:broken-record:expected"}
-    assert max(len(each.image_uris[1]) for each in documents) < 300
+    assert {uris_of(each)[1][:31] for each in documents} == {"unusable:broken-record:expected"}
+    assert max(len(uris_of(each)[1]) for each in documents) < 300
     assert sorted((each.record_id, each.message) for each in failures) == [
         ("1", "complete"), ("1", "select"), ("a2", "complete"), ("a3", "read"), ("b2", "fetch"), ("b3", "read"),
     ]  # fmt: skip

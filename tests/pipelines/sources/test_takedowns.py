@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from candidates import candidate_of, uris_of
 
 from pipelines.sources.records import CandidateDocument
 from pipelines.sources.takedowns import Takedowns, named, parse_takedowns, read_takedowns, without_listed
@@ -23,7 +24,7 @@ def parse(*lines: str) -> Takedowns:
 
 
 def make_draft(url: str | None = "https://imgur.com/a/AbC") -> CandidateDocument:
-    return CandidateDocument(
+    return candidate_of(
         id="diy-3x9k2f",
         dataset="diy",
         sentences=(Sentence("Cut it."),),
@@ -163,8 +164,8 @@ def test_an_address_on_the_list_is_none_that_can_be_used() -> None:
     uris = ("http://i.imgur.com/x.jpg", "https://i.imgur.com/y.jpg", "a.tar!/bytes=0-9", "b.tar!/bytes=0-9")
     sources = (None, None, "https://www.gone.example/z.png", None)
     (found,) = without_listed([replace(make_draft(), image_uris=uris, image_sources=sources)], listed)
-    assert [uri.startswith(f"unusable:{Reason.TAKEN_DOWN}:") for uri in found.image_uris] == [True, False, True, False]
-    assert not any(word in "".join(found.image_uris[::2]) for word in ("imgur", "gone.example", "a.tar"))
+    assert [uri.startswith(f"unusable:{Reason.TAKEN_DOWN}:") for uri in uris_of(found)] == [True, False, True, False]
+    assert not any(word in "".join(uris_of(found)[::2]) for word in ("imgur", "gone.example", "a.tar"))
 
 
 def test_the_fingerprint_is_of_what_is_listed() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from candidates import after_of, candidate_of, licences_of, uris_of
 
 from pipelines.sources.datasets import vist
 from pipelines.sources.datasets.vist import VistSource
@@ -56,11 +57,11 @@ def test_descriptions_in_isolation() -> None:
     documents = {texts(draft): draft for draft in drafts}
     brides = ("A bride.", "A groom.", "A castle.", "A tent.", "A car.")
     assert documents.keys() == {FIRST, SECOND, THIRD, brides}
-    assert {d.image_uris for d in (documents[FIRST], documents[SECOND])} == {FARM}  # two documents of one set of images
-    assert documents[THIRD].image_uris == CAFE
-    assert documents[brides].image_uris == ("test/31.jpg", "test/32.jpg", "test/33.jpg", "test/34.jpg", "test/35.jpg")
+    assert {uris_of(d) for d in (documents[FIRST], documents[SECOND])} == {FARM}  # two documents of one set of images
+    assert uris_of(documents[THIRD]) == CAFE
+    assert uris_of(documents[brides]) == ("test/31.jpg", "test/32.jpg", "test/33.jpg", "test/34.jpg", "test/35.jpg")
     assert {draft.links for draft in drafts} == {FIVE_LINKS}
-    assert {draft.after_sentence for draft in drafts} == {(0, 1, 2, 3, 4)}
+    assert {after_of(draft) for draft in drafts} == {(0, 1, 2, 3, 4)}
     assert {(draft.dataset, draft.language, draft.provenance.source) for draft in drafts} == {
         ("story-dii", "en", "vist")
     }
@@ -85,7 +86,7 @@ def test_every_story_that_is_dropped_has_its_reason() -> None:
 def test_stories_in_sequence_are_grouped_by_id_and_ordered() -> None:
     drafts, failures = read(VistSource(kind="sis", val=SIS_VAL))
     assert drafts == [
-        CandidateDocument(
+        candidate_of(
             id="sis-500",
             dataset="story-sis",
             sentences=(
@@ -102,7 +103,7 @@ def test_stories_in_sequence_are_grouped_by_id_and_ordered() -> None:
             split=Split.VAL,
             after_sentence=(0, 1, 2, 3, 4),
         ),
-        CandidateDocument(
+        candidate_of(
             id="sis-501",
             dataset="story-sis",
             sentences=(
@@ -185,10 +186,10 @@ def test_stress_documents_have_45_captions_of_other_photos_of_their_split(tmp_pa
     drafts, failures = read(stress_source(tmp_path))
     assert (len(drafts), failures) == (24 + 22, [])
     for draft in drafts:
-        assert (draft.dataset, draft.after_sentence) == ("dii-stress", ())  # shuffled: no place tells anything
-        assert (len(draft.sentences), len(set(texts(draft))), len(draft.image_uris)) == (50, 50, 5)
+        assert (draft.dataset, after_of(draft)) == ("dii-stress", ())  # shuffled: no place tells anything
+        assert (len(draft.sentences), len(set(texts(draft))), len(uris_of(draft))) == (50, 50, 5)
         photo_of = [int(text.removeprefix("photo ").partition(",")[0]) for text in texts(draft)]
-        own = [int(uri.partition("/")[2].removesuffix(".jpg")) for uri in draft.image_uris]
+        own = [int(uri.partition("/")[2].removesuffix(".jpg")) for uri in uris_of(draft)]
         assert {photo >= 1000 for photo in photo_of} == {draft.split is Split.TEST}
         assert draft.links is not None
         assert sorted(link.image for link in draft.links) == [0, 1, 2, 3, 4]
@@ -208,7 +209,7 @@ def test_a_stress_document_is_its_story_and_more(tmp_path: Path) -> None:
     stressed = {draft.id: draft for draft in read(stress)[0]}
     assert {draft.id for draft in plain} == stressed.keys()
     assert all(set(draft.sentences) < set(stressed[draft.id].sentences) for draft in plain)
-    assert all(draft.image_uris == stressed[draft.id].image_uris for draft in plain)
+    assert all(uris_of(draft) == uris_of(stressed[draft.id]) for draft in plain)
 
 
 def test_too_few_captions_of_other_photos() -> None:
@@ -216,7 +217,7 @@ def test_too_few_captions_of_other_photos() -> None:
     drafts, failures = read(source)
     assert sum(failure.reason is Reason.TOO_FEW_SENTENCES for failure in failures) == 1  # the only test story
     for draft in drafts:
-        own = {FARM: {*FIRST, *SECOND}, CAFE: {*THIRD}}[draft.image_uris]
+        own = {FARM: {*FIRST, *SECOND}, CAFE: {*THIRD}}[uris_of(draft)]
         written = {link.sentence for link in draft.links or ()}
         distractors = {text for place, text in enumerate(texts(draft)) if place not in written}
         assert len(distractors) == 5
@@ -239,10 +240,10 @@ def test_photos_have_the_licence_flickr_numbers(tmp_path: Path) -> None:
         image["license"] = number
     path.write_text(json.dumps(content))
     drafts, _ = read(VistSource(train=str(path)))
-    licences = dict(zip(drafts[0].image_uris, drafts[0].image_licences, strict=True))
+    licences = dict(zip(uris_of(drafts[0]), licences_of(drafts[0]), strict=True))
     known = {f"train/{image['id']}.jpg": image.get("license") for image in content["images"][:5]}
     names = {"4": "CC-BY-2.0", 1: "CC-BY-NC-SA-2.0", "0": "All Rights Reserved"}
-    assert licences == {uri: names.get(known.get(uri)) for uri in drafts[0].image_uris}
+    assert licences == {uri: names.get(known.get(uri)) for uri in uris_of(drafts[0])}
     assert any(licences.values())
 
 

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from candidates import uris_of
 from PIL import Image
 
 from pipelines.embedded import read_picture
@@ -31,7 +32,7 @@ class Read:
         self.failures = [f"{found.record_id} {found.reason}" for found in outcomes if isinstance(found, Failure)]
 
     def pictures(self, draft: CandidateDocument) -> list[bytes]:
-        return [read_picture(self.root, uri, max_bytes=10**6) for uri in draft.image_uris]
+        return [read_picture(self.root, uri, max_bytes=10**6) for uri in uris_of(draft)]
 
     @property
     def texts(self) -> list[list[str]]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from candidates import candidate_of, sources_of, uris_of
 
 from pipelines.shards.manifest import content_digest
 from pipelines.sources.corpora.source import CorpusSource
@@ -58,7 +59,7 @@ def zipped(folder: Path, *records: dict[str, Any]) -> Path:
 def test_a_published_shard(tmp_path: Path) -> None:
     (draft,), failures = read(CorpusSource(format="mmc4", language="en"), zipped(tmp_path, FIT))
     assert not failures
-    assert draft == CandidateDocument(
+    assert draft == candidate_of(
         id="docs_no_face_shard_0_v2.jsonl:1",
         dataset="mmc4",
         sentences=(Sentence("Lock the door."), Sentence("Press the switch."), Sentence("All doors lock.")),
@@ -81,7 +82,7 @@ def test_what_is_left_out_leaves_the_given_links_in_order(tmp_path: Path) -> Non
     no_address = [{**FIT["image_info"][0], "raw_url": None}, FIT["image_info"][1] | {"matched_text_index": 2}]
     (draft,), failures = read(CorpusSource(), zipped(tmp_path, record | {"image_info": no_address}))
     assert [sentence.text for sentence in draft.sentences] == ["Lock the door.", "All doors lock."]
-    address, other = draft.image_uris
+    address, other = uris_of(draft)
     assert (address.startswith("unusable:missing-field:"), other) == (True, "http://cars.example/91.jpg")
     assert draft.given == Given(
         (GivenLink(1, 0, 0.27694183588027954), GivenLink(1, 1, 0.3234919607639313)),
@@ -111,7 +112,7 @@ def test_a_similarity_that_is_no_number_costs_the_assignment_alone(odd: str, tmp
 
 
 def settled(draft: CandidateDocument) -> Document:
-    images = tuple(ImageRef(uri, uri) for uri in draft.image_uris)
+    images = tuple(ImageRef(uri, uri) for uri in uris_of(draft))
     return Document(draft.id, draft.dataset, draft.sentences, images, draft.links, draft.provenance, given=draft.given)
 
 
@@ -141,5 +142,5 @@ def test_shards_of_one_name_in_several_folders(tmp_path: Path) -> None:
 
 def test_downloaded_pictures_are_found_by_their_names(tmp_path: Path) -> None:
     (draft,), _ = read(CorpusSource(images=str(tmp_path)), zipped(tmp_path, FIT))
-    assert draft.image_uris == ("b9040a0dbb22.jpg", "db1c21bc8474.jpg")
-    assert draft.image_sources == ("http://cars.example/90.jpg", "http://cars.example/91.jpg")
+    assert uris_of(draft) == ("b9040a0dbb22.jpg", "db1c21bc8474.jpg")
+    assert sources_of(draft) == ("http://cars.example/90.jpg", "http://cars.example/91.jpg")

@@ -11,15 +11,16 @@ import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from candidates import after_of, metadata_of, uris_of
 from PIL import Image
 
 from pipelines.embedded import read_picture
 from pipelines.named_files import FileRejected
+from pipelines.sources.corpora.names import INTERLEAVED_SCHEMA
 from pipelines.sources.corpora.source import CorpusSource, Format
 from pipelines.sources.inputs import find_inputs, image_root
 from pipelines.sources.records import CandidateDocument
 from pipelines.tables import BYTES_AT_ONCE, read_batches, read_cell
-from schemas.corpora import INTERLEAVED_SCHEMA
 from schemas.documents import Link, Split
 from schemas.failures import Failure
 
@@ -44,7 +45,7 @@ def texts(draft: CandidateDocument) -> list[str]:
 
 
 def bytes_of(draft: CandidateDocument, root: str) -> list[bytes]:
-    return [read_picture(root, uri, max_bytes=10**6) for uri in draft.image_uris]
+    return [read_picture(root, uri, max_bytes=10**6) for uri in uris_of(draft)]
 
 
 def obelics(folder: Path, rows: Sequence[dict[str, Any]]) -> Path:
@@ -74,10 +75,10 @@ def test_obelics(tmp_path: Path) -> None:
     obelics(tmp_path, [PAGE, PAGE | {"texts": [None]}, PAGE | {"images": [None] * 4}])
     (draft,), failures, _ = read(tmp_path, "obelics", language="en")
     assert texts(draft) == ["Cut the boards.", "Sand them.", "Then rest.", "Glue them."]
-    assert draft.image_uris == ("https://h.example/0.jpg", "https://h.example/1.jpg")
-    assert draft.after_sentence == (0, 3)
+    assert uris_of(draft) == ("https://h.example/0.jpg", "https://h.example/1.jpg")
+    assert after_of(draft) == (0, 3)
     assert draft.provenance.url == "https://h.example/page.html"
-    assert draft.image_metadata[0] is not None and draft.image_metadata[0].caption == "A shelf"
+    assert metadata_of(draft)[0] is not None and metadata_of(draft)[0].caption == "A shelf"
     assert (draft.links, draft.language, draft.id) == (None, "en", "obelics-train-00000-of-01439.parquet:0")
     assert failures == [
         "obelics-train-00000-of-01439.parquet:1 broken-record",
@@ -89,7 +90,7 @@ def test_obelics(tmp_path: Path) -> None:
 def test_a_description_that_is_broken_costs_no_document(broken: str, tmp_path: Path) -> None:
     obelics(tmp_path, [PAGE | {"metadata": broken, "general_metadata": broken}])
     (draft,), failures, _ = read(tmp_path, "obelics", language="en")
-    assert (len(draft.image_uris), draft.image_metadata, draft.provenance.url, failures) == (2, (), None, [])
+    assert (len(uris_of(draft)), metadata_of(draft), draft.provenance.url, failures) == (2, (), None, [])
 
 
 @pytest.mark.parametrize("is_text", [False, True])
@@ -102,7 +103,7 @@ def test_descriptions_as_structs_or_as_json(is_text: bool, tmp_path: Path) -> No
         row |= {"metadata": [value and json.dumps(value) for value in about], "general_metadata": json.dumps(general)}
     pq.write_table(pa.Table.from_pylist([row]), tmp_path / "a.parquet")
     (draft,), failures, _ = read(tmp_path, "obelics", language="en")
-    assert [each and each.caption for each in draft.image_metadata] == ["A shelf", None]
+    assert [each and each.caption for each in metadata_of(draft)] == ["A shelf", None]
     assert (draft.provenance.url, failures) == ("https://h.example/page.html", [])
 
 
@@ -112,7 +113,7 @@ def test_the_pages_of_mint_1t(tmp_path: Path) -> None:
     )
     pq.write_table(table, tmp_path / "shard_0000.parquet")
     (draft,), failures, _ = read(tmp_path, "obelics")
-    assert (draft.provenance.url, draft.after_sentence, failures) == ("https://m.example/", (0, 3), [])
+    assert (draft.provenance.url, after_of(draft), failures) == ("https://m.example/", (0, 3), [])
 
 
 def curated(folder: Path, rows: Sequence[dict[str, Any]], schema: pa.Schema = INTERLEAVED_SCHEMA) -> Path:
@@ -139,8 +140,8 @@ def test_rows_of_nemo_curator(tmp_path: Path) -> None:
     )
     (draft,), failures, root = read(tmp_path, "interleaved")
     assert (draft.id, texts(draft)) == ("doc-1", ["Cut the boards.", "Sand them.", "Glue them."])
-    assert draft.after_sentence == (2, 2)
-    assert draft.image_uris == ("part-0.parquet!/binary_content/2", "loose.png")
+    assert after_of(draft) == (2, 2)
+    assert uris_of(draft) == ("part-0.parquet!/binary_content/2", "loose.png")
     assert bytes_of(draft, root) == [picture(1), picture(7)]
     assert draft.provenance.url == "https://n.example/"
     assert failures == ["doc-2 too-few-sentences"]
@@ -160,12 +161,12 @@ def test_a_picture_that_was_not_got_costs_its_document_nothing_else(tmp_path: Pa
         ],
     )
     (draft,), failures, _ = read(tmp_path, "interleaved")
-    assert draft.image_uris == (
+    assert uris_of(draft) == (
         "part-0.parquet!/binary_content/1",
         "unusable:not-found:materialize_error: HTTP 404",
         "https://h.example/1",
     )
-    assert (texts(draft), draft.after_sentence, failures) == (["One.", "Two."], (1, 1, 1), [])
+    assert (texts(draft), after_of(draft), failures) == (["One.", "Two."], (1, 1, 1), [])
 
 
 def test_ranges_of_bytes(tmp_path: Path) -> None:
@@ -189,7 +190,7 @@ def test_ranges_of_bytes(tmp_path: Path) -> None:
     ]
     curated(tmp_path, [*rows, {"sample_id": "d", "position": 9, "modality": "text", "text_content": "One."}])
     (draft,), _, root = read(tmp_path, "interleaved")
-    one, two, frame, beyond, empty = draft.image_uris
+    one, two, frame, beyond, empty = uris_of(draft)
     assert [read_picture(root, uri, max_bytes=10**6) for uri in (one, two)] == [picture(1), picture(2)]
     with Image.open(io.BytesIO(read_picture(root, frame, max_bytes=10**6))) as found:
         assert found.getpixel((3, 3)) == (20, 0, 0)
@@ -211,7 +212,7 @@ def test_rows_of_a_sample_that_lie_apart(tmp_path: Path) -> None:
     assert [(draft.id, texts(draft)) for draft in drafts] == [
         (sample, [f"Text 1 of {sample}.", f"Text 3 of {sample}."]) for sample in ("d", "e", "f")
     ]
-    assert [len(draft.image_uris) for draft in drafts] == [2, 2, 2]
+    assert [len(uris_of(draft)) for draft in drafts] == [2, 2, 2]
     assert not failures
 
 
@@ -275,10 +276,10 @@ def test_pages_of_hugging_face(tmp_path: Path) -> None:
     pq.write_table(pa.table(linked, schema=features.arrow_schema), tmp_path / "linked.parquet")
     drafts, failures, root = read(tmp_path, "hf", keep_splits=False)
     assert [texts(draft) for draft in drafts] == [["One. Two.", "Three."], ["One.", "Two."], ["One."]]
-    assert [draft.after_sentence for draft in drafts] == [(1,), (), ()]
+    assert [after_of(draft) for draft in drafts] == [(1,), (), ()]
     assert bytes_of(drafts[0], root) == [picture(1)]
     assert bytes_of(drafts[1], root) == [picture(2)]
-    assert drafts[2].image_uris == ("https://h.example/3.jpg",)
+    assert uris_of(drafts[2]) == ("https://h.example/3.jpg",)
     assert (failures, {draft.split for draft in drafts}) == ([], {None})
 
 
@@ -353,7 +354,7 @@ LISTED = [("https://h.example/0.jpg", "A shelf, of oak."), ("https://h.example/1
 def test_lists_of_addresses_and_texts(name: str, content: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(content)
     drafts, failures, _ = read(tmp_path, "tables")
-    assert [(draft.image_uris[0], *texts(draft)) for draft in drafts] == LISTED
+    assert [(uris_of(draft)[0], *texts(draft)) for draft in drafts] == LISTED
     assert (failures, drafts[0].links) == ([], (Link(0, 0),))
 
 
@@ -382,14 +383,14 @@ def test_folders_of_pictures_with_their_texts(tmp_path: Path) -> None:
     }
     assert not failures
     drafts, _, _ = read(tmp_path, "tables", images=str(tmp_path / "train"))
-    assert {draft.image_uris for draft in drafts} == {("0.png",)}
+    assert {uris_of(draft) for draft in drafts} == {("0.png",)}
 
 
 def test_conversations(tmp_path: Path) -> None:
     turns = [{"from": "human", "value": "<image>\nWhat is it?"}, {"from": "gpt", "value": "A vise."}]
     (tmp_path / "llava.json").write_text(json.dumps([{"id": "c-1", "image": "coco/1.png", "conversations": turns}]))
     (draft,), failures, _ = read(tmp_path, "tables")
-    assert (draft.id, texts(draft), draft.image_uris) == ("c-1", ["A vise."], ("coco/1.png",))
+    assert (draft.id, texts(draft), uris_of(draft)) == ("c-1", ["A vise."], ("coco/1.png",))
     assert failures == []
 
 
@@ -404,4 +405,4 @@ def test_pictures_in_base64(begin: str, tmp_path: Path) -> None:
         bytes_of(drafts[2], root)
     (tmp_path / "b.csv").write_text(f'image,text\n"{held[0]}",One.\n')
     (draft,), failures, _ = read(tmp_path / "b.csv", "tables")
-    assert draft.image_uris[0].startswith("unusable:broken-record:") and not failures
+    assert uris_of(draft)[0].startswith("unusable:broken-record:") and not failures

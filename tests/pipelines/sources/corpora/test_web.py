@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from candidates import after_of, metadata_of, sources_of, uris_of
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
@@ -96,12 +97,12 @@ def test_main_text_and_pictures_in_their_order(
     assert found.texts == [
         ["How to make a shelf", SAW, GLUE, GLUE, "One clamp of steel.", "Two boards of oak.", SAW, GLUE]
     ]
-    assert draft.after_sentence == (2, 2)  # the second stands in the paragraph of sentences 2 and 3
-    assert draft.image_uris[0].startswith(f"crawl-0.{suffix}!/")
-    assert draft.image_sources == ("https://site.example/diy/cut.jpg", None)
-    assert draft.image_uris[1] == "https://img.example/glue.png"
-    assert found.pictures(replace(draft, image_uris=draft.image_uris[:1])) == [picture(5, "JPEG")]
-    assert draft.image_metadata[0].caption == "Cut boards"
+    assert after_of(draft) == (2, 2)  # the second stands in the paragraph of sentences 2 and 3
+    assert uris_of(draft)[0].startswith(f"crawl-0.{suffix}!/")
+    assert sources_of(draft) == ("https://site.example/diy/cut.jpg", None)
+    assert uris_of(draft)[1] == "https://img.example/glue.png"
+    assert found.pictures(replace(draft, images=draft.images[:1])) == [picture(5, "JPEG")]
+    assert metadata_of(draft)[0].caption == "Cut boards"
     assert (draft.id, draft.provenance.url, draft.language, draft.links) == (url, url, "en-GB", None)
     assert found.failures == [
         "https://site.example/empty too-few-sentences",
@@ -190,9 +191,9 @@ def test_a_picture_that_is_gone_or_opts_out_is_a_failure_of_its_own(read: Any, t
                 date=DAYS[2],
             )
     found = read(tmp_path, "web")
-    assert [draft.image_uris[0].split(":")[1] for draft in found.drafts] == ["not-found", "robots-tag", "robots-tag"]
+    assert [uris_of(draft)[0].split(":")[1] for draft in found.drafts] == ["not-found", "robots-tag", "robots-tag"]
     found = read(tmp_path, "web", http=HttpConfig(obey_robots_tags=False))
-    assert found.drafts[1].image_uris[0].startswith("a.warc.gz!/")
+    assert uris_of(found.drafts[1])[0].startswith("a.warc.gz!/")
 
 
 @pytest.mark.parametrize(
@@ -265,9 +266,9 @@ def test_pictures_are_found_wherever_the_crawl_has_them(
     assert [draft.id for draft in found.drafts] == [f"{http}/{n}" for n in range(8)]
     for draft, expected in zip(found.drafts, [0, 1, 1, 3, 4, None, None, 7], strict=True):
         if expected is None:
-            assert draft.image_uris == (f"{draft.id}.png",)  # is fetched
+            assert uris_of(draft) == (f"{draft.id}.png",)  # is fetched
         else:
-            assert draft.image_uris[0].startswith("b.warc.gz!/")
+            assert uris_of(draft)[0].startswith("b.warc.gz!/")
             assert found.pictures(draft) == [pictures[expected]]
 
 

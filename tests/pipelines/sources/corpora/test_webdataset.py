@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import webdataset
+from candidates import after_of, sources_of, uris_of
 from PIL import Image
 
 from schemas.documents import Link, Role
@@ -33,7 +34,7 @@ def test_pairs(read: Any, picture: Draw, tmp_path: Path) -> None:
     assert [draft.id for draft in found.drafts][2:] == ["00000/a/000000002", "00000/a/3"]
     first = found.drafts[0]
     assert (first.links, first.sentences[0].role) == ((Link(0, 0),), Role.CAPTION)
-    assert (first.image_uris, first.image_sources) == (("00000.tar!/a/000000000.jpg",), ("https://h.example/0.jpg",))
+    assert (uris_of(first), sources_of(first)) == (("00000.tar!/a/000000000.jpg",), ("https://h.example/0.jpg",))
     assert found.pictures(found.drafts[1]) == [picture(1, "JPEG")]
     assert found.failures == ["00000/a/4 empty-sentence", "00000/a/5 missing-field"]
 
@@ -51,7 +52,7 @@ def test_documents_of_several_pictures(read: Any, picture: Draw, tmp_path: Path)
     for form in ("webdataset", "interleaved"):
         found = read(tmp_path, form)
         assert found.texts == [["One.", "Two.", "Three."], ["One."]]
-        assert [draft.after_sentence for draft in found.drafts] == [(2, 2), (0,)]
+        assert [after_of(draft) for draft in found.drafts] == [(2, 2), (0,)]
         colours = [Image.open(io.BytesIO(data)).getpixel((1, 1)) for data in found.pictures(found.drafts[0])]
         assert colours == [(10, 0, 0), (20, 0, 0)]
         assert found.pictures(found.drafts[1]) == [picture(9)]
@@ -83,7 +84,7 @@ def test_img2dataset(form: str, read: Any, picture: Draw, tmp_path: Path) -> Non
     found = read(tmp_path, "webdataset")
     assert (found.texts, [draft.id for draft in found.drafts]) == ([["Picture 0."]], ["00000/000000000"])
     assert found.pictures(found.drafts[0]) == [jpeg]
-    assert found.drafts[0].image_sources == ("https://h.example/0.jpg",)
+    assert sources_of(found.drafts[0]) == ("https://h.example/0.jpg",)
     assert found.failures == ["00000/000000001 not-found", "00000/000000002 corrupt-image"]
 
 
@@ -101,7 +102,7 @@ def test_shards_of_one_name_in_several_folders(read: Any, picture: Draw, tmp_pat
 def test_a_table_of_img2dataset_alone_has_addresses(read: Any, tmp_path: Path) -> None:
     fetched(tmp_path)
     (draft,) = read(tmp_path, "webdataset").drafts
-    assert (draft.image_uris, draft.image_sources) == (("https://h.example/0.jpg",), ())
+    assert (uris_of(draft), sources_of(draft)) == (("https://h.example/0.jpg",), ())
 
 
 def test_a_compressed_tar_is_one_failure(read: Any, picture: Draw, tmp_path: Path) -> None:
@@ -204,7 +205,7 @@ def test_files_that_do_not_pair_by_the_plain_rule(
     }
     assert found.texts == [[f"Text {text}."] for text, _ in samples.values()]
     assert found.failures == [f"0/{failure}" for failure in failures]
-    assert all((draft.links is None) == (len(draft.image_uris) > 1) for draft in found.drafts)
+    assert all((draft.links is None) == (len(uris_of(draft)) > 1) for draft in found.drafts)
 
 
 def test_a_description_that_is_broken_costs_no_pair(read: Any, picture: Draw, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Literal, cast, get_args
 
 import pytest
+from candidates import after_of, uris_of
 
 from pipelines.settings import HttpConfig
 from pipelines.sources.diy.albums import AlbumHost, fetch_albums, parse_album_api, parse_album_page
@@ -205,10 +206,10 @@ def test_captions_link_to_the_image_they_were_written_under() -> None:
     assert isinstance(document, CandidateDocument)
     moving = "unusable:animated-image:expected a still picture, found an animation: https://i.imgur.com/2.mp4"
     first, second, *_, last = (f"https://i.imgur.com/{number}.jpg" for number in range(4))
-    assert document.image_uris == (first, second, moving, last)
+    assert uris_of(document) == (first, second, moving, last)
     assert document.sentences == tuple(map(Sentence, ("first", "under a video", "last")))
     assert document.links == (Link(0, 1), Link(1, 2), Link(2, 3))
-    assert document.after_sentence == (0, 0, 1, 2)
+    assert after_of(document) == (0, 0, 1, 2)
     assert (document.id, document.dataset, document.language, document.split) == ("1abc", "diy", "en", None)
     assert document.provenance == Provenance("reddit", "1abc", "https://www.reddit.com/r/DIY/comments/1abc/")
     assert document.provenance.retrieved == "2026-11-22T00:00:00Z"
@@ -272,7 +273,7 @@ def test_a_gallery_of_reddit_s_is_asked_of_no_host() -> None:
     gallery = (AlbumEntry("https://i.redd.it/a.jpg", "One."), AlbumEntry("https://i.redd.it/b.jpg", "Two."))
     (document,) = fetch(host, of=replace(SUBMISSION, gallery=gallery))
     assert isinstance(document, CandidateDocument) and host.asked == []
-    assert document.image_uris == ("https://i.redd.it/a.jpg", "https://i.redd.it/b.jpg")
+    assert uris_of(document) == ("https://i.redd.it/a.jpg", "https://i.redd.it/b.jpg")
     assert document.links == (Link(0, 0), Link(1, 1)) and document.provenance.retrieved is None
 
 
@@ -300,11 +301,11 @@ def test_a_malformed_address_is_left_for_the_images_stage(address: str) -> None:
     page = f'<div class="post-image-container"><img src="{address}"></div>'
     (document,) = fetch(Host(page.encode()))
     assert isinstance(document, CandidateDocument)
-    assert document.image_uris == (address,)
+    assert uris_of(document) == (address,)
     data = {"media": [{"url": address}]}
     (document,) = fetch(Host(f"window.postDataJSON={json.dumps(data)}".encode()))
     assert isinstance(document, CandidateDocument)
-    assert document.image_uris == (address,)
+    assert uris_of(document) == (address,)
 
 
 @pytest.mark.parametrize(

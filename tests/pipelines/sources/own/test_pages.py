@@ -6,6 +6,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from candidates import after_of, metadata_of, uris_of
 
 from pipelines.named_files import FileRejected, read_named
 from pipelines.sources.datasets.documents import DocumentsSource
@@ -66,11 +67,11 @@ def test_a_folder_of_pages(own: Path, form: str) -> None:
     assert sorted(documents) == ["book.epub!/OEBPS/text/ch 1.xhtml", "dog-1", "posts/cat.html", "posts/fox.md"]
     cat, dog = documents["posts/cat.html"], documents["dog-1"]
     assert [each.text for each in cat.sentences] == ["Katze", "Sie schläft.", "Ende."]
-    assert (cat.language, cat.image_uris, cat.after_sentence) == ("de", ("img/a b.jpg", "img/c.jpg"), (2, 3))
-    assert [each and each.caption for each in cat.image_metadata] == ["Die Katze", None]
+    assert (cat.language, uris_of(cat), after_of(cat)) == ("de", ("img/a b.jpg", "img/c.jpg"), (2, 3))
+    assert [each and each.caption for each in metadata_of(cat)] == ["Die Katze", None]
     assert [each.text for each in dog.sentences] == ["A dog", "It barks."]
-    assert (dog.language, dog.provenance.licence, dog.image_uris) == ("en", "CC0", ("img/c.jpg",))
-    assert documents["posts/fox.md"].image_uris == ("img/c.jpg", "https://x.example/f.png")
+    assert (dog.language, dog.provenance.licence, uris_of(dog)) == ("en", "CC0", ("img/c.jpg",))
+    assert uris_of(documents["posts/fox.md"]) == ("img/c.jpg", "https://x.example/f.png")
     assert failures == {
         "book.epub!/OEBPS/text/2.xhtml": Reason.TOO_FEW_IMAGES,
         "posts/bad.md": Reason.BROKEN_RECORD,
@@ -83,9 +84,9 @@ def test_a_book_has_its_pictures_and_no_other(own: Path) -> None:
     (chapter,) = outcomes(own / "book.epub")[0].values()
     source = DocumentsSource(documents=str(own / "book.epub"))
     assert chapter.language == "fr"
-    assert read_named(image_root(source), chapter.image_uris[0], max_bytes=9) == b"1"
+    assert read_named(image_root(source), uris_of(chapter)[0], max_bytes=9) == b"1"
     with pytest.raises(FileRejected) as refused:
-        read_named(image_root(source), chapter.image_uris[1], max_bytes=9)
+        read_named(image_root(source), uris_of(chapter)[1], max_bytes=9)
     assert refused.value.reason is Reason.FORBIDDEN
 
 
@@ -97,7 +98,7 @@ def test_nothing_outside_the_folder_is_read(own: Path, address: str) -> None:
     (own / "posts" / "linked.jpg").symlink_to(own.parent / "c.jpg")
     (own / "posts" / "evil.html").write_text(f'<p>Text.</p><img src="{address}">')
     source = DocumentsSource(documents=str(own))
-    (uri,) = outcomes(own)[0]["posts/evil.html"].image_uris
+    (uri,) = uris_of(outcomes(own)[0]["posts/evil.html"])
     try:
         assert read_named(image_root(source), uri, max_bytes=9) != b"secret"
     except FileRejected as refused:
@@ -105,9 +106,9 @@ def test_nothing_outside_the_folder_is_read(own: Path, address: str) -> None:
 
 
 def test_pictures_beside_a_page_that_is_named_need_a_folder_that_has_both(own: Path) -> None:
-    assert outcomes(own / "posts" / "cat.html")[0]["cat.html"].image_uris == ("../img/a b.jpg", "/img/c.jpg")
+    assert uris_of(outcomes(own / "posts" / "cat.html")[0]["cat.html"]) == ("../img/a b.jpg", "/img/c.jpg")
     found = outcomes(own / "posts" / "*.html", images=str(own))[0]
-    assert found["cat.html"].image_uris == ("img/a b.jpg", "img/c.jpg")
+    assert uris_of(found["cat.html"]) == ("img/a b.jpg", "img/c.jpg")
 
 
 def test_what_is_read_is_told_and_what_is_not(own: Path) -> None:

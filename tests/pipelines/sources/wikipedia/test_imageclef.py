@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from candidates import after_of, candidate_of, uris_of
 
 from pipelines.sources.records import CandidateDocument, FieldError
 from pipelines.sources.wikipedia.imageclef import (
@@ -54,7 +55,7 @@ def outcomes(source: ImageclefSource, *, min_images: int = 1) -> tuple[dict[str,
 
 def test_the_collection() -> None:
     drafts, failures = outcomes(ImageclefSource(texts=str(FOLDER)))
-    assert drafts["302887"] == CandidateDocument(
+    assert drafts["302887"] == candidate_of(
         id="302887",
         dataset="wiki",
         sentences=tuple(map(Sentence, DODO)),
@@ -74,7 +75,7 @@ def test_the_collection() -> None:
         "4411": [],  # a redirect
         "4414": ["Boxed text.", "More < less."],
     }
-    assert drafts["4410"].image_uris == ("images/9/82531.jpg",)
+    assert uris_of(drafts["4410"]) == ("images/9/82531.jpg",)
     assert failures == [
         *BAD_METADATA,
         "text/en/2/4412 broken-record",
@@ -293,7 +294,7 @@ def test_an_image_stands_where_the_article_first_names_it(tmp_path: Path) -> Non
     path.write_text(text)
     for most, expected in ((100, (4, 2, None)), (3, (3, 2, None)), (1, (1, 1, None))):
         drafts, _ = outcomes(ImageclefSource(texts=str(tmp_path), max_sentences=most))
-        assert drafts["7"].after_sentence == expected
+        assert after_of(drafts["7"]) == expected
 
 
 @pytest.mark.parametrize("settings", [{"language": ""}, {"language": "../x"}, {"max_sentences": 0}])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from candidates import candidate_of, licences_of, uris_of
 
 from pipelines.settings import HttpConfig
 from pipelines.sources.records import CandidateDocument, FieldError, outcomes_of
@@ -211,7 +212,7 @@ def test_an_article(wiki: Wiki, client: Client) -> None:
     source = WikipediaSource(base_url=wiki.url, language="de")
     document = fetch(source, client, "Dodo & sons")
     url = "http://en.wikipedia.org/wiki/Dodo_%26_sons"  # the page's address has no scheme: it takes its server's
-    assert document == CandidateDocument(
+    assert document == candidate_of(
         id="8571",
         dataset="wiki",
         sentences=tuple(map(Sentence, SENTENCES)),
@@ -278,7 +279,7 @@ def test_a_page_that_says_nothing_of_itself(wiki: Wiki, client: Client) -> None:
     plain = fetch(source, client, "Plain")
     assert isinstance(plain, CandidateDocument)
     assert (plain.id, [sentence.text for sentence in plain.sentences]) == ("Plain", ["A caf\u00e9.", "Two."])
-    assert (plain.language, plain.image_uris, plain.image_licences) == ("rm", (), ())
+    assert (plain.language, uris_of(plain), licences_of(plain)) == ("rm", (), ())
 
 
 BASE_URL = "https://en.wikipedia.org/w/rest.php/v1/page/Dodo/html"

@@ -1,4 +1,4 @@
-"""CORPORA: the names in the files of other projects, for the readers (`pipelines.sources`) and for the writers alike.
+"""CORPORA: the names in the files of other projects, for the readers and for the writers (`pipelines.exports`) alike.
 
     mmc4          JSON Lines: a document a line (Zhu et al. 2023; `Mmc4`, `Mmc4Image`)
     obelics       Parquet: a document a row, `images` and `texts` parallel, one of both null at each place
