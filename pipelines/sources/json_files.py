@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from pipelines.files import BrokenInputError, input_file
-from pipelines.sources.fields import typed
+from pipelines.sources.fields import Object, typed
 from pipelines.sources.records import FieldError, damage_of, json_object, object_or_problem
 from schemas.errors import BuildError
 
@@ -87,7 +87,7 @@ def read_mapping(address: str | Path, kind: type[T]) -> dict[str, T]:
         damage = damage_of(json.dumps(whole, ensure_ascii=False)) if is_damaged else None
         if damage is not None:
             raise damage
-        return typed(whole, dict[str, kind])  # type: ignore[valid-type]  # a type that is passed
+        return {name: typed(value, kind, f"$.{name}") for name, value in typed(whole, Object).items()}
     except (BrokenInputError, FieldError) as problem:
         raise BuildError(f"{address}: {problem}") from problem
 

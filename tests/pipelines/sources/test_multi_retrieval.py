@@ -97,7 +97,7 @@ def test_records_of_another_form(tmp_path: Path, record: Any) -> None:
     ("corpus", "rows", "message"),
     [
         ({"train": []}, [], r"id2row.json: \$: expected `object`"),
-        ({"train": []}, {"i0": "1"}, r"\[\.\.\.\]: expected `int`, got `str`"),
+        ({"train": []}, {"i0": "1"}, r"\$\.i0: expected `int`, got `str`"),
     ],
 )
 def test_files_of_another_form_end_the_build(tmp_path: Path, corpus: Any, rows: Any, message: str) -> None:

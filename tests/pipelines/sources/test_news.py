@@ -127,7 +127,7 @@ def test_goodnews_splits_and_urls_are_those_published(tmp_path: Path) -> None:
     assert Failure(Stage.SOURCES, "4fd1c_3", Reason.NOT_FOUND, message) in found
     for text, problem in (
         ('{"a": "x"}', ": expected one of train"),
-        ('{"a": 1}', "'a': expected text, found a whole number"),
+        ('{"a": 1}', r"\$\.a: expected `str`, got `int`"),
     ):
         (tmp_path / "img_splits.json").write_text(text)
         with pytest.raises(BuildError, match=problem):
