@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from candidates import candidate_of, uris_of
 
-from pipelines.sources.records import CandidateDocument
+from pipelines.sources.records import CandidateDocument, CandidateImage
 from pipelines.sources.takedowns import Takedowns, named, parse_takedowns, read_takedowns, without_listed
 from schemas.documents import Provenance, Sentence
 from schemas.errors import NotFoundError, UsageError
@@ -163,7 +163,7 @@ def test_an_address_on_the_list_is_none_that_can_be_used() -> None:
     listed = parse("url:https://i.imgur.com/x.jpg", "domain:gone.example")
     uris = ("http://i.imgur.com/x.jpg", "https://i.imgur.com/y.jpg", "a.tar!/bytes=0-9", "b.tar!/bytes=0-9")
     sources = (None, None, "https://www.gone.example/z.png", None)
-    (found,) = without_listed([replace(make_draft(), image_uris=uris, image_sources=sources)], listed)
+    (found,) = without_listed([replace(make_draft(), images=tuple(map(CandidateImage, uris, sources)))], listed)
     assert [uri.startswith(f"unusable:{Reason.TAKEN_DOWN}:") for uri in uris_of(found)] == [True, False, True, False]
     assert not any(word in "".join(uris_of(found)[::2]) for word in ("imgur", "gone.example", "a.tar"))
 
