@@ -66,7 +66,7 @@ def test_other_files_and_sizes_are_refused(model_file: Path, tmp_path: Path) -> 
     other = tmp_path / "other.bin"
     for odd in (b"hund 0.1 0.2\n", b"", b"\0" * 200):
         other.write_bytes(odd)
-        with pytest.raises(ConfigError, match="expected a whole file|vectors of 0 numbers"):
+        with pytest.raises(ConfigError, match=r"expected a whole file|vectors of 0 numbers"):
             list(read_vectors(str(other), {"hund"}, dimensions=6))
     with pytest.raises(ConfigError, match="vectors of 6 numbers"):
         list(read_vectors(str(model_file), {"hund"}, dimensions=5))
