@@ -10,7 +10,7 @@ import numpy as np
 from jinja2 import Environment, StrictUndefined
 
 from benchmarks.learning_columns import SENTENCES, VECTORS
-from benchmarks.learning_models import ABOUT, CLOSED_FORM, COMPARED, DOCUMENT_DATA
+from benchmarks.learning_models import ABOUT, CLOSED_FORM, COMPARED, DOCUMENT_DATA, PAIRS, SHUFFLED
 from benchmarks.learning_scores import Line
 from schemas.documents import Split
 from training.metrics.bootstrap import Interval
@@ -28,15 +28,16 @@ def page(lines: Lines, sizes: Sizes, *, minutes: float) -> str:
         sizes: documents, or pairs, by data set and split, a number a division.
         minutes: of a processor, that all took.
     """
-    own = {data: [line for (name, _), line in lines.items() if name == data] for data in ABOUT}
     template = Environment(undefined=StrictUndefined, trim_blocks=True, autoescape=False)
     return template.from_string(Path(__file__).with_suffix(".md.j2").read_text(encoding="utf-8")).render(
-        about=ABOUT,
+        about={data: about for data, about in ABOUT.items() if sizes[data][Split.TEST]},
+        sizes={data: _in_numbers(each) for data, each in sizes.items() if each[Split.TEST]},
         splits=max(len(line.runs) for line in lines.values()),
         minutes=round(minutes),
         vectors=VECTORS,
         sentences=SENTENCES,
-        sections=[(data, _in_numbers(sizes[data]), _table(found)) for data, found in own.items() if found],
+        documents=_table(lines, DOCUMENT_DATA, (0, 1)),
+        pairs=_table(lines, (PAIRS, SHUFFLED), (0, 2)),
         differences=_differences(lines),
         calibration=_calibration(lines),
         options=_options(lines),
@@ -51,38 +52,38 @@ def _grid(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in (heading, ["---"] * len(heading), *rows))
 
 
-def _table(lines: Sequence[Line]) -> str:
-    columns, judged = lines[0].columns, 0 if lines[0].data in DOCUMENT_DATA else 2
+def _table(lines: Lines, data: Sequence[str], columns: Sequence[int]) -> str:
+    """Return a row a model, with some columns of its scores on each data set."""
+    own = {key: line for key, line in lines.items() if key[0] in data}
+    there = [name for name in data if any(name == key[0] for key in own)]
+    heading = [f"{name}: {next(iter(own.values())).columns[column]}" for name in there for column in columns]
     rows = []
-    for line in lines:
-        low, high = min(line.splits(judged)), max(line.splits(judged))
-        seconds = f"{line.seconds:.0f}" if line.model else ""
-        splits = f"{low:.1f} to {high:.1f} ({len(line.runs)})"
-        rows.append([line.title, *map(shown, line.intervals), splits, seconds])
-    return _grid(["model", *columns, f"splits, {columns[judged]}", "s"], rows)
+    for title in dict.fromkeys(title for _, title in own):
+        found = [own.get((name, title)) for name in there]
+        first = next(filter(None, found))
+        cells = [shown(line.intervals[column]) if line else "" for line in found for column in columns]
+        rows.append([title, *cells, str(len(first.runs)), f"{first.seconds:.0f}" if first.model else ""])
+    return _grid(["model", *heading, "splits", "s"], rows)
 
 
 def _differences(lines: Lines) -> str:
-    """Return what one model has more than another, on the same documents."""
-    rows = []
+    """Return what one model has more than another on the same documents: AUC, or of pairs R@10."""
+    rows: dict[tuple[str, str], dict[str, str]] = {}
     for each in COMPARED:
         if {each.better, each.worse} <= lines.keys():
             line, other = lines[each.better], lines[each.worse]
             both = min(len(line.runs), len(other.runs))  # the same splits
             line, other = (replace(one, runs=one.runs[:both]) for one in (line, other))
-            judged = (0, 1) if line.data in DOCUMENT_DATA else (2, 0)
-            found = [line.differences(other, column) for column in judged]
-            up = sum(
-                mine > theirs for mine, theirs in zip(line.splits(judged[0]), other.splits(judged[0]), strict=True)
-            )
             name = other.title if other.data == line.data else f"{other.title} ({other.data})"
-            cells = [_signed(interval) for interval in found]
-            rows.append([line.data, line.title, name, *cells, f"{up} of {len(line.runs)}"])
-    return _grid(["data", "model", "less", "AUC (pairs: R@10)", "p@1 (pairs: R@1)", "higher in splits"], rows)
+            found = line.differences(other, 0 if line.data in DOCUMENT_DATA else 2)
+            rows.setdefault((line.title, name), {})[line.data] = _signed(found)
+    data = [*DOCUMENT_DATA, PAIRS]
+    cells = [[*titles, *(found.get(name, "") for name in data)] for titles, found in rows.items()]
+    return _grid(["model", "less", *data], cells)
 
 
 def _signed(found: Interval) -> str:
-    text = f"{found.mean:+.1f} ({found.low:.1f} to {found.high:.1f})"
+    text = f"{found.mean:+z.1f} ({found.low:.1f} to {found.high:.1f})"
     return f"**{text}**" if found.low > 0 or found.high < 0 else text
 
 
