@@ -214,7 +214,7 @@ def _retrieval(subject: Subject) -> Iterator[Score]:
 
 
 def _refined(subject: Subject) -> Iterable[Score]:
-    refinement = subject.config.refine.of(subject.model, subject.manifest.dataset)
+    refinement = subject.config.refine.of(subject.model)
     return subject.retrieval(subject.pool(subject.evaluation.links), adjust=refinement)
 
 

@@ -5,7 +5,7 @@ Shape suffixes: N pairs, R relations, Q queries, C candidates.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -22,8 +22,7 @@ from training.model import LinkModel
 
 RESAMPLES = 1_000
 DIFFICULT_BELOW = 0.1  # Alikhani 2022: T, "chosen as 0.1 empirically"; their code: 0.05
-REFINEMENT_WEIGHTS: Mapping[str, float] = {"cite": 0.13, "clue": 0.12}  # Alikhani 2022: lambda of eq. 4
-DEFAULT_WEIGHT = REFINEMENT_WEIGHTS["cite"]
+DEFAULT_WEIGHT = 0.13  # Alikhani 2022: lambda of eq. 4 for CITE++; for CLUE it is 0.12
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,21 +62,20 @@ class RefineConfig(Settings):
 
     Attributes:
         below: T: a text is refined where its two largest similarities differ by less (A: 0.1; their code: 0.05).
-        weight: lambda; 0: 0.12 for CLUE, 0.13 for CITE++ and others (A).
+        weight: lambda; 0: 0.13, that of CITE++ (A; set 0.12 for CLUE).
     """
 
     part: ClassVar[str] = "refine"
     below: NonNegativeFloat = DIFFICULT_BELOW
     weight: NonNegativeFloat = 0.0
 
-    def of(self, model: LinkModel, dataset: str | None = None) -> Refinement:
-        """Return what refines the similarities of a model, of a data set (NAME; None: the one it was trained on).
+    def of(self, model: LinkModel) -> Refinement:
+        """Return what refines the similarities of a model.
 
         Raises:
             UsageError: the model predicts no relations.
         """
-        weight = self.weight or REFINEMENT_WEIGHTS.get(dataset or model.card.data.dataset, DEFAULT_WEIGHT)
-        return Refinement(RelationPredictor.of(model), weight=weight, difficult_below=self.below)
+        return Refinement(RelationPredictor.of(model), weight=self.weight or DEFAULT_WEIGHT, difficult_below=self.below)
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,20 +94,18 @@ def test_refinement_is_the_formula_on_difficult_rows_and_predicts_no_others():
 
 
 @pytest.mark.parametrize(
-    ("dataset", "config", "expected"),
+    ("config", "expected"),
     [
-        ("cite", RefineConfig(), (0.13, 0.1)),
-        ("clue", RefineConfig(), (0.12, 0.1)),
-        ("mine", EvaluateConfig().refine, (0.13, 0.1)),
-        ("clue", override(EvaluateConfig(), ["refine.below=0.05", "refine.weight=0.5"]).refine, (0.5, 0.05)),
+        (RefineConfig(), (0.13, 0.1)),
+        (EvaluateConfig().refine, (0.13, 0.1)),
+        (override(EvaluateConfig(), ["refine.below=0.05", "refine.weight=0.5"]).refine, (0.5, 0.05)),
     ],
 )
-def test_threshold_and_weight_are_settings(dataset, config, expected):
+def test_threshold_and_weight_are_settings(config, expected):
     predictor = made()[0]
-    card = SimpleNamespace(relations=predictor.names, data=SimpleNamespace(dataset=dataset))
-    model = SimpleNamespace(relations=predictor.head, card=card)
-    for found in (config.of(model), config.of(SimpleNamespace(relations=predictor.head, card=card), dataset)):
-        assert (found.weight, found.difficult_below) == expected
+    card = SimpleNamespace(relations=predictor.names, data=SimpleNamespace(dataset="clue"))
+    found = config.of(SimpleNamespace(relations=predictor.head, card=card))
+    assert (found.weight, found.difficult_below) == expected
 
 
 def test_a_single_candidate_is_never_difficult():
