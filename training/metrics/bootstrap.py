@@ -40,6 +40,9 @@ def mean_interval(values: Floats) -> Interval:
 
     Raises:
         ValueError: there is no value.
+
+    >>> mean_interval(np.array([50.0, 60.0, 70.0])).mean
+    60.0
     """
     means = _resampled_means(values)
     return _interval(float(np.mean(values)), means)
@@ -54,6 +57,9 @@ def pooled_interval(values: Floats, documents: Int64) -> Interval:
 
     Raises:
         ValueError: there is no value.
+
+    >>> pooled_interval(np.array([1.0, 1.0, 4.0]), np.array([0, 0, 1])).mean
+    2.0
     """
     _, rows = np.unique(documents, return_inverse=True)
     sums, counts = (np.bincount(rows, weights=each).astype(np.float64) for each in (values, None))
@@ -70,6 +76,9 @@ def median_interval(values: Floats, groups: Int64) -> Interval:
 
     Raises:
         ValueError: there is no value.
+
+    >>> median_interval(np.array([1.0, 3.0, 7.0]), np.array([0, 0, 1])).mean
+    3.0
     """
     if values.shape != groups.shape or not len(values):
         raise ValueError(f"expected values with a document each, found {values.shape} and {groups.shape}")
@@ -89,6 +98,10 @@ def compare(candidate: Floats, champion: Floats) -> Comparison:
 
     Raises:
         ValueError: there is no value, or the numbers of documents differ.
+
+    >>> found = compare(np.array([60.0, 70.0]), np.array([50.0, 65.0]))
+    >>> found.difference.mean, found.probability_at_least
+    (7.5, 1.0)
     """
     if candidate.shape != champion.shape:
         raise ValueError(f"expected values of the same documents, found {candidate.shape} and {champion.shape}")

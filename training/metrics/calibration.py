@@ -136,6 +136,10 @@ def observe(matrices: Sequence[Floats], links: Sequence[Int64 | None]) -> Observ
     Args:
         matrices: n x m similarities of each document.
         links: its (sentence, image) links, or None where unknown.
+
+    >>> observed = observe([np.array([[0.9, 0.8], [0.7, -0.1]])], [np.array([[0, 1]])])
+    >>> observed.similarities.tolist(), observed.are_true.tolist()
+    ([0.8, 0.7], [True, False])
     """
     parts: list[tuple[Float64, Bool, Int64]] = []
     count = 0
@@ -155,6 +159,11 @@ def fit_calibration(observed: Observations, *, dataset: str, split: str) -> Cali
 
     Raises:
         ValueError: there is no observation.
+
+    >>> observed = observe([np.array([[0.9, 0.1], [0.2, 0.3]])] * 9, [np.array([[0, 0]])] * 9)
+    >>> calibration = fit_calibration(observed, dataset="diy@v1", split="val")
+    >>> calibration.links, calibration.true_links
+    (18, 9)
     """
     if not len(observed):
         raise ValueError("expected predicted links of documents with known links, there are none")
@@ -181,6 +190,9 @@ def link_features(matrix: Floats, rows: Int64, columns: Int64) -> Float64:
         matrix: n x m similarities.
         rows: sentence of each link.
         columns: image of each.
+
+    >>> link_features(np.array([[0.9, 0.2], [0.1, 0.4]]), np.array([0, 1]), np.array([0, 1])).round(2).tolist()
+    [[0.9, 0.67, 0.7], [0.4, 0.69, 0.2]]
     """
     n, m = matrix.shape
     found = matrix[rows, columns].astype(np.float64)
@@ -237,6 +249,9 @@ def reliability(probabilities: Float64, are_true: Bool, *, bins: int = RELIABILI
 
     Raises:
         ValueError: there is no link.
+
+    >>> reliability(np.array([0.2, 0.2, 0.9]), np.array([False, False, True]), bins=2)
+    [Bin(expected=0.2, true=0.0, links=2), Bin(expected=0.9, true=1.0, links=1)]
     """
     if not len(probabilities):
         raise ValueError("expected links, found none")

@@ -45,7 +45,12 @@ class ProbabilityCurve:
 
 
 def fit_curve(similarities: Floats, are_right: Bool) -> ProbabilityCurve:
-    """Return the curve of n results: isotonic where there are enough, else a sigmoid."""
+    """Return the curve of n results: isotonic where there are enough, else a sigmoid.
+
+    >>> curve = fit_curve(np.array([0.1, 0.2, 0.8, 0.9]), np.array([False, False, True, True]))
+    >>> curve.probability(np.array([0.0, 1.0])).round(1).tolist()
+    [0.2, 0.8]
+    """
     values, count, right = np.asarray(similarities, np.float64), len(are_right), int(are_right.sum())
     if count >= ENOUGH_FOR_ISOTONIC:
         knots, probabilities = fit_isotonic(values, are_right)

@@ -99,7 +99,11 @@ class Threshold:
 
 
 def strata_of(is_linked: Bool, scores: Float64, parts: int) -> Int64:
-    """Return the stratum of each image: 0 without a link, then links by rising scores in equally large parts."""
+    """Return the stratum of each image: 0 without a link, then links by rising scores in equally large parts.
+
+    >>> strata_of(np.array([True, False, True]), np.array([0.9, 0.0, 0.2]), parts=2).tolist()
+    [2, 0, 1]
+    """
     strata = np.zeros(len(scores), np.int64)
     linked = np.flatnonzero(is_linked)
     order = linked[np.argsort(scores[linked], kind="stable")]
@@ -108,7 +112,11 @@ def strata_of(is_linked: Bool, scores: Float64, parts: int) -> Int64:
 
 
 def drawn(strata: Int64, count: int, draws: np.random.Generator) -> Int64:
-    """Return rows drawn at random: as many of each stratum, as far as it has them; in random order."""
+    """Return rows drawn at random: as many of each stratum, as far as it has them; in random order.
+
+    >>> sorted(drawn(np.array([0, 0, 0, 1, 1]), 5, np.random.default_rng(0)).tolist())
+    [0, 1, 2, 3, 4]
+    """
     free = {number: draws.permutation(np.flatnonzero(strata == number)) for number in np.unique(strata).tolist()}
     found: list[Int64] = []
     while free and count > 0:
@@ -122,7 +130,15 @@ def drawn(strata: Int64, count: int, draws: np.random.Generator) -> Int64:
 
 
 def measure(population: Population, labels: Labels, *, level: float = LEVEL) -> CorpusMeasures:
-    """Return precision, recall and AUC of the corpus's links."""
+    """Return precision, recall and AUC of the corpus's links.
+
+    >>> scores, linked = np.arange(100) / 100, np.ones(100, bool)
+    >>> population = Population(strata=np.zeros(100, np.int64), is_linked=linked, scores=scores)
+    >>> labels = Labels(rows=np.arange(0, 100, 10), is_right=np.ones(10, bool), has_text=np.ones(10, bool))
+    >>> found = measure(population, labels)
+    >>> found.precision.interval.mean
+    1.0
+    """
     recall = None
     if labels.has_text.any() and not _unlabelled(population, labels):
         recall = _share(population, labels, labels.has_text, level=level)
@@ -139,6 +155,12 @@ def threshold_for(
     """Return the lowest of four thresholds whose links are shown to have a precision; None: none is.
 
     The thresholds keep all links, three quarters, half and a quarter of them; each has its share of the error.
+
+    >>> linked = np.ones(1000, bool)
+    >>> everyone = Population(strata=np.zeros(1000, np.int64), is_linked=linked, scores=np.arange(1000.0))
+    >>> labels = Labels(rows=np.arange(0, 1000, 2), is_right=linked[::2], has_text=linked[::2])
+    >>> threshold_for(everyone, labels, wanted=0.9).kept
+    1.0
     """
     scores = population.scores[population.is_linked]
     for kept in KEPT if len(scores) else ():
@@ -155,6 +177,9 @@ def agreement(first: Sequence[str], second: Sequence[str]) -> tuple[float, float
 
     Raises:
         ValueError: there is no answer.
+
+    >>> agreement(["yes", "no", "yes", "no"], ["yes", "no", "no", "no"])
+    (0.75, 0.5)
     """
     alike = float(np.mean([a == b for a, b in zip(first, second, strict=True)]))
     counts, others = Counter(first), Counter(second)
@@ -265,7 +290,12 @@ def _variance(population: Population, labels: Labels, residuals: Float64, extrem
 
 
 def clopper_pearson(share: float, worth: float, level: float) -> tuple[float, float]:
-    """Return the bounds of a share that was found among so many labels; their number need not be whole."""
+    """Return the bounds of a share that was found among so many labels; their number need not be whole.
+
+    >>> low, high = clopper_pearson(0.9, worth=10, level=0.95)
+    >>> f"{low:.3f} {high:.3f}"
+    '0.555 0.997'
+    """
     found, tail = share * worth, (1 - level) / 2
     low = 0.0 if found <= 0 else float(betaincinv(found, worth - found + 1, tail))
     high = 1.0 if found >= worth else float(betaincinv(found + 1, worth - found, 1 - tail))

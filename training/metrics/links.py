@@ -112,7 +112,11 @@ class DocumentScores:
 
 
 def mean_scores(table: Float64 | Sequence[Sequence[float]], kind: ScoreKind) -> dict[str, Score]:
-    """Return metric -> mean, with its 95% bootstrap interval, of D x k scores of documents."""
+    """Return metric -> mean, with its 95% bootstrap interval, of D x k scores of documents.
+
+    >>> mean_scores([[60.0, 50.0, 40.0], [80.0, 50.0, 20.0]], ScoreKind.LINKS)["auc"].value
+    70.0
+    """
     columns = np.asarray(table, np.float64).T
     return {
         metric: mean_interval(column).score(metric, n=len(column))
@@ -126,6 +130,9 @@ def score(matrix: Floats, links: Links) -> LinkScore:
     Raises:
         ValueError: there is no link, or every pair is one.
         UsageError: a similarity is not finite.
+
+    >>> score(np.array([[0.9, 0.1], [0.2, 0.3]]), np.array([[0, 0]]))
+    LinkScore(auc=100.0, precision_at_1=100.0, precision_at_5=25.0)
     """
     require_finite(matrix, "similarities of a document")
     linked = link_mask(matrix.shape, links).ravel()
@@ -137,7 +144,12 @@ def score(matrix: Floats, links: Links) -> LinkScore:
 
 
 def score_documents(matrices: Iterable[Floats], links: Iterable[Links | None]) -> DocumentScores:
-    """Return the scores of the documents that can be scored, and count the others by reason."""
+    """Return the scores of the documents that can be scored, and count the others by reason.
+
+    >>> found = score_documents([np.array([[0.9, 0.1]]), np.array([[0.5]])], [np.array([[0, 0]]), np.array([[0, 0]])])
+    >>> found.documents.tolist(), dict(found.left_out)
+    ([0], {'every pair linked': 1})
+    """
     scored: dict[int, LinkScore] = {}
     left_out = Counter({LINKS_UNKNOWN: 0, NO_LINK: 0, FULLY_LINKED: 0})
     for position, (matrix, known) in enumerate(zip(matrices, links, strict=True)):
@@ -156,7 +168,12 @@ def score_documents(matrices: Iterable[Floats], links: Iterable[Links | None]) -
 
 
 def joined_scores(parts: Sequence[DocumentScores], counts: Iterable[int]) -> DocumentScores:
-    """Return link scores of parts of a split as those of the split; `counts`: the documents of each part."""
+    """Return link scores of parts of a split as those of the split; `counts`: the documents of each part.
+
+    >>> one = score_documents([np.array([[0.9, 0.1]])], [np.array([[0, 0]])])
+    >>> joined_scores([one, one], [1, 1]).documents.tolist()
+    [0, 1]
+    """
     placed = zip(accumulate(counts, initial=0), parts, strict=False)
     left_out: Counter[str] = Counter()
     for part in parts:
@@ -178,13 +195,20 @@ def mean_auc(
         options: such as the values of a setting.
         matrices_of: an option -> n x m similarities of each document.
         links: of each document, or None where unknown.
+
+    >>> mean_auc([1, -1], lambda sign: [sign * np.array([[0.9, 0.1]])], [np.array([[0, 0]])])
+    {1: 100.0, -1: 0.0}
     """
     scores = {option: score_documents(matrices_of(option), links) for option in options}
     return {option: float(each.table[:, 0].mean()) for option, each in scores.items() if each}
 
 
 def link_mask(shape: tuple[int, ...], links: Links) -> Bool:
-    """Return n x m: whether sentence and image are linked."""
+    """Return n x m: whether sentence and image are linked.
+
+    >>> link_mask((2, 2), np.array([[0, 1]])).tolist()
+    [[False, True], [False, False]]
+    """
     mask = np.zeros(shape, dtype=bool)
     pairs = np.asarray(links, dtype=np.int64).reshape(-1, 2)
     mask[pairs[:, 0], pairs[:, 1]] = True
@@ -192,7 +216,11 @@ def link_mask(shape: tuple[int, ...], links: Links) -> Bool:
 
 
 def roc_auc(values: Float64, linked: Bool) -> float:
-    """Return the probability that a linked pair has a larger value than an unlinked one, a tie counting half."""
+    """Return the probability that a linked pair has a larger value than an unlinked one, a tie counting half.
+
+    >>> roc_auc(np.array([0.9, 0.5, 0.5, 0.1]), np.array([True, True, False, False]))
+    0.875
+    """
     positives = int(linked.sum())
     negatives = linked.size - positives
     _, rows, ties = np.unique(values, return_inverse=True, return_counts=True)
@@ -206,6 +234,9 @@ def expected_precision(values: Float64, linked: Bool, *, at: int) -> float:
 
     Values above the last one that counts are in for sure; those equal to it share what is left. With fewer than `at`
     pairs, the share is of those there are.
+
+    >>> expected_precision(np.array([0.9, 0.9, 0.1]), np.array([True, False, False]), at=1)
+    0.5
     """
     count = min(at, values.size)
     last = np.partition(values, values.size - count)[values.size - count]
@@ -239,7 +270,12 @@ class Group:
 
 
 def language_groups(languages: Sequence[str], links: Sequence[Int64 | None], counts: Sequence[int]) -> Iterator[Group]:
-    """Yield the documents of each language, where there are several; `counts` are the documents' sentences."""
+    """Yield the documents of each language, where there are several; `counts` are the documents' sentences.
+
+    >>> links = [np.array([[0, 0]])] * 2
+    >>> [group.title for group in language_groups(["de", "en"], links, [1, 1])]
+    ['language=de', 'language=en']
+    """
     for language in _several(languages):
         is_own = [own == language for own in languages]
         yield Group(
@@ -251,7 +287,11 @@ def language_groups(languages: Sequence[str], links: Sequence[Int64 | None], cou
 
 
 def role_groups(roles: Sequence[Sequence[str]], links: Sequence[Int64 | None]) -> Iterator[Group]:
-    """Yield the sentences of each role, where there are several; `roles` has a role for each sentence."""
+    """Yield the sentences of each role, where there are several; `roles` has a role for each sentence.
+
+    >>> [group.title for group in role_groups([["lead", "body"]], [np.array([[0, 0]])])]
+    ['role=body', 'role=lead']
+    """
     for role in _several([name for row in roles for name in row]):
         rows = [np.flatnonzero([name == role for name in row]) for row in roles]
         kept = [
@@ -261,7 +301,12 @@ def role_groups(roles: Sequence[Sequence[str]], links: Sequence[Int64 | None]) -
 
 
 def link_scores(group: Group, matrices: Sequence[Floats]) -> Iterator[Score]:
-    """Yield the mean link scores of a group; none where no document of it can be scored."""
+    """Yield the mean link scores of a group; none where no document of it can be scored.
+
+    >>> (group, _) = role_groups([["body", "lead", "lead"]], [np.array([[0, 1]])])
+    >>> [score.value for score in link_scores(group, [np.array([[0.1, 0.9], [0.5, 0.2], [0.0, 0.3]])])]
+    [100.0, 100.0, 50.0]
+    """
     cut, renumbered = [], []
     for matrix, rows, known in zip(matrices, group.rows, group.links, strict=True):
         if rows is not None and known is not None:

@@ -57,6 +57,10 @@ def precision_points(similarities: Float64, are_true: Bool, documents: Int64, co
         are_true: of each.
         documents: the document of each, 0 or more.
         count: of documents, those without a link among them.
+
+    >>> scores = np.linspace(1, 0, 400)
+    >>> precision_points(scores, scores > 0.5, np.arange(400), 400)[-1].similarity > 0.5
+    True
     """
     if len(similarities) < FEWEST_KEPT:
         return ()

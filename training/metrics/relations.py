@@ -115,6 +115,10 @@ def relation_scores(probabilities: Floats, labels: Floats, names: Sequence[str])
 
     Raises:
         UsageError: a probability is not finite.
+
+    >>> scores = relation_scores(np.array([[0.9], [0.2]]), np.array([[1.0], [0.0]]), ["story"])
+    >>> [(score.metric, score.value) for score in scores]
+    [('average_precision', 100.0), ('rate', 50.0)]
     """
     require_finite(probabilities, "probabilities of relations")
     for column, name in enumerate(names):
@@ -141,6 +145,9 @@ def average_precision(scores: Floats, is_true: Bool) -> float:
 
     Raises:
         ValueError: nothing is true.
+
+    >>> average_precision(np.array([0.9, 0.8, 0.1]), np.array([True, False, True]))
+    0.8333333333333333
     """
     if not is_true.any():
         raise ValueError("expected at least one true label, found none")

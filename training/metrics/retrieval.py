@@ -116,6 +116,11 @@ def retrieval_scores(
         sample_pairs: pairs of a sample.
         samples: number of samples; 0: the whole pool alone.
         adjust: changes similarities before they are ranked, such as selective refinement.
+
+    >>> pool = Pool(texts=np.eye(2), images=np.eye(2), pairs=np.array([[0, 0], [1, 1]]), documents=np.arange(2))
+    >>> found = retrieval_scores(pool, directions=[Direction.TEXT_TO_IMAGE], samples=0)
+    >>> [(score.metric, score.value) for score in found]
+    [('recall_at_1', 100.0), ('recall_at_5', 100.0), ('recall_at_10', 100.0), ('median_rank', 1.0)]
     """
     if not len(pool.pairs):
         return []
@@ -138,6 +143,9 @@ def query_ranks(queries: Floats, candidates: Floats, pairs: Int64, *, adjust: Ad
 
     Raises:
         UsageError: a number of a vector is not finite.
+
+    >>> query_ranks(np.eye(2), np.eye(2), np.array([[0, 0], [1, 0]])).realistic.tolist()
+    [1.0, 2.0]
     """
     for vectors in (queries, candidates):
         require_finite(vectors, "vectors of texts and images")
@@ -158,12 +166,22 @@ def query_ranks(queries: Floats, candidates: Floats, pairs: Int64, *, adjust: Ad
 
 
 def expected_reciprocal_rank(above: int, others: int, partners: int) -> float:
-    """Return the mean of 1 / rank of the first partner, over the orders of partners and others behind those above."""
+    """Return the mean of 1 / rank of the first partner, over the orders of partners and others behind those above.
+
+    >>> expected_reciprocal_rank(above=0, others=1, partners=1)  # first or second, equally likely
+    0.75
+    """
     return float((_first_partner(others, partners) / (1.0 + above + np.arange(others + 1))).sum())
 
 
 def direction_ranks(pool: Pool, direction: Direction, *, adjust: Adjust | None = None) -> tuple[Ranks, Int64]:
-    """Return the ranks of a direction's queries over the whole pool, and the document of each (its first pair's)."""
+    """Return the ranks of a direction's queries over the whole pool, and the document of each (its first pair's).
+
+    >>> pool = Pool(texts=np.eye(2), images=np.eye(2), pairs=np.array([[0, 0], [1, 1]]), documents=np.arange(2))
+    >>> ranks, documents = direction_ranks(pool, Direction.IMAGE_TO_TEXT)
+    >>> ranks.realistic.tolist(), documents.tolist()
+    ([1.0, 1.0], [0, 1])
+    """
     queries, candidates, pairs = pool.sides(direction)
     wanted, first, numbers = np.unique(pairs[:, 0], return_index=True, return_inverse=True)
     renumbered = np.stack([numbers.ravel(), pairs[:, 1]], axis=1)
@@ -171,7 +189,11 @@ def direction_ranks(pool: Pool, direction: Direction, *, adjust: Adjust | None =
 
 
 def count_ranked(similarities: Floats, are_partners: Bool) -> Int64:
-    """Return 3 x Q numbers of candidates: others above the best partner, others and partners equal to it."""
+    """Return 3 x Q numbers of candidates: others above the best partner, others and partners equal to it.
+
+    >>> count_ranked(np.array([[0.9, 0.5, 0.5]]), np.array([[False, True, False]])).ravel().tolist()
+    [1, 1, 1]
+    """
     best = np.where(are_partners, similarities, -np.inf).max(axis=1, keepdims=True)
     equal = similarities == best
     sets = (similarities > best) & ~are_partners, equal & ~are_partners, equal & are_partners
@@ -278,7 +300,12 @@ def linked_pool(
 
 
 def score_pairs(pool: Pool) -> DocumentScores | None:
-    """Return how well the texts of each document find its images; None without a pair."""
+    """Return how well the texts of each document find its images; None without a pair.
+
+    >>> pool = Pool(texts=np.eye(2), images=np.eye(2), pairs=np.array([[0, 0], [1, 1]]), documents=np.arange(2))
+    >>> score_pairs(pool).means()["reciprocal_rank"].value
+    100.0
+    """
     if not len(pool.pairs):
         return None
     ranks, documents = direction_ranks(pool, Direction.TEXT_TO_IMAGE)

@@ -27,6 +27,11 @@ def analyse_documents(auc: Floats, images: Sequence[Floats], texts: Sequence[Flo
 
     Raises:
         UsageError: an AUC or a number of a vector is not finite.
+
+    >>> rows = [np.eye(2), np.ones((2, 2)), np.array([[1.0, 0.0], [-1.0, 0.0]])]
+    >>> spreads, _ = analyse_documents(np.array([50.0, 60.0, 70.0]), rows, rows)
+    >>> spreads.round(2).tolist()
+    [[0.5, 0.5], [0.0, 0.0], [1.0, 1.0]]
     """
     for values, what in ((auc, "AUC of documents"), *((rows, "vectors of a document") for rows in (*images, *texts))):
         require_finite(values, what)
@@ -41,20 +46,32 @@ def analyse_documents(auc: Floats, images: Sequence[Floats], texts: Sequence[Flo
 
 
 def unit_rows(vectors: Floats, dtype: type[np.floating[Any]] = np.float64) -> Floats:
-    """Return n L2-normalised vectors; zero vectors stay zero."""
+    """Return n L2-normalised vectors; zero vectors stay zero.
+
+    >>> unit_rows(np.array([[3.0, 4.0], [0.0, 0.0]])).tolist()
+    [[0.6, 0.8], [0.0, 0.0]]
+    """
     rows = np.asarray(vectors, dtype=dtype)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.where(lengths > 0, lengths, 1), dtype=dtype)
 
 
 def spread(vectors: Floats) -> float:
-    """Return the mean squared distance of n L2-normalised vectors to their centroid, 0 to 1."""
+    """Return the mean squared distance of n L2-normalised vectors to their centroid, 0 to 1.
+
+    >>> spread(np.array([[2.0, 0.0], [0.5, 0.0]])), spread(np.eye(2))
+    (0.0, 0.5)
+    """
     units = unit_rows(vectors)
     return float(((units - units.mean(axis=0)) ** 2).sum(axis=1).mean())
 
 
 def content(documents: Sequence[Floats], *, dimensions: int = CONTENT_DIMENSIONS) -> Float64:
-    """Return D x at most `dimensions`: the mean vector of each document in its principal components."""
+    """Return D x at most `dimensions`: the mean vector of each document in its principal components.
+
+    >>> content([np.array([[0.0], [2.0]]), np.array([[3.0]])]).shape
+    (2, 1)
+    """
     pooled = np.stack([np.asarray(rows, np.float64).mean(axis=0) for rows in documents])
     centred = pooled - pooled.mean(axis=0)
     left, sizes, _ = np.linalg.svd(centred, full_matrices=False)
@@ -67,6 +84,10 @@ def regress(name: str, predictors: Floats, values: Floats) -> list[Score]:
     R squared is the share of the variance explained; adjusted, less what so many unrelated predictors would explain. F
     tests all predictors together. No row where no fit can be tested: the values are all equal, no predictor varies, or
     there are too few documents.
+
+    >>> fit = regress("x", np.array([[1.0], [2.0], [3.0], [4.0]]), np.array([1.0, 2.0, 2.0, 3.0]))
+    >>> f"{fit[0].metric} {fit[0].value:.1f}"
+    'r_squared 90.0'
     """
     y = np.asarray(values, np.float64) - np.mean(values)
     x = np.asarray(predictors, np.float64) - np.mean(predictors, axis=0)
@@ -97,6 +118,9 @@ def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
 
     Raises:
         ValueError: they are not of the same number of documents.
+
+    >>> spearman([1.0, 2.0, 3.0], [10.0, 30.0, 20.0])
+    0.5
     """
     if len(first) != len(second):
         raise ValueError(f"expected scores of the same documents, found {len(first)} and {len(second)}")

@@ -104,6 +104,9 @@ def edge_counts(sentences: npt.ArrayLike, images: npt.ArrayLike, k: str) -> Int6
 
     `min`: min(n, m); `half`: half of it rounded up; a fraction: that share of it rounded up; a count: at most min(n,
     m).
+
+    >>> edge_counts([2, 5], [3, 3], "half").tolist()
+    [1, 2]
     """
     smaller: Int64 = np.minimum(np.asarray(sentences, np.int64), np.asarray(images, np.int64))
     if k == "min":
@@ -180,6 +183,10 @@ def match_batch(
 
     Returns:
         Edges whose pair `(i, j)` is number `i * C + j`.
+
+    >>> edges = match_batch(torch.eye(2), Ragged.of([2]), Ragged.of([2]), k="min", matching="exact")
+    >>> edges.entries.tolist()
+    [0, 3]
     """
     sets, others = (numbers.ravel() for numbers in np.indices((len(sentences), len(images))))
     return _match(weights, Problems.of(sentences, images, sets, others, k), Matching(matching))
@@ -196,6 +203,10 @@ def match_own(
     """Return the matching of the diagonal blocks alone, sentence set `i` against image set `i`: pair number `i`.
 
     Arguments as of `match_batch`.
+
+    >>> edges = match_own(torch.eye(2), Ragged.of([1, 1]), Ragged.of([1, 1]), k="min", matching="exact")
+    >>> edges.entries.tolist(), edges.pairs.tolist()
+    ([0, 3], [0, 1])
     """
     sets = np.arange(len(sentences))
     return _match(weights, Problems.of(sentences, images, sets, sets, k), Matching(matching))
@@ -211,6 +222,11 @@ def assign(gains: Floats, problems: Problems) -> Int64:
     Returns:
         Positions in `gains` laid out row by row, one a row of a problem, one problem after the other; `~position` (a
         negative number) of the problem's first entry where a row stays out.
+
+    >>> sizes, first = Ragged.of([2]), np.zeros(1, np.int64)
+    >>> problems = Problems.of(sizes, sizes, first, first, "min")
+    >>> assign(np.array([[0.9, 0.8], [0.7, 0.1]]), problems).tolist()
+    [1, 2]
     """
     costs = -gains.astype(np.float64)
     stay = _stay_cost(costs)

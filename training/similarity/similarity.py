@@ -61,6 +61,8 @@ def check_k(k: str, *, field: str) -> None:
     """Raise a `ConfigError` unless `k` says how many edges or maxima count.
 
     `min` (min(n, m)), `half` (half of it rounded up), a fraction of it such as `0.25`, or a count such as `5`.
+
+    >>> check_k("half", field="similarity.k")
     """
     try:
         value = {"min": 1.0, "half": 1.0}.get(k) or float(k)

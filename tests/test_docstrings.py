@@ -1,0 +1,48 @@
+"""Examples in docstrings say what the code does: they are run."""
+
+import doctest
+import importlib
+import pkgutil
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+
+import training.metrics
+import training.similarity
+import training.text
+from training.data.ragged import Ragged
+
+NAMES = {"np": np, "torch": torch, "Ragged": Ragged}
+PACKAGES = (training.metrics, training.similarity, training.text)
+MODULES = sorted(
+    module.name for package in PACKAGES for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+)
+FUNCTIONS_NEED_EXAMPLES = ("training.metrics.", "training.similarity.")
+HAS_NO_SMALL_INPUT = {"calibration_scores", "linked_pool", "read_calibration"}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_are_true(name: str) -> None:
+    assert doctest.testmod(importlib.import_module(name), extraglobs=NAMES).failed == 0
+
+
+def test_public_functions_have_an_example() -> None:
+    names = [name for name in MODULES if name.startswith(FUNCTIONS_NEED_EXAMPLES) and not name.endswith(".intervals")]
+    modules = [importlib.import_module(name) for name in names]
+    lacking = {name for module in modules for name in public_functions(module) if not has_example(module, name)}
+    assert lacking == HAS_NO_SMALL_INPUT
+
+
+def public_functions(module: ModuleType) -> list[str]:
+    functions = [(name, value) for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
+    return [
+        name
+        for name, value in functions
+        if not isinstance(value, type) and getattr(value, "__module__", "") == module.__name__
+    ]
+
+
+def has_example(module: ModuleType, name: str) -> bool:
+    return ">>>" in (getattr(module, name).__doc__ or "")
