@@ -14,7 +14,7 @@ from newsroom.pages.entities import Gazetteer
 from newsroom.search.archive import Archive
 from newsroom.search.placement import sentence_vectors
 from newsroom.search.queries import Query, QueryReader, SourceText
-from pipelines.sources.language import found_language
+from pipelines.sources.text import found_language
 from training.data.ragged import Float32
 
 MOST_OPEN = 2  # champion and challenger

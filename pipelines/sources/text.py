@@ -19,16 +19,15 @@ import sys
 import threading
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.abc import MetaPathFinder
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import urljoin
 
-from pipelines.sources.language import found_language
 from pipelines.sources.records import FieldError
 from schemas.documents import UNDETERMINED
 from schemas.errors import ConfigError
@@ -56,6 +55,8 @@ _END = re.compile(
     r"|(?<=[\u0e01-\u0e4f\u0e80-\u0edf])(?=\s+[\u0e01-\u0e45\u0e80-\u0ec5]))\s*"
 )
 _DETECTED_CHARACTERS = 5_000  # of a text, by which its language is told
+LEAST_CONFIDENCE = 0.2  # below, a language is undetermined
+NO_LANGUAGE = "zxx"  # numbers, identifiers
 _LOG = logging.getLogger(__name__)
 _CUT_TAG = re.compile(r"<[A-Za-z][^<>]*+(?!>)")  # another tag begins before its end
 
@@ -238,3 +239,24 @@ def _splitter(language: str, model: str) -> Language:
         raise ConfigError(f"sentence_model = {model!r}: expected a parser, senter or sentencizer in it, found none")
     splitter.max_length = _MAX_PARAGRAPH_CHARACTERS
     return splitter
+
+
+def found_language(text: str, known: Sequence[str] = ()) -> str:
+    """Return the language of a text, `und` where that is not clear.
+
+    Args:
+        text: of any length.
+        known: languages that it can be in; empty: any of 139.
+    """
+    language, _ = _identifier(tuple(sorted(known))).classify(text)
+    return UNDETERMINED if language == NO_LANGUAGE else str(language)
+
+
+@cache
+def _identifier(known: tuple[str, ...]) -> Any:
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    made = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True, min_confidence=LEAST_CONFIDENCE)
+    if known:
+        made.set_languages(list(known))
+    return made

@@ -31,7 +31,7 @@ from schemas.tables import clean
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """Settings of the readers of all formats; see `source.CorpusSource`.
+    """Settings of the readers of all formats; see `datasets.corpora.CorpusSource`.
 
     Attributes:
         dataset: name of the data set.

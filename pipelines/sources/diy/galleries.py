@@ -6,14 +6,24 @@
 
 The address in `s.u` is signed and expires, so that of the original (`i.redd.it`) is made of id and type. A picture that
 Reddit could not process, or no longer has, is a failed image of its document. A gallery that lost its list is gone.
+
+Addresses of imgur albums, in the spellings that posts have.
+
+    imgur.com/a/ID               an album
+    imgur.com/gallery/ID         an album or a single picture that was made public; likewise /t/TAG/ID, /topic/TOPIC/ID,
+                                 /r/SUB/ID
+
+Hosts are imgur.com and imgur.io, their www., m. and i.; capitals, a title before the id (`some-title-ID`), a missing
+scheme, a query, a fragment, what follows after a slash, and punctuation at the end change nothing. A comma between ids
+lists pictures that have no captions, which is no album.
 """
 
 import html
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-from urllib.parse import urlsplit
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -22,6 +32,14 @@ from pipelines.sources.records import FieldError, sentence, unusable
 from schemas.failures import Reason
 from schemas.tables import travels
 
+_SCHEME = re.compile(r"(?:https?:)?(?://)?", re.IGNORECASE)
+_HOST = re.compile(r"(?:(?:www|[im])\.)?imgur\.(?:com|io)")
+_NAME = re.compile(r"[^&?#=;|<>\"'\s,+.()\[\]{}*\\!:]*")  # an id, perhaps after a title
+_LIST = re.compile(r"[,+.][A-Za-z0-9]")  # of ids, or the ending of a file
+_ID = re.compile("[A-Za-z0-9]+")
+_ALBUM = "a"
+_SEGMENTS_BEFORE = {_ALBUM: 1, "gallery": 1, "t": 2, "topic": 2, "r": 2}
+_MIN_ID = 5  # letters and digits; shorter words after /gallery/ and /r/SUB/ are "new", "top", "hot"
 GALLERY_FIELDS = ("is_gallery", "gallery_data", "media_metadata", "crosspost_parent_list")  # what is asked of the API
 _ORIGINALS = "https://i.redd.it"
 _MEDIA_ID = re.compile("[A-Za-z0-9_-]+")
@@ -99,3 +117,29 @@ def _address(media_id: str, about: Mapping[str, Any]) -> str:
     return preview or unusable(
         FieldError(Reason.MISSING_FIELD, f"{media_id}: expected the type of a picture, found {kind}")
     )
+
+
+class Album(NamedTuple):
+    """An album that an address names; `is_sure` is false where the same address may lead to a single picture."""
+
+    id: str
+    is_sure: bool
+
+
+def find_album(url: str) -> Album | None:
+    """Return the album that a URL points at, None for any other URL."""
+    text = html.unescape(url).strip()
+    try:
+        parts = urlsplit(f"//{text[_SCHEME.match(text).end() :]}")  # type: ignore[union-attr]  # it matches nothing, too
+        is_imgur = _HOST.fullmatch(parts.hostname or "") is not None
+    except ValueError:
+        return None
+    kind, *others = [segment for segment in unquote(parts.path).split("/") if segment] or [""]
+    depth = _SEGMENTS_BEFORE.get(kind.casefold(), 0)
+    if not is_imgur or not depth or len(others) < depth:
+        return None
+    segment, is_sure = others[depth - 1], kind.casefold() == _ALBUM
+    name = _NAME.match(segment)[0]  # type: ignore[index]  # likewise
+    album_id = name.rstrip("-_").rpartition("-")[2]
+    is_id = _ID.fullmatch(album_id) is not None and (is_sure or len(album_id) >= _MIN_ID)
+    return Album(album_id, is_sure) if is_id and not _LIST.match(segment, len(name)) else None

@@ -19,8 +19,7 @@ import requests
 
 from pipelines.settings import HttpConfig
 from pipelines.sources.diy.galleries import GALLERY_FIELDS
-from pipelines.sources.diy.removal import REMOVAL_FIELDS
-from pipelines.sources.diy.submissions import Credentials, Submission, read_records
+from pipelines.sources.diy.submissions import REMOVAL_FIELDS, Credentials, Submission, read_records
 from pipelines.web.transport import Transport
 from schemas.errors import BuildError, UsageError
 from schemas.failures import Failure

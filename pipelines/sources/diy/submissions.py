@@ -2,11 +2,15 @@
 
 Dumps are Pushshift's and Arctic Shift's `RS_*`, one JSON object a line, .zst, .xz, .bz2 or .gz. The API gives the same
 records (`listing.py`).
+
+Any of the fields that say that a post is gone may be absent. A post is gone when its author deleted it, or a moderator,
+a filter, Reddit or a claim of copyright removed it. A deleted account alone (`author`) takes no post down.
 """
 
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -14,9 +18,7 @@ from typing import Any
 import msgspec
 
 from pipelines.files import input_file, read_lines
-from pipelines.sources.diy.addresses import find_album
-from pipelines.sources.diy.galleries import AlbumEntry, Gallery, gallery_of
-from pipelines.sources.diy.removal import removal_of
+from pipelines.sources.diy.galleries import AlbumEntry, Gallery, find_album, gallery_of
 from pipelines.sources.fields import Object, identifier, text_or_none, typed
 from pipelines.sources.records import FieldError, json_object, outcomes_of, rejected
 from pipelines.sources.takedowns import Takedowns, taken_down
@@ -27,6 +29,15 @@ from schemas.tables import travels
 _REDDIT = "https://www.reddit.com"
 _ALBUM_PAGES = "https://imgur.com/a"
 _DELETED_AUTHOR = "[deleted]"
+_PLACEHOLDER = re.compile(
+    r"\s*\[\s*(deleted|removed)(\s+by\s[^\]]*)?\s*\]\s*", re.IGNORECASE
+)  # `[ Removed by moderator ]`
+_TEXTS = ("title", "selftext")
+# Who or what removed it: null, false or empty in a post that stands.
+_REMOVERS = ("removed_by_category", "removed_by", "banned_by", "removal_reason", "banned_at_utc", "removed", "spam")
+_SEEN_LATER = ("was_deleted_later", "removal_type")  # of `_meta`, Arctic Shift's own
+REMOVAL_FIELDS = (*_TEXTS, *_REMOVERS, "is_robot_indexable", "crosspost_parent_list")  # what is asked of the API
+_NOTHING = frozenset({"", "null", "none", "false", "0"})
 _TIMES = ("retrieved_on", "retrieved_utc", "retrieved_2nd_on", "updated_on", "updated_utc")
 
 
@@ -189,3 +200,27 @@ def reject_submission(
     else:
         return None
     return rejected(submission.id, reason, message)
+
+
+def removal_of(record: Mapping[str, Any]) -> str:
+    """Return the field that says that a post is gone, with its value; empty where none does."""
+    meta, parents = record.get("_meta"), record.get("crosspost_parent_list")
+    found = [
+        *(name for name in _TEXTS if isinstance(record.get(name), str) and _PLACEHOLDER.fullmatch(record[name])),
+        *(name for name in _REMOVERS if _is_said(record.get(name))),
+        *(["is_robot_indexable"] if record.get("is_robot_indexable") is False else []),  # Reddit's own mark of it
+    ]
+    if found:
+        return f"{found[0]}: {record[found[0]]}"
+    later = meta if isinstance(meta, Mapping) else {}
+    for name in _SEEN_LATER:
+        if _is_said(later.get(name)):
+            return f"_meta.{name}: {later[name]}"
+    for parent in parents if isinstance(parents, list) else ():
+        if isinstance(parent, Mapping) and (removal := removal_of({**parent, "crosspost_parent_list": None})):
+            return f"the post that it repeats has {removal}"
+    return ""
+
+
+def _is_said(value: object) -> bool:
+    return bool(value) and str(value).strip().casefold() not in _NOTHING

@@ -6,12 +6,10 @@ stays of the text and what goes is the same as in `wikitext.py`. Nothing is fetc
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
-
-from lxml import etree
 
 from pipelines.sources.charsets import decode_page
 from pipelines.sources.dom import parse
@@ -88,11 +86,11 @@ def parse_article(data: bytes, *, base_url: str, repositories: Collection[str] =
     text = decode_page(data).text
     if not _BODY.search(text):
         raise FieldError(Reason.BROKEN_RECORD, f"{base_url}: expected the HTML of an article, found no body")
-    reader = _Reader()
-    for event, element in etree.iterwalk(parse(text), events=("start", "end")):
-        (reader.begin if event == "start" else reader.end)(element)
-    url = absolute_url(base_url, reader.facts["url"]) if "url" in reader.facts else ""
-    found = paragraphs_of(reader.pieces)
+    tree, facts = parse(text), dict[str, str]()
+    for element in tree.iter("html", "meta", "link", "body"):
+        facts |= _facts(element.attrib)
+    url = absolute_url(base_url, facts["url"]) if "url" in facts else ""
+    found = paragraphs_of(_pieces(tree))
     images: dict[str, tuple[str, int]] = {}
     for picture, paragraph in found.between:
         image = absolute_url(base_url, clean(picture.address))
@@ -104,9 +102,9 @@ def parse_article(data: bytes, *, base_url: str, repositories: Collection[str] =
     ]
     return ArticlePage(
         title=clean(unquote(url.partition("/wiki/")[2]).replace("_", " ")) or None,
-        page_id=reader.facts.get("page_id"),
+        page_id=facts.get("page_id"),
         url=url or None,
-        language=reader.facts.get("language"),
+        language=facts.get("language"),
         paragraphs=found.texts,
         image_urls=tuple(image for image, _ in kept),
         image_paragraphs=tuple(paragraph for _, paragraph in kept),
@@ -119,69 +117,39 @@ def file_name(url: str) -> str:
     return unquote(parts[-2] if "thumb" in parts else parts[-1])
 
 
-@dataclass(slots=True)
-class _Element:
-    """An element whose end has not come; its attributes hold for what it contains.
-
-    Attributes:
-        is_text: its text is the article's.
-        is_article: its pictures are the article's.
-        is_file: its pictures were put there as files.
-    """
-
-    name: str
-    is_text: bool = True
-    is_article: bool = True
-    is_file: bool = False
-
-
 @dataclass(frozen=True, slots=True)
 class _Picture:
     address: str
 
 
-class _Reader:
-    """Collects what a reader sees, a line break where a block begins or ends, and what the page says of itself."""
+def _pieces(
+    element: Any, depth: int = 0, *, is_text: bool = True, is_article: bool = True, is_file: bool = False
+) -> Iterator[str | _Picture]:
+    """Yield what a reader sees of an element, with a line break where a block begins or ends.
 
-    def __init__(self) -> None:
-        self.pieces: list[str | _Picture] = []
-        self.facts: dict[str, str] = {}
-        self._open = [_Element("")]
-
-    def begin(self, element: Any) -> None:
-        """Take the beginning of an element, and the text behind it."""
-        tag, given = str(element.tag), dict(element.attrib)
-        parent = self._open[-1]
-        if tag in ("html", "meta", "link", "body"):
-            self.facts |= _facts(given)
-        elif tag == "img" and parent.is_file and parent.is_article and _is_picture(given):
-            self.pieces.append(_Picture(given["src"].strip()))
-        classes = frozenset(given.get("class", "").split())
-        kind = given.get("typeof", "").replace("mw:Transclusion", "").strip()
-        opened = _Element(
-            tag,
-            is_text=parent.is_text and not _is_dropped(tag, classes, given),
-            is_article=parent.is_article and _UI_CLASSES.isdisjoint(classes),
-            is_file=parent.is_file or kind.startswith(_FILE_TYPES),
-        )
-        self._break_at(opened)
-        self._open.append(opened)
-        if len(self._open) > _MAX_DEPTH:
-            raise FieldError(Reason.BROKEN_RECORD, "expected the HTML of an article, found it nested too deep")
-        self._text(element.text)
-
-    def end(self, element: Any) -> None:
-        """Take the end of an element, and the text behind it."""
-        self._break_at(self._open.pop())
-        self._text(element.tail)
-
-    def _text(self, text: str | None) -> None:
-        if text and self._open[-1].is_text:
-            self.pieces.append(text.replace("\n", " "))
-
-    def _break_at(self, element: _Element) -> None:
-        if element.is_text and element.name in _BLOCKS:
-            self.pieces.append("\n")
+    Args:
+        element: of the page.
+        depth: how many it is in.
+        is_text: whether the text around it is the article's.
+        is_article: whether pictures around it are the article's.
+        is_file: whether pictures around it were put there as files.
+    """
+    if depth > _MAX_DEPTH:
+        raise FieldError(Reason.BROKEN_RECORD, "expected the HTML of an article, found it nested too deep")
+    tag, given = str(element.tag), element.attrib
+    if tag == "img" and is_file and is_article and _is_picture(given):
+        yield _Picture(given["src"].strip())
+    classes = frozenset(given.get("class", "").split())
+    is_text = is_text and not _is_dropped(tag, classes, given)
+    is_article = is_article and _UI_CLASSES.isdisjoint(classes)
+    is_file = is_file or given.get("typeof", "").replace("mw:Transclusion", "").strip().startswith(_FILE_TYPES)
+    edge = "\n" if is_text and tag in _BLOCKS else ""
+    yield edge
+    yield (element.text or "").replace("\n", " ") if is_text else ""
+    for child in element:
+        yield from _pieces(child, depth + 1, is_text=is_text, is_article=is_article, is_file=is_file)
+        yield (child.tail or "").replace("\n", " ") if is_text else ""
+    yield edge
 
 
 def _facts(given: Mapping[str, str]) -> dict[str, str]:

@@ -21,7 +21,7 @@ from newsroom.pages.text_language import language_name
 from newsroom.pages.words import shown_texts
 from newsroom.search.queries import Query, SourceText
 from newsroom.search.search import RankedImage
-from pipelines.sources.language import found_language
+from pipelines.sources.text import found_language
 from schemas.metadata import Metadata
 
 PICTURES = (

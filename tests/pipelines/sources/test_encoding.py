@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from pipelines.sources.corpora.source import CorpusSource
 from pipelines.sources.datasets.archive import ArchiveSource
 from pipelines.sources.datasets.coherence import CiteSource
+from pipelines.sources.datasets.corpora import CorpusSource
 from pipelines.sources.datasets.mscoco import MscocoSource
 from pipelines.sources.datasets.news import NewsSource
 from pipelines.sources.datasets.rqa import RecipeqaSource

@@ -38,16 +38,16 @@ from pipelines.files import BrokenInputError, read_tree
 from pipelines.named_files import FileRejected
 from pipelines.shards.manifest import content_digest
 from pipelines.sources.corpora.names import INTERLEAVED_SCHEMA
-from pipelines.sources.corpora.source import CorpusSource, Format
 from pipelines.sources.datasets.coherence import CiteSource, ClueSource
+from pipelines.sources.datasets.corpora import CorpusSource, Format
 from pipelines.sources.datasets.documents import DocumentsSource
 from pipelines.sources.datasets.mscoco import MscocoSource
 from pipelines.sources.datasets.multi_retrieval import MultiRetrievalSource
 from pipelines.sources.datasets.news import NewsSource
 from pipelines.sources.datasets.rqa import RecipeqaSource
 from pipelines.sources.datasets.vist import VistSource
-from pipelines.sources.diy.addresses import find_album
 from pipelines.sources.diy.albums import parse_album_api, parse_album_page
+from pipelines.sources.diy.galleries import find_album
 from pipelines.sources.diy.submissions import read_dump, reject_submission
 from pipelines.sources.html import read_page
 from pipelines.sources.records import CandidateDocument, outcomes_of

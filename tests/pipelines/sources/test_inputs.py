@@ -15,8 +15,8 @@ from candidates import uris_of
 from published import read_source
 
 from pipelines.config import RECIPES
-from pipelines.sources.corpora.source import CorpusSource, Format
 from pipelines.sources.datasets.coherence import CiteSource, ClueSource
+from pipelines.sources.datasets.corpora import CorpusSource, Format
 from pipelines.sources.datasets.diy import DiySource
 from pipelines.sources.datasets.documents import DocumentsSource
 from pipelines.sources.datasets.mscoco import MscocoSource

@@ -23,7 +23,7 @@ from pipelines.images.packed import copy_packs
 from pipelines.settled import SettledDocument
 from pipelines.shards.manifest import content_digest
 from pipelines.sources.corpora.names import INTERLEAVED_SCHEMA
-from pipelines.sources.corpora.source import CorpusSource
+from pipelines.sources.datasets.corpora import CorpusSource
 from pipelines.sources.datasets.documents import DocumentsSource
 from pipelines.sources.inputs import find_inputs, image_root
 from schemas.failures import Failure

@@ -9,7 +9,7 @@ import pytest
 from candidates import candidate_of, sources_of, uris_of
 
 from pipelines.shards.manifest import content_digest
-from pipelines.sources.corpora.source import CorpusSource
+from pipelines.sources.datasets.corpora import CorpusSource
 from pipelines.sources.inputs import find_inputs
 from pipelines.sources.records import CandidateDocument
 from schemas.documents import Document, Given, GivenLink, ImageRef, Provenance, Sentence

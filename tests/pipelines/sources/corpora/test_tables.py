@@ -17,7 +17,7 @@ from PIL import Image
 from pipelines.embedded import read_picture
 from pipelines.named_files import FileRejected
 from pipelines.sources.corpora.names import INTERLEAVED_SCHEMA
-from pipelines.sources.corpora.source import CorpusSource, Format
+from pipelines.sources.datasets.corpora import CorpusSource, Format
 from pipelines.sources.inputs import find_inputs, image_root
 from pipelines.sources.records import CandidateDocument
 from pipelines.tables import BYTES_AT_ONCE, read_batches, read_cell

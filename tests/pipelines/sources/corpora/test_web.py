@@ -12,7 +12,7 @@ from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
 from pipelines.settings import HttpConfig
-from pipelines.sources.corpora.source import CorpusSource
+from pipelines.sources.datasets.corpora import CorpusSource
 from schemas.failures import Reason
 
 SAW = "Cut the boards to the right length with a sharp saw, and take your time, for this cannot be undone later."

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pipelines.sources.datasets.diy import DiySource
-from pipelines.sources.diy.addresses import Album, find_album
+from pipelines.sources.diy.galleries import Album, find_album
 from pipelines.sources.diy.submissions import Submission, choose_capture, read_records, reject_submission
 from pipelines.sources.takedowns import NAMELESS, NO_TAKEDOWNS, parse_takedowns
 from schemas.failures import Failure, Reason, Stage
