@@ -40,7 +40,7 @@ SETTINGS = {
     "hessel-2019": ["dimensions=16", "text.word_dimensions=16", "training.epochs=60", "training.learning_rate=0.01"],
 }
 LEARNED = {"closed-form": 70, "tiny": 70, "hessel-2019": 60}  # AUC; the GRU starts without a word, from 45 documents
-POLICY = "min_documents = 5\nundecided = 'refuse'\nmargin = 100.0\n"
+POLICY = "min_documents = 5\nmargin = 100.0\n"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,76 +1,115 @@
-"""Intervals of means of per-document scores that are sound however few documents there are, and what they can show."""
+"""Intervals of means of bounded scores that hold however few documents there are, and what they can show.
 
-from collections.abc import Iterator
+One bound is used everywhere: that of Gaffke (2005; Learned-Miller and Thomas 2019). The sample gets one more document,
+which has the worst score that there can be for the lower end and the best for the upper, and each document an
+exponential weight; an end of the interval is a quantile of the weighted mean. No distribution of scores is known for
+which it misses the mean more often than it may, whatever the number of documents, and `benchmarks/gate.py` looks for
+one. For many documents it is that of the bootstrap. The bootstrap itself has no width for one document, and Student's
+interval misses where scores are skewed.
+"""
 
 import numpy as np
-from scipy.special import stdtrit
+from scipy.optimize import brentq
+from scipy.stats import norm
 
-from training.data.ragged import Float64
-from training.data.streams import stream
+from training.data.ragged import Float64, Floats, Int64
 from training.metrics.bootstrap import Interval
 from training.metrics.scores import LEVEL
 
-BEST = 100.0  # every score is from 0 to this
-RESAMPLES = 10_000
-NUMBERS_AT_ONCE = 1 << 22
-POWER_QUANTILE = 0.8416  # of the normal distribution at 80%
-MOST_DOCUMENTS = 1_000_000_000
-HARDLY = 1.0  # points, by which two models' scores of a document hardly differ
+MOST = 100.0  # every score is from 0 to this, and a difference of two from minus this
+MANY_DOCUMENTS = 100_000  # beyond, the document that was added hardly counts
+POWER = 0.8
+FACTORS_AT_ONCE = 64  # complex factors, whose product stays finite
+_STEP = 1 / 16
+_GRID = np.arange(0, 10, _STEP).reshape(-1, 16)
+_NODES, _WEIGHTS = np.sinh(_GRID), _STEP * np.cosh(_GRID) * np.where(_GRID == 0, 0.5, 1.0)
+_NEGLIGIBLE = 1e-9
 
 
-def mean_interval(scores: Float64, *, level: float = LEVEL) -> Interval:
-    """Return the mean of per-document scores from 0 to 100, with an interval that is sound however few they are."""
-    low, high = mean_bounds(np.asarray(scores)[:, None], level=level)
-    return Interval(float(np.mean(scores)), float(low[0]), float(high[0]))
+def mean_interval(
+    values: Floats, units: Int64 | None = None, *, least: float = 0.0, most: float = MOST, level: float = LEVEL
+) -> Interval:
+    """Return the mean of values from `least` to `most` with an interval; of no value it has the whole range.
 
-
-def mean_bounds(scores: Float64, *, level: float = LEVEL) -> tuple[Float64, Float64]:
-    """Return lower and upper bounds of k means from n x k scores, each 0 to 100; a row is a document.
-
-    A Bayesian bootstrap with one document more, which has the worst score for the lower bound and the best for the
-    upper (Gaffke 2005; Learned-Miller and Thomas 2019). No distribution of scores is known for which such a bound
-    misses the mean more often than it may, whatever n; for many documents it is that of the bootstrap. The percentile
-    bootstrap alone has no width for one document, and Student's interval misses where scores are skewed.
+    Args:
+        values: Q values.
+        units: of each the number of what was drawn independently, such as its document; None: each is one. A unit that
+            was not seen is taken to have no more values than the largest that was.
+        least: that a value can be.
+        most: likewise.
+        level: share of samples whose interval holds the mean.
     """
-    lows, spare = [], []
-    for weights in document_weights("gate", len(scores), RESAMPLES):
-        lows.append(weights[:, 1:] @ scores)
-        spare.append(weights[:, :1] * BEST)
-    means, tail = np.concatenate(lows), (1 - level) / 2
-    low = np.quantile(means, tail, axis=0)
-    return low, np.quantile(means + np.concatenate(spare), 1 - tail, axis=0)
+    numbers = np.asarray(values, np.float64)
+    if not len(numbers):
+        return Interval((least + most) / 2, least, most)
+    rows = np.arange(len(numbers)) if units is None else np.unique(units, return_inverse=True)[1]
+    sums, counts = np.bincount(rows, weights=numbers), np.bincount(rows).astype(np.float64)
+    tail, mean = (1 - level) / 2, float(numbers.mean())
+    low = least + _lower_end(sums - least * counts, counts, tail)
+    return Interval(mean, low, most - _lower_end(most * counts - sums, counts, tail))
 
 
-def document_weights(name: str, documents: int, resamples: int) -> Iterator[Float64]:
-    """Yield R x (1 + documents) weights of a Bayesian bootstrap, rows at once; column 0 is of one more document."""
-    draws, count = stream(name, 0), documents + 1
-    block = max(1, NUMBERS_AT_ONCE // count)
-    for start in range(0, resamples, block):
-        weights = draws.standard_exponential((min(block, resamples - start), count))
-        yield weights / weights.sum(axis=1, keepdims=True)
+def difference_interval(differences: Floats, *, level: float = LEVEL) -> Interval:
+    """Return the mean of per-document differences of two scores, with its interval; of none it has the whole range."""
+    return mean_interval(differences, least=-MOST, level=level)
 
 
-def difference_interval(differences: Float64, *, level: float = LEVEL) -> Interval:
-    """Return the mean of per-document differences from -100 to 100, with an interval; of fewer than two it has no end.
+def probability_below(mean: float, sums: Float64, counts: Float64) -> float:
+    """Return the smallest error at which the lower bound of a mean is at least `mean`.
 
-    It is Student's, but where more than half of the documents hardly differ. Then few documents decide the mean, a
-    further one may lose everything, and none of that shows in the spread of those at hand. The interval is then that of
-    `mean_bounds`, which holds for any differences.
+    Args:
+        mean: 0 or more.
+        sums: U sums of values, 0 or more.
+        counts: U numbers of values.
     """
-    count = len(differences)
-    if count < 2:
-        return Interval(float(differences.sum()), -BEST, BEST)
-    mean = float(differences.mean())
-    if is_sparse(differences):
-        low, high = mean_bounds((differences[:, None] + BEST) / 2, level=level)
-        return Interval(mean, 2 * float(low[0]) - BEST, 2 * float(high[0]) - BEST)
-    half = float(stdtrit(count - 1, (1 + level) / 2) * differences.std(ddof=1)) / count**0.5
-    return Interval(mean, mean - half, mean + half)
+    return sum_at_most_zero(np.append(sums - mean * counts, -mean * counts.max()))
 
 
-def is_sparse(differences: Float64) -> bool:
-    """Return whether more than half of the documents hardly differ."""
-    return bool((np.abs(differences) <= HARDLY).mean() > 0.5)
+def sum_at_most_zero(c: Float64) -> float:
+    """Return the probability that the sum of some numbers, each times an exponential one, is at most 0.
+
+    It is the integral of exp(-sum of log(1 + z c)) / z over the vertical line through the saddle point, here in steps
+    that grow exponentially: four digits are right at least.
+    """
+    if c.min() >= 0:
+        return 0.0
+    if c.max() <= 0:
+        return 1.0
+    c = c / -c.min()
+    low, high = 0.0, 1.0
+    for _ in range(30):
+        middle = (low + high) / 2
+        is_left = (c / (1 + middle * c)).sum() + 1 / middle > 0
+        low, high = (middle, high) if is_left else (low, middle)
+    saddle = (low + high) / 2
+    slopes = c / (1 + saddle * c)
+    width = ((slopes**2).sum() + saddle**-2) ** -0.5
+    slopes = np.append(slopes, np.zeros(-len(slopes) % FACTORS_AT_ONCE)).reshape(-1, FACTORS_AT_ONCE)
+    highest, integral = np.log1p(saddle * c).sum(), 0.0
+    for nodes, weights in zip(_NODES, _WEIGHTS, strict=True):
+        away = 1j * width * nodes
+        products = (1 + away[:, None, None] * slopes).prod(axis=2)
+        heights = np.exp(-highest - np.log(products).sum(axis=1)) / (saddle + away)
+        integral += float((heights.real * weights).sum())
+        if abs(heights[-1]) * weights[-1] < _NEGLIGIBLE * integral:
+            break
+    return integral * width / np.pi
+
+
+def _lower_end(sums: Float64, counts: Float64, tail: float) -> float:
+    """Return the lower bound of a mean of values of 0 or more; U sums, and of how many values."""
+    mean = float(sums.sum() / counts.sum())
+    if mean <= 0:
+        return 0.0
+
+    def excess(bound: float) -> float:
+        return float(np.log(max(probability_below(bound, sums, counts), 1e-300) / tail))
+
+    step = 4 * float(np.std(sums - mean * counts)) * len(sums) ** 0.5 / counts.sum() + 4 * mean / len(sums)
+    start = mean - step
+    while start > 0 and excess(start) > 0:
+        start -= step
+    return float(brentq(excess, max(start, 0.0), mean, xtol=1e-9 * MOST))
 
 
 def level_of(level: float, attempt: int) -> float:
@@ -82,21 +121,34 @@ def level_of(level: float, attempt: int) -> float:
     return 1 - (1 - level) / (2 * attempt)
 
 
-def documents_needed(differences: Float64, margin: float, *, level: float = LEVEL) -> int:
+def documents_needed(differences: Floats, margin: float, *, level: float = LEVEL) -> int:
     """Return of how many documents a model as good as another is shown to be within the margin, in four of five cases.
 
-    Differences of further documents are taken to spread as those at hand do; 0 where fewer than two are there, or the
-    margin is none (a model that is as good is never shown to be better). Where most documents hardly differ, they are
-    enough to have seen one of any share of documents that could cost the margin.
+    Differences of further documents are taken to be like those at hand. It is 0 where there are fewer than two, or the
+    margin is none: a model that is as good is never shown to be better.
     """
-    if len(differences) < 2 or not margin:
+    if len(differences) < 2 or margin <= 0:
         return 0
-    spread, count = float(differences.std(ddof=1)), 2
-    if is_sparse(differences) and margin < BEST:
-        count = max(2, int(np.ceil(np.log((1 - level) / 2) / np.log1p(-margin / BEST))))
-    while count < MOST_DOCUMENTS:
-        wanted = ((float(stdtrit(count - 1, (1 + level) / 2)) + POWER_QUANTILE) * spread / margin) ** 2
-        if count >= wanted:
-            return count
-        count = max(count + 1, min(int(wanted), 2 * count))
-    return count
+    tail, centred = (1 - level) / 2, np.asarray(differences, np.float64) - np.mean(differences)
+    spread = float(centred.std(ddof=1))
+    usual = ((norm.isf(tail) + norm.isf(1 - POWER)) * spread / margin) ** 2
+    if usual > MANY_DOCUMENTS:
+        return int(usual)
+
+    def is_shown(count: int) -> bool:
+        sample = np.resize(centred, count) - norm.isf(1 - POWER) * spread / count**0.5
+        return probability_below(MOST - margin, np.maximum(sample + MOST, 0.0), np.ones(count)) <= tail
+
+    low, high = 0, fewest_documents(margin, level=level)
+    while not is_shown(high):
+        low, high = high, 2 * high
+    while high - low > max(1, high // 500):
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_shown(middle) else (middle, high)
+    return high
+
+
+def fewest_documents(margin: float, *, level: float = LEVEL) -> int:
+    """Return of how many documents without any difference a model is shown to be within a margin of up to 100."""
+    tail = (1 - level) / 2
+    return 1 if margin >= MOST else int(np.ceil(np.log(tail) / np.log1p(-margin / MOST)))

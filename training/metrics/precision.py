@@ -6,9 +6,8 @@ documents, since one that was not seen may have any number of links, all of them
 
 For a wanted precision P, a document has X = (share of false links - (1 - P)) where it has a link of at least the
 threshold, else 0. The threshold is proven where the upper bound of the mean of X over documents is below 0. The bound
-is that of the gate: a Bayesian bootstrap with one document more, whose links are all false (Gaffke 2005; Learned-Miller
-and Thomas 2019). No distribution is known for which it misses more often than it may, whatever the number of documents,
-where intervals by a normal distribution do. How often it misses and what it finds: `benchmarks/precision.py`.
+is that of the gate (`intervals.py`), with one document more, whose links are all false. How often it misses and what it
+finds: `benchmarks/precision.py`.
 
 Thresholds follow from the similarities alone. They are tested from strict to loose, from several starts that divide the
 error, and each start ends with its first failure (fixed sequence; Angelopoulos et al. 2025).
@@ -16,20 +15,18 @@ error, and each start ends with its first failure (fixed sequence; Angelopoulos 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from training.data.ragged import Bool, Float64, Int64
-from training.metrics.intervals import document_weights
+from training.metrics.intervals import sum_at_most_zero
 
 ERROR = 0.05  # the probability that a threshold keeps less than the precision it was chosen for
 FEWEST_KEPT = 20  # links; thresholds that keep fewer are not tested
 KEPT_RATIO = 1.25  # of the links that two thresholds in a row keep
 STARTS = 2
 LEVELS = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975, 0.99)
-RESAMPLES = 4000
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +68,9 @@ def precision_points(similarities: Float64, are_true: Bool, documents: Int64, co
     np.add.at(links_DK, rows, is_kept)
     np.add.at(false_DK, rows, is_kept & ~are_true[:, None])
     shares_DK = false_DK / np.maximum(links_DK, 1)
-    draws = [np.concatenate(parts) for parts in zip(*_resampled(links_DK > 0, shares_DK), strict=True)]
     points: list[PrecisionPoint] = []
     for level in LEVELS:
-        place = _loosest(*draws, level=level)
+        place = _loosest(links_DK > 0, shares_DK, level=level)
         if place is None:
             break
         points.append(PrecisionPoint(float(thresholds[place]), level, int(links_DK[:, place].sum())))
@@ -91,17 +87,14 @@ def _thresholds(similarities: Float64) -> Float64:
     return found
 
 
-def _resampled(has_links_DK: Bool, shares_DK: Float64) -> Iterator[tuple[Float64, Float64, Float64]]:
-    """Yield weighted means of both over documents, S x K, and the weight of the document more, S x 1."""
-    for weights in document_weights("precision", len(shares_DK), RESAMPLES):
-        yield weights[:, 1:] @ has_links_DK, weights[:, 1:] @ shares_DK, weights[:, :1]
+def _loosest(has_links_DK: Bool, shares_DK: Float64, *, level: float) -> int | None:
+    """Return the loosest threshold that is proven to keep a precision, of shares of false links; None: there is none."""
+    count = shares_DK.shape[1]
+    starts = np.unique(np.linspace(0, count, STARTS, endpoint=False).astype(np.int64)).tolist()
+    spare_DK = (1 - level) * has_links_DK - shares_DK
 
+    def is_proven(number: int) -> bool:
+        return sum_at_most_zero(np.append(spare_DK[:, number], -level)) < ERROR / len(starts)
 
-def _loosest(kept_SK: Float64, false_SK: Float64, more_S1: Float64, *, level: float) -> int | None:
-    """Return the loosest threshold that is proven to keep a precision; None where there is none."""
-    starts = np.unique(np.linspace(0, kept_SK.shape[1], STARTS, endpoint=False).astype(np.int64))
-    excess_SK = false_SK - (1 - level) * kept_SK + level * more_S1
-    is_proven = np.quantile(excess_SK, 1 - ERROR / len(starts), axis=0) < 0
-    ends = [start + int(np.argmin(np.append(is_proven[start:], False))) for start in starts]
-    proven = [end - 1 for start, end in zip(starts.tolist(), ends, strict=True) if end > start]
-    return max(proven, default=None)
+    ends = [next((number for number in range(start, count) if not is_proven(number)), count) for start in starts]
+    return max((end - 1 for start, end in zip(starts, ends, strict=True) if end > start), default=None)

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from training.metrics.intervals import level_of
 from training.mlflow.gate import COMPARED, TITLES, Check, Decision
-from training.mlflow.policy import Undecided
 
 
 def explained(decision: Decision) -> Iterator[str]:
@@ -41,6 +40,4 @@ def _undecided(check: Check, decision: Decision) -> str:
             f" Of two models that are as good, {check.documents_needed} documents would show in four of five cases "
             f"that one is at most {margin:g} worse."
         )
-    if decision.policy.undecided is Undecided.ASK:
-        return f"{text} The policy leaves it to a person: multilink approve."
-    return f'{text} The policy refuses it; undecided = "ask" would leave it to a person.'
+    return f"{text} It is left to a person: multilink approve."

@@ -14,7 +14,8 @@ retrieve their images. A candidate is promoted if every check passes:
 - guard: on another data set the whole interval of that difference lies above minus the guard's margin;
 - editors: where the policy asks for it, those who compared it blind with the champion are shown to prefer it;
 - latest: it was scored on the latest version of the target data set;
-- approval: where the policy asks for one, a named person has approved it (`multilink approve`).
+- approval: where the policy asks for one, or the documents cannot tell, a named person has approved it (`multilink
+  approve`).
 
 Every candidate that the best champion meets is another chance for a model that is worse. So the k-th of them is judged
 at half of a k-th of the error rate (`Contest.attempt`, `level_of`): `benchmarks/gate.py` simulates how often the
@@ -37,7 +38,7 @@ from training.metrics.bootstrap import Interval
 from training.metrics.intervals import difference_interval, documents_needed, level_of, mean_interval
 from training.metrics.links import LinkScore, PairScore, ScoreKind
 from training.metrics.preference import Preference
-from training.mlflow.policy import STANDARD_POLICY, Guard, Measure, Policy, Undecided
+from training.mlflow.policy import STANDARD_POLICY, Guard, Measure, Policy
 from training.promotions.record import Approval
 
 Scores = Mapping[str, LinkScore | PairScore]
@@ -252,7 +253,7 @@ def decide(
         is_latest = target.dataset == latest
         words = "the latest version" if is_latest else f"but the latest version is {latest}"
         checks.append(Check(name="latest", is_passed=is_latest, reason=f"scored on {target.dataset}, {words}"))
-    needs_person = policy.undecided is Undecided.ASK and any(check.is_undecided for check in checks)
+    needs_person = any(check.is_undecided for check in checks)
     approved_by = ""
     if policy.approval or needs_person:
         accepted = (each.by for each in approvals if not policy.approvers or any(map(each.is_by, policy.approvers)))

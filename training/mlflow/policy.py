@@ -5,7 +5,6 @@ A policy file is TOML; a key that is left out has its default, an unknown one is
     measure = "auto"              # what decides: auc, reciprocal_rank, recall_at_1, _5, _10; auto: see `Measure`
     split = "val"                 # whose documents are scored; never test, whose scores are reported
     margin = 1.0                  # points that a candidate may be worse than the champion, and than the best ever
-    undecided = "refuse"          # where too few documents can show it: refuse, or ask a person (multilink approve)
     min_documents = 20            # that must have been scored
     latest_only = true            # the data set scored on must be the latest version in the lake
     approval = false              # whether a person must approve a version before it becomes the champion
@@ -58,13 +57,6 @@ class Measure(StrEnum):
     def is_of_retrieval(self) -> bool:
         """Return whether it is for sure of retrieval."""
         return self not in (Measure.AUTO, Measure.AUC)
-
-
-class Undecided(StrEnum):
-    """What happens to a candidate that is not shown to be worse, and not shown to be within the margin either."""
-
-    REFUSE = "refuse"
-    ASK = "ask"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,8 +138,7 @@ class Policy:
         level: of the intervals; of the comparison with champions, for the first candidate that a champion meets.
         measure: what decides on the target.
         margin: points of the measure's mean that a candidate may be worse than the champion, and than the best champion
-            ever.
-        undecided: what happens where too few documents can show that.
+            ever. Where too few documents can show that, a person is asked.
         split: whose documents are scored; empty: `gate` where the data set has such a split, else `val`. Never `test`:
             a champion chosen by the scores that are reported would make them too good. Where validation links chose
             the epoch, they are not held out (`judging.chose_epoch`).
@@ -165,7 +156,6 @@ class Policy:
     level: float = LEVEL
     measure: Measure = Measure.AUTO
     margin: float = 1.0
-    undecided: Undecided = Undecided.REFUSE
     split: str = ""
     min_documents: int = 20
     latest_only: bool = True
