@@ -114,7 +114,9 @@ def test_the_bound_is_the_quantile_of_a_mean_with_exponential_weights() -> None:
     for count in (1, 20, 437, 5000):
         assert probability_below(99, np.full(count, 100.0), np.ones(count)) == pytest.approx(0.99**count, rel=1e-4)
     assert fewest_documents(1, level=0.975) == next(n for n in range(1000) if 0.99**n <= 0.0125) == 437
-    assert difference_interval(np.zeros(437), level=0.975).low > -1 > difference_interval(np.zeros(436), level=0.975).low
+    assert (
+        difference_interval(np.zeros(437), level=0.975).low > -1 > difference_interval(np.zeros(436), level=0.975).low
+    )
 
 
 def test_intervals_of_few_constant_and_shared_values() -> None:
