@@ -2,7 +2,7 @@
 
     python -m benchmarks.gate [--runs 1000] [--chains 1000] [--sizes 20 60 ...] [--json]
 
-`multilink promote` judges by `training.metrics.intervals`. The first table: candidates that are exactly the margin worse
+`multilink promote` judges by `training.metrics.intervals`. First table: candidates that are exactly the margin worse
 (0.5, 1, 2, 5 points), and the share of them that passes, of all margins the highest; 1.25% may. The kinds of difference
 are in `KINDS`; all have the true mean that is wanted. Four bounds:
 
@@ -45,7 +45,7 @@ def _normal(deviation: float) -> Kind:
 
 
 def _mixed(share: float, loss: Callable[[Draws, tuple[int, int]], np.ndarray], lost: float, noise: float) -> Kind:
-    """Return differences of which a share loses `lost` on the mean, and the others differ by what the mean then asks."""
+    """Return differences of which a share loses `lost` on the mean; the others differ by what the mean then asks."""
 
     def draw(draws: Draws, shape: tuple[int, int], mean: float) -> np.ndarray:
         others = draws.normal((mean + share * lost) / (1 - share), noise, shape)

@@ -88,7 +88,7 @@ def _thresholds(similarities: Float64) -> Float64:
 
 
 def _loosest(has_links_DK: Bool, shares_DK: Float64, *, level: float) -> int | None:
-    """Return the loosest threshold that is proven to keep a precision, of shares of false links; None: there is none."""
+    """Return the loosest threshold that is proven to keep a precision, of shares of false links; None: none is."""
     count = shares_DK.shape[1]
     starts = np.unique(np.linspace(0, count, STARTS, endpoint=False).astype(np.int64)).tolist()
     spare_DK = (1 - level) * has_links_DK - shares_DK

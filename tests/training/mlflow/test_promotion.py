@@ -207,9 +207,11 @@ def test_models_of_two_views_are_compared_on_the_documents_both_could_score(
     for version, count in (("2", 21), ("3", 5)):
         kept.clear()
         monkeypatch.setattr(judging, "evaluate_model", evaluate_some)
-        judged = promote(client, "linker", version, say=print)
+        judged = promote(client, "linker", version, policy=Policy(margin=30), say=print)
         assert judged.decision.is_promoted is (count == 21) and judged.decision.documents == count
-    assert "5 documents of synthetic@v1, split val, could be scored with both models" in judged.decision.reasons[2]
+    assert "5 documents of synthetic@v1, split val, could be scored with both models" in " ".join(
+        judged.decision.reasons
+    )
 
 
 def test_a_chain_of_champions_is_held_to_the_best_of_them(
@@ -218,7 +220,7 @@ def test_a_chain_of_champions_is_held_to_the_best_of_them(
     other_files: Callable[[], Path],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    means = {"1": 80.0, "2": 79.6, "3": 78.8, "4": 79.7, "5": 81.0}
+    means = {"1": 80.0, "2": 79.6, "3": 78.0, "4": 79.7, "5": 81.0}
     for _ in means:
         register_model(other_files())
     order: list[float] = []
