@@ -1,10 +1,13 @@
 """What of the guide is made from the code: commands with their options, settings of recipes, who imports whom.
 
+`llms.txt`, the list of pages for language models (https://llmstxt.org), is made from the map on the home page.
+
 MkDocs calls `on_files` before it builds the site.
 """
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,7 +42,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(
             File.generated(config, path, content="\n".join({"commands": commands, "settings": settings}[name]()))
         )
+    files.append(File.generated(config, "llms.txt", content=llms(config.site_description)))
     return files
+
+
+def llms(description: str | None) -> str:
+    """Return title, one line, and the pages of the map with their purpose."""
+    rows = re.findall(r"^(## .+)|^\| (\[.+\)) \| (.+) \|$", (ROOT / "docs/index.md").read_text("utf-8"), re.MULTILINE)
+    lines = [f"\n{heading}\n" if heading else f"- {pages}: {purpose}" for heading, pages, purpose in rows]
+    return "\n".join(["# multilink\n", f"> {description}", *lines, ""]).replace(".md)", ".html)")
 
 
 def commands() -> Iterator[str]:

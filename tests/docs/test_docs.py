@@ -90,6 +90,9 @@ def test_the_guide_builds_without_a_warning_and_asks_no_other_host(tmp_path: Pat
     assert not list((tmp_path / "site").rglob("__pycache__"))
     loaded = re.compile(r"""<(?:script|img|iframe)[^>]+src=["']https?://|<link[^>]+stylesheet[^>]+href=["']https?://""")
     assert [page.name for page in pages if loaded.search(page.read_text(encoding="utf-8"))] == []
+    listed = set(re.findall(r"\]\((\S+?\.html)\)", (tmp_path / "site" / "llms.txt").read_text(encoding="utf-8")))
+    home = {"404.html", "index.html"}
+    assert listed == {page.relative_to(tmp_path / "site").as_posix() for page in pages} - home
 
 
 def test_the_page_of_parts_shows_one_file_of_the_example_and_names_the_others() -> None:
@@ -99,3 +102,19 @@ def test_the_page_of_parts_shows_one_file_of_the_example_and_names_the_others() 
     assert shown and all((ROOT / name).read_text(encoding="utf-8") == text for name, text in shown.items())
     written = {path.relative_to(parts).as_posix() for path in parts.rglob("*.py") if path.name != "__init__.py"}
     assert set(re.findall(r"`(multilink_parts/\w+\.py)`", page)) == written
+
+
+def test_the_scores_of_the_readme_are_those_of_the_page_that_it_cites() -> None:
+    """Each row of the README has the AUC of that model's row on the page, data set by data set."""
+    tables = {name: _rows(ROOT / name) for name in ("README.md", "docs/explanation/learning.md")}
+    page, (heading, *rows) = tables["docs/explanation/learning.md"], tables["README.md"]
+    columns = [page[0].index(f"{name}: AUC") for name in heading[1:]]
+    scores = {row[0]: [row[column] for column in columns] for row in page}
+    assert len(rows) == 4 and all(scores[title] == cells for title, *cells in rows)
+
+
+def _rows(page: Path) -> list[list[str]]:
+    """Return the cells of a page's first table of models, its heading first."""
+    text = page.read_text(encoding="utf-8")
+    heading, _, *rows = re.findall(r"^\| model \|.*\n(?:\|.*\n)+", text, re.MULTILINE)[0].splitlines()
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in (heading, *rows)]
