@@ -2,16 +2,20 @@
 
 Files go one after the other; each is digested on its way and must be what the manifest says. The manifest is written
 last, by a conditional request where the store has them, so that a version is there whole or not at all. What a stopped
-run copied is digested where it lies and not copied again. `retrievals/` goes along; answers of hosts, packs, links and
-indexes do not.
+run copied is digested where it lies and not copied again. `retrievals/` goes along, and what the other lake knows of
+its own build of the version stays; answers of hosts, packs, links and indexes do not go.
 """
 
+import io
 import shutil
 from dataclasses import dataclass
 from typing import BinaryIO
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from pipelines.card.card import write_cards
-from pipelines.shards.writing import write_file
+from pipelines.shards.writing import write_file, write_part
 from pipelines.turns import turn_of_build
 from schemas.console import Say
 from schemas.errors import IntegrityError, UsageError
@@ -65,10 +69,22 @@ def _replicate(source: Lake, name: str, version: str, target: Lake, say: Say) ->
         say(f"{name}@{version}: {number} of {len(missing)} files: {entry.path}")
     times, copied = source.retrievals(name, version), target.retrievals(name, version)
     for path in times.files():
-        copied.settle(path, times.read(path))
+        _copy_times(path, times, copied)
     write_cards(copy, manifest)
     commit(target, manifest, is_latest=False)
     return Replica(version, len(missing), sum(entry.bytes for entry in missing), len(manifest.files) - len(missing))
+
+
+def _copy_times(path: str, times: Folder, copied: Folder) -> None:
+    """Copy a table of `retrievals/`; where the other lake has one of its own, its rows stay, too."""
+    data = times.read(path)
+    if not copied.exists(path) or copied.read(path) == data:
+        copied.settle(path, data)
+        return
+    every = pa.concat_tables(pq.read_table(io.BytesIO(each)) for each in (copied.read(path), data))
+    once = every.group_by(every.column_names, use_threads=False).aggregate([])
+    ordered = once.sort_by([(name, "ascending") for name in every.column_names])
+    write_part(copied, path, [ordered.cast(every.schema)], every.schema)
 
 
 def _is_there(entry: FileEntry, copy: Folder, sizes: dict[str, int]) -> bool:

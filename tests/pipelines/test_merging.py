@@ -1,4 +1,4 @@
-"""Packs that are put together when a build ends meet rebuilds, other data sets, `lake forget` and `lake sweep`."""
+"""Packs that are put together when a build ends meet rebuilds and `lake sweep`."""
 
 from __future__ import annotations
 

@@ -1,0 +1,72 @@
+"""What is swept, and what an unforeseen error names, after other things happened to a lake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pairs.world import World, capture, check, serving, sweep_up, upgrade_code
+
+from pipelines.documents import transforms as documents
+from pipelines.features import transforms as features
+from pipelines.quality import transforms as quality
+from pipelines.sources.source import Source
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    with serving() as host:
+        yield World(tmp_path, host, monkeypatch)
+
+
+def test_a_sweep_leaves_the_answer_to_a_request_whose_version_is_there(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Source, "is_fixed", True)  # a crawl brings its pictures
+    capture(world)
+    sweep_up(world)
+    again = world.build_of("web", f"{world.host.url}/crawl.warc.gz")
+    assert again.why_reused == "the same inputs and settings gave this version before"
+
+
+def test_a_sweep_leaves_the_copies_of_versions_that_an_earlier_library_made(world: World) -> None:
+    world.build()
+    copies = {*world.lake.images.files()}
+    with world.patch.context() as patch:
+        upgrade_code(patch, "99.0")
+        sweep_up(world)
+    assert copies and {*world.lake.images.files()} == copies
+    check(world)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "setting"),
+    [
+        (documents, "check_candidate", "documents.min_images=1"),
+        (documents, "settle", "documents.min_images=1"),
+        (documents, "judge", "documents.is_judged_after_dedupe=true"),
+        (quality, "document_problem", "quality.max_images_per_word=9"),
+        (features, "without_images", "documents.min_images=1"),
+    ],
+)
+def test_an_unforeseen_error_names_a_document_by_its_id(
+    world: World, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, setting: str
+) -> None:
+    """It named it by the whole of it: its text went into the failures, and into the digest of what was read."""
+    function = getattr(module, name)
+
+    def fail(*args: Any, **options: Any) -> Any:
+        if "of B alone" in repr(args):
+            raise ZeroDivisionError("unforeseen")
+        return function(*args, **options)
+
+    monkeypatch.setattr(module, name, fail)
+    world.change(settings=frozenset({setting}))
+    summary = world.build()
+    found = [row for path in Path(summary.path).glob("failures/*.parquet") for row in pq.read_table(path).to_pylist()]
+    (unforeseen,) = [row for row in found if row["exception"] == "ZeroDivisionError"]
+    assert (unforeseen["record_id"], unforeseen["reason"]) == ("B", "broken-record")
+    assert "of B alone" not in repr(found)
