@@ -13,7 +13,7 @@ from benchmarks.learning_columns import SENTENCES, VECTORS
 from benchmarks.learning_models import ABOUT, CLOSED_FORM, COMPARED, DOCUMENT_DATA, PAIRS, SHUFFLED
 from benchmarks.learning_scores import Line
 from schemas.documents import Split
-from training.metrics.bootstrap import Interval
+from training.metrics.intervals import Interval
 from training.report.sections import NO_BREAK, cell_text
 
 Lines = Mapping[tuple[str, str], Line]

@@ -41,9 +41,9 @@ from training.evaluation.evaluate import STANDARD_CONFIG, random_similarities
 from training.loop.context import Context
 from training.loop.trainer import train
 from training.loop.validation import own_set_ranks
-from training.metrics.bootstrap import Interval, compare, mean_interval
 from training.metrics.calibration import Calibration, Observations, calibration_scores, fit_calibration, observe
 from training.metrics.curves import fit_sigmoid
+from training.metrics.intervals import Interval, difference_interval, mean_interval
 from training.metrics.links import roc_auc, score_documents
 from training.model import LinkModel
 from training.towers.inputs import image_input, text_input
@@ -98,10 +98,10 @@ class Line:
         return [mean_interval(column) for column in np.array([*self.by_document.values()]).T]
 
     def differences(self, other: Line, column: int) -> Interval:
-        """Return this line less another of the same documents (paired bootstrap over documents)."""
+        """Return this line less another of the same documents (document by document)."""
         theirs = other.by_document
         pairs = np.array([(row[column], theirs[name][column]) for name, row in self.by_document.items()])
-        return compare(pairs[:, 0], pairs[:, 1]).difference
+        return difference_interval(pairs[:, 0] - pairs[:, 1])
 
     def splits(self, column: int = 0) -> list[float]:
         return [float(np.mean([row[column] for row in run.scores.values()])) for run in self.runs]

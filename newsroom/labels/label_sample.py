@@ -24,7 +24,7 @@ from schemas.versions import fingerprint
 from training.data.ragged import Int64
 from training.data.streams import stream
 from training.linking.shards import LINKS
-from training.metrics.bootstrap import Interval
+from training.metrics.intervals import Interval
 from training.metrics.labelled import (
     CorpusMeasures,
     Labels,

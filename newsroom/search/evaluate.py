@@ -35,7 +35,7 @@ from training.data.documents import DocumentSet
 from training.data.lake import Columns, read_split
 from training.data.ragged import Bool, Float64, Floats, Int64
 from training.evaluation.evaluate import POOL_DOCUMENTS, EvaluationReport, absent
-from training.metrics.bootstrap import pooled_interval
+from training.metrics.intervals import mean_interval
 from training.metrics.retrieval import NUMBERS_AT_ONCE, Ranks, count_ranked
 from training.metrics.scores import Score
 
@@ -236,7 +236,7 @@ def _scores(queries: Sequence[LinkedQuery], ranks: Mapping[str, Ranks], candidat
         for group, members in groups.items():
             name = f"{group}, whole pool of {candidates}"
             for metric, column in zip(METRICS, table[members].T, strict=True):
-                interval = pooled_interval(column, documents[members])
+                interval = mean_interval(column, documents[members])
                 yield interval.score(metric, n=len(members), group=name, measure=system)
 
 

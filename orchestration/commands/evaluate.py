@@ -52,7 +52,7 @@ def command(
     *,
     say: options.Progress,
 ) -> options.Summaries:
-    """Score a model's links on a data set: AUC and precision at 1 and 5, each with its 95% bootstrap interval.
+    """Score a model's links on a data set: AUC and precision at 1 and 5, each with its 95% interval.
 
     Retrieval, relations and calibration are measured where they apply, and baselines where the data set has what they
     need. All numbers are stored as a table with the model's run, and beside the report.

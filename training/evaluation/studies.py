@@ -1,6 +1,6 @@
 """Studies of several models: side by side, transfer between data sets, a sweep's table.
 
-Side by side: means, paired differences to the first model, by paired bootstrap, and whether the models err on the same
+Side by side: means, differences to the first model document by document, and whether the models err on the same
 documents: the rank correlation of per-document AUC (Hessel 2019, 4.1). Only documents that every model was scored on
 are compared. Where documents are pairs, which have no AUC, the scores are those of retrieval, and agreement is of the
 reciprocal rank.
@@ -22,7 +22,7 @@ from schemas.errors import ConfigError, NotFoundError, UsageError
 from schemas.lake import Lake
 from training.evaluation.evaluate import Evaluation, interval_json
 from training.evaluation.models import evaluate_model
-from training.metrics.bootstrap import Comparison, compare
+from training.metrics.intervals import Interval, difference_interval
 from training.metrics.links import ScoreKind, mean_scores
 from training.metrics.scores import Score
 from training.metrics.spread import spearman
@@ -42,7 +42,7 @@ class ModelResult:
 
     name: str
     means: Mapping[str, Score]
-    differences: Mapping[str, Comparison]
+    differences: Mapping[str, Interval]
     leading: tuple[float, ...]
 
 
@@ -75,8 +75,7 @@ class ModelComparison:
                 "model": result.name,
                 **{metric: interval_json(score) for metric, score in result.means.items()},
                 "minus_first": {
-                    metric: interval_json(found.difference.score(metric, n=len(self.documents)))
-                    | {"probability_at_least": found.probability_at_least}
+                    metric: interval_json(found.score(metric, n=len(self.documents)))
                     for metric, found in result.differences.items()
                 },
             }
@@ -117,7 +116,8 @@ def compare_models(evaluations: Mapping[str, Evaluation], *, dataset: str, split
             name=name,
             means=mean_scores(own, kind),
             differences={
-                metric: compare(own[:, column], values[0][:, column]) for column, metric in enumerate(kind.metrics)
+                metric: difference_interval(own[:, column] - values[0][:, column])
+                for column, metric in enumerate(kind.metrics)
             }
             if number
             else {},

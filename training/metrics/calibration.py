@@ -22,8 +22,8 @@ from schemas.configs import restore_json
 from schemas.errors import UsageError
 from training.closed_form.plans import soft_plans
 from training.data.ragged import Bool, Float64, Floats, Int64
-from training.metrics.bootstrap import mean_interval
 from training.metrics.curves import fit_sigmoid
+from training.metrics.intervals import mean_interval
 from training.metrics.links import link_mask
 from training.metrics.precision import PrecisionPoint, precision_points
 from training.metrics.scores import Score

@@ -8,13 +8,15 @@ one. For many documents it is that of the bootstrap. The bootstrap itself has no
 interval misses where scores are skewed.
 """
 
+from bisect import bisect_left
+from dataclasses import dataclass
+
 import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import norm
 
 from training.data.ragged import Float64, Floats, Int64
-from training.metrics.bootstrap import Interval
-from training.metrics.scores import LEVEL
+from training.metrics.scores import LEVEL, Score
 
 MOST = 100.0  # every score is from 0 to this, and a difference of two from minus this
 MANY_DOCUMENTS = 100_000  # beyond, the document that was added hardly counts
@@ -24,6 +26,19 @@ _STEP = 1 / 16
 _GRID = np.arange(0, 10, _STEP).reshape(-1, 16)
 _NODES, _WEIGHTS = np.sinh(_GRID), _STEP * np.cosh(_GRID) * np.where(_GRID == 0, 0.5, 1.0)
 _NEGLIGIBLE = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A mean (or a median, or a mean of differences) and the bounds of its confidence interval."""
+
+    mean: float
+    low: float
+    high: float
+
+    def score(self, metric: str, *, n: int, group: str = "", measure: str = "", unit: str = "percent") -> Score:
+        """Return it as a row of an evaluation."""
+        return Score(metric, self.mean, self.low, self.high, n, group, measure, unit=unit)
 
 
 def mean_interval(
@@ -47,6 +62,27 @@ def mean_interval(
     tail, mean = (1 - level) / 2, float(numbers.mean())
     low = least + _lower_end(sums - least * counts, counts, tail)
     return Interval(mean, low, most - _lower_end(most * counts - sums, counts, tail))
+
+
+def median_interval(values: Floats, units: Int64, *, least: float, most: float) -> Interval:
+    """Return the median of values from `least` to `most` as `mean`, with the interval of values that may be the median.
+
+    A value may be the median where the interval of the share of values up to it holds a half; units as in
+    `mean_interval`.
+
+    >>> median_interval(np.arange(1.0, 101), np.arange(100), least=1, most=500)
+    Interval(mean=50.5, low=40.0, high=61.0)
+    """
+    levels = np.unique(values).tolist()
+
+    def end(name: str, outside: float) -> float:
+        place = bisect_left(
+            levels, 50, key=lambda level: getattr(mean_interval(100.0 * (values <= level), units), name)
+        )
+        return levels[place] if place < len(levels) else outside
+
+    none = mean_interval(np.zeros(len(values)), units)
+    return Interval(float(np.median(values)), least if none.high >= 50 else end("high", most), end("low", most))
 
 
 def difference_interval(differences: Floats, *, level: float = LEVEL) -> Interval:

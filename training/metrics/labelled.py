@@ -20,7 +20,7 @@ import numpy as np
 from scipy.special import betaincinv, expit, logit, stdtrit
 
 from training.data.ragged import Bool, Float64, Int64
-from training.metrics.bootstrap import Interval
+from training.metrics.intervals import Interval
 from training.metrics.scores import LEVEL
 
 UNSEEN = 0.5  # labels of each kind that are added to a stratum's before its variance is taken

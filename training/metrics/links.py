@@ -1,7 +1,7 @@
 """The scores a document has; how well a matrix finds its links: AUROC and precision at C (Hessel 2019, section 2).
 
 Scores are of links within a document, or of how its texts find their images among those of all documents
-(`retrieval.py`). Both kinds are percentages, and a mean over documents has a bootstrap interval over them. Documents of
+(`retrieval.py`). Both kinds are percentages, and a mean over documents has an interval over them. Documents of
 one text and one image have no scores of links: their only pair is linked.
 
 Ties never depend on sort order: AUROC counts a tie half, precision takes its expected value over all orders of the tied
@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from training.data.ragged import Bool, Float64, Floats, Int64, require_finite
-from training.metrics.bootstrap import mean_interval
+from training.metrics.intervals import mean_interval
 from training.metrics.scores import Score
 
 T = TypeVar("T")
@@ -112,7 +112,7 @@ class DocumentScores:
 
 
 def mean_scores(table: Float64 | Sequence[Sequence[float]], kind: ScoreKind) -> dict[str, Score]:
-    """Return metric -> mean, with its 95% bootstrap interval, of D x k scores of documents.
+    """Return metric -> mean, with its 95% interval, of D x k scores of documents.
 
     >>> mean_scores([[60.0, 50.0, 40.0], [80.0, 50.0, 20.0]], ScoreKind.LINKS)["auc"].value
     70.0

@@ -18,11 +18,13 @@ from enum import StrEnum
 from functools import lru_cache
 
 import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from training.data.documents import DocumentSet
 from training.data.ragged import Bool, Float64, Floats, Int64, require_finite
 from training.data.streams import stream
-from training.metrics.bootstrap import median_interval, pooled_interval
+from training.metrics.intervals import mean_interval, median_interval
 from training.metrics.links import DocumentScores, PairScore, ScoreKind
 from training.metrics.scores import Score
 from training.model import EmbeddedDocument
@@ -108,7 +110,7 @@ def retrieval_scores(
 
     A sample is drawn without replacement from all pairs; its texts and images are the queries and candidates. There are
     none where the pool has no more pairs than a sample, and no row at all for a pool without a pair. Scores of the
-    whole pool have their 95% bootstrap interval over documents, those of samples their standard deviation.
+    whole pool have their 95% interval over documents, those of samples their standard deviation.
 
     Args:
         pool: texts, images and which are partners.
@@ -221,10 +223,28 @@ def _recall_within(cutoff: int, above: Int64, others: Int64, partners: Int64) ->
 
 def _whole(pool: Pool, direction: Direction, adjust: Adjust | None) -> Iterator[Score]:
     ranks, documents = direction_ranks(pool, direction, adjust=adjust)
-    group, n = f"{direction}, whole pool of {len(pool.sides(direction)[1])}", len(documents)
+    units, candidates = _units(pool)[documents], len(pool.sides(direction)[1])
+    group, n = f"{direction}, whole pool of {candidates}", len(documents)
     for metric, column in zip(RECALL, 100 * ranks.recall.T, strict=True):
-        yield pooled_interval(column, documents).score(metric, n=n, group=group)
-    yield median_interval(ranks.realistic, documents).score(MEDIAN_RANK, n=n, group=group, unit=RANK_UNIT)
+        yield mean_interval(column, units).score(metric, n=n, group=group)
+    median = median_interval(ranks.realistic, units, least=1, most=candidates)
+    yield median.score(MEDIAN_RANK, n=n, group=group, unit=RANK_UNIT)
+
+
+def _units(pool: Pool) -> Int64:
+    """Return a number for each document of a pool by its own number; documents that share a text or an image have one.
+
+    >>> pairs = np.array([[0, 0], [1, 0], [2, 1]])
+    >>> _units(Pool(texts=np.eye(3), images=np.eye(2), pairs=pairs, documents=np.arange(3))).tolist()
+    [0, 0, 1]
+    """
+    items = np.concatenate([pool.pairs[:, 0], len(pool.texts) + pool.pairs[:, 1]])
+    documents = np.tile(pool.documents, 2)
+    size = len(pool.texts) + len(pool.images) + int(documents.max()) + 1
+    first = size - int(documents.max()) - 1
+    graph = coo_array((np.ones(len(items)), (first + documents, items)), shape=(size, size))
+    numbers = connected_components(graph, directed=False)[1]
+    return np.asarray(np.unique(numbers[first:], return_inverse=True)[1])
 
 
 def _sampled(drawn: list[Pool], direction: Direction, adjust: Adjust | None) -> Iterator[Score]:

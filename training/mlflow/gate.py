@@ -34,8 +34,7 @@ from schemas.errors import UsageError
 from schemas.versions import fingerprint
 from training.data.ragged import Float64
 from training.evaluation.evaluate import Evaluation
-from training.metrics.bootstrap import Interval
-from training.metrics.intervals import difference_interval, documents_needed, level_of, mean_interval
+from training.metrics.intervals import Interval, difference_interval, documents_needed, level_of, mean_interval
 from training.metrics.links import LinkScore, PairScore, ScoreKind
 from training.metrics.preference import Preference
 from training.mlflow.policy import STANDARD_POLICY, Guard, Measure, Policy

@@ -55,7 +55,7 @@ def difference_table(found: ModelComparison) -> Table:
     rows = (
         Row(
             each.name,
-            tuple(each.differences[metric].difference.score(metric, n=0, unit=POINTS) for metric in found.kind.metrics),
+            tuple(each.differences[metric].score(metric, n=0, unit=POINTS) for metric in found.kind.metrics),
         )
         for each in found.models[1:]
     )

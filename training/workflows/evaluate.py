@@ -31,8 +31,6 @@ from training.mlflow.registering import load_nostruct, record_evaluation
 from training.report.outcome import next_lines, outcome_lines
 from training.report.sections import score_table, sections
 
-FEW_DOCUMENTS = 10
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluateSummary:
@@ -69,8 +67,6 @@ class EvaluateSummary:
         left_out = ", ".join(f"{lost} {reason}" for reason, lost in left_out_of(self.rows).items())
         lines = [] if table is None else [*table.lines(), *table.footnotes]
         lines.append(f"{count} documents; left out: {left_out or 'none'}")
-        if 0 < count < FEW_DOCUMENTS:
-            lines.append(f"fewer than {FEW_DOCUMENTS} documents: the intervals are too narrow to rely on")
         if self.judged is not None:
             lines += [line for each in sections(self.rows, dataset=dataset).values() for line in ("", *each.lines())]
         return [*lines, *self.notes]

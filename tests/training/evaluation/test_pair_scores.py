@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from training.metrics.bootstrap import median_interval
+from training.metrics.intervals import median_interval
 from training.metrics.retrieval import Pool, expected_reciprocal_rank, retrieval_scores, score_pairs
 
 
@@ -54,7 +54,7 @@ def test_the_medians_interval_is_that_of_resampled_documents() -> None:
     numbers = np.random.default_rng(1)
     groups = numbers.integers(40, size=200)
     values = numbers.geometric(0.1, size=200) + 3.0 * (groups % 5)
-    found = median_interval(values, groups)
+    found = median_interval(values, groups, least=1, most=1000)
     documents = [values[groups == group] for group in np.unique(groups)]
     drawn = [
         np.median(np.concatenate([documents[place] for place in numbers.integers(len(documents), size=len(documents))]))
@@ -62,11 +62,17 @@ def test_the_medians_interval_is_that_of_resampled_documents() -> None:
     ]
     low, high = np.quantile(drawn, [0.025, 0.975])
     assert found.mean == np.median(values)
-    assert (found.low, found.high) == (pytest.approx(low, abs=1), pytest.approx(high, abs=1)) and low < high
-    one = median_interval(np.array([1.0, 4.0]), np.zeros(2, int))
-    assert (one.mean, one.low, one.high) == (2.5, 2.5, 2.5)
-    with pytest.raises(ValueError, match="a document each"):
-        median_interval(np.zeros(0), np.zeros(0, int))
+    assert low - 3 < found.low <= low + 0.5 and high - 0.5 <= found.high < high + 3
+    one = median_interval(np.array([1.0, 4.0]), np.zeros(2, int), least=1, most=9)
+    assert (one.mean, one.low, one.high) == (2.5, 1, 9)  # one document may be any
+
+
+def test_documents_that_share_an_image_are_one_unit_of_an_interval() -> None:
+    """Ten documents of one image are like one document: their interval is as wide."""
+    texts, images = np.eye(12)[:, ::-1], np.eye(3, 12)
+    pairs = [(number, 0 if number < 10 else number - 9) for number in range(12)]
+    found = {score.metric: score for score in retrieval_scores(pool(texts, images, pairs, list(range(12))))}
+    assert found["recall_at_1"].high is not None and found["recall_at_1"].high > 85
 
 
 def test_the_median_rank_of_a_whole_pool_has_an_interval() -> None:

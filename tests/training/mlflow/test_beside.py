@@ -129,7 +129,7 @@ def test_the_nearest_sentence_stands_beside_a_model(
         say=print,
     )
     assert [result.name for result in found.models] == ["nearest-sentence", str(trained)]
-    difference = found.models[1].differences["auc"].difference
+    difference = found.models[1].differences["auc"]
     own, theirs = (found.models[number].means["auc"].value for number in (1, 0))
     assert difference.mean == pytest.approx(own - theirs) and difference.high <= 0  # type: ignore[operator]
     with pytest.raises(UsageError, match="found baselines alone"):

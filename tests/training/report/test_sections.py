@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from training.evaluation.evaluate import EvaluationReport, absent, evaluate_matrices
-from training.metrics.bootstrap import Interval
+from training.metrics.intervals import Interval
 from training.metrics.scores import Score
 from training.report.figures import axes_of
 from training.report.sections import Row, Table, absent_baselines, cell_text, pivot, score_table, sections
