@@ -14,13 +14,14 @@ is imported when it is first used.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from multilink.datasets import Dataset
+    from multilink.datasets import Dataset, open_dataset
     from multilink.links import Links
-    from multilink.models import Model
+    from multilink.models import Model, load
     from newsroom.search.archive import Archive
     from newsroom.search.search import SearchResult
     from training.linking.options import LinkOptions
@@ -47,21 +48,9 @@ _HOMES = {
     "Links": "multilink.links",
     "Model": "multilink.models",
     "SearchResult": "newsroom.search.search",
+    "load": "multilink.models",
     "open_dataset": "multilink.datasets",
 }
-
-
-def load(
-    address: str,
-    *,
-    tracking_uri: str | None = None,
-    settings: Sequence[str] = (),
-    options: LinkOptions | None = None,
-) -> Model:
-    """Return a registered model; arguments and errors as of `Model`."""
-    make, given = _part("Model"), {} if options is None else {"options": options}
-    model: Model = make(address, tracking_uri=tracking_uri, settings=settings, **given)
-    return model
 
 
 def search(index: str | Path, **query: Any) -> SearchResult:
@@ -70,8 +59,10 @@ def search(index: str | Path, **query: Any) -> SearchResult:
     Args:
         index: path or URI that `multilink index` printed.
         query: as `Archive.search` takes it: `headline=`, `lead=`, `where=` ...
+
+    >>> multilink.search("lake/retrievals/documents/latest", headline="A walk along the river")  # doctest: +SKIP
     """
-    with _part("Archive")(index) as archive:
+    with __getattr__("Archive")(index) as archive:
         found: SearchResult = archive.search(**query)
         return found
 
@@ -131,18 +122,9 @@ def _command(step: list[str], settings: Sequence[str], options: dict[str, Any]) 
     if step[0] != "build" and "tracking_uri" not in options and (store := remembered_store()):
         options = options | {"tracking_uri": store}
     given = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", str(value))]
-    changes = [part for setting in settings for part in ("--set", setting)]
-    return in_process([*step, *given, *changes, "--json"], lambda _: None)
-
-
-def _part(name: str) -> Any:
-    """Return what is named here and lies elsewhere; it is imported now."""
-    from importlib import import_module
-
-    from orchestration.project import be_quiet
-
-    be_quiet()
-    return getattr(import_module(_HOMES[name]), name)
+    return in_process(
+        [*step, *given, *(part for setting in settings for part in ("--set", setting)), "--json"], lambda _: None
+    )
 
 
 def __getattr__(name: str) -> Any:
@@ -150,9 +132,12 @@ def __getattr__(name: str) -> Any:
         from schemas.versions import code_version
 
         return code_version()
-    if name in _HOMES:
-        return _part(name)
-    raise AttributeError(f"module 'multilink' has no attribute '{name}'")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'multilink' has no attribute '{name}'")
+    from orchestration.project import be_quiet
+
+    be_quiet()
+    return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -48,13 +48,15 @@ class Documents(IterableDataset[dict[str, Any]]):
         row_of = {name: row for row, name in enumerate(table["hash"].to_pylist())}
         vectors = {name: column_to_vectors(table[name]).astype(np.float32) for name in self._features}
         for document in shard.read(self._folder):
+            links = document.row["links"]
+            pairs = [(link["sentence"], link["image"]) for link in links or ()]
             rows = [row_of[picture["hash"]] for picture in document.pictures]
             yield {
                 "id": document.row["id"],
                 "language": document.row["language"],
                 "sentences": [sentence["text"] for sentence in document.row["sentences"]],
                 "images": [_pixels(picture["jpeg"]) for picture in document.pictures],
-                "links": _pairs(document.row["links"]),
+                "links": None if links is None else torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2),
                 **{name: torch.from_numpy(values[rows]) for name, values in vectors.items()},
             }
 
@@ -64,9 +66,3 @@ def _pixels(jpeg: bytes | None) -> torch.Tensor | None:
         return None
     with Image.open(io.BytesIO(jpeg)) as image:
         return torch.from_numpy(np.asarray(image.convert("RGB")).copy()).permute(2, 0, 1)
-
-
-def _pairs(links: Sequence[dict[str, int]] | None) -> torch.Tensor | None:
-    if links is None:
-        return None
-    return torch.tensor([(link["sentence"], link["image"]) for link in links], dtype=torch.int64).reshape(-1, 2)

@@ -43,8 +43,9 @@ class Links(list[PredictedLink]):
         """Return a table of the links for a notebook; it needs neither a script nor another file, unless for URLs."""
         rows = ""
         for link in self:
+            sureness = f"{link.similarity:.2f}" if link.probability is None else f"{link.probability:.0%}"
             picture = f'<img src="{html.escape(_address(self._images[link.image]))}" width="96">'
-            rows += f"<tr><td>{html.escape(link.text or '')}</td><td>{picture}</td><td>{_sureness(link)}</td></tr>"
+            rows += f"<tr><td>{html.escape(link.text or '')}</td><td>{picture}</td><td>{sureness}</td></tr>"
         return f"<table><tr><th>sentence</th><th>image</th><th>how sure</th></tr>{rows}</table>"
 
 
@@ -61,7 +62,3 @@ def _address(picture: Picture) -> str:
     """Return where a notebook finds a picture: its URL, or itself in small."""
     is_url = isinstance(picture, str) and "://" in picture
     return str(picture) if is_url else thumbnail_uri(picture_bytes(picture)) or ""
-
-
-def _sureness(link: PredictedLink) -> str:
-    return f"{link.similarity:.2f}" if link.probability is None else f"{link.probability:.0%}"

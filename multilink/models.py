@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Self, overload
+from typing import Self
 
 import numpy as np
 
@@ -21,9 +21,10 @@ from newsroom.extraction import DocumentReader
 from orchestration.inference.documents import own_documents
 from orchestration.project import remembered_store
 from pipelines.config import recipe
+from pipelines.embedded import on_web
 from pipelines.sources.inputs import image_root
 from pipelines.sources.own.rows import read_row
-from pipelines.sources.records import on_web, outcomes_of
+from pipelines.sources.records import outcomes_of
 from schemas.documents import UNDETERMINED, Role
 from schemas.errors import UsageError
 from schemas.failures import Failure
@@ -33,9 +34,6 @@ from training.data.ragged import Floats
 from training.linking.links import LinkedDocument
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
 from training.mlflow.loading import open_model
-
-_DOCUMENT = "document"
-SHOWN = 5  # reasons in a message
 
 
 class Model:
@@ -66,8 +64,9 @@ class Model:
         self._linker = loaded.linker(options)
         self._scratch = tempfile.TemporaryDirectory(prefix="multilink-model-")
         self._settings = settings
-        config = override(recipe("documents"), settings)
-        self._reader = DocumentReader(loaded.model.card, config, Folder(self._scratch.name))
+        self._reader = DocumentReader(
+            loaded.model.card, override(recipe("documents"), settings), Folder(self._scratch.name)
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -75,10 +74,6 @@ class Model:
     def __exit__(self, *_: object) -> None:
         self._scratch.cleanup()
 
-    @overload
-    def link(self, sentences: str | Path) -> list[Links]: ...
-
-    @overload
     def link(
         self,
         sentences: Sequence[str],
@@ -86,16 +81,7 @@ class Model:
         *,
         roles: Sequence[str] | None = None,
         language: str = UNDETERMINED,
-    ) -> Links: ...
-
-    def link(
-        self,
-        sentences: Sequence[str] | str | Path,
-        images: Sequence[Picture] | None = None,
-        *,
-        roles: Sequence[str] | None = None,
-        language: str = UNDETERMINED,
-    ) -> Links | list[Links]:
+    ) -> Links:
         """Return the predicted links of one document, the most similar first; a notebook draws them.
 
         A link has the sentence's `text` and the picture's path or URL (`source`); `sentence` and `image` are indexes
@@ -103,8 +89,7 @@ class Model:
         which and why.
 
         Args:
-            sentences: n texts. Or, as the only argument, the path of a user's own documents, as `multilink link
-                --input` takes it: then the links of each document, in a list.
+            sentences: n texts.
             images: m pictures: paths, URLs, the bytes of files, or Pillow images.
             roles: n roles of the texts, for a model that goes by them.
             language: of the texts, as an ISO 639-1 code.
@@ -112,15 +97,16 @@ class Model:
         Raises:
             UsageError: no text or no picture can be used; the message says why.
         """
-        if isinstance(sentences, str | Path) and images is None:
-            return self._link_files(str(sentences))
-        if isinstance(sentences, str | Path) or images is None:
-            raise UsageError("link: expected a list of sentences and a list of images, or the path of documents alone")
         found, left_out = self._linked(sentences, images, roles, language)
         return Links(found.links, images, left_out, found.id)
 
-    def _link_files(self, address: str) -> list[Links]:
-        config, records = own_documents(address, self._settings, Folder(self._scratch.name), say=lambda _: None)
+    def link_documents(self, address: str | Path) -> list[Links]:
+        """Return the predicted links of each of a user's own documents, as `multilink link --input` takes them.
+
+        Raises:
+            UsageError: there are none, or none can be linked; the message says why.
+        """
+        config, records = own_documents(str(address), self._settings, Folder(self._scratch.name), say=lambda _: None)
         root, lost, linked = image_root(config.source), list[Failure](), list[Links]()
         for found in self._linker.link_given(self._reader.read(records, files=root)):
             if isinstance(found, Failure):
@@ -159,15 +145,17 @@ class Model:
     ) -> tuple[LinkedDocument, list[Failure]]:
         if roles is not None and len(roles) != len(sentences):
             raise UsageError(f"roles: expected {len(sentences)}, one of each sentence, found {len(roles)}")
-        typed = list(map(Role, roles or [Role.SENTENCE] * len(sentences)))
         with tempfile.TemporaryDirectory(dir=self._scratch.name) as folder:
             addresses = [_address(image, Path(folder, f"{number}")) for number, image in enumerate(images)]
             record = {
-                "sentences": [{"text": text, "role": role} for text, role in zip(sentences, typed, strict=True)],
+                "sentences": [
+                    {"text": text, "role": role}
+                    for text, role in zip(sentences, map(Role, roles or [Role.SENTENCE] * len(sentences)), strict=True)
+                ],
                 "images": [{"url" if on_web(each) else "path": each} for each in addresses],
                 "language": language,
             }
-            records = outcomes_of([(_DOCUMENT, record)], partial(read_row, dataset="documents", folder=""))
+            records = outcomes_of([("document", record)], partial(read_row, dataset="documents", folder=""))
             outcomes = list(self._linker.link_given(self._reader.read(records, files="/")))
         lost = [each for each in outcomes if isinstance(each, Failure)]
         for address, image in zip(addresses, images, strict=True):
@@ -180,7 +168,7 @@ class Model:
 
 
 def _reasons(lost: Sequence[Failure]) -> str:
-    return "; ".join(f"{each.record_id}: {each.reason}: {each.message}" for each in lost[:SHOWN])
+    return "; ".join(f"{each.record_id}: {each.reason}: {each.message}" for each in lost[:5])
 
 
 def _address(picture: Picture, path: Path) -> str:
@@ -189,3 +177,6 @@ def _address(picture: Picture, path: Path) -> str:
         return str(picture) if "://" in str(picture) else str(Path(picture).absolute()).lstrip("/")
     path.write_bytes(picture_bytes(picture))
     return str(path).lstrip("/")
+
+
+load = Model  # what programs open a model by

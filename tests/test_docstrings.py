@@ -3,28 +3,32 @@
 import doctest
 import importlib
 import pkgutil
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
 import torch
 
+import multilink
 import training.metrics
 import training.similarity
 import training.text
 from training.data.ragged import Ragged
 
 NAMES = {"np": np, "torch": torch, "Ragged": Ragged}
-PACKAGES = (training.metrics, training.similarity, training.text)
+PACKAGES = (multilink, training.metrics, training.similarity, training.text)
 MODULES = sorted(
     module.name for package in PACKAGES for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
 )
+FOLDER = Path(__file__).parent / "fixtures" / "formats" / "0.1.0"  # has a lake
 FUNCTIONS_NEED_EXAMPLES = ("training.metrics.", "training.similarity.")
 HAS_NO_SMALL_INPUT = {"calibration_scores", "linked_pool", "read_calibration"}
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_examples_are_true(name: str) -> None:
+def test_examples_are_true(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(FOLDER)
     assert doctest.testmod(importlib.import_module(name), extraglobs=NAMES).failed == 0
 
 

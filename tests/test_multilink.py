@@ -112,7 +112,7 @@ def test_class_names_link_with_nothing_built_trained_or_registered(
         matrix = model.similarity(sentences, paths)
         record = {"id": "a#1", "sentences": sentences, "images": [path.name for path in paths]}
         (tmp_path / "new.jsonl").write_text(json.dumps(record) + "\n")
-        (of_file,) = model.link(tmp_path / "new.jsonl")
+        (of_file,) = model.link_documents(tmp_path / "new.jsonl")
     assert links.keys() == {(1, 2), (2, 0)}, "numbers are those of the lists that were given"
     assert [(link.text, link.source) for link in found] == [(sentences[s], str(paths[i])) for s, i in links]
     assert {str(each.reason) for each in found.left_out} == {"empty-sentence", "not-found"}
