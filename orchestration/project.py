@@ -1,37 +1,21 @@
-"""The project file, `multilink.toml` in the working directory: where commands find data sets, runs and models.
+"""What commands do with the project file, `multilink.toml` (`schemas.project`): write it, and heed it.
 
-    lake = "data"
-    tracking_uri = "sqlite:///mlflow.db"
-    verify = true                       # link, index, search and serve only with champions that verify
-    trust = "keys"                      # public keys: a file, or a folder of *.pub.pem
-    key = "keys/newsroom.pem"           # signs what is promoted here
-
-`demo` and `up` write it, for the workspace they made, into its folder and into the one that they are called in. An
-option wins over the environment, the environment over the file. Its paths are relative to it, so that a folder can be
-moved with everything in it.
+`demo` and `up` write it, for the workspace they made, into its folder and into the one that they are called in. Its
+paths are relative to it, so that a folder can be moved with everything in it.
 """
 
 import json
 import logging
 import os
 import shlex
-import tomllib
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
 from schemas.console import Say
-from schemas.errors import ConfigError, NotFoundError
+from schemas.errors import NotFoundError
+from schemas.project import FILE, VARIABLES, read_project, setting
 
-FILE = "multilink.toml"
 _SQLITE = "sqlite:///"
-VERIFY = "verify"
-_VARIABLES = {
-    "lake": "MULTILINK_LAKE",
-    "tracking_uri": "MLFLOW_TRACKING_URI",
-    VERIFY: "MULTILINK_VERIFY",
-    "trust": "MULTILINK_TRUST",
-    "key": "MULTILINK_KEY",
-}
 
 # Nothing is reported to anyone unless the user turns it on, and no bar of another library runs across our lines.
 QUIET = {
@@ -100,7 +84,7 @@ def use(home: Path, directory: Path, *, say: Say) -> Mapping[str, str | bool]:
     if not {"lake", "tracking_uri"} <= found.keys():
         raise NotFoundError(f"{home}: expected a workspace that demo or up has made, with a {FILE} of its own")
     remember(home, directory, lake=str(found["lake"]), tracking_uri=str(found["tracking_uri"]), say=say)
-    return _values(directory)
+    return read_project(directory)
 
 
 def _write(directory: Path, *, lake: str, tracking_uri: str) -> None:
@@ -109,7 +93,7 @@ def _write(directory: Path, *, lake: str, tracking_uri: str) -> None:
 
     sqlite = tracking_uri.startswith(_SQLITE)
     store = _SQLITE + _relative(tracking_uri.removeprefix(_SQLITE), directory) if sqlite else tracking_uri
-    values = _values(directory) | {"lake": _relative(lake, directory), "tracking_uri": store}
+    values = read_project(directory) | {"lake": _relative(lake, directory), "tracking_uri": store}
     lines = ["# Where multilink finds data sets, runs and models in this folder. Options win over it."]
     lines += [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in values.items()]  # as TOML does
     Folder(str(directory)).write(FILE, ("\n".join(lines) + "\n").encode())
@@ -117,7 +101,7 @@ def _write(directory: Path, *, lake: str, tracking_uri: str) -> None:
 
 def _absolute(directory: Path) -> dict[str, str | bool]:
     """Return where the project file of a directory finds data sets, runs and models, whatever the working directory."""
-    values = {name: value for name, value in _values(directory).items() if name in ("lake", "tracking_uri")}
+    values = {name: value for name, value in read_project(directory).items() if name in ("lake", "tracking_uri")}
     for name, value in values.items():
         path = str(value).removeprefix(_SQLITE)
         if "://" not in path:
@@ -132,28 +116,14 @@ def recall(directory: Path, environment: MutableMapping[str, str] = os.environ) 
     Raises:
         ConfigError: the file is no TOML, or has a key that is not known.
     """
-    for name, value in _values(directory).items():
-        environment.setdefault(_VARIABLES[name], str(value).lower() if isinstance(value, bool) else value)
+    for name, value in read_project(directory).items():
+        if not environment.get(VARIABLES[name]):  # an empty variable takes no setting of the file away
+            environment[VARIABLES[name]] = str(value).lower() if isinstance(value, bool) else value
 
 
 def named_places(environment: Mapping[str, str] = os.environ) -> list[str]:
     """Return the paths and addresses that the environment, and so the project file, names."""
-    return [environment[name].removeprefix(_SQLITE) for name in _VARIABLES.values() if name in environment]
-
-
-def _values(directory: Path) -> dict[str, str | bool]:
-    """Return what the project file of a directory says; nothing where there is none."""
-    try:
-        values = tomllib.loads((directory / FILE).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
-        raise ConfigError(f"{FILE}: expected TOML: {problem}") from problem
-    for name, value in values.items():
-        if name not in _VARIABLES or not isinstance(value, bool if name == VERIFY else str):
-            expected = "true or false" if name == VERIFY else f"text for one of {', '.join(_VARIABLES)}"
-            raise ConfigError(f"{FILE}: {name}: expected {expected}")
-    return values
+    return [environment[name].removeprefix(_SQLITE) for name in VARIABLES.values() if name in environment]
 
 
 def remembered_store() -> str | None:
@@ -162,9 +132,7 @@ def remembered_store() -> str | None:
     Raises:
         ConfigError: the file cannot be read.
     """
-    values = dict(os.environ)
-    recall(Path.cwd(), values)
-    return values.get(_VARIABLES["tracking_uri"])
+    return setting("tracking_uri") or None
 
 
 def _relative(path: str, directory: Path) -> str:

@@ -127,10 +127,10 @@ class Steps:
     def _champion(self, name: str) -> str | None:
         """Return the number of the champion of a registered model, whose name is in full; None where there is none."""
         from training.mlflow.champions import align
-        from training.mlflow.registry import model_names
+        from training.mlflow.registry import has_model
 
         client = self.client()
-        return align(client, name).current.champion if name in model_names(client) else None
+        return align(client, name).champion if has_model(client, name) else None
 
     def client(self) -> Any:
         """Return an `MlflowClient` of the store."""

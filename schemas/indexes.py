@@ -8,6 +8,7 @@
                                             cells.faiss       IVF,SQ8 of the rows that are; from EXACT_BELOW images on
                                             confidence.json   probabilities of results, where validation texts give them
                                             model/            the model itself, and calibration.json where it has one
+                                            signature.json    of the manifest, by who made it, where there is a key
                                             manifest.json     written last: what a reader trusts
 
 Rows are numbered through the parts, in the order of the manifest. An index of the next version has the files of the
@@ -29,6 +30,7 @@ from schemas.tables import column, table_schema
 
 PARTS, FIELDS, VECTORS, WORDS = "parts", "fields.arrow", "vectors.npy", "words"
 PLACES, CELLS, CONFIDENCE, MODEL = "places.arrow", "cells.faiss", "confidence.json", "model"
+SIGNATURE = "signature.json"  # in a DSSE envelope; not among the files of the manifest, which it signs
 _SHARED = pa.dictionary(pa.int32(), pa.string())  # few different values
 FIELDS_SCHEMA = table_schema(
     "index fields",

@@ -45,7 +45,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 # No key of the person who runs the tests signs what they promote.
 for _name in ("MULTILINK_KEY", "MULTILINK_TRUST", "MULTILINK_VERIFY"):
     os.environ.pop(_name, None)
-os.environ["XDG_CONFIG_HOME"] = os.environ[CACHE]
+os.environ["XDG_CONFIG_HOME"] = os.environ["XDG_STATE_HOME"] = os.environ[CACHE]
 
 
 def settings_of_environment() -> dict[str, str]:

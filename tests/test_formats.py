@@ -20,8 +20,8 @@ from training.data.loading import read_for_model
 from training.linking.links import LinkedDocument, Linker
 from training.model import LinkModel
 from training.model_files import folder_digest
-from training.promotions.chain import Chain
 from training.promotions.keys import trusted_keys
+from training.promotions.record import trusted_statements
 
 FORMATS = Path(__file__).parent / "fixtures" / "formats"
 RELEASES = sorted(path for path in FORMATS.iterdir() if path.is_dir() and (path / "expected.json").is_file())
@@ -75,8 +75,8 @@ def test_links_of_a_version_are_read(release: tuple[Path, dict[str, Any]]) -> No
 
 def test_a_promotion_is_proved(release: tuple[Path, dict[str, Any]]) -> None:
     path, expected = release
-    (statement,) = Chain(Lake.at(str(path / "lake")).promotions(expected["model"])).statements()
-    statement.check_signed(trusted_keys([path / "keys"]))
+    home = Lake.at(str(path / "lake")).promotions(expected["model"])
+    (statement,) = trusted_statements(home, trusted_keys([path / "keys"]))
     assert statement.predicate["champions"] == ["1"]
     assert statement.predicate["model"]["digest"] == folder_digest(path / "model")
     assert statement.predicate["decision"]["is_promoted"] is expected["is_promoted"] is True

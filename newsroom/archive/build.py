@@ -12,7 +12,7 @@ Where many are gone, or parts are many, all parts are written anew, with the vec
 import hashlib
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -37,6 +37,7 @@ from schemas.indexes import (
     PARTS,
     PLACES,
     PLACES_SCHEMA,
+    SIGNATURE,
     VECTORS,
     CellsNote,
     IndexManifest,
@@ -97,6 +98,8 @@ def build_index(
     uri: str,
     name: str,
     exact_below: int = EXACT_BELOW,
+    sign: Callable[[bytes], bytes | None] = lambda _: None,
+    accepts: Callable[[Folder], bool] = lambda _: True,
     say: Say,
 ) -> BuiltIndex:
     """Make the pictures of `NAME[@VERSION]` searchable by a model, or find that they are.
@@ -108,6 +111,8 @@ def build_index(
         uri: address of the model, with its version.
         name: under which the index lies beside others of the version.
         exact_below: number of images from which the index is approximate.
+        sign: returns the signature of a manifest, which is written beside it.
+        accepts: whether an index that is there, or of another version, may be used.
         say: takes a line of progress.
 
     Raises:
@@ -119,7 +124,7 @@ def build_index(
     rows_by = _rows_by(model, manifest)
     data = hashlib.sha256(source.read(MANIFEST)).hexdigest()
     made_by = fingerprint({"rows": rows_by, "data": data, "exact_below": exact_below})
-    if (there := index_manifest(target)) is not None and there.made_by == made_by:
+    if (there := index_manifest(target)) is not None and there.made_by == made_by and accepts(target):
         return BuiltIndex(manifest=there, folder=target, is_reused=True)
     target.remove()
     with tempfile.TemporaryDirectory(prefix="multilink-index-") as scratch, one_thread():
@@ -127,13 +132,16 @@ def build_index(
         pictures = Pictures.of(manifest, source, shards)
         if not len(pictures.keys):
             raise UsageError(f"{manifest.reference}: expected images to index, found none")
-        earlier = find_earlier(lake, manifest, name, rows_by, pictures.keys)
+        earlier = find_earlier(lake, manifest, name, rows_by, keys=pictures.keys, accepts=accepts)
         making = _Making(model, pictures, earlier, Path(scratch))
         making.write_parts(say)
         known = making.write_rest(exact_below, say)
         files = tuple(making.put(target))
     index = IndexManifest(model=uri, dataset=manifest.reference, made_by=made_by, rows_by=rows_by, files=files, **known)
-    target.write(MANIFEST, index.to_json().encode())
+    text = index.to_json().encode()
+    if (signature := sign(text)) is not None:
+        target.write(SIGNATURE, signature)
+    target.write(MANIFEST, text)
     return BuiltIndex(manifest=index, folder=target, is_reused=False)
 
 

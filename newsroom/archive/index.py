@@ -40,12 +40,13 @@ class Index:
         return self.records.words
 
 
-def open_index(uri: str, check: Callable[[IndexManifest, Path], None] | None = None) -> Index:
+def open_index(uri: str, check: Callable[[Folder, bytes, IndexManifest, Path], None] | None = None) -> Index:
     """Return the index in a folder; one on an object store is fetched into the cache of this machine first.
 
     Args:
         uri: of the folder.
-        check: raises an error where the index may not be used, by its manifest and its folder on this machine.
+        check: raises an error where the index may not be used, by its folder, its manifest as it was read, the same
+            parsed, and the folder on this machine.
 
     Raises:
         NotFoundError: no index is there.
@@ -56,13 +57,14 @@ def open_index(uri: str, check: Callable[[IndexManifest, Path], None] | None = N
         raise NotFoundError(
             f"--index {uri}: expected the folder of an index, found no {MANIFEST}; `multilink index` makes one"
         )
+    text = folder.read(MANIFEST)
     try:
-        manifest = IndexManifest.from_json(folder.read(MANIFEST).decode(), where=uri)
+        manifest = IndexManifest.from_json(text.decode(), where=uri)
     except IntegrityError as problem:
         raise IntegrityError(f"{problem}; `multilink index` makes it anew") from problem
     home = on_this_machine(folder, manifest)
     if check is not None:
-        check(manifest, home)
+        check(folder, text, manifest, home)
     parts, confidence = [home / PARTS / part for part in manifest.parts], home / CONFIDENCE
     records = Records.open(parts, home / PLACES)
     cells, probes = (home / CELLS, manifest.cells.probes) if manifest.cells else (None, 0)

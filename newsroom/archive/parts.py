@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,7 +99,9 @@ def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
-def find_earlier(lake: Lake, manifest: Manifest, name: str, rows_by: str, keys: UInt64) -> Earlier | None:
+def find_earlier(
+    lake: Lake, manifest: Manifest, name: str, rows_by: str, *, keys: UInt64, accepts: Callable[[Folder], bool]
+) -> Earlier | None:
     """Return the newest index of another version whose rows are those that an index of this one would have.
 
     Its parts are kept unless too many of its rows were of no use, or its parts are too many to search them fast.
@@ -110,12 +112,14 @@ def find_earlier(lake: Lake, manifest: Manifest, name: str, rows_by: str, keys: 
         name: of the model, by which indexes are named.
         rows_by: see `IndexManifest`.
         keys: of all pictures of the version.
+        accepts: whether the files of an index may be used for another.
     """
     found = []
     for other in lake.root.child("indexes", manifest.dataset).names():
         folder = lake.index(manifest.dataset, other, name)
         there = index_manifest(folder)
-        if other != manifest.version and there is not None and there.rows_by == rows_by:
+        is_like_it = other != manifest.version and there is not None and there.rows_by == rows_by
+        if is_like_it and there is not None and accepts(folder):
             found.append((folder.stamp(MANIFEST)[1], other, folder, there))
     if not found:
         return None

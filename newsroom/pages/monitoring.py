@@ -23,8 +23,7 @@ from schemas.errors import IntegrityError
 from schemas.lake import MANIFEST, Lake
 from schemas.manifest import read_manifest
 from training.monitoring import METRICS, Metered, exposition
-from training.promotions.chain import Chain
-from training.promotions.record import CHANGED, JUDGED
+from training.promotions.record import CHANGED, JUDGED, trusted_statements
 
 Number = tuple[str, Mapping[str, str], float]  # name, labels, value
 HELP = "See docs/how-to/alarms.md."
@@ -82,7 +81,7 @@ class LakeNumbers(Collector):
                 yield "dataset_failed_share", about | {"stage": stage}, row["failed"] / max(row["in"], 1)
 
     def _of_model(self, name: str) -> Iterator[Number]:
-        statements, about = Chain(self.lake.promotions(name)).statements(), {"model": name}
+        statements, about = trusted_statements(self.lake.promotions(name)), {"model": name}
         changed = [place for place, each in enumerate(statements) if each.event == CHANGED]
         after = statements[changed[-1] + 1 :] if changed else statements
         yield "refusals_since_champion", about, sum(each.event == JUDGED for each in after)

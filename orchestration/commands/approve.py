@@ -12,7 +12,6 @@ def command(
     tracking: options.Tracking = None,
 ) -> options.Summaries:
     """Approve a version for promotion, where the policy requires it; its next promotion can then succeed."""
-    options.check_name(model, tracking)
     from training.mlflow.loading import open_registry
     from training.mlflow.promotion import approve
 

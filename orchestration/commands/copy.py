@@ -17,7 +17,6 @@ def command(
     say: options.Progress,
 ) -> options.Summaries:
     """Copy a version with its run to another registry, such as staging's to production's: the challenger there."""
-    options.check_name(model, tracking)
     from training.mlflow.copying import copy_version
     from training.mlflow.loading import open_registry
     from training.mlflow.stored import tracking_uri

@@ -38,9 +38,9 @@ def command(
         raise UsageError("--set works only with --pictures; the features of a data set are in its shards")
     if dataset is not None:
         dataset = options.known_dataset(lake, dataset)
-    options.check_model(model, tracking)
     from newsroom.archive.build import build_index
     from training.mlflow.loading import open_model
+    from training.promotions.made import Maker
     from training.workflows.workers import by_workers
 
     home, loaded = Lake.at(lake), open_model(model, tracking, dataset=dataset or "")
@@ -48,6 +48,7 @@ def command(
         from orchestration.inference.corpora import build_archive
 
         dataset = build_archive(loaded.model.card.data, pictures, settings or [], lake=home, say=say)
+    maker = Maker.here()
     with by_workers(workers):
         made = build_index(
             loaded.model,
@@ -55,6 +56,8 @@ def command(
             dataset or "",
             uri=loaded.uri,
             name=loaded.index_name,
+            sign=maker.sign,
+            accepts=maker.accepts,
             say=say,
         )
     yield made.lines(), made

@@ -43,7 +43,6 @@ def command(
     """
     if (input_path is None) == (dataset is None):
         raise UsageError("link: expected either --input PATH or --dataset NAME")
-    options.check_model(model, tracking)
     if dataset is not None:
         if settings or page is not None:
             raise UsageError("--set and --page work only with --input; the vectors of a data set are in its shards")

@@ -129,29 +129,12 @@ def _possible_store(uri: str | None) -> str | None:
 
 
 def signature_lines() -> list[str]:
-    """Return a hint where a statement on a model was not signed."""
+    """Return a hint where statements on models are not signed here."""
     from training.promotions.keys import key_path
 
-    return (
-        []
-        if key_path().is_file()
-        else ["the statement is not signed, so nobody can verify it; make a key with: multilink key"]
-    )
-
-
-def check_model(model: str | None, tracking: str | None) -> None:
-    """Raise a `NotFoundError` where a store in a file does not have a model, before MLflow is imported."""
-    if model is not None:
-        from training.mlflow.stored import check_model
-
-        check_model(tracking, model)
-
-
-def check_name(name: str, tracking: str | None) -> None:
-    """Raise a `NotFoundError` where a store in a file has no registered model of that name, as `check_model`."""
-    from training.mlflow.stored import stored_model, tracking_uri
-
-    stored_model(tracking_uri(tracking), name)
+    if key_path().is_file():
+        return []
+    return ["the record of promotions is not signed: it proves nothing; make a key with: multilink key"]
 
 
 def known_index(path: str) -> str:

@@ -44,7 +44,6 @@ def command(
     from training.mlflow.policy import read_policy
 
     rules = read_policy(policy)
-    options.check_model(f"models:/{model}/{version}", tracking)
     from newsroom.decisions.comparison import preferred_by_editors
     from training.mlflow.loading import open_registry
     from training.mlflow.promotion import promote

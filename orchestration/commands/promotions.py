@@ -9,35 +9,28 @@ from orchestration.commands import options
 def command(
     name: Annotated[str, typer.Argument(help="Registered model.")],
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the list to this file as CSV, too.")] = None,
-    bom: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write the champion's bill of materials to this file, as CycloneDX JSON."),
-    ] = None,
-    trust: options.Trust = None,
+    is_adopted: Annotated[
+        bool,
+        typer.Option(
+            "--adopt",
+            help="Answer with your key for all that the record says so far: an unsigned one, another key's, or one of "
+            "the model's earlier name.",
+        ),
+    ] = False,
     tracking: options.Tracking = None,
 ) -> options.Summaries:
     """List who was champion when, by which decision, on which data, and by whose signature.
 
-    Signatures are shown here, and checked by multilink verify and for a bill of materials.
+    With keys that are trusted, every signature is checked first. A record that is not signed by them is an error.
     """
-    from training.mlflow.stored import stored_model, tracking_uri
+    from training.mlflow.champions import adopt, record_of
+    from training.mlflow.loading import open_registry
     from training.promotions.history import championships, lines, to_csv
-    from training.promotions.record import read_record
 
-    model = stored_model(tracking_uri(tracking), name)
-    if model is None:
-        from training.mlflow.loading import open_registry
-        from training.mlflow.registry import registered
-
-        model = registered(open_registry(tracking, [f"models:/{name}"]), name)
-    record = read_record(model)
+    client = open_registry(tracking, [f"models:/{name}"])
+    record = adopt(client, name) if is_adopted else record_of(client, name)
     found = championships(record)
     if csv is not None:
         csv.write_text(to_csv(found), encoding="utf-8", newline="")
-    if bom is not None:
-        from training.promotions.materials import bill_of_materials
-        from training.promotions.proof import keys_of, prove
-
-        bom.write_text(bill_of_materials(prove(record, keys=keys_of(trust or ()))), encoding="utf-8")
-    table = lines(found) if found else [f"{name}: no version was ever promoted"]
-    yield table, {"promotions": found}
+    table = [*lines(found), f"signatures: {record.signatures}"] if found else [f"{name}: no version was ever promoted"]
+    yield table, {"promotions": found, "signatures": record.signatures}

@@ -13,7 +13,6 @@ def command(
     tracking: options.Tracking = None,
 ) -> options.Summaries:
     """Make the previous champion the champion again; exit status 1 if there is none."""
-    options.check_name(model, tracking)
     from training.mlflow.loading import open_registry
     from training.mlflow.promotion import rollback
 

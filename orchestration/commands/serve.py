@@ -17,7 +17,6 @@ def command(
     A request has documents as the model reads them: sentences, and vectors of the extractors that it was trained with,
     or pictures. `multilink link --input` reads raw documents.
     """
-    options.check_model(model, tracking)
     from training.mlflow.serving import run_serve
 
     yield from run_serve(model=model, host=host, port=port, options=links(), tracking=tracking)

@@ -25,7 +25,6 @@ def command(
 
     keys = keys_of(trust or ())
     name, _, version = model.removeprefix("models:/").replace("/", "@").partition("@")
-    options.check_name(name, tracking)
     from training.mlflow.loading import open_registry
     from training.mlflow.verification import verify_champion
 
@@ -43,7 +42,7 @@ def command(
         "model": proof.record.model.name,
         "version": proof.version,
         "statement": proof.statement.where,
-        "signed_by": list(proof.statement.signed_by),
+        "signed_by": list(proof.statement.signers),
         "findings": list(found.findings),
     }
     yield [f"{proof.uri} is as it was promoted", *(f"  {each}" for each in found.findings)], values

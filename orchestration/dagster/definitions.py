@@ -194,13 +194,13 @@ def _dataset_state(
 
 def _model_state(settings: Settings, dataset: str, version: str, objective: str) -> ModelState:
     from training.mlflow.champions import align
-    from training.mlflow.registry import ModelStatus, model_names, status_of
+    from training.mlflow.registry import ModelStatus, has_model, status_of
     from training.mlflow.runs import open_tracking
 
     name = registered_name(dataset, objective)
     client = open_tracking(settings.tracking_uri)
     found = ModelStatus()
-    if name in model_names(client):  # aligned, since who stated something may have been killed right after it
+    if has_model(client, name):  # aligned, since who stated something may have been killed right after it
         found = status_of(align(client, name))
     lake, champion = Lake.at(settings.lake), found.champion or ""
     applied = (lake.links(dataset, version, name, champion), lake.index(dataset, version, f"{name}-{champion}"))

@@ -16,8 +16,7 @@ from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from training.data.mapped import forget_version
 from training.mlflow.stored import is_missing, tracking_uri
-from training.promotions.chain import Chain
-from training.promotions.record import TAINTED
+from training.promotions.record import TAINTED, trusted_statements
 
 _FIELDS = ("dataset", "version", "documents", "images", "links", "indexes")
 
@@ -204,10 +203,5 @@ def _taint_models(lake: Lake, held: Held, tracking: str | None) -> None:
 
 def _tainted_in(lake: Lake) -> set[str]:
     """Return the models that statements in a lake say are tainted, as the folders are named that they made."""
-    chains = (Chain(lake.promotions(name)) for name in lake.root.child("promotions").names())
-    return {
-        f"{each.model['name']}-{each.version}"
-        for chain in chains
-        for each in chain.statements()
-        if each.event == TAINTED
-    }
+    chains = (trusted_statements(lake.promotions(name)) for name in lake.root.child("promotions").names())
+    return {f"{each.model['name']}-{each.version}" for chain in chains for each in chain if each.event == TAINTED}

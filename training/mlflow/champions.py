@@ -2,34 +2,34 @@
 
 MLflow's aliases can be set, not compared and set. So a change of champion is a statement of the model's chain
 (`training.promotions.chain`) that follows the last one: of two that follow the same, one is written. A statement names
-the registered model by the time at which that was made. Where a model was deleted and made anew, its versions are
-numbered from 1 again: statements about the old one stay, and are passed over.
+the registered model by the time at which that was made, and a version by its run and its digest: a number may be given
+again.
 
 The record is what counts (`training.promotions.record`). The aliases `champion` and `previous_champion`, and the tags
 with a version's last decision, approval and taint, are copies of it, made by `align`: a process that dies right after
-its statement leaves them old until the next call. An alias that was set by hand is corrected then, too; before the
-first change of champion the aliases themselves are what counts.
-
-Earlier releases kept a log of champions in the registry. The first statement takes it over, as a whole.
+its statement leaves them old until the next call, which also corrects an alias that was set by hand.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 import mlflow
+from securesystemslib.signer import CryptoSigner
 
-from schemas.errors import UsageError
-from schemas.lake import Folder, Lake
+from schemas.errors import BuildError, UsageError
+from schemas.lake import Lake
 from schemas.versions import fingerprint
 from training.mlflow.registry import ModelVersion, find_version, model_names, registered, versions, write_row
 from training.mlflow.runs import LAKE_TAG
 from training.promotions.chain import Chain
-from training.promotions.keys import own_signer
+from training.promotions.keys import own_signer, trusted_keys
 from training.promotions.record import (
+    ADOPTED,
     APPROVED_TAG,
+    BEST,
     CHAMPION,
     CHANGED,
     COUNT_TAG,
@@ -38,13 +38,14 @@ from training.promotions.record import (
     MODEL_DIGEST_TAG,
     PREVIOUS_CHAMPION,
     TAINTED,
-    TAKEN_OVER,
-    Change,
     Record,
+    Registered,
+    Signatures,
     read_record,
 )
 
 REMEMBERED = 100
+Json = Mapping[str, Any]
 
 
 def record_of(client: mlflow.MlflowClient, name: str, lake: Lake | None = None) -> Record:
@@ -52,13 +53,13 @@ def record_of(client: mlflow.MlflowClient, name: str, lake: Lake | None = None) 
 
     Raises:
         NotFoundError: there is no such model.
-        IntegrityError: the chain is damaged, or lacks statements.
+        IntegrityError: as `read_record` says.
     """
     return read_record(registered(client, name), lake)
 
 
 def align(client: mlflow.MlflowClient, name: str) -> Record:
-    """Set aliases and tags by the record, and return it.
+    """Set aliases and tags by the record, and return it; where its champion is not there, no alias is touched.
 
     A slow process may set them by a record that another has followed meanwhile; so it reads it again afterwards, and
     then corrects itself.
@@ -66,7 +67,7 @@ def align(client: mlflow.MlflowClient, name: str) -> Record:
     Raises:
         NotFoundError: there is no such model.
         BuildError: the registry could not be written.
-        IntegrityError: the chain is damaged, or lacks statements.
+        IntegrityError: as `read_record` says.
     """
     record = record_of(client, name)
     while True:
@@ -79,36 +80,35 @@ def align(client: mlflow.MlflowClient, name: str) -> Record:
 
 def change_champion(
     client: mlflow.MlflowClient,
-    name: str,
-    follows: Change,
-    champions: tuple[str, ...],
+    record: Record,
+    champions: Sequence[str],
     *,
-    decision: Mapping[str, Any],
-    evidence: Mapping[str, Any] | None = None,
+    decision: Json,
+    evidence: Json | None = None,
     lake: Lake | None = None,
 ) -> bool:
-    """State another champion; return False where another process changed it first.
+    """State another champion; return False where another process changed it since the record was read.
 
     Args:
         client: of the registry.
-        name: registered model.
-        follows: the change that this one is to follow.
+        record: that this change is to follow.
         champions: versions, the new champion first.
         decision: that it is made by.
         evidence: what else the statement says.
         lake: as `append` takes it; raises as that does.
     """
     predicate = {"champions": list(champions[:REMEMBERED]), "decision": dict(decision), **(evidence or {})}
-    return append(client, find_version(client, name, champions[0]), CHANGED, predicate, follows=follows, lake=lake)
+    version = find_version(client, record.model.name, champions[0])
+    return append(client, version, CHANGED, predicate, follows=record.token, lake=lake)
 
 
 def append(
     client: mlflow.MlflowClient,
     version: ModelVersion,
     event: str,
-    predicate: Mapping[str, Any],
+    predicate: Json,
     *,
-    follows: Change | None = None,
+    follows: str | None = None,
     lake: Lake | None = None,
 ) -> bool:
     """Add a statement about a version, and align the registry; return whether it was written.
@@ -118,28 +118,44 @@ def append(
         version: that it is about.
         event: kind of statement.
         predicate: what it says.
-        follows: the change of champion that must still be the last; None: whichever is.
+        follows: token of the change of champion that must still be the last; None: whichever is.
         lake: where the chain begins, if this is its first statement; None: the lake that the version was trained from.
 
     Raises:
         BuildError: the registry could not be written.
-        UsageError: it is not known in which lake the chain is to begin.
+        UsageError: it is not known in which lake the chain is to begin, or this machine has no trusted key for it.
+        IntegrityError: as `read_record` says.
+    """
+    record, is_written = _opened(client, version, lake), False
+    digest = version.tags.get(MODEL_DIGEST_TAG, "")
+    subject = [{"name": version.uri, "digest": {"sha256": digest or fingerprint([version.name, version.version])}}]
+    about = {"version": version.version, "run": version.run_id or "", "digest": digest}
+    while not is_written and follows in (None, record.token):
+        is_written = _write(record, event, subject, about, predicate)
+        record = record_of(client, version.name)
+    _follow(client, version.name, is_written=is_written)
+    return is_written
+
+
+def adopt(client: mlflow.MlflowClient, name: str) -> Record:
+    """Take over all that the chain of a registered model says so far, with the key of this machine; return its record.
+
+    What is unsigned, signed by a key that is not trusted any more, or about the model's name before, counts from then
+    on as said by who adopts it. The champion, those before it and the best one are those that are still there.
+
+    Raises:
+        UsageError: there is nothing to adopt.
         IntegrityError: the chain is damaged, or lacks statements.
     """
-    record, signer, is_written = _opened(client, version, lake), own_signer(), False
-    about = {"name": record.model.name, "created": record.model.created}
-    while not is_written and (follows is None or record.changes[-1].token == follows.token):
-        chain, last = Chain(Folder(record.model.tags[HOME_TAG])), record.chain[-1] if record.chain else None
-        digest = version.tags.get(MODEL_DIGEST_TAG, "")
-        subject = [{"name": version.uri, "digest": {"sha256": digest or fingerprint([version.name, version.version])}}]
-        if record.model.log and not record.statements:
-            chain.append(last, subject, {"event": TAKEN_OVER, "model": about, "entries": record.model.log}, signer)
-        else:
-            model = about | {"version": version.version, "run": version.run_id or "", "digest": digest}
-            is_written = chain.append(last, subject, {**predicate, "event": event, "model": model}, signer)
-        record = record_of(client, version.name)
-    align(client, version.name)
-    return is_written
+    before = read_record(registered(client, name), is_adopting=True)
+    if not before.chain:
+        raise UsageError(f"model '{name}': there is no record of promotions yet")
+    there, last = [version for version in before.champions if before.is_there(version)], before.chain[-1]
+    best = before.best if before.best and before.is_there(before.best) else next(iter(there), None)
+    subject = [{"name": last.where, "digest": {"sha256": last.digest}}]
+    _write(before, ADOPTED, subject, {}, {"champions": there, BEST: best})
+    _follow(client, before.model.name, is_written=True)
+    return record_of(client, before.model.name)
 
 
 def relocate_lake(client: mlflow.MlflowClient, old: str, new: Lake) -> int:
@@ -169,6 +185,44 @@ def relocate_lake(client: mlflow.MlflowClient, old: str, new: Lake) -> int:
     return changed
 
 
+def _write(record: Record, event: str, subject: Sequence[Json], about: Json, predicate: Json) -> bool:
+    """Add a statement to a chain; return False where another process was faster; raises as `check_signer`."""
+    assert record.home is not None
+    signer = check_signer(record)
+    model = {"name": record.model.name, "created": record.model.created, **about}
+    last = record.chain[-1] if record.chain else None
+    return Chain(record.home).append(last, subject, {**predicate, "event": event, "model": model}, signer)
+
+
+def check_signer(record: Record) -> CryptoSigner | None:
+    """Return what signs a statement that follows a record; None: neither it nor the record is signed.
+
+    Raises:
+        UsageError: the statement would be refused by those who read it here: its key is not trusted, or there is none.
+    """
+    signer, trusted = own_signer(), {key.keyid for key in trusted_keys()}
+    if signer is None and (trusted or record.signatures is not Signatures.NONE):
+        raise UsageError(
+            f"statements on '{record.model.name}' are signed, and this machine has no key to sign with: make one with "
+            "multilink key, or name it as key in multilink.toml"
+        )
+    if signer is not None and signer.public_key.keyid not in trusted:
+        raise UsageError(f"the key {signer.public_key.keyid[:12]} of this machine is not among those that are trusted")
+    return signer
+
+
+def _follow(client: mlflow.MlflowClient, name: str, *, is_written: bool) -> None:
+    """Align the registry after a statement; an error says whether that is written."""
+    try:
+        align(client, name)
+    except BuildError as problem:
+        if is_written:
+            raise type(problem)(
+                f"{problem}; the statement itself is written, and the next command follows it"
+            ) from problem
+        raise
+
+
 def _opened(client: mlflow.MlflowClient, version: ModelVersion, lake: Lake | None) -> Record:
     """Return the record; where there is no chain yet, let it have a folder, or that of who is faster."""
     record = record_of(client, version.name)
@@ -183,17 +237,14 @@ def _opened(client: mlflow.MlflowClient, version: ModelVersion, lake: Lake | Non
 
 def _copy(client: mlflow.MlflowClient, record: Record) -> None:
     """Let aliases and tags of the registry be those of the record."""
-    model, change = record.model, record.current
-    if change.token:
-        _set_alias(client, record, PREVIOUS_CHAMPION, change.previous)
-        _set_alias(client, record, CHAMPION, change.champion)
+    model = record.model
+    if record.changes and (record.champion is None or record.is_there(record.champion)):
+        before = record.previous if record.previous and record.is_there(record.previous) else None
+        _set_alias(client, model, PREVIOUS_CHAMPION, before)
+        _set_alias(client, model, CHAMPION, record.champion)
     for number, tags in model.versions.items():
         for tag, value in _tags(record, number):
             if tags.get(tag) != value:
-                if tag == DECISION_TAG:  # as a file of the run first, so that the tag is there only where both are
-                    run_id = find_version(client, model.name, number).run_id
-                    if run_id is not None:
-                        client.log_text(run_id, value + "\n", f"promotion/{model.name}-{number}.json")
                 write_row(model.name, partial(client.set_model_version_tag, model.name, number, tag, value))
     if len(record.chain) > int(model.tags.get(COUNT_TAG, 0)):
         count = str(len(record.chain))
@@ -202,20 +253,19 @@ def _copy(client: mlflow.MlflowClient, record: Record) -> None:
 
 def _tags(record: Record, number: str) -> Iterator[tuple[str, str]]:
     """Yield what the tags of a version must be, as far as the record says something of it."""
-    judgement, taint = record.judgement(number), record.taint(number)
-    approvals = record.approvals(number, record.model.versions[number].get(MODEL_DIGEST_TAG, ""))
+    judgement, taint, approvals = record.judgement(number), record.taint(number), record.approvals(number)
     if judgement is not None:
-        yield DECISION_TAG, json.dumps(judgement, sort_keys=True)
+        yield DECISION_TAG, json.dumps(judgement.decision, sort_keys=True)
     if approvals:
-        yield APPROVED_TAG, ", ".join(each.by for each in approvals)
+        yield APPROVED_TAG, ", ".join(dict.fromkeys(each.by for each in approvals))
     if taint is not None:
         yield TAINTED, json.dumps(asdict(taint), sort_keys=True)
 
 
-def _set_alias(client: mlflow.MlflowClient, record: Record, alias: str, version: str | None) -> None:
+def _set_alias(client: mlflow.MlflowClient, model: Registered, alias: str, version: str | None) -> None:
     """Let an alias name a version, or none."""
-    name, known = record.model.name, record.model.aliases.get(alias)
+    known = model.aliases.get(alias)
     if version is None and known is not None:
-        write_row(name, partial(client.delete_registered_model_alias, name, alias))
+        write_row(model.name, partial(client.delete_registered_model_alias, model.name, alias))
     elif version is not None and known != version:
-        write_row(name, partial(client.set_registered_model_alias, name, alias, version))
+        write_row(model.name, partial(client.set_registered_model_alias, model.name, alias, version))

@@ -21,8 +21,8 @@ from schemas.errors import IntegrityError, UsageError
 from training.mlflow.pyfunc import ADDRESS_FILE
 from training.mlflow.registering import MODEL_ARTIFACT
 from training.mlflow.registry import (
-    CHALLENGER,
     ModelVersion,
+    challenge,
     find_version,
     logged_model,
     make_name,
@@ -30,9 +30,9 @@ from training.mlflow.registry import (
 )
 from training.mlflow.runs import DATASET_TAG, TrackedRun, connect, experiment_id, fetch_files, finishing
 from training.model_files import file_digests, folder_digest
-from training.promotions.record import APPROVED_TAG, DECISION_TAG
+from training.promotions.record import APPROVED_TAG, DECISION_TAG, RUN_TAG
 
-COPIED_TAG, DIGEST_TAG, RUN_TAG = "copied_from", "digest", "run_id"
+COPIED_TAG, DIGEST_TAG = "copied_from", "digest"
 METRICS_AT_ONCE = 1000
 SYSTEM_TAGS = "mlflow."
 
@@ -96,6 +96,7 @@ def copy_version(source: str, name: str, version: str, *, to: str, new_name: str
         new_name = new_name or original.name
         for known in versions(client, f"name = '{new_name}'"):
             if (known.tags.get(COPIED_TAG), known.tags.get(DIGEST_TAG)) == (uri, digest):
+                challenge(client, new_name)
                 return Copy(version=known, copied_from=uri, digest=digest, is_new=False)
         say(f"copying {original.uri} and its run to {without_password(to)}")
         experiment = experiment_id(client, f"multilink-{original.tags.get(DATASET_TAG, original.name)}")
@@ -115,7 +116,7 @@ def copy_version(source: str, name: str, version: str, *, to: str, new_name: str
     make_name(client, new_name)
     place, model_id, tags = sent.artifact_location, sent.model_id, _tags(original, copied.id, uri, digest)
     stored = client.create_model_version(new_name, place, run_id=copied.id, tags=tags, model_id=model_id)
-    client.set_registered_model_alias(new_name, CHALLENGER, stored.version)
+    challenge(client, new_name)
     found = find_version(client, new_name, str(stored.version))
     return Copy(version=found, copied_from=uri, digest=digest, is_new=True)
 

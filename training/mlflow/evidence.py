@@ -56,7 +56,7 @@ def evidence_of(
         judged: what it was judged on; None: it was not.
         calibration: digest of its calibration; None: the statement is not on that.
     """
-    before = record.current.champion
+    before = record.champion
     tags, run = version.tags, _run_tags(client, version)
     trained_on = f"{tags[DATASET_TAG]}@{tags[VERSION_TAG]}" if {DATASET_TAG, VERSION_TAG} <= tags.keys() else ""
     return {

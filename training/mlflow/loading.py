@@ -1,19 +1,21 @@
 """Reading a model back by its address: a registered version or name, a run, a run's model, or a folder on this machine.
 
-A registered version's files are checked against the digest that the registry recorded.
+A registered version's files are read once, into a folder of this process. Their digests are compared with the
+promotion's, where there is one, and with the registry's; the model is made of what was read.
 """
 
 import re
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import mlflow
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model
+from yaml import YAMLError
 
 from schemas.errors import NotFoundError, UsageError
 from training.evaluation.class_names import CLASS_NAMES, class_names_model
@@ -21,7 +23,7 @@ from training.linking.links import Linker
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
 from training.loop.context import choose_device
 from training.metrics.calibration import Calibration
-from training.mlflow.pyfunc import logged_calibration
+from training.mlflow.pyfunc import logged_calibration, version_files
 from training.mlflow.registry import ModelVersion, champion_of_dataset, find_version, registered
 from training.mlflow.runs import connect, fetch_files
 from training.mlflow.stored import FORMS, is_missing, no_address, registered_name, tracking_uri
@@ -29,7 +31,7 @@ from training.mlflow.use import check_address
 from training.model import LinkModel
 from training.model_files import check_files
 from training.promotions.proof import check_use
-from training.promotions.record import CHAMPION, MODEL_DIGEST_TAG
+from training.promotions.record import CHAMPION, MODEL_DIGEST_TAG, RUN_TAG, read_record
 
 _OF_RUN = re.compile(r"runs:/(?P<run>[^/]+)/.+")
 _RUN_ID = re.compile(r"[0-9a-f]{32}")
@@ -45,6 +47,7 @@ class LoadedModel:
         version: of the registry; None for a run's model or a folder.
         run_id: run that trained it, where known.
         calibration: of its evaluation on the data it was trained on; None before that.
+        files: of a version: path -> SHA-256, but for those that change later (`training.promotions.proof`).
     """
 
     model: LinkModel
@@ -52,6 +55,7 @@ class LoadedModel:
     version: ModelVersion | None = None
     run_id: str | None = None
     calibration: Calibration | None = None
+    files: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def digest(self) -> str:
@@ -145,15 +149,29 @@ def open_model(address: str | None, tracking: str | None, *, dataset: str = "") 
     if address == CLASS_NAMES:
         return _untrained()  # no store is opened, nor made
     client = open_registry(tracking, [address] if address else None)
-    loaded = load(address or champion_of_dataset(client, dataset.partition("@")[0]).uri, client)
-    if loaded.version is None:
-        check_address(loaded.uri)
-        return loaded
-    given = registered_name(address or "")
-    check_use(
-        registered(client, loaded.version.name), given[1] if given else CHAMPION, calibration=loaded.calibration_digest
-    )
+    named = _named(address) if address else (champion_of_dataset(client, dataset.partition("@")[0]).name, CHAMPION)
+    if named is None:
+        check_address(address or "")
+        return load(address or "", client)
+    try:
+        record = read_record(registered(client, named[0]))
+        number = record.number(named[1])
+    except NotFoundError as problem:
+        if address is None or registered_name(address):
+            raise
+        raise no_address(address, problem) from problem
+    use, tags = check_use(record, number), record.model.versions[number]
+    version = ModelVersion(name=record.model.name, version=number, run_id=tags[RUN_TAG] or None, tags=tags)
+    loaded = load_version(version)
+    use.check(loaded.files, loaded.calibration_digest)
     return loaded
+
+
+def _named(address: str) -> tuple[str, str] | None:
+    """Return name and version, or alias, of an address of a registered model; None of another."""
+    if ":/" in address or _RUN_ID.fullmatch(address) or Path(address).is_dir():
+        return registered_name(address)
+    return address, CHAMPION
 
 
 def _untrained() -> LoadedModel:
@@ -175,6 +193,7 @@ def load_version(version: ModelVersion) -> LoadedModel:
             version=version,
             run_id=version.run_id,
             calibration=logged_calibration(folder),
+            files=version_files(folder),
         )
 
 
@@ -202,10 +221,14 @@ def download(uri: str, *, option: str = "--model") -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="multilink-model-") as scratch:
         try:
             folder = fetch_files(partial(mlflow.artifacts.download_artifacts, artifact_uri=uri, dst_path=scratch))
-            flavour = Model.load(str(folder)).flavors["python_function"]
-        except (MlflowException, OSError, KeyError) as problem:
+        except (MlflowException, OSError) as problem:
             raise NotFoundError(f"{option} {uri}: no model of multilink there: {_reason(problem)}") from problem
-        yield folder / str(flavour["data"])
+        try:
+            data = folder / Model.load(str(folder)).flavors["python_function"]["data"]
+        except (MlflowException, YAMLError, OSError, KeyError, TypeError, ValueError, AttributeError) as problem:
+            reason = _reason(problem)
+            raise NotFoundError(f"{option} {uri}: no model of multilink there: its MLmodel: {reason}") from problem
+        yield data
 
 
 def _reason(problem: Exception) -> str:

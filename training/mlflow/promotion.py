@@ -15,7 +15,7 @@ from schemas.console import Say
 from schemas.errors import GateError, NotFoundError, UsageError
 from schemas.lake import Lake
 from training.metrics.preference import Preference
-from training.mlflow.champions import align, append, change_champion, record_of
+from training.mlflow.champions import align, append, change_champion, check_signer, record_of
 from training.mlflow.evidence import evidence_of
 from training.mlflow.gate import Check, Decision, refuse
 from training.mlflow.judging import Rivals, find_judging_data, judge
@@ -23,14 +23,13 @@ from training.mlflow.loading import LoadedModel, load_version
 from training.mlflow.policy import STANDARD_POLICY, Policy
 from training.mlflow.registry import ModelVersion, find_version
 from training.mlflow.runs import DATASET_TAG, LAKE_TAG, VERSION_TAG
-from training.promotions.keys import default_trust, own_signer, trusted_keys
-from training.promotions.proof import CALIBRATION
+from training.promotions.keys import own_signer
+from training.promotions.proof import CALIBRATION, FILES
 from training.promotions.record import (
     APPROVED,
     BEST,
     BEST_BEFORE,
     JUDGED,
-    MODEL_DIGEST_TAG,
     Record,
 )
 
@@ -100,11 +99,16 @@ def promote(
     Raises:
         NotFoundError: there is no such model or version, or a data set version or split is not in the lake.
         UsageError: the version has no tags of the data it was trained on, or a model cannot be scored on it.
-        IntegrityError: a model's files are not those that were registered.
+        IntegrityError: a model's files are not those that were registered, or the champion's version, or the best
+            one's, is not in the registry any more.
     """
     candidate = find_version(client, name, version)
     record = (record_of if is_dry_run else align)(client, candidate.name)
-    champion, (target, lake) = record.current.champion, _target(candidate, lake, dataset)
+    champion, (target, lake) = record.champion, _target(candidate, lake, dataset)
+    for each in {champion, record.best} - {None}:
+        record.check_there(str(each))
+    if not is_dry_run:
+        check_signer(record)  # before minutes of scoring
     data = find_judging_data(lake, target, split=policy.split, guards=policy.guards if champion is not None else ())
     loaded = load_version(candidate)
     if champion == candidate.version and _is_stated(record, loaded):
@@ -117,25 +121,25 @@ def promote(
     )
     if policy.editors.preferred and preferred is not None and rivals.champion is not None:
         rivals = replace(rivals, preference=preferred(lake, rivals.champion.uri, candidate.uri))
-    keys = trusted_keys(default_trust()) if any(":" in each for each in policy.approvers) else ()
-    approvals = record.approvals(candidate.version, candidate.tags.get(MODEL_DIGEST_TAG, ""), keys)
     promotion = Promotion(
         candidate=candidate,
         champion=champion,
-        decision=judge(loaded, rivals, data, policy, approvals=approvals, say=say),
+        decision=judge(
+            loaded, rivals, data, policy, approvals=record.approvals(candidate.version, loaded.files), say=say
+        ),
         is_dry_run=is_dry_run,
         best=record.best,
     )
     if is_dry_run:
         return promotion
     evidence = evidence_of(client, candidate, record=record, judged=data, calibration=loaded.calibration_digest)
-    return _carry_out(client, promotion, record, evidence, lake)
+    return _carry_out(client, promotion, record, {**evidence, FILES: loaded.files}, lake)
 
 
 def rollback(client: mlflow.MlflowClient, name: str, *, champion: str | None = None) -> tuple[ModelVersion, str]:
-    """Make the previous champion the champion again, and return it and the number of the one it replaces.
+    """Make the champion before the champion again, and return it and the number of the one it replaces.
 
-    The champion before it is then the previous one.
+    Of those before it, the last one that is still in the registry.
 
     Args:
         client: of the registry.
@@ -143,31 +147,38 @@ def rollback(client: mlflow.MlflowClient, name: str, *, champion: str | None = N
         champion: version that is to be replaced, so that a repeated call goes back once; None: whichever it is.
 
     Raises:
-        NotFoundError: there is no such model, or the previous champion was deleted.
-        GateError: there is no previous champion, it is tainted, another version is champion, or someone else was
-            faster.
+        NotFoundError: there is no such model.
+        GateError: there is no champion to go back to, it is tainted or was never promoted, another version is
+            champion, or someone else was faster.
+        IntegrityError: as `read_record` says: nothing is signed on top of what is not.
     """
     record = align(client, name)
-    name, change = record.model.name, record.current
-    if champion is not None and champion != change.champion:
-        raise GateError(f"model '{name}': expected version {champion} as champion, found {change.champion or 'none'}")
-    if change.champion is None or change.previous is None:
-        found = "none is champion" if change.champion is None else "the present one is the first"
+    name, now = record.model.name, record.champion
+    if champion is not None and champion != now:
+        raise GateError(f"model '{name}': expected version {champion} as champion, found {now or 'none'}")
+    line = record.champions
+    place = next((place for place, each in enumerate(line) if place and record.is_there(each)), None)
+    if now is None or place is None:
+        found = (
+            "none is champion" if now is None else "there is none before it" if len(line) == 1 else "all are deleted"
+        )
         raise GateError(f"model '{name}' has no champion to go back to: {found}")
-    if taint := record.taint(change.previous):
-        raise GateError(f"models:/{name}/{change.previous} was {taint}: it cannot be champion again; promote another")
-    restored, best = find_version(client, name, change.previous), record.best
-    if best == change.champion:  # it is no champion any more, so the best one before it is the best again
-        promoted = record.promotion(best)
-        best = (promoted.decision.get(BEST_BEFORE) if promoted else None) or change.previous
-    decision = {"is_rollback": True, "version": change.previous, "champion_before": change.champion, BEST: best}
+    previous, promoted = line[place], record.promotion(now)
+    if taint := record.taint(previous):
+        raise GateError(f"models:/{name}/{previous} was {taint}: it cannot be champion again; promote another")
+    if record.promotion(previous) is None:
+        raise GateError(f"models:/{name}/{previous}: no statement says that it was promoted; promote another")
+    restored, best = find_version(client, name, previous), record.best
+    if best == now:  # it is no champion any more, so the best one before it is the best again
+        best = (promoted.decision.get(BEST_BEFORE) if promoted else None) or previous
+    decision = {"is_rollback": True, "version": previous, "champion_before": now, BEST: best}
     evidence = evidence_of(client, restored, record=record)
-    if not change_champion(client, name, change, change.champions[1:], decision=decision, evidence=evidence):
+    if not change_champion(client, record, line[place:], decision=decision, evidence=evidence):
         raise GateError(
             f"model '{name}': its champion was changed by another process meanwhile; see multilink promotions {name}, "
             "and roll back again if it is still needed"
         )
-    return restored, change.champion
+    return restored, now
 
 
 def approve(client: mlflow.MlflowClient, name: str, version: str, *, by: str) -> ModelVersion:
@@ -180,38 +191,34 @@ def approve(client: mlflow.MlflowClient, name: str, version: str, *, by: str) ->
     if not by.strip() or ":" in by:
         raise UsageError(f"--by {by!r}: expected the name of a person, without a colon")
     found = find_version(client, name, version)
-    signer, record = own_signer(), align(client, found.name)
-    keys = [] if signer is None else [signer.public_key]
-    before = record.approvals(found.version, found.tags.get(MODEL_DIGEST_TAG, ""), keys)
-    if not any(each.by == by.strip() and (each.keys or not keys) for each in before):
-        append(client, found, APPROVED, {"approved_by": by.strip()})
+    record, files = align(client, found.name), load_version(found).files
+    signer = own_signer()
+    own = {signer.public_key.keyid} if signer is not None else set()
+    before = record.approvals(found.version, files)
+    if not any(each.by == by.strip() and own <= {*each.keys} for each in before):
+        append(client, found, APPROVED, {"approved_by": by.strip(), FILES: files})
     return found
 
 
 def _is_stated(record: Record, champion: LoadedModel) -> bool:
-    """Return whether a champion needs no new statement: it has one, of a trusted key if there is a key to sign with."""
-    signer, version = own_signer(), record.current.champion or ""
-    promotion = record.promotion(version)
-    statements = [each.statement for each in (promotion, record.current) if each is not None]
-    if promotion is None or promotion.statement is None:
+    """Return whether a champion needs no new statement: its promotion is stated, with its files and its calibration."""
+    promotion = record.promotion(record.champion or "")
+    if promotion is None:
         return False
-    if promotion.statement.predicate.get(CALIBRATION) not in (None, champion.calibration_digest):
-        return False
-    keys = [] if signer is None else [signer.public_key, *trusted_keys(default_trust())]
-    return signer is None or all(each is not None and each.verified_by(keys) for each in statements)
+    stated = promotion.predicate.get(FILES), promotion.predicate.get(CALIBRATION)
+    return stated == (champion.files, champion.calibration_digest)
 
 
 def _carry_out(
     client: mlflow.MlflowClient, promotion: Promotion, record: Record, evidence: Mapping[str, Any], lake: Lake
 ) -> Promotion:
     """State the decision, which promotes the candidate where it is positive, and return the result."""
-    candidate, decision, change = promotion.candidate, promotion.decision, record.current
+    candidate, decision = promotion.candidate, promotion.decision
     if decision.is_promoted:
-        champions = (candidate.version, *change.champions[change.champion == candidate.version :])
-        name, values = candidate.name, promotion.to_json()
-        if change_champion(client, name, record.changes[-1], champions, decision=values, evidence=evidence, lake=lake):
+        champions = (candidate.version, *record.champions[record.champion == candidate.version :])
+        if change_champion(client, record, champions, decision=promotion.to_json(), evidence=evidence, lake=lake):
             return promotion
-        now = record_of(client, name).current.champion
+        now = record_of(client, candidate.name).champion
         if now == candidate.version:
             return replace(promotion, decision=replace(decision, checks=(ALREADY,)))
         before = "none" if promotion.champion is None else f"version {promotion.champion}"

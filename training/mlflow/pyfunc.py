@@ -8,6 +8,8 @@ become arrays and back.
 
 import base64
 import io
+import shutil
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ import yaml
 from mlflow.exceptions import MlflowException
 
 from schemas.documents import Role
-from schemas.errors import UsageError
+from schemas.errors import IntegrityError, UsageError
 from schemas.failures import Failure
 from schemas.links import PredictedLink
 from training.data.documents import GivenDocument, RegionBank
@@ -32,7 +34,8 @@ from training.metrics.calibration import FILE_NAME, Calibration, read_calibratio
 from training.mlflow.stored import registered_name
 from training.mlflow.use import check_address
 from training.model import LinkModel
-from training.model_files import check_files
+from training.model_files import check_files, file_digests
+from training.promotions.proof import CHANGING
 
 SENTENCES, SENTENCE_VECTORS, IMAGE_VECTORS = "sentences", "sentence_vectors", "image_vectors"
 ROLES, LANGUAGE, PICTURES = "roles", "language", "pictures"
@@ -187,14 +190,37 @@ def example(model: LinkModel) -> dict[str, Any]:
 
 
 def _load_pyfunc(path: str) -> LinkPredictor:
-    folder = Path(path)
-    calibration, address = logged_calibration(folder), _address(folder)
-    if registered_name(address):  # by MLflow's own loader, which checks neither files nor statements
-        digest = "" if calibration is None else calibration.digest
-        proof = check_address(address, tracking=mlflow.get_registry_uri(), calibration=digest)
-        check_files(folder, None if proof is None else proof.digest)
-    options = LinkOptions(calibration=calibration)
+    address = _address(Path(path))
+    if not registered_name(address):
+        return _predictor(Path(path), address)
+    # MLflow's own loader checks nothing: of a store in files it gives the very folder, which others can write.
+    use = check_address(address, tracking=mlflow.get_registry_uri())
+    with tempfile.TemporaryDirectory(prefix="multilink-model-") as scratch:
+        root = _logged_root(Path(path)) or Path(path)
+        shutil.copytree(root, Path(scratch, "model"), symlinks=True)
+        folder = Path(scratch, "model", Path(path).relative_to(root))
+        files, calibration = version_files(folder), logged_calibration(folder)
+        check_files(folder)
+        if use is not None:
+            use.check(files, "" if calibration is None else calibration.digest)
+        return _predictor(folder, address)
+
+
+def _predictor(folder: Path, address: str) -> LinkPredictor:
+    options = LinkOptions(calibration=logged_calibration(folder))
     return LinkPredictor(Linker(model=LinkModel.load(folder, choose_device()), uri=address, options=options))
+
+
+def version_files(folder: Path) -> dict[str, str]:
+    """Return path -> SHA-256 (hex) of all files of the logged model that a model's folder is in, but `CHANGING`.
+
+    Raises:
+        IntegrityError: one is a link, whose target could be changed.
+    """
+    root = _logged_root(folder) or folder
+    if links := sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_symlink()):
+        raise IntegrityError(f"{root}: expected files, found a link: {links[0]}")
+    return {name: digest for name, digest in file_digests(root).items() if name.partition("/")[0] not in CHANGING}
 
 
 def logged_calibration(folder: Path) -> Calibration | None:

@@ -17,7 +17,6 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from importlib import metadata
 from importlib.resources import files
 from pathlib import Path
@@ -42,15 +41,14 @@ from training.metrics.links import ScoreKind
 from training.mlflow import pyfunc
 from training.mlflow.loading import LoadedModel, load_version, run_of
 from training.mlflow.registry import (
-    CHALLENGER,
     DATASET_DIGEST_TAG,
     ModelVersion,
+    challenge,
     find_version,
     logged_model,
     make_name,
     models_of,
     trained_by,
-    write_row,
 )
 from training.mlflow.runs import log_scores
 from training.mlflow.stored import model_name
@@ -143,9 +141,15 @@ def register(
         name, source=logged.artifact_path, run_id=run_id, tags={**tags, **digests}, model_id=logged.model_id
     )
     version = find_version(client, name, str(stored.version))
-    write_card(client, version, model, None)
-    write_row(name, partial(client.set_registered_model_alias, name, CHALLENGER, version.version))
+    complete(client, version, model)
     return version
+
+
+def complete(client: mlflow.MlflowClient, version: ModelVersion, model: LinkModel | None = None) -> None:
+    """Do what follows the making of a version: its card, and the alias; repeated after a death it changes nothing."""
+    if not client.get_model_version(version.name, version.version).description:
+        write_card(client, version, model or load_version(version).model, None)
+    challenge(client, version.name)
 
 
 @contextmanager

@@ -5,11 +5,11 @@ it. `gate.py` decides which version may become champion, `promotion.py` makes it
 the files of a version. `loading.py` reads a model back.
 """
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 import mlflow
 from mlflow.entities import LoggedModel
@@ -19,13 +19,14 @@ from mlflow.exceptions import MlflowException
 from schemas.errors import BuildError, NotFoundError, UsageError
 from training.evaluation.baselines import NOSTRUCT
 from training.mlflow.runs import DATASET_TAG, VERSION_TAG
-from training.mlflow.stored import LOG_SUFFIX, PREFIX, canonical_name, earlier_log, no_model
-from training.promotions.record import APPROVED_TAG, CHAMPION, COUNT_TAG, DECISION_TAG, Record, Registered
+from training.mlflow.stored import PREFIX, canonical_name, no_model
+from training.promotions.record import APPROVED, CHAMPION, RUN_TAG, Record, Registered
 
 CHALLENGER = "challenger"
-EPOCHS_TAG, BEST_EPOCH_TAG, RUN_TAG = "epochs", "best_epoch", "run_id"
+EPOCHS_TAG, BEST_EPOCH_TAG = "epochs", "best_epoch"
 DATASET_DIGEST_TAG = "dataset_digest"
 ALREADY_EXISTS = "RESOURCE_ALREADY_EXISTS"
+ABSENT = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")  # the second one: no registered model can be called so
 ATTEMPTS = 5
 PAUSE_S = 0.05
 
@@ -81,27 +82,29 @@ def find_model(client: mlflow.MlflowClient, name: str) -> RegisteredModel:
         NotFoundError: there is no such model; the message names those there are.
     """
     for spelling in (name, canonical_name(name)):
-        with suppress(MlflowException):
+        try:
             return client.get_registered_model(spelling)
+        except MlflowException as problem:
+            if problem.error_code not in ABSENT:  # such as a server that does not answer: that is no absence
+                raise
     raise no_model(name, client.tracking_uri, model_names(client))
 
 
 def registered(client: mlflow.MlflowClient, name: str) -> Registered:
-    """Return a registered model with its versions, and with the log of an earlier release where there is no other.
+    """Return a registered model with its versions.
 
     Raises:
         NotFoundError: there is no such model.
     """
     model = find_model(client, name)
-    created, there = str(model.creation_timestamp), versions(client, f"name = '{model.name}'")
-    log = [] if COUNT_TAG in model.tags else versions(client, f"name = '{model.name}{LOG_SUFFIX}'")
+    there = versions(client, f"name = '{model.name}'")
     return Registered(
+        registry=client.tracking_uri,
         name=model.name,
-        created=created,
+        created=str(model.creation_timestamp),
         aliases={alias: str(number) for alias, number in model.aliases.items()},
         tags=dict(model.tags),
-        versions={each.version: each.tags for each in reversed(there)},
-        log=list(earlier_log(((each.version, each.tags, each.made_at_ms) for each in reversed(log)), created)),
+        versions={each.version: {**each.tags, RUN_TAG: each.run_id or ""} for each in reversed(there)},
     )
 
 
@@ -148,12 +151,8 @@ def models_of(client: mlflow.MlflowClient, name: str, dataset_version: str) -> l
 
 
 def trained_by(client: mlflow.MlflowClient, run_id: str) -> list[ModelVersion]:
-    """Return the versions of all registered models that a run trained, newest first.
-
-    An MLflow server gives an entry in a log of champions the run of the model that it names; those are left out.
-    """
-    found = versions(client, f"run_id = '{run_id}'")
-    return [version for version in found if not version.name.endswith(LOG_SUFFIX)]
+    """Return the versions of all registered models that a run trained, newest first."""
+    return versions(client, f"run_id = '{run_id}'")
 
 
 def trained_on(client: mlflow.MlflowClient, dataset: str, version: str) -> list[ModelVersion]:
@@ -169,7 +168,7 @@ def champion_of_dataset(client: mlflow.MlflowClient, dataset: str) -> ModelVersi
         UsageError: several have; the message names them.
     """
     prefix = f"{PREFIX}{dataset}-"
-    names = [name for name in model_names(client) if name.startswith(prefix)]
+    names = model_names(client, prefix)
     champions = [alias_holder(client, name, CHAMPION) for name in names if name != prefix + NOSTRUCT]
     found = [each for each in champions if each is not None and each.tags.get(DATASET_TAG, dataset) == dataset]
     if not found:
@@ -182,26 +181,36 @@ def champion_of_dataset(client: mlflow.MlflowClient, dataset: str) -> ModelVersi
 
 
 def status_of(record: Record) -> ModelStatus:
-    """Return what aliases and tags say of a registered model, which follow its record (`champions.align`)."""
-    model = record.model
-    challenger = model.aliases.get(CHALLENGER)
-    tags = model.versions.get(challenger or "", {})
-    decision = json.loads(tags.get(DECISION_TAG, "null"))
-    is_waiting = APPROVED_TAG in tags and decision is not None and decision.get("is_waiting")  # and no longer has to
+    """Return what is known of a registered model by its record, and by the tags of its versions."""
+    model, champion = record.model, record.champion
+    challenger = model.aliases.get(CHALLENGER, "")
+    judgement, approvals = record.judgement(challenger), record.about(challenger, APPROVED)
+    is_waiting = judgement is not None and judgement.decision.get("is_waiting")
+    is_approved_since = bool(is_waiting and approvals and judgement and approvals[-1].number > judgement.number)
     return ModelStatus(
         trained_on=frozenset(each[VERSION_TAG] for each in model.versions.values() if VERSION_TAG in each),
-        challenger=challenger,
-        challenger_data=tags.get(VERSION_TAG),
-        is_judged=(decision is not None and not is_waiting) or challenger in record.current.champions[:1],
-        approved_by=tags.get(APPROVED_TAG, ""),
-        champion=record.current.champion,
+        challenger=challenger or None,
+        challenger_data=model.versions.get(challenger, {}).get(VERSION_TAG),
+        is_judged=(judgement is not None and not is_approved_since) or challenger == champion,
+        approved_by=", ".join(dict.fromkeys(each.by for each in record.approvals(challenger))),
+        champion=champion if champion and record.is_there(champion) else None,
     )
 
 
-def model_names(client: mlflow.MlflowClient) -> list[str]:
-    """Return the names of the registered models, sorted, without the logs of their champions."""
-    names = (model.name for model in client.search_registered_models(max_results=1000))
-    return sorted(name for name in names if not name.endswith(LOG_SUFFIX))
+def model_names(client: mlflow.MlflowClient, prefix: str = "") -> list[str]:
+    """Return the names of the registered models that begin with a prefix, sorted."""
+    names, page = list[str](), None
+    while page is None or page.token:
+        page = client.search_registered_models(page_token=page.token if page else None)
+        names += [model.name for model in page if model.name.startswith(prefix)]
+    return sorted(names)
+
+
+def has_model(client: mlflow.MlflowClient, name: str) -> bool:
+    """Return whether there is a registered model of a name."""
+    with suppress(NotFoundError):
+        return bool(find_model(client, name))
+    return False
 
 
 def make_name(client: mlflow.MlflowClient, name: str) -> None:
@@ -211,6 +220,12 @@ def make_name(client: mlflow.MlflowClient, name: str) -> None:
     except MlflowException as problem:
         if problem.error_code != ALREADY_EXISTS:
             raise
+
+
+def challenge(client: mlflow.MlflowClient, name: str) -> None:
+    """Let the newest version of a registered model be its challenger: an older one never overtakes it."""
+    newest = versions(client, f"name = '{name}'")[0]
+    write_row(name, partial(client.set_registered_model_alias, name, CHALLENGER, newest.version))
 
 
 def _version(stored: mlflow.entities.model_registry.ModelVersion) -> ModelVersion:

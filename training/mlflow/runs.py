@@ -38,6 +38,7 @@ CURVE_FILE = "training_curve.json"
 PARENT_TAG = "mlflow.parentRunId"
 SWEEP_TAG = "sweep"
 DATASET_TAG, VERSION_TAG, RECIPE_TAG, LAKE_TAG = "dataset", "dataset_version", "recipe", "lake"
+START_TAG = "start_from"  # of a version: the addresses of the models that it was trained from
 CONFIG_TAG = "config_fingerprint"
 
 
@@ -307,9 +308,14 @@ def experiment_id(client: mlflow.MlflowClient, name: str) -> str:
     """Return the id of the experiment of that name, made where it is not there.
 
     Raises:
-        UsageError: it is to be made, and no place for its artefacts is set (`artifact_root`).
+        UsageError: it was deleted; or it is to be made, and no place for its artefacts is set (`artifact_root`).
     """
     found = client.get_experiment_by_name(name)
+    if found is not None and found.lifecycle_stage != "active":
+        raise UsageError(
+            f"experiment '{name}' was deleted: restore it with mlflow experiments restore --experiment-id "
+            f"{found.experiment_id}, or remove it for good with mlflow gc"
+        )
     if found is not None:
         return str(found.experiment_id)
     root = artifact_root(client.tracking_uri, environment=os.environ)

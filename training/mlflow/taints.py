@@ -2,23 +2,22 @@
 
 Training cannot be undone in part. So a version that was trained on such data is named in the record, and so is every
 version that was trained from it, and every version that was trained on another version of the data set that is no
-longer in the lake, so that what it held is not known. The next rebuild gives a data set without it, on which a
-successor is trained and judged. For how long a tainted champion may be used meanwhile is a setting of the policy that
-it was promoted by (`[forget] within_days`).
+longer in the lake, so that what it held is not known. Which weights a version was trained from is a tag of it: runs are
+deleted on MLflow's page. The next rebuild gives a data set without it, on which a successor is trained and judged. For
+how long a tainted champion may be used meanwhile is a setting of the policy that it was promoted by (`[forget]
+within_days`).
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import mlflow
 
 from schemas.lake import Lake
 from training.mlflow.champions import append, record_of
-from training.mlflow.registry import ModelVersion, trained_by, trained_on, versions
-from training.mlflow.runs import DATASET_TAG, LAKE_TAG, VERSION_TAG
+from training.mlflow.registry import ModelVersion, trained_on, versions
+from training.mlflow.runs import DATASET_TAG, LAKE_TAG, START_TAG, VERSION_TAG
 from training.promotions.record import TAINTED
-
-_START = "training.start_from"  # parameter of a run
 
 
 def taint(
@@ -47,7 +46,7 @@ def _dependent(
     client: mlflow.MlflowClient, lake: Lake, dataset: str, version: str
 ) -> Sequence[tuple[ModelVersion, str]]:
     """Return each version that depends on a data set version, and in which way ("": it was trained on it)."""
-    there, starts = lake.versions(dataset), _starts(client)
+    there, started = lake.versions(dataset), versions(client, f"tags.{START_TAG} LIKE '%'")
     of_lake = versions(client, f"tags.{DATASET_TAG} = '{dataset}' and tags.{LAKE_TAG} = '{lake.root.uri}'")
     waiting = [(each, "") for each in trained_on(client, dataset, version)]
     waiting += [
@@ -60,18 +59,10 @@ def _dependent(
         model, why = waiting.pop(0)
         if model.uri not in found:
             found[model.uri] = model, why
-            children = [run_id for run_id, start in starts.items() if _starts_from(start, model)]
-            waiting += [(child, f"trained from {model.uri}") for run in children for child in trained_by(client, run)]
+            waiting += [(each, f"trained from {model.uri}") for each in started if _starts_from(each, model)]
     return list(found.values())
 
 
-def _starts(client: mlflow.MlflowClient) -> Mapping[str, str]:
-    """Return run -> the models whose weights it started from, of the runs that did, as text."""
-    experiments = [each.experiment_id for each in client.search_experiments()]
-    runs = client.search_runs(experiments, f"params.`{_START}` LIKE '%/%'", max_results=50_000)
-    return {run.info.run_id: run.data.params[_START] for run in runs}
-
-
-def _starts_from(start: str, parent: ModelVersion) -> bool:
+def _starts_from(child: ModelVersion, parent: ModelVersion) -> bool:
     run = f"|{parent.run_id}" if parent.run_id else ""
-    return re.search(f"(?:{re.escape(parent.uri)}{run})(?![0-9a-f])", start) is not None
+    return re.search(f"(?:{re.escape(parent.uri)}{run})(?![0-9a-f])", child.tags[START_TAG]) is not None

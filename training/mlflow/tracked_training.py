@@ -36,11 +36,10 @@ from training.loop.starting import SOURCE_SIGN, split_start
 from training.loop.state import MAY_CHANGE, lasting_settings
 from training.loop.trainer import TrainResult
 from training.mlflow.loading import download
-from training.mlflow.registering import register
+from training.mlflow.registering import complete, register
 from training.mlflow.registry import (
     BEST_EPOCH_TAG,
     EPOCHS_TAG,
-    RUN_TAG,
     ModelVersion,
     find_version,
     trained_by,
@@ -51,6 +50,7 @@ from training.mlflow.runs import (
     DATASET_TAG,
     LAKE_TAG,
     RECIPE_TAG,
+    START_TAG,
     VERSION_TAG,
     TrackedRun,
     finishing,
@@ -59,6 +59,7 @@ from training.mlflow.runs import (
     start_run,
 )
 from training.mlflow.stored import model_name, registered_name
+from training.promotions.record import RUN_TAG
 from training.recipes import DEFAULT_RECIPE
 from training.recipes import recipe as named_recipe
 
@@ -201,6 +202,7 @@ def run_train(
         earlier = earlier_runs(client, config, manifest.dataset, manifest.version)
         done = [version for each in earlier for version in trained_by(client, each)]
         if done:
+            complete(client, done[0])
             say(f"reused: {done[0].uri} was trained on this version with these settings")
             return _summary_of(done[0], recipe=config.recipe, tracking_uri=client.tracking_uri)
         return training(client, resume_run(client, earlier[0]) if earlier else None, on_wait=on_wait)
@@ -335,6 +337,7 @@ def _register(
     """Register the kept model, once: a run that had been finished before it was resumed has its version already."""
     for version in trained_by(run.client, run.id):
         if version.tags.get(EPOCHS_TAG) == str(result.epochs):
+            complete(run.client, version)
             return version
     tags = {
         DATASET_TAG: manifest.dataset,
@@ -344,6 +347,7 @@ def _register(
         RUN_TAG: run.id,
         EPOCHS_TAG: str(result.epochs),
         BEST_EPOCH_TAG: str(result.best_epoch),
+        **({START_TAG: "|".join(config.training.start_from)} if config.training.start_from else {}),
     }
     name = model_name(manifest.dataset, config.objective_name)
     return register(run.client, result.model, name=name, run_id=run.id, tags=tags)

@@ -2,7 +2,7 @@
 
 Its record is looked up in the store that this process is set up with. Where there is no such store, or it does not know
 the model, that is an error if this machine uses verified champions alone (`verify = true`); else nothing is known
-against it. MLflow is imported only where a store must be asked that is no SQLite file.
+against it.
 """
 
 import hashlib
@@ -10,72 +10,71 @@ from pathlib import Path
 
 from schemas.errors import IntegrityError, NotFoundError, UsageError
 from schemas.indexes import MODEL, IndexManifest
-from training.mlflow.stored import is_missing, registered_name, stored_model, tracking_uri
+from schemas.lake import Folder
+from training.evaluation.class_names import CLASS_NAMES
+from training.mlflow.registry import registered
+from training.mlflow.runs import connect
+from training.mlflow.stored import is_missing, registered_name, tracking_uri
 from training.model_files import folder_digest
-from training.promotions.proof import Proof, check_use, verifies_all
-from training.promotions.record import Registered
+from training.promotions.made import check_made
+from training.promotions.proof import Use, check_use, keys_of, verifies_all
+from training.promotions.record import read_record
 
 
-def check_address(address: str, *, tracking: str | None = None, calibration: str | None = None) -> Proof | None:
-    """Refuse a model that may not be used here; return what proves it, None where that is not asked for.
+def check_address(address: str, *, tracking: str | None = None) -> Use | None:
+    """Refuse a model that may not be used here; return what its files are compared with, None where nothing is known.
 
     Args:
         address: of the model; `class-names` has nothing to verify.
         tracking: URI of the store; None: the one that `tracking_uri` finds for this process.
-        calibration: as `check_use` takes it; raises as that does.
 
     Raises:
-        IntegrityError: this machine uses verified champions alone, and nothing is stated on this model.
+        IntegrityError: this machine uses verified champions alone, and nothing is stated on this model; or as
+            `check_use` says.
+        UsageError: the store cannot be asked, and this machine uses verified champions alone.
     """
     named, uri = registered_name(address), tracking or tracking_uri(None)
-    model = None if named is None else _known(uri, named[0])
-    if named is not None and model is not None:
-        return check_use(model, named[1], calibration=calibration)
-    if verifies_all() and address != "class-names":
-        where = "it is not registered" if named is None else f"{uri} does not have it"
+    where = "it is not registered" if named is None else f"{uri} does not have it"
+    if named is not None and not is_missing(uri):
+        try:
+            record = read_record(registered(connect(uri), named[0]))
+            return check_use(record, record.number(named[1]))
+        except NotFoundError:
+            pass
+        except UsageError as problem:
+            if verifies_all():
+                raise UsageError(f"{uri}: cannot be asked whether the model is a champion: {problem}") from problem
+            return None
+    if verifies_all() and address != CLASS_NAMES:
         raise IntegrityError(f"{address}: expected a champion that verifies, since verify = true; {where}")
     return None
 
 
-def check_index(manifest: IndexManifest, folder: Path) -> None:
-    """Refuse an index whose model may not be used; where that must verify, check every file of the index, too.
+def check_index(folder: Folder, text: bytes, manifest: IndexManifest, here: Path) -> None:
+    """Refuse an index whose model may not be used; where that must verify, it must be signed, and whole.
 
     Args:
-        manifest: of the index.
-        folder: of the index, on this machine.
+        folder: of the index.
+        text: its manifest, as it was read.
+        manifest: the same.
+        here: where its files are on this machine.
 
     Raises:
-        IntegrityError: as `check_address` says, or a file is another than the manifest or the statement names.
+        IntegrityError: as `check_address` says; no trusted key has signed the index; or a file is another than the
+            manifest or the statement names.
     """
-    proof = check_address(manifest.model)
-    if proof is None:
+    use = check_address(manifest.model)
+    proof = None if use is None else use.proof
+    if proof is None and not verifies_all():
         return
+    check_made(folder, text, keys_of())
     for entry in manifest.files:
-        with (folder / entry.path).open("rb") as stream:
+        with (here / entry.path).open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
         if digest != entry.sha256:
-            raise IntegrityError(f"{folder / entry.path}: expected digest {entry.sha256}, found {digest}")
-    if (digest := folder_digest(folder / MODEL)) != proof.digest:
+            raise IntegrityError(f"{here / entry.path}: expected digest {entry.sha256}, found {digest}")
+    if proof is not None and (digest := folder_digest(here / MODEL)) != proof.digest:
         raise IntegrityError(
-            f"{folder}: its model has digest {digest}; {proof.uri} was promoted with {proof.digest}. Remove the "
+            f"{folder.uri}: its model has digest {digest}; {proof.uri} was promoted with {proof.digest}. Remove the "
             "folder and make the index anew"
         )
-
-
-def _known(uri: str, name: str) -> Registered | None:
-    """Return a registered model; None where there is no store, or it does not have it."""
-    if is_missing(uri):
-        return None
-    try:
-        if (found := stored_model(uri, name)) is not None:
-            return found
-        from training.mlflow.registry import registered
-        from training.mlflow.runs import connect
-
-        return registered(connect(uri), name)
-    except NotFoundError:
-        return None
-    except (UsageError, ModuleNotFoundError) as problem:
-        if verifies_all():
-            raise UsageError(f"{uri}: cannot be asked whether the model is a champion: {problem}") from problem
-        return None

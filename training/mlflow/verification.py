@@ -2,7 +2,7 @@
 
 What is compared with what, in order; the first difference is an error that names its place:
 
-- each statement with the one before it, the champion's with trusted keys, an approval with the decision;
+- each statement with the one before it and with trusted keys, an approval with the decision;
 - the registry's alias and tags with the statements;
 - every file of the model, its calibration, and every file of the data sets that it was trained and judged on, with
   their digests;
@@ -23,14 +23,23 @@ from schemas.console import Say
 from schemas.errors import IntegrityError, NotFoundError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest, verify
-from training.mlflow.champions import record_of
 from training.mlflow.evidence import GUARD, TARGET, surroundings
 from training.mlflow.gate import Check, Decision
 from training.mlflow.judging import JudgingData, Rivals, judge
 from training.mlflow.loading import LoadedModel, load_version
 from training.mlflow.policy import Editors, Policy
-from training.mlflow.registry import find_version
-from training.promotions.proof import CALIBRATION, Proof, check_calibration, check_manifests, prove
+from training.mlflow.registry import find_version, registered
+from training.promotions.proof import (
+    CALIBRATION,
+    CALIBRATION_FILE,
+    CHANGING,
+    Proof,
+    check_calibration,
+    check_files,
+    check_manifests,
+    prove,
+)
+from training.promotions.record import read_record
 
 TOLERANCE = 0.1  # percentage points
 _NOT_SCORED = ("latest", "editors")  # checks that say what was so on that day
@@ -71,22 +80,24 @@ def verify_champion(
         say: takes a line of progress.
 
     Raises:
+        UsageError: the record is not signed.
         NotFoundError: there is no such model or version, or a data set version is not in the lake any more.
         IntegrityError: something is not as it was promoted; the message names the place.
     """
-    proof = prove(record_of(client, name, lake), version, keys=keys)
-    findings = _findings(client, proof, lake or proof.lake, keys, is_deep=is_deep, say=say)
+    record = read_record(registered(client, name), lake, keys=keys)
+    proof = prove(record, record.number(version))
+    findings = _findings(client, proof, lake or proof.lake, is_deep=is_deep, say=say)
     return Verified(proof=proof, findings=tuple(findings))
 
 
-def _findings(
-    client: mlflow.MlflowClient, proof: Proof, lake: Lake, keys: Sequence[Key], *, is_deep: bool, say: Say
-) -> Iterator[str]:
-    statement, count = proof.statement, len(proof.record.statements)
-    yield f"{count} statements follow one another; {statement.where} is signed by {statement.signed_by[0]}"
+def _findings(client: mlflow.MlflowClient, proof: Proof, lake: Lake, *, is_deep: bool, say: Say) -> Iterator[str]:
+    statement, count = proof.statement, len(proof.record.chain)
+    yield f"{count} statements follow one another, signed by trusted keys; {statement.where} by {statement.signers[0]}"
     say(f"reading the files of {proof.uri}")
     candidate = load_version(find_version(client, proof.record.model.name, proof.version))
-    yield f"the model's files have the digest {proof.digest}"
+    check_files(proof.promotion, candidate.files)
+    yield f"all {len(candidate.files)} files of the version are those that were promoted; its model is {proof.digest}"
+    yield f"not compared, since they change later: {', '.join(name for name in CHANGING if name != CALIBRATION_FILE)}"
     check_calibration(proof, candidate.calibration_digest)
     if proof.evidence.get(CALIBRATION):
         yield f"its calibration has the digest {proof.evidence[CALIBRATION]}"
@@ -104,20 +115,15 @@ def _findings(
                 "more, and no signed statement says that something was taken out of it"
             )
         yield f"something was taken out of {reference} after the promotion, so its files cannot be compared"
-    if proof.promotion is None:
-        yield "it was promoted before there were statements, so its data is not known"
-    elif is_deep and gone:
+    if is_deep and gone:
         yield "its scores cannot be compared"
     elif is_deep:
-        yield _scored_again(client, candidate, proof, lake, keys=keys, say=say)
+        yield _scored_again(client, candidate, proof, lake, say=say)
 
 
-def _scored_again(
-    client: mlflow.MlflowClient, candidate: LoadedModel, proof: Proof, lake: Lake, *, keys: Sequence[Key], say: Say
-) -> str:
+def _scored_again(client: mlflow.MlflowClient, candidate: LoadedModel, proof: Proof, lake: Lake, *, say: Say) -> str:
     """Judge again as a statement says, and return in which sense the outcome is the same."""
     promotion, was, name = proof.promotion, proof.decision, proof.record.model.name
-    assert promotion is not None  # whoever calls this has one
     predicate, where = promotion.predicate, promotion.where
     before, best = was["champion_before"], was["best_before"]
     if deleted := sorted({before, best} - {None, *proof.record.model.versions}):
@@ -136,7 +142,7 @@ def _scored_again(
     }
     data = JudgingData(lake=lake, target=target["dataset"], split=target["split"], guards=guards)
     policy = replace(restore(Policy, was["policy"]), editors=Editors())
-    approvals = proof.record.approvals(proof.version, proof.digest, keys, before=promotion.number)
+    approvals = proof.record.approvals(proof.version, candidate.files, before=promotion.number)
     decision = judge(candidate, rivals, data, policy, approvals=approvals, say=say)
     here = surroundings()
     other = " and ".join(key for key, value in here.items() if predicate[key] != value)

@@ -44,7 +44,9 @@ class Statement:
         digest: SHA-256 (hex) of that file.
         subject: what it is about: names and digests.
         predicate: its content.
-        envelope: with its signatures.
+        envelope: with its signatures, which nobody has checked.
+        signers: ids of the trusted keys whose signatures on it, or on a later statement that adopted it, verify.
+        is_adopted: whether a later statement took it over, which answers for it.
     """
 
     where: str
@@ -52,6 +54,8 @@ class Statement:
     subject: Sequence[Mapping[str, Any]]
     predicate: Mapping[str, Any]
     envelope: Envelope
+    signers: tuple[str, ...] = ()
+    is_adopted: bool = False
 
     @property
     def number(self) -> int:
@@ -73,24 +77,23 @@ class Statement:
         return self.model.get("version")
 
     @property
-    def signed_by(self) -> tuple[str, ...]:
-        """The ids of the keys that claim to have signed it."""
-        return tuple(self.envelope.signatures)
+    def decision(self) -> Mapping[str, Any]:
+        """Return the decision that it states; empty: it states none."""
+        return self.predicate.get("decision") or {}
 
-    def verified_by(self, keys: Sequence[Key]) -> list[str]:
+    @property
+    def champions(self) -> tuple[str, ...]:
+        """Return versions, the champion's first, then those that a rollback goes back to; of a change of champion."""
+        return tuple(self.predicate.get("champions", ()))
+
+    def verified_by(self, keys: Sequence[Key]) -> tuple[str, ...]:
         """Return the ids of those of these keys that have signed it."""
         found = []
         for key in keys:
             with suppress(VerificationError, ValueError):
                 self.envelope.verify([key], 1)
                 found.append(key.keyid)
-        return found
-
-    def check_signed(self, keys: Sequence[Key]) -> None:
-        """Raise an `IntegrityError` unless one of these keys has signed it."""
-        if not self.verified_by(keys):
-            found = f"one by the key {', '.join(key[:12] for key in self.signed_by)}" if self.signed_by else "none"
-            raise IntegrityError(f"{self.where}: expected a trusted key's signature, found {found}")
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

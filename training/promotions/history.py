@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 from itertools import zip_longest
 
 from schemas.console import aligned
-from training.promotions.record import Change, Record
+from training.promotions.chain import Statement
+from training.promotions.record import ADOPTED, Record
 
 PROMOTED, ROLLED_BACK = "promotion", "rollback"
 
@@ -27,14 +28,14 @@ class Championship:
         since: when it became champion, ISO 8601 in UTC.
         until: when another did; empty: it still is.
         replaced: the champion before; empty: there was none.
-        by: `promotion` or `rollback`.
+        by: `promotion`, `rollback`, or `adopted`: who signs answers for what stood before.
         trained_on: NAME@VERSION of the data it was trained on; empty where no statement says so.
         judged_on: NAME@VERSION of the data it was judged on; empty for a rollback.
         split: of `judged_on`.
         documents: of it that were scored; 0 for a rollback.
         approved_by: who approved it; empty: no approval was needed.
         reasons: why it was promoted, a sentence each.
-        signed_by: ids of the keys that claim to have signed the statement on it; empty: nobody has.
+        signed_by: ids of the trusted keys whose signatures of the statement verify; empty: there is none.
         tainted: why it is tainted; empty: it is not.
     """
 
@@ -56,13 +57,12 @@ class Championship:
 
 def championships(record: Record) -> list[Championship]:
     """Return who was champion, the first one first; empty where nobody was promoted."""
-    changes = record.changes[1:]
+    changes = record.changes
     return [_championship(record, change, after) for change, after in zip_longest(changes, changes[1:])]
 
 
-def _championship(record: Record, change: Change, after: Change | None) -> Championship:
-    version, decision, statement = change.champions[0], change.decision, change.statement
-    evidence = {} if statement is None else statement.predicate
+def _championship(record: Record, change: Statement, after: Statement | None) -> Championship:
+    version, decision, evidence = next(iter(change.champions), ""), change.decision, change.predicate
     replaced = decision.get("champion_before") or ""
     return Championship(
         model=record.model.name,
@@ -70,20 +70,20 @@ def _championship(record: Record, change: Change, after: Change | None) -> Champ
         since=_time(change),
         until="" if after is None else _time(after),
         replaced="" if replaced == version else replaced,
-        by=ROLLED_BACK if decision.get("is_rollback") else PROMOTED,
+        by=ADOPTED if change.event == ADOPTED else ROLLED_BACK if decision.get("is_rollback") else PROMOTED,
         trained_on=evidence.get("trained_on", {}).get("dataset", ""),
         judged_on=decision.get("dataset", ""),
         split=decision.get("split", ""),
         documents=decision.get("documents", 0),
         approved_by=decision.get("approved_by", ""),
         reasons=tuple(decision.get("reasons", [])),
-        signed_by=change.signed_by,
+        signed_by=change.signers,
         tainted=str(record.taint(version) or ""),
     )
 
 
-def _time(change: Change) -> str:
-    return datetime.fromisoformat(change.at).astimezone(UTC).isoformat(timespec="seconds")
+def _time(change: Statement) -> str:
+    return datetime.fromisoformat(change.predicate["at"]).astimezone(UTC).isoformat(timespec="seconds")
 
 
 def to_csv(found: Sequence[Championship]) -> str:

@@ -1,8 +1,8 @@
 """Ed25519 keys: one that signs what this machine promotes, and the public ones of others that are trusted.
 
-The private key lies in a file that its owner alone can read: `$MULTILINK_KEY`, else `multilink/key.pem` in the user's
-configuration folder. The public key lies beside it, `key.pub.pem`, and is what others are given. A key is known by the
-SHA-256 of its public part (`keyid`). No server is needed.
+The private key lies in a file that its owner alone can read: `$MULTILINK_KEY`, else `key` of the project file, else
+`multilink/key.pem` in the user's configuration folder. The public key lies beside it, `key.pub.pem`, and is what others
+are given. A key is known by the SHA-256 of its public part (`keyid`). No server is needed.
 """
 
 import os
@@ -22,14 +22,14 @@ from cryptography.hazmat.primitives.serialization import (
 from securesystemslib.signer import CryptoSigner, SSlibKey
 
 from schemas.errors import ConfigError, NotFoundError, UsageError
+from schemas.project import KEY, TRUST, VARIABLES, setting
 
-KEY_VARIABLE, TRUST_VARIABLE = "MULTILINK_KEY", "MULTILINK_TRUST"
 PUBLIC_SUFFIX = ".pub.pem"
 
 
 def key_path() -> Path:
     """Return where the private key of this machine's user is, or would be."""
-    named = os.environ.get(KEY_VARIABLE)
+    named = setting(KEY)
     home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     return Path(named).expanduser() if named else home / "multilink" / "key.pem"
 
@@ -64,13 +64,13 @@ def own_signer() -> CryptoSigner | None:
     """Return what signs with the key of this machine's user; None where there is no key.
 
     Raises:
-        NotFoundError: `$MULTILINK_KEY` names a file that is not there.
+        NotFoundError: a setting names a file that is not there.
         ConfigError: the file is no private ed25519 key.
     """
     path = key_path()
     if not path.is_file():
-        if KEY_VARIABLE in os.environ:
-            raise NotFoundError(f"{KEY_VARIABLE}: there is no {path}; make a key with multilink key")
+        if setting(KEY):
+            raise NotFoundError(f"{VARIABLES[KEY]}: there is no {path}; make a key with multilink key")
         return None
     try:
         private = load_pem_private_key(path.read_bytes(), None)
@@ -81,15 +81,20 @@ def own_signer() -> CryptoSigner | None:
     return CryptoSigner(private)
 
 
-def trusted_keys(paths: Iterable[Path]) -> list[SSlibKey]:
+def trusted_keys(paths: Iterable[Path] | None = None) -> list[SSlibKey]:
     """Return public keys out of PEM files, and of folders with files `*.pub.pem`.
+
+    Args:
+        paths: of files and folders; None: those that this machine is set up with (`default_trust`).
 
     Raises:
         NotFoundError: there is no such file, or a folder has none.
-        ConfigError: a file is no public ed25519 key.
+        ConfigError: a file is no public ed25519 key, or a path is empty: that would be the working folder.
     """
     keys = []
-    for path in paths:
+    for path in default_trust() if paths is None else paths:
+        if path == Path():
+            raise ConfigError("trust: expected a public key or a folder of them, found the working folder or nothing")
         files = sorted(path.glob(f"*{PUBLIC_SUFFIX}")) if path.is_dir() else [path]
         if not files or not files[0].is_file():
             raise NotFoundError(f"--trust {path}: expected a public key in PEM, or a folder of *{PUBLIC_SUFFIX}")
@@ -98,9 +103,8 @@ def trusted_keys(paths: Iterable[Path]) -> list[SSlibKey]:
 
 
 def default_trust() -> list[Path]:
-    """Return the files or folders that `$MULTILINK_TRUST` names, else one's own public key where there is one."""
-    named = os.environ.get(TRUST_VARIABLE)
-    own = public_path(key_path())
+    """Return the files or folders that are set to be trusted (`setting`), else one's own public key if there is one."""
+    named, own = setting(TRUST), public_path(key_path())
     return [Path(each) for each in named.split(os.pathsep)] if named else [own] * own.is_file()
 
 

@@ -1,12 +1,12 @@
-"""Whether a champion may be used: by the record of promotions, signed with keys that are trusted.
+"""Whether a champion may be used: by the verified record of promotions, and by the files that were read.
 
-Here statements are read and the registry is compared with them: that takes a few small files. `multilink verify`
-(`training.mlflow.verification`) reads the files of model and data, too, and scores again.
+Here statements are compared with the registry, and with the digests of files that are to be used: that takes a few
+small files. `multilink verify` (`training.mlflow.verification`) reads the files of model and data, too, and scores
+again.
 """
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,23 +18,22 @@ from securesystemslib.signer import Key
 from schemas.errors import ConfigError, GateError, IntegrityError, UsageError
 from schemas.lake import MANIFEST, Lake
 from schemas.manifest import read_manifest
+from schemas.project import VARIABLES, VERIFY, setting
 from training.promotions.chain import Statement
-from training.promotions.keys import default_trust, trusted_keys
+from training.promotions.keys import trusted_keys
 from training.promotions.record import (
-    CHAMPION,
     CHANGED,
     DECISION_TAG,
-    MODEL_DIGEST_TAG,
-    PREVIOUS_CHAMPION,
+    JUDGED,
     TAINTED,
     Record,
-    Registered,
+    Signatures,
     lake_of,
-    read_record,
 )
 
-VERIFY_VARIABLE = "MULTILINK_VERIFY"
-CALIBRATION = "calibration"  # of a statement: the digest of what gives links their probability
+CALIBRATION, FILES = "calibration", "files"  # of a statement: what gives links their probability; all other files
+CALIBRATION_FILE = "calibration.json"
+CHANGING = ("model_card.md", CALIBRATION_FILE, "registered_model_meta", "report")  # of a version, after registration
 _TRUE, _FALSE = ("true", "1", "yes"), ("", "false", "0", "no")
 
 
@@ -47,14 +46,12 @@ class Proof:
         version: number.
         statement: that made it champion last.
         promotion: that promoted it after it was judged: the same, or an earlier one where it was rolled back to.
-        taken_out: NAME@VERSION of data that it was trained on, out of which something was taken, by signed statements.
     """
 
     record: Record
     version: str
     statement: Statement
-    promotion: Statement | None
-    taken_out: frozenset[str]
+    promotion: Statement
 
     @property
     def uri(self) -> str:
@@ -69,18 +66,23 @@ class Proof:
 
     @property
     def digest(self) -> str:
-        """Return the digest of the model's files."""
-        return str(self.statement.subject[0]["digest"]["sha256"])
+        """Return the digest of the model: of its weights, its words and its settings."""
+        return str(self.promotion.model["digest"])
 
     @property
     def evidence(self) -> Mapping[str, Any]:
         """Return what the promotion rests on."""
-        return (self.promotion or self.statement).predicate
+        return self.promotion.predicate
 
     @property
     def decision(self) -> Mapping[str, Any]:
-        """Return the decision that promoted it; empty where no statement has one."""
-        return {} if self.promotion is None else dict(self.promotion.predicate["decision"])
+        """Return the decision that promoted it."""
+        return self.promotion.decision
+
+    @property
+    def taken_out(self) -> frozenset[str]:
+        """Return NAME@VERSION of data that it was trained on, out of which something was taken."""
+        return frozenset(each.predicate["dataset"] for each in self.record.about(self.version, TAINTED))
 
 
 def verifies_all() -> bool:
@@ -89,28 +91,19 @@ def verifies_all() -> bool:
     Raises:
         ConfigError: the setting is neither true nor false.
     """
-    setting = os.environ.get(VERIFY_VARIABLE, "").lower()
-    if setting not in (*_TRUE, *_FALSE):
-        raise ConfigError(f"{VERIFY_VARIABLE} = {setting!r}: expected true or false")
-    return setting in _TRUE
+    value = setting(VERIFY).lower()
+    if value not in (*_TRUE, *_FALSE):
+        raise ConfigError(f"{VARIABLES[VERIFY]} = {value!r}: expected true or false")
+    return value in _TRUE
 
 
-def must_verify(record: Record, version: str, alias: str = "") -> bool:
-    """Return whether a version may be used only if it is proved champion: by this machine's setting, or a policy.
+def must_verify(record: Record) -> bool:
+    """Return whether a model may be used only if it is proved champion: by this machine's setting, or its policy.
 
-    A policy counts for every champion that follows, until one with a trusted signature says otherwise.
+    The policy of the last promotion counts.
     """
-    if verifies_all():
-        return True
-    is_champion = alias == CHAMPION or any(change.champions[:1] == (version,) for change in record.changes)
-    policies = [(change, change.decision.get("policy", {})) for change in record.changes if is_champion]
-    if not any(policy.get("verify") for _, policy in policies):
-        return False
-    keys = trusted_keys(default_trust())
-    for change, policy in reversed(policies):
-        if policy and (policy.get("verify") or (change.statement is not None and change.statement.verified_by(keys))):
-            return bool(policy.get("verify"))
-    return False
+    policies = [each.decision["policy"] for each in record.changes if each.decision.get("policy")]
+    return verifies_all() or bool(policies and policies[-1].get("verify"))
 
 
 def keys_of(paths: Iterable[Path] = ()) -> Sequence[Key]:
@@ -121,51 +114,61 @@ def keys_of(paths: Iterable[Path] = ()) -> Sequence[Key]:
         NotFoundError: a file is not there.
         ConfigError: a file holds no public key.
     """
-    found = trusted_keys(list(paths) or default_trust())
+    found = trusted_keys(list(paths) or None)
     if not found:
-        raise UsageError("no key is trusted: name public keys with --trust, or as trust in multilink.toml")
+        raise UsageError("no key is trusted, so nothing is proved: name public keys with --trust or in multilink.toml")
     return found
 
 
-def prove(record: Record, address: str = CHAMPION, *, keys: Sequence[Key]) -> Proof:
+def prove(record: Record, version: str) -> Proof:
     """Return the statements that make a version the champion.
 
     Args:
-        record: of the registered model.
-        address: number of a version that is or was champion, or an alias; the last change of champion must agree with
-            the aliases `champion` and `previous_champion`.
-        keys: that are trusted.
+        record: of the registered model, which trusted keys have signed.
+        version: number of one that is or was champion (`Record.number`).
 
     Raises:
-        NotFoundError: there is no such version.
-        IntegrityError: there is no such statement, it has no trusted signature, or the registry says something else.
+        UsageError: the record is not signed by keys that are trusted here.
+        IntegrityError: no promotion of it is stated, or the registry says something else.
     """
-    version, name = record.model.number(address), record.model.name
-    changes = [each for each in record.statements if each.event == CHANGED]
-    stated = {CHAMPION: record.current.champion, PREVIOUS_CHAMPION: record.current.previous}
-    if changes and stated.get(address, version) != version:
-        raise IntegrityError(
-            f"alias {address} of {name} is version {version}; by {changes[-1].where} it is {stated[address]}"
-        )
-    own = [each for each in changes if each.predicate["champions"][:1] == [version]]
-    if not own:
-        raise IntegrityError(
-            f"models:/{name}/{version}: no statement says that it was promoted; promote it, or roll back to it"
-        )
-    proof = Proof(
-        record=record,
-        version=version,
-        statement=own[-1],
-        promotion=next((each for each in reversed(own) if "checks" in (each.predicate["decision"] or {})), None),
-        taken_out=frozenset(
-            each.predicate["dataset"] for each in record.about(version, TAINTED) if each.verified_by(keys)
-        ),
-    )
-    for statement in filter(None, (proof.statement, proof.promotion)):
-        statement.check_signed(keys)
+    promotion, uri = record.promotion(version), f"models:/{record.model.name}/{version}"
+    if record.chain and record.signatures is not Signatures.VERIFIED:
+        keys_of()
+        raise UsageError(f"{uri}: signatures: {record.signatures}")
+    if promotion is None:
+        raise IntegrityError(f"{uri}: no statement says that it was promoted; promote it")
+    proof = Proof(record=record, version=version, statement=record.about(version, CHANGED)[-1], promotion=promotion)
     _compare_with_registry(proof)
-    _check_approval(proof, keys)
+    _check_approval(proof)
     return proof
+
+
+def check_files(promotion: Statement, files: Mapping[str, str]) -> None:
+    """Compare the files of a version, as they were read, with those that it was promoted with.
+
+    Args:
+        promotion: of the version.
+        files: path -> SHA-256 of each file, but for those that change later (`CHANGING`).
+
+    Raises:
+        IntegrityError: a file was changed, lost or added; the message names it.
+    """
+    stated: Mapping[str, str] = promotion.predicate.get(FILES, {})
+    if others := sorted(name for name in {*stated, *files} if stated.get(name) != files.get(name)):
+        raise IntegrityError(
+            f"{promotion.subject[0]['name']}: expected the files that {promotion.where} states, found others: "
+            f"{', '.join(others)}"
+        )
+
+
+def check_calibration(proof: Proof, digest: str) -> None:
+    """Raise an `IntegrityError` unless a calibration, by its digest ("": none), is the one of the promotion."""
+    promoted = proof.evidence.get(CALIBRATION)
+    if digest != promoted:
+        raise IntegrityError(
+            f"{proof.uri}: {CALIBRATION_FILE} has digest {digest or 'none'}; it was promoted with "
+            f"{promoted or 'none'}. Promote it again to state this one"
+        )
 
 
 def check_manifests(proof: Proof, lake: Lake) -> tuple[list[str], list[str]]:
@@ -188,39 +191,45 @@ def check_manifests(proof: Proof, lake: Lake) -> tuple[list[str], list[str]]:
     return there, [name for name in digests if name not in there]
 
 
-def check_use(model: Registered, address: str, *, calibration: str | None = None) -> Proof | None:
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A version that may be used, once its files are those that were promoted.
+
+    Attributes:
+        promotion: the statement on it; None: there is none, and none is needed.
+        proof: that it is a champion; None: it need not be proved.
+    """
+
+    promotion: Statement | None
+    proof: Proof | None
+
+    def check(self, files: Mapping[str, str], calibration: str) -> None:
+        """Compare files as they were read, and the digest of a calibration, with the promotion's; raises as those."""
+        if self.promotion is not None:
+            check_files(self.promotion, files)
+        if self.proof is not None:
+            check_calibration(self.proof, calibration)
+
+
+def check_use(record: Record, version: str) -> Use:
     """Refuse a version that must be proved champion and is not, or was trained on data that was taken out too long ago.
 
-    Returns the proof, None where none is needed.
-
     Args:
-        model: by its registry.
-        address: number or alias that the version is used by.
-        calibration: digest of the calibration that it is used with ("": none); None: it is used with none.
+        record: of the registered model.
+        version: its number.
 
     Raises:
         IntegrityError: it is not proved.
         UsageError: no key is trusted.
         GateError: its policy ended its use.
     """
-    record, version = read_record(model), model.number(address)
     _check_taint(record, version)
-    if not must_verify(record, version, address):
-        return None
-    proof = prove(record, address, keys=keys_of())
-    check_manifests(proof, proof.lake)
-    check_calibration(proof, calibration)
-    return proof
-
-
-def check_calibration(proof: Proof, digest: str | None) -> None:
-    """Raise an `IntegrityError` unless a champion's calibration is the one that it was promoted with."""
-    promoted = proof.evidence.get(CALIBRATION)
-    if digest is not None and promoted is not None and digest != promoted:
-        raise IntegrityError(
-            f"{proof.uri}: calibration.json has digest {digest or 'none'}; it was promoted with {promoted or 'none'}. "
-            "Promote it again to state this one"
-        )
+    proof = None
+    if must_verify(record):
+        keys_of()
+        proof = prove(record, version)
+        check_manifests(proof, proof.lake)
+    return Use(record.promotion(version), proof)
 
 
 def _check_taint(record: Record, version: str) -> None:
@@ -235,32 +244,24 @@ def _check_taint(record: Record, version: str) -> None:
 
 
 def _compare_with_registry(proof: Proof) -> None:
-    where, tags = proof.statement.where, proof.record.model.versions[proof.version]
-    found = tags.get(MODEL_DIGEST_TAG, "")
-    if proof.digest != found:
+    kept = json.loads(proof.record.model.versions[proof.version].get(DECISION_TAG, "null"))
+    stated = [each.decision for each in proof.record.about(proof.version, CHANGED, JUDGED)]
+    if kept is not None and kept not in stated:
+        different = sorted(key for key in kept | stated[-1] if kept.get(key) != stated[-1].get(key))
         raise IntegrityError(
-            f"{where}: the model's files have digest {proof.digest}; by the registry's tag it is {found}"
-        )
-    kept = json.loads(tags.get(DECISION_TAG, "null"))
-    judged = [each for each in proof.record.judgements() if each.get("version") == proof.version]
-    if kept is not None and judged and kept not in judged:
-        different = sorted(key for key in {*kept, *judged[-1]} if kept.get(key) != judged[-1].get(key))
-        raise IntegrityError(
-            f"{proof.uri}: tag {DECISION_TAG} is no decision that is stated in {where.rpartition('/')[0]}: "
-            f"{', '.join(different)}"
+            f"{proof.uri}: tag {DECISION_TAG} is no decision that is stated on it; it differs in {', '.join(different)}"
         )
 
 
-def _check_approval(proof: Proof, keys: Sequence[Key]) -> None:
+def _check_approval(proof: Proof) -> None:
     """Check that who approved the promotion, if a person did, approved these very files before it."""
     by, approvers = proof.decision.get("approved_by", ""), proof.decision.get("policy", {}).get("approvers", ())
-    if proof.promotion is None or not by:
+    if not by:
         return
-    before = proof.promotion.number
-    for each in proof.record.approvals(proof.version, proof.digest, keys, before=before):
-        if each.by == by and each.keys and (not approvers or any(map(each.is_by, approvers))):
+    for each in proof.record.approvals(proof.version, proof.evidence.get(FILES), before=proof.promotion.number):
+        if each.by == by and (not approvers or any(map(each.is_by, approvers))):
             return
     raise IntegrityError(
         f"{proof.promotion.where}: approved by {by}; expected a statement of that approval of these files before it, "
-        "signed by a trusted key, found none"
+        "found none"
     )

@@ -1,21 +1,24 @@
-"""What the statements about a registered model say: who is champion, who was, who approved whom, and what is tainted.
+"""The verified record of a registered model: who is champion, who was, who approved whom, and what is tainted.
 
-    champion     a change of champion: by a promotion, whose decision has checks, or by a rollback
-    judged       a decision of the gate that changed no champion
-    approval     who approves a version, by the digest of its files
-    tainted      what was taken out of the data that a version was trained on
-    taken over   the log of champions that earlier releases kept in the registry
+    champion   a change of champion: by a promotion, whose decision has checks, or by a rollback
+    judged     a decision of the gate that changed no champion
+    approval   who approves a version, by the digests of its files
+    tainted    what was taken out of the data that a version was trained on
+    adopted    who signs it takes over what stands before: an unsigned record, another key's, a renamed model's
 
-The chain of statements is the record. Aliases and tags of the registry are copies of it, for MLflow's pages and for
-searching (`training.mlflow.champions.align`). Nothing here imports MLflow; `Registered` is what is known of a model by
-its registry. Which folder the chain lies in is a tag of the registered model, and another says how many statements
-there are at least: a folder with fewer is another lake, or has lost some.
+The chain of statements is the record, and `read_record` and `trusted_statements` are the only ways to it. What they
+return has been verified: where this machine trusts keys, each statement is signed by one of them; else either all are
+signed, which nobody has checked, or none is (`Signatures`). Anything else is an error that names its file. Aliases and
+tags of the registry are copies for MLflow's pages (`training.mlflow.champions.align`). docs/explanation/security.md
+says who can do what.
+
+Nothing here imports MLflow; `Registered` is what is known of a model by its registry. Which folder the chain lies in is
+a tag of the registered model, and another says how many statements there are at least.
 """
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
 from typing import Any
 
 from securesystemslib.signer import Key
@@ -23,52 +26,31 @@ from securesystemslib.signer import Key
 from schemas.errors import IntegrityError, NotFoundError
 from schemas.lake import Folder, Lake
 from training.promotions.chain import Chain, Statement
+from training.promotions.keys import trusted_keys
+from training.promotions.seen import check_seen
 
-CHANGED, JUDGED, APPROVED, TAINTED, TAKEN_OVER = "champion", "judged", "approval", "tainted", "taken over"  # events
+CHANGED, JUDGED, APPROVED, TAINTED, ADOPTED = "champion", "judged", "approval", "tainted", "adopted"  # events
 CHAMPION, PREVIOUS_CHAMPION = "champion", "previous_champion"  # aliases
 HOME_TAG, COUNT_TAG = "promotions", "promotions_count"  # of a registered model
-DECISION_TAG, APPROVED_TAG, MODEL_DIGEST_TAG = "promotion", "approved_by", "model_digest"  # of a version
+DECISION_TAG, APPROVED_TAG, MODEL_DIGEST_TAG, RUN_TAG = "promotion", "approved_by", "model_digest", "run_id"
 BEST, BEST_BEFORE = "best", "best_before"  # of a decision
 REQUIRED = {  # of the predicate of a statement
     CHANGED: {"champions", "decision"},
     JUDGED: {"decision"},
     APPROVED: {"approved_by"},
     TAINTED: {"dataset", "documents", "images"},
-    TAKEN_OVER: {"entries"},
+    ADOPTED: {"champions", BEST},
 }
 MORE = "restore {} from a backup, or name the lake's new address: multilink relocate --from OLD --lake NEW"
+ADOPT = "if you answer for all that stands there: multilink promotions {} --adopt"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """A change of champion.
+class Signatures(StrEnum):
+    """What the signatures of a record are worth on this machine."""
 
-    Attributes:
-        champions: versions, the champion's first, then those that a rollback would go back to.
-        decision: that it was made by; empty: none is known.
-        token: by which it is recognised; empty: of aliases that were set before there was a record.
-        at: when it was made, ISO 8601 in UTC; empty: not known.
-        statement: that it is read from; None: the registry.
-    """
-
-    champions: tuple[str, ...] = ()
-    decision: Mapping[str, Any] = field(default_factory=dict)
-    token: str = ""
-    at: str = ""
-    statement: Statement | None = None
-
-    @property
-    def champion(self) -> str | None:
-        return self.champions[0] if self.champions else None
-
-    @property
-    def previous(self) -> str | None:
-        return self.champions[1] if len(self.champions) > 1 else None
-
-    @property
-    def signed_by(self) -> tuple[str, ...]:
-        """The ids of the keys that claim to have signed it."""
-        return () if self.statement is None else self.statement.signed_by
+    VERIFIED = "verified"
+    UNCHECKED = "not checked, since no key is trusted here"
+    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,21 +58,20 @@ class Registered:
     """A registered model, as its registry has it.
 
     Attributes:
+        registry: its address.
         name: of the model.
         created: when it was made, milliseconds since 1970, as text: a model of the same name may have been before it.
         aliases: alias -> version.
         tags: of the model.
-        versions: number -> tags, of the versions that are there.
-        log: changes of champion that an earlier release kept in the registry: `champions`, `token`, `decision` (JSON)
-            and `since_ms`.
+        versions: number -> tags, of the versions that are there; `run_id` is the run that trained it.
     """
 
+    registry: str
     name: str
     created: str
     aliases: Mapping[str, str]
     tags: Mapping[str, str]
     versions: Mapping[str, Mapping[str, str]]
-    log: Sequence[Mapping[str, Any]] = ()
 
     def number(self, version: str) -> str:
         """Return the number of a version, given by number or alias.
@@ -150,89 +131,136 @@ class Taint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What is known of a registered model's champions.
+    """What trusted statements say of a registered model; made by `read_record` alone.
 
     Attributes:
         model: by its registry.
         home: folder of the chain; None: there is none yet.
         chain: all statements of that folder, in order.
-        statements: of these, those about this model, and not about an earlier one of its name.
-        changes: of champion, in order; before them one with the aliases, which count where there is no other.
+        statements: of these, those about this model, not about an earlier one of its name or another registry's.
+        signatures: what its signatures are worth here.
     """
 
     model: Registered
     home: Folder | None
     chain: tuple[Statement, ...]
     statements: tuple[Statement, ...]
-    changes: tuple[Change, ...]
+    signatures: Signatures
 
     @property
-    def current(self) -> Change:
-        """Return the last change of champion, whatever the aliases are; versions that were deleted are passed over."""
-        last = self.changes[-1]
-        if not last.token:
-            return last
-        there = tuple(version for version in last.champions if version in self.model.versions)
-        return replace(last, champions=there)
+    def changes(self) -> list[Statement]:
+        """Return the statements that named a champion, in order."""
+        return [each for each in self.statements if each.event in (CHANGED, ADOPTED)]
+
+    @property
+    def token(self) -> str:
+        """Return the digest of the last change of champion; empty: there was none."""
+        return self.changes[-1].digest if self.changes else ""
+
+    @property
+    def champions(self) -> tuple[str, ...]:
+        """Return the champion's version and those before it, as last stated, whether or not they are there."""
+        return self.changes[-1].champions if self.changes else ()
+
+    @property
+    def champion(self) -> str | None:
+        """Return the version that is champion, whatever the aliases are, and even where it was deleted."""
+        return next(iter(self.champions), None)
+
+    @property
+    def previous(self) -> str | None:
+        """Return the version that was champion before, which a rollback goes back to."""
+        return next(iter(self.champions[1:]), None)
 
     @property
     def best(self) -> str | None:
         """Return the version that was the best champion at the last decision; where none is named, the champion."""
-        named = (change.decision.get(BEST) for change in reversed(self.changes))
-        return next((str(each) for each in named if each in self.model.versions), self.current.champion)
+        named = (each.predicate.get(BEST) or each.decision.get(BEST) for each in reversed(self.changes))
+        return next((str(each) for each in named if each), self.champion)
+
+    def is_there(self, version: str) -> bool:
+        """Return whether a version is in the registry, with the run and the digest that made it champion last."""
+        changed = (each for each in reversed(self.statements) if each.event == CHANGED and each.version == version)
+        statement, tags = next(changed, None), self.model.versions.get(version)
+        return tags is not None and (statement is None or _is_about(statement, tags))
+
+    def check_there(self, version: str) -> None:
+        """Raise an `IntegrityError` where a version that is stated to be champion is not in the registry."""
+        if not self.is_there(version):
+            found = "another version has its number" if version in self.model.versions else "it is not in the registry"
+            name = self.model.name
+            raise IntegrityError(
+                f"{self.changes[-1].where}: names models:/{name}/{version}, and {found}: restore it from a backup, or "
+                f"go back with multilink rollback --model {name}; {ADOPT.format(name)}"
+            )
+
+    def number(self, address: str) -> str:
+        """Return the number of a version, given by number or alias.
+
+        Raises:
+            NotFoundError: there is no such version.
+            IntegrityError: an alias of champions is another version's than the last statement says, or that is gone.
+        """
+        stated = dict(zip((CHAMPION, PREVIOUS_CHAMPION), self.champions, strict=False))
+        if address in stated:
+            self.check_there(stated[address])
+        version = self.model.number(address)
+        if self.changes and address in (CHAMPION, PREVIOUS_CHAMPION) and stated.get(address) != version:
+            raise IntegrityError(
+                f"alias {address} of {self.model.name} is version {version}; by {self.changes[-1].where} it is "
+                f"{stated.get(address)}; the next promotion, or the schedule, sets it right"
+            )
+        return version
 
     def about(self, version: str, *events: str) -> list[Statement]:
-        """Return the statements about a version of some kinds, in order."""
-        return [each for each in self.statements if each.event in events and each.version == version]
+        """Return the statements about a version of some kinds, in order; not those about another of its number."""
+        tags = self.model.versions.get(version)
+        found = (each for each in self.statements if each.event in events and each.version == version)
+        return [each for each in found if tags is None or _is_about(each, tags)]
 
-    def promotion(self, version: str) -> Change | None:
-        """Return the change that last made a version champion after it was judged."""
-        own = (each for each in reversed(self.changes) if each.champions[:1] == (version,))
-        return next((each for each in own if "checks" in each.decision), None)
+    def promotion(self, version: str) -> Statement | None:
+        """Return the statement that last made a version champion after it was judged."""
+        promoted = (each for each in reversed(self.about(version, CHANGED)) if "checks" in each.decision)
+        return next(promoted, None)
 
     def policy(self, version: str) -> Mapping[str, Any]:
         """Return the policy that a version was promoted by; empty where it was not."""
         found = self.promotion(version)
         return {} if found is None else found.decision.get("policy", {})
 
-    def judgements(self) -> Iterator[Mapping[str, Any]]:
-        """Yield every decision of the gate, whether it promoted or not, in order of time."""
-        earlier = (change.decision for change in self.changes if change.statement is None)
-        later = (each.predicate.get("decision") for each in self.statements if each.event in (CHANGED, JUDGED))
-        yield from (each for each in (*earlier, *later) if each and "checks" in each)
-
-    def judgement(self, version: str) -> Mapping[str, Any] | None:
+    def judgement(self, version: str) -> Statement | None:
         """Return the last decision of the gate on a version, None where it was not judged."""
-        return next((each for each in reversed(list(self.judgements())) if each.get("version") == version), None)
+        judged = (each for each in reversed(self.about(version, CHANGED, JUDGED)) if "checks" in each.decision)
+        return next(judged, None)
 
     def attempt(self, version: str, dataset: str, split: str) -> int:
         """Return how many candidates the best champion has met with this one on these documents, from 1.
 
         The same version on the same documents beside the same champion counts once, however often it is judged.
         """
-        own = (version, dataset, split, self.current.champion)
+        digest = self.model.versions.get(version, {}).get(MODEL_DIGEST_TAG, "")
+        judged = (each for each in self.statements if each.event in (CHANGED, JUDGED) and "checks" in each.decision)
         met = {
-            tuple(each.get(key) for key in ("version", "dataset", "split", "champion_before"))
-            for each in self.judgements()
-            if each.get(BEST_BEFORE) == self.best
+            (each.version, each.model["digest"], *map(each.decision.get, ("dataset", "split", "champion_before")))
+            for each in judged
+            if each.decision.get(BEST_BEFORE) == self.best
         }
-        return 1 + len(met - {own})
+        return 1 + len(met - {(version, digest, dataset, split, self.champion)})
 
     def approvals(
-        self, version: str, digest: str, keys: Sequence[Key] = (), *, before: int | None = None
+        self, version: str, files: Mapping[str, str] | None = None, *, before: int | None = None
     ) -> list[Approval]:
-        """Return who approved a version with files of this digest, with those keys that are found to have signed.
+        """Return who approved a version, with those keys that are found to have signed.
 
         Args:
             version: its number.
-            digest: of its files.
-            keys: that are trusted.
+            files: its files with their digests, which are what is approved; None: whichever.
             before: number of a statement that the approval must come before.
         """
         return [
-            Approval(each.predicate["approved_by"], tuple(each.verified_by(keys)))
+            Approval(each.predicate["approved_by"], each.signers)
             for each in self.about(version, APPROVED)
-            if each.model.get("digest") == digest and (before is None or each.number < before)
+            if files in (None, each.predicate.get("files")) and (before is None or each.number < before)
         ]
 
     def taint(self, version: str) -> Taint | None:
@@ -242,56 +270,73 @@ class Record:
         return None if first is None else Taint(**{name: first[name] for name in names if name in first})
 
 
-def read_record(model: Registered, lake: Lake | None = None) -> Record:
-    """Return the record of a registered model, from a lake or from the one that its registry names.
+def trusted_statements(folder: Folder, keys: Sequence[Key] | None = None) -> list[Statement]:
+    """Return the statements of a chain, each with the trusted keys that signed it (`Statement.signers`).
+
+    Args:
+        folder: of the chain.
+        keys: that are trusted; None: those that this machine is set up with. Without any, signatures are not checked.
 
     Raises:
-        IntegrityError: the chain is damaged, or lacks statements.
+        IntegrityError: the chain is damaged, or a statement is not signed as the others are.
     """
-    home, chain = None, list[Statement]()
+    keys = trusted_keys() if keys is None else keys
+    chain = [replace(each, signers=each.verified_by(keys)) for each in Chain(folder).statements()]
+    # Without keys, a claimed signature is what tells a signed record from an unsigned one; it proves nothing.
+    is_signed = [bool(each.signers if keys else each.envelope.signatures) for each in chain]
+    adopted = (number for number, each in enumerate(chain) if each.event == ADOPTED)
+    start = max((number for number in adopted if is_signed[number] or not any(is_signed)), default=0)
+    expected = bool(keys) or any(is_signed[start:])
+    for statement, signed in zip(chain[start:], is_signed[start:], strict=True):
+        if signed != expected:
+            claimed = ", ".join(key[:12] for key in statement.envelope.signatures)
+            name = folder.uri.rpartition("/")[2]
+            raise IntegrityError(
+                f"{statement.where}: expected a trusted key's signature, found "
+                f"{f'one that claims to be by the key {claimed}' if claimed else 'none'}: remove this file and those "
+                f"after it unless they are by somebody whom you trust; {ADOPT.format(name)}"
+            )
+    before = [replace(each, signers=chain[start].signers, is_adopted=True) for each in chain[:start]]
+    return before + chain[start:]
+
+
+def read_record(
+    model: Registered, lake: Lake | None = None, *, keys: Sequence[Key] | None = None, is_adopting: bool = False
+) -> Record:
+    """Return the verified record of a registered model, from a lake or from the one that its registry names.
+
+    Args:
+        model: by its registry.
+        lake: holds the chain; None: as the registry says.
+        keys: as `trusted_statements` takes them.
+        is_adopting: whether all of it is to be adopted, whoever wrote it: neither signatures nor names are compared.
+
+    Raises:
+        IntegrityError: the chain is damaged, lacks statements, or is not signed by trusted keys, or it is about
+            another model; the message names the place.
+    """
+    home, keys = None, trusted_keys() if keys is None else keys
+    chain: list[Statement] = []
     if HOME_TAG in model.tags:
         home = Folder(model.tags[HOME_TAG]) if lake is None else lake.promotions(model.name)
-        chain, least = Chain(home).statements(), int(model.tags.get(COUNT_TAG, 0))
+        adopted = (replace(each, is_adopted=True) for each in Chain(home).statements()) if is_adopting else ()
+        chain = list(adopted) if is_adopting else trusted_statements(home, keys)
+        least = int(model.tags.get(COUNT_TAG, 0))
         if len(chain) < least:
             raise IntegrityError(
                 f"the record of promotions is incomplete ({len(chain)} of {least} statements): {MORE.format(home.uri)}"
             )
-    own = [each for each in chain if each.model["created"] == model.created]
-    for statement in own:
-        if missing := REQUIRED.get(statement.event, set()) - statement.predicate.keys():
-            raise IntegrityError(f"{statement.where}: expected {', '.join(sorted(missing))} of '{statement.event}'")
-    aliases = tuple(model.aliases[alias] for alias in (CHAMPION, PREVIOUS_CHAMPION) if alias in model.aliases)
-    changes = [change for each in own for change in _changes(each)] if own else map(_earlier, model.log)
+    if keys:
+        check_seen(model.registry, model.name, model.created, chain)
+    for statement in chain:
+        _check_content(statement, model)
+    signed = any(each.envelope.signatures for each in chain) and not is_adopting
     return Record(
         model=model,
         home=home,
         chain=tuple(chain),
-        statements=tuple(own),
-        changes=(Change(champions=aliases), *changes),
-    )
-
-
-def _changes(statement: Statement) -> Iterator[Change]:
-    predicate = statement.predicate
-    if statement.event == CHANGED:
-        yield Change(
-            champions=tuple(predicate["champions"]),
-            decision=predicate.get("decision") or {},
-            token=statement.digest,
-            at=predicate["at"],
-            statement=statement,
-        )
-    if statement.event == TAKEN_OVER:
-        yield from map(_earlier, predicate["entries"])
-
-
-def _earlier(entry: Mapping[str, Any]) -> Change:
-    """Return a change of champion of the log that earlier releases kept."""
-    return Change(
-        champions=tuple(entry["champions"]),
-        decision=json.loads(entry["decision"] or "{}"),
-        token=entry["token"],
-        at=datetime.fromtimestamp(entry["since_ms"] / 1000, UTC).isoformat(),
+        statements=tuple(each for each in chain if each.model["created"] == model.created),
+        signatures=Signatures.NONE if not signed else Signatures.VERIFIED if keys else Signatures.UNCHECKED,
     )
 
 
@@ -299,3 +344,37 @@ def lake_of(home: Folder) -> Lake:
     """Return the lake that the folder of a chain is in, `<lake>/promotions/<model>`."""
     path, mark, options = home.uri.partition("?") if "://" in home.uri else (home.uri, "", "")
     return Lake(Folder(path.rsplit("/", 2)[0] + mark + options))
+
+
+def _check_content(statement: Statement, model: Registered) -> None:
+    """Check that a statement says what its kind says, and, if it is on this model, that it calls it by its name."""
+    event, about = statement.event, statement.model
+    missing = REQUIRED.get(event, set()) - statement.predicate.keys()
+    if missing or event not in REQUIRED:
+        raise IntegrityError(f"{statement.where}: expected {', '.join(sorted(missing)) or 'a known kind'} of '{event}'")
+    if about["created"] != model.created:  # another registry's, or of a model that was deleted since
+        return
+    if about["name"] != model.name and not statement.is_adopted:
+        raise IntegrityError(
+            f"{statement.where}: is about '{about['name']}', expected '{model.name}': give the model its name back, or "
+            f"{ADOPT.format(model.name)}"
+        )
+    if event == ADOPTED:
+        return
+    try:
+        (subject, *_), version, digest = statement.subject, about["version"], about["digest"]
+        is_whole = subject["name"] == f"models:/{about['name']}/{version}" and isinstance(about["run"], str)
+        is_whole &= not digest or subject["digest"]["sha256"] == digest
+        is_whole &= event != CHANGED or statement.champions[:1] == (version,)
+    except (KeyError, TypeError, ValueError):
+        is_whole = False
+    if not is_whole:
+        raise IntegrityError(
+            f"{statement.where}: expected a version with its run and digest, its subject's and champion's"
+        )
+
+
+def _is_about(statement: Statement, tags: Mapping[str, str]) -> bool:
+    """Return whether a statement on a version's number is about the version with these tags: same run, same files."""
+    about = statement.model
+    return (about["digest"], about["run"]) == (tags.get(MODEL_DIGEST_TAG, ""), tags.get(RUN_TAG, ""))

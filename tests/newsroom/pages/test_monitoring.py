@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
+from securesystemslib.signer import CryptoSigner
 
 from newsroom.pages.app import create_app
 from newsroom.pages.settings import PagesSettings
@@ -41,7 +42,7 @@ def test_a_scrape_says_what_the_lake_and_the_gate_did(settings: PagesSettings) -
     lake = Lake.at(settings.lake)
     chain = Chain(lake.promotions(MODEL))
     (promoted,) = chain.statements()
-    assert chain.append(promoted, [], {"event": JUDGED, "model": dict(promoted.model)}, None)
+    assert chain.append(promoted, [], {"event": JUDGED, "model": dict(promoted.model)}, CryptoSigner.generate_ed25519())
     (manifest,) = Path(settings.lake).glob("datasets/documents/*/manifest.json")
     os.utime(manifest, (1_000_000_000, 1_000_000_000))
     with TestClient(create_app(settings), base_url="http://127.0.0.1") as client:

@@ -14,10 +14,10 @@ def main(uri: str, name: str, version: str) -> None:
     client = connect(uri)
     print("ready", flush=True)
     while sys.stdin.readline():
-        change = record_of(client, name).current
+        record = record_of(client, name)
         print("looked", flush=True)
         sys.stdin.readline()
-        is_won = change_champion(client, name, change, (version, *change.champions), decision={"version": version})
+        is_won = change_champion(client, record, (version, *record.champions), decision={"version": version})
         print("won" if is_won else "lost", flush=True)
 
 

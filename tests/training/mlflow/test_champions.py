@@ -12,14 +12,14 @@ from mlflow.exceptions import MlflowException
 
 from schemas.errors import BuildError, GateError, IntegrityError, NotFoundError, UsageError
 from schemas.lake import Folder, Lake
-from training.mlflow.champions import align, append, change_champion, record_of
-from training.mlflow.promotion import approve, rollback
+from training.mlflow.champions import adopt, align, append, change_champion, record_of
+from training.mlflow.promotion import rollback
 from training.mlflow.registry import find_version, model_names
 from training.mlflow.runs import LAKE_TAG
 from training.mlflow.stored import canonical_name
-from training.promotions.record import COUNT_TAG, JUDGED, TAINTED, Change
+from training.promotions.record import APPROVED, COUNT_TAG, JUDGED, TAINTED, Record
 
-WRITES = ("set_registered_model_tag", "set_registered_model_alias", "set_model_version_tag", "log_text")
+WRITES = ("set_registered_model_tag", "set_registered_model_alias", "set_model_version_tag")
 
 
 class Killed(BaseException):
@@ -71,18 +71,18 @@ def _aliases(client: mlflow.MlflowClient) -> dict[str, str]:
     return {alias: str(version) for alias, version in client.get_registered_model("linker").aliases.items()}
 
 
-def _current(client: mlflow.MlflowClient) -> Change:
-    return record_of(client, "linker").current
+def _current(client: mlflow.MlflowClient) -> Record:
+    return record_of(client, "linker")
 
 
 def _crown(client: mlflow.MlflowClient, version: str) -> bool:
-    last = align(client, "linker").current
-    return change_champion(client, "linker", last, (version, *last.champions), decision={})
+    last = align(client, "linker")
+    return change_champion(client, last, (version, *last.champions), decision={"checks": []})
 
 
 def _step_back(client: mlflow.MlflowClient) -> bool:
     last = _current(client)
-    return change_champion(client, "linker", last, last.champions[1:], decision={})
+    return change_champion(client, last, last.champions[1:], decision={})
 
 
 def test_each_champion_is_remembered_and_rolled_back_to_one_by_one(linker: mlflow.MlflowClient) -> None:
@@ -108,12 +108,12 @@ def test_a_model_is_rolled_back_by_any_spelling_of_its_objective(
     name = canonical_name(spelled)
     make_versions(client, name, 2)
     for version in ("1", "2"):
-        last = align(client, spelled).current
-        assert change_champion(client, spelled, last, (version, *last.champions), decision={})
+        last = align(client, spelled)
+        assert change_champion(client, last, (version, *last.champions), decision={"checks": []})
     restored, replaced = rollback(client, spelled)
     assert (restored.uri, replaced) == (f"models:/{name}/1", "2")
     assert client.get_registered_model(name).aliases == {"champion": 1}
-    assert record_of(client, spelled).current.champion == "1"
+    assert record_of(client, spelled).champion == "1"
     with pytest.raises(GateError, match=re.escape(f"model '{name}' has no champion to go back to")):
         rollback(client, spelled)
     assert model_names(client) == [name]
@@ -122,21 +122,20 @@ def test_a_model_is_rolled_back_by_any_spelling_of_its_objective(
 def test_of_two_that_saw_the_same_champion_the_second_loses(linker: mlflow.MlflowClient) -> None:
     assert _crown(linker, "1")
     seen = _current(linker)
-    assert change_champion(linker, "linker", seen, ("2", *seen.champions), decision={"by": "first"})
-    assert not change_champion(linker, "linker", seen, ("3", *seen.champions), decision={"by": "second"})
+    assert change_champion(linker, seen, ("2", *seen.champions), decision={"by": "first"})
+    assert not change_champion(linker, seen, ("3", *seen.champions), decision={"by": "second"})
     last = _current(linker)
-    assert (last.champion, last.previous, last.decision) == ("2", "1", {"by": "first"})
+    assert (last.champion, last.previous, last.changes[-1].decision) == ("2", "1", {"by": "first"})
     assert _aliases(linker) == {"champion": "2", "previous_champion": "1"}
     assert _crown(linker, "3")  # whoever looks again may
     assert _current(linker).champions == ("3", "2", "1")
 
 
-def test_the_aliases_of_an_older_registry_are_where_the_line_begins(linker: mlflow.MlflowClient) -> None:
+def test_an_alias_that_was_set_by_hand_makes_no_champion(linker: mlflow.MlflowClient) -> None:
     linker.set_registered_model_alias("linker", "champion", "2")
-    linker.set_registered_model_alias("linker", "previous_champion", "1")
-    assert align(linker, "linker").current.champions == ("2", "1")
+    assert align(linker, "linker").champions == ()
     assert _crown(linker, "3")
-    assert _current(linker).champions == ("3", "2", "1")
+    assert _current(linker).champions == ("3",) and _aliases(linker) == {"champion": "3"}
 
 
 def test_an_alias_moved_by_hand_or_by_a_late_process_is_put_right(linker: mlflow.MlflowClient) -> None:
@@ -147,12 +146,21 @@ def test_an_alias_moved_by_hand_or_by_a_late_process_is_put_right(linker: mlflow
     assert _aliases(linker) == {"champion": "2", "previous_champion": "1"}
 
 
-def test_a_deleted_version_is_passed_over(linker: mlflow.MlflowClient) -> None:
+def test_a_champion_that_was_deleted_is_missed_and_going_back_is_stated(linker: mlflow.MlflowClient) -> None:
     for version in ("1", "2", "3"):
         assert _crown(linker, version)
-    linker.delete_model_version("linker", "2")
-    align(linker, "linker")
-    assert _aliases(linker) == {"champion": "3", "previous_champion": "1"}
+    for version in ("2", "3"):
+        linker.delete_model_version("linker", version)
+    for _ in range(2):
+        assert align(linker, "linker").champions == ("3", "2", "1") and _aliases(linker) == {}
+    with pytest.raises(IntegrityError, match=r"000003\.json: names models:/linker/3, .* it is not in the registry"):
+        _current(linker).number("champion")
+    assert rollback(linker, "linker")[0].version == "1" and len(_current(linker).chain) == 4
+    assert _current(linker).champions == ("1",) and _aliases(linker) == {"champion": "1"}
+    linker.delete_model_version("linker", "1")
+    with pytest.raises(GateError, match="no champion to go back to: there is none before it"):
+        rollback(linker, "linker")
+    assert adopt(linker, "linker").champions == () and _crown(linker, "4")
 
 
 def test_no_such_model(client: mlflow.MlflowClient) -> None:
@@ -168,11 +176,11 @@ def test_a_death_at_any_write_leaves_one_champion_and_repeating_completes_it(
     assert _crown(linker, "1")
     with pytest.MonkeyPatch.context() as dying, pytest.raises(Killed):
         _die_at(dying, linker, write, is_written=is_written)
-        change_champion(linker, "linker", _current(linker), ("2", "1"), decision={})
+        change_champion(linker, _current(linker), ("2", "1"), decision={})
     is_moved = (write, is_written) >= (3, True)  # statement, previous champion, champion, number of statements
     assert _aliases(linker)["champion"] == ("2" if is_moved else "1")
     is_committed = (write, is_written) >= (1, True)
-    last = align(linker, "linker").current
+    last = align(linker, "linker")
     assert last.champion == ("2" if is_committed else "1")
     assert _aliases(linker)["champion"] == last.champion
     if not is_committed:
@@ -189,7 +197,7 @@ def test_a_death_at_any_write_of_the_first_champion(linker: mlflow.MlflowClient,
         _die_at(dying, linker, write, is_written=is_written)
         assert _crown(linker, "1")
     is_committed = (write, is_written) >= (2, True)  # where the chain is, statement, champion, number of statements
-    assert align(linker, "linker").current.champion == ("1" if is_committed else None)
+    assert align(linker, "linker").champion == ("1" if is_committed else None)
     assert is_committed or _crown(linker, "1")
     assert _crown(linker, "2") and _current(linker).champions == ("2", "1")
     assert _aliases(linker) == {"champion": "2", "previous_champion": "1"}
@@ -200,9 +208,9 @@ TAKEN_OUT = {"dataset": "diy@v1", "documents": 1, "images": 2, "why": ""}
 
 
 def _promote(client: mlflow.MlflowClient, name: str) -> None:
-    last = align(client, name).current
+    last = align(client, name)
     if last.champion != "3":
-        assert change_champion(client, name, last, ("3", *last.champions), decision=JUDGED_BY)
+        assert change_champion(client, last, ("3", *last.champions), decision=JUDGED_BY)
 
 
 def _refuse(client: mlflow.MlflowClient, name: str) -> None:
@@ -215,10 +223,15 @@ def _taint(client: mlflow.MlflowClient, name: str) -> None:
         append(client, find_version(client, name, "1"), TAINTED, TAKEN_OUT)
 
 
+def _approve(client: mlflow.MlflowClient, name: str) -> None:
+    if not record_of(client, name).approvals("3"):
+        append(client, find_version(client, name, "3"), APPROVED, {"approved_by": "Ann"})
+
+
 OPERATIONS: dict[str, Callable[[mlflow.MlflowClient, str], object]] = {
     "promote": _promote,
     "refuse": _refuse,
-    "approve": lambda client, name: approve(client, name, "3", by="Ann"),
+    "approve": _approve,
     "rollback": lambda client, name: rollback(client, name, champion="2"),
     "taint": _taint,
 }
@@ -235,8 +248,8 @@ def test_after_a_death_at_any_step_the_registry_follows_the_record(
         name = f"m{write}"
         make_versions(client, name, 3)
         for version in ("1", "2"):
-            last = align(client, name).current
-            assert change_champion(client, name, last, (version, *last.champions), decision={"version": version})
+            last, decision = align(client, name), {"version": version, "checks": []}
+            assert change_champion(client, last, (version, *last.champions), decision=decision)
         before = _kept(client, name)
         with pytest.MonkeyPatch.context() as dying:
             if write:  # the first one lives
@@ -277,7 +290,7 @@ def test_a_registry_that_cannot_be_written_is_told(
     last = _current(linker)
     monkeypatch.setattr(linker, "set_registered_model_alias", refuse)
     with pytest.raises(BuildError, match="model 'linker': the registry could not be written: the database is read-"):
-        change_champion(linker, "linker", last, ("2", "1"), decision={})
+        change_champion(linker, last, ("2", "1"), decision={})
     assert _aliases(linker) == {"champion": "1"}
 
 
@@ -287,7 +300,7 @@ def test_a_version_without_a_lake_is_told(client: mlflow.MlflowClient, tmp_path:
     with pytest.raises(UsageError, match="expected a tag with the lake of its data set, found none; give --lake"):
         _crown(client, "1")
     last = _current(client)
-    assert change_champion(client, "linker", last, ("1",), decision={}, lake=Lake.at(str(tmp_path / "lake")))
+    assert change_champion(client, last, ("1",), decision={}, lake=Lake.at(str(tmp_path / "lake")))
     assert [path.name for path in (tmp_path / "lake" / "promotions" / "linker").iterdir()] == ["000001.json"]
 
 
@@ -334,31 +347,6 @@ def test_statements_that_were_lost_are_missed(linker: mlflow.MlflowClient, tmp_p
         align(linker, "linker")
 
 
-def _in_the_registry(client: mlflow.MlflowClient, source: Path, line: str, follows: str) -> None:
-    """Write an entry as earlier releases did: a version of `linker.champions`."""
-    created = client.get_registered_model("linker").creation_timestamp
-    decision = {"champion_before": None, "version": line.split(maxsplit=1)[0], "best": line.split(maxsplit=1)[0]}
-    tags = {"follows": follows, "line": line, "token": line, "decision": json.dumps(decision)}
-    client.create_model_version("linker.champions", str(source), tags={**tags, "model_created": str(created)})
-
-
-def test_the_log_of_an_earlier_release_is_taken_over(linker: mlflow.MlflowClient, tmp_path: Path) -> None:
-    linker.create_registered_model("linker.champions")
-    _in_the_registry(linker, tmp_path, "1", "0")
-    _in_the_registry(linker, tmp_path, "2 1", "1")
-    _in_the_registry(linker, tmp_path, "4 1", "1")  # follows what another has followed: it does not count
-    assert align(linker, "linker").current.champions == ("2", "1")
-    assert _aliases(linker) == {"champion": "2", "previous_champion": "1"}
-    seen = _current(linker)
-    assert change_champion(linker, "linker", seen, ("3", *seen.champions), decision={})
-    record = record_of(linker, "linker")
-    assert [each.champions for each in record.changes[1:]] == [("1",), ("2", "1"), ("3", "2", "1")]
-    assert [each.event for each in record.statements] == ["taken over", "champion"]
-    assert not change_champion(linker, "linker", seen, ("4", *seen.champions), decision={})
-    assert _step_back(linker) and _aliases(linker) == {"champion": "2", "previous_champion": "1"}
-    assert model_names(linker) == ["linker"]
-
-
 def test_a_model_that_was_deleted_and_made_anew_begins_without_a_champion(
     linker: mlflow.MlflowClient, make_versions: Callable[..., None]
 ) -> None:
@@ -366,9 +354,8 @@ def test_a_model_that_was_deleted_and_made_anew_begins_without_a_champion(
         assert _crown(linker, version)
     linker.delete_registered_model("linker")
     make_versions(linker, "linker", 3)  # numbered from 1 again; nobody has judged any
-    assert align(linker, "linker").current.champions == () and _aliases(linker) == {}
+    assert align(linker, "linker").champions == () and _aliases(linker) == {}
     with pytest.raises(GateError, match="no champion to go back to"):
         rollback(linker, "linker")
-    assert _crown(linker, "2")
-    assert _current(linker).champions == ("2",) and _aliases(linker) == {"champion": "2"}
+    assert _crown(linker, "2") and _aliases(linker) == {"champion": "2"}
     assert _crown(linker, "3") and _current(linker).champions == ("3", "2")

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from orchestration.cli import app
 from schemas.documents import Split
-from schemas.errors import GateError, NotFoundError, UsageError
+from schemas.errors import GateError, IntegrityError, NotFoundError, UsageError
 from schemas.lake import Lake
 from schemas.overrides import override
 from training.evaluation.evaluate import Evaluation
@@ -27,7 +27,7 @@ from training.mlflow.promotion import Promotion, promote, rollback
 from training.mlflow.registry import find_version
 from training.model import LinkModel
 from training.promotions.history import championships
-from training.promotions.keys import make_key, trusted_keys
+from training.promotions.keys import make_key
 from training.promotions.record import DECISION_TAG, TAINTED
 from training.recipes import RECIPES
 
@@ -39,11 +39,11 @@ def _aliases(client: mlflow.MlflowClient) -> dict[str, str]:
 
 
 def _stored(client: mlflow.MlflowClient, version: str) -> dict[str, object]:
-    """Return the decision as the version's tag and as the run's artefact; they must agree."""
-    found = find_version(client, "linker", version)
-    text = mlflow.artifacts.load_text(f"runs:/{found.run_id}/promotion/linker-{version}.json")
-    assert json.loads(text) == json.loads(found.tags[DECISION_TAG])
-    return dict(json.loads(text))
+    """Return the decision as the version's tag, which is the statement's."""
+    judgement = record_of(client, "linker").judgement(version)
+    found = json.loads(find_version(client, "linker", version).tags[DECISION_TAG])
+    assert judgement is not None and judgement.decision == found
+    return dict(found)
 
 
 def test_first_champion_then_an_equal_one_and_a_worse_one(
@@ -256,7 +256,7 @@ def test_a_chain_of_champions_is_held_to_the_best_of_them(
     assert record_of(client, "linker").attempt("6", "synthetic@v1", "val") == 1  # of the new best champion
     rollback(client, "linker")
     record = record_of(client, "linker")
-    assert (record.current.champion, record.best) == ("4", "1")  # as before the fifth
+    assert (record.champion, record.best) == ("4", "1")  # as before the fifth
     assert record.attempt("6", "synthetic@v1", "val") == 5
 
 
@@ -294,7 +294,7 @@ def test_documents_that_chose_an_epoch_judge_no_candidate(
     assert promote(client, "linker", "1", lake=lake, is_dry_run=True, say=print).decision.is_promoted
 
 
-def test_the_champion_is_judged_again_where_there_is_a_key_that_has_not_signed_it(
+def test_a_key_that_is_made_later_takes_the_record_over_where_somebody_says_so(
     client: mlflow.MlflowClient,
     register_model: Register,
     trained: Path,
@@ -302,25 +302,26 @@ def test_the_champion_is_judged_again_where_there_is_a_key_that_has_not_signed_i
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A key was made later, or is another one now; and so is one that the log of an earlier release made champion."""
     for folder in (trained, other_files()):
         register_model(folder)
     promote(client, "linker", "1", say=print)
     for name in ("first", "second"):
         make_key(tmp_path / f"{name}.pem")
         monkeypatch.setenv("MULTILINK_KEY", str(tmp_path / f"{name}.pem"))
-        again = promote(client, "linker", "champion", say=print).decision
-        assert again.is_promoted and "its files are those of the champion" in again.reasons
+        with pytest.raises(IntegrityError, match=r"000001\.json: expected a trusted key's signature"):
+            promote(client, "linker", "champion", say=print)
+        command = ["promotions", "linker", "--adopt", "--tracking-uri", client.tracking_uri]
+        assert "adopted" in CliRunner().invoke(app, command, catch_exceptions=False).output
         assert promote(client, "linker", "1", say=print).decision.reasons == ("it is the champion already",)
-    record, keys = record_of(client, "linker"), trusted_keys([tmp_path / "second.pub.pem"])
-    assert len(record.statements) == 3 and record.statements[-1].verified_by(keys)
-    assert [change.champions for change in record.changes[1:]] == [("1",)] * 3 and record.best == "1"
-    assert [each.replaced for each in championships(record)] == ["", "", ""]
-    monkeypatch.setenv("MULTILINK_TRUST", str(tmp_path / "second.pub.pem"))
-    monkeypatch.setenv("MULTILINK_KEY", str(tmp_path / "first.pem"))  # another's key, which is trusted here
-    assert promote(client, "linker", "1", say=print).decision.reasons == ("it is the champion already",)
+    record = record_of(client, "linker")
+    assert record.champions == ("1",) and record.best == "1" and len(record.statements) == 3
+    assert [each.by for each in championships(record)] == ["promotion", "adopted", "adopted"]
+    assert {each.signed_by for each in championships(record)} == {record.statements[-1].signers}
     refused = promote(client, "linker", "1", policy=Policy(minimum=Minimum(auc=100)), say=print)
     assert refused.decision.reasons == ("it is the champion already",)
+    client.delete_model_version("linker", "1")
+    with pytest.raises(IntegrityError, match="names models:/linker/1, and it is not in the registry"):
+        promote(client, "linker", "2", say=print)
 
 
 def test_the_command_line_explains_a_decision_in_plain_words(

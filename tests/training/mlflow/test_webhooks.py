@@ -85,8 +85,8 @@ def test_the_receiver_is_told_of_each_new_champion_and_believes_what_is_signed(
         served.create_model_version("linker", source="s3://models/linker", tags={"lake": str(tmp_path)})
     served.set_registered_model_alias("linker", "challenger", "1")
     for version in ("1", "2"):
-        last = align(served, "linker").current
-        assert change_champion(served, "linker", last, (version, *last.champions), decision={})
+        last = align(served, "linker")
+        assert change_champion(served, last, (version, *last.champions), decision={})
     rollback(served, "linker")
 
     received = [messages.get(timeout=WAIT_S) for _ in range(6)]  # three new champions among them, in whatever order
