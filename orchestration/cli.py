@@ -29,7 +29,7 @@ from typer.main import get_group
 
 from orchestration.interrupts import INTERRUPTS, STOPPED
 from orchestration.project import FILE, named_places
-from schemas.console import Console, erased
+from schemas.console import Console, erased, without_passwords
 from schemas.errors import MultilinkError
 from schemas.versions import code_version
 
@@ -53,6 +53,8 @@ TREE = {
     "lake": ("sweep", "takedown", "forget"),
     "decisions": ("list", "export", "compare"),
 }
+_OF_MLFLOW = ("mlflow.", "sqlalchemy.", "alembic.")  # whose errors a command does not explain itself
+_MLFLOW_HINT = "what was done is kept: once that is mended, call it again; a training goes on with --resume RUN"
 _GOES_ON = {
     **dict.fromkeys(("build", "demo", "link", "relink", "index", "lake", "sweep"), "; the same command goes on"),
     "train": "; the same command with --reuse goes on",
@@ -212,6 +214,8 @@ def _explained(problem: BaseException, arguments: Sequence[str]) -> tuple[str | 
         is_of_user = problem.errno in _OF_NAMES and _is_named(str(problem), arguments)
         if is_of_user or problem.errno in _OF_PLACES:
             return str(problem).partition("] ")[2] or str(problem), 2
+    if type(problem).__module__.startswith(_OF_MLFLOW):
+        return f"MLflow: {str(problem).splitlines()[0]}; {_MLFLOW_HINT}", 1
     return None, 1
 
 
@@ -230,6 +234,7 @@ def _is_named(message: str, arguments: Sequence[str]) -> bool:
 def print_error(message: str, status: int) -> int:
     """Print an error, a line or a list below a line, and return the exit status."""
     print(erased(), end="", file=sys.stderr)
+    message = without_passwords(message)
     if message.startswith("Usage:"):  # of a group without a command: its help, a page
         print(message, file=sys.stderr)
     elif message:

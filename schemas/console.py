@@ -5,6 +5,7 @@ A line that the next one takes the place of (`Passing`) is shown in place on a t
 """
 
 import json
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from typing import Any, cast
 Say = Callable[[str], None]  # takes a line of progress
 PAUSE_S = 10.0  # between two passing lines that are kept
 ERASED = "\r\x1b[2K"  # the line that a terminal's cursor is in
+_IN_ADDRESS = re.compile(r"://[^/?#@\s'\"]*:[^/?#\s'\"]*@")
 _LISTENER: ContextVar[tuple[Say, list[dict[str, Any]]] | None] = ContextVar("listener", default=None)
 
 
@@ -30,6 +32,11 @@ def aligned(rows: Iterable[Sequence[str]]) -> list[str]:
 def counted(count: int, noun: str) -> str:
     """Return a number of things in words: `1 document`, `2 documents`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def without_passwords(text: str) -> str:
+    """Return a text in which no address has a user and a password: `http://***@host`."""
+    return _IN_ADDRESS.sub("://***@", text)
 
 
 class Passing(str):
@@ -88,7 +95,8 @@ class Console:
 
     def say(self, line: str) -> None:
         """Show a line of progress, with the seconds since the command began."""
-        (self._show if self._listener is None else self._listener[0])(line)
+        shown = type(line)(without_passwords(line))
+        (self._show if self._listener is None else self._listener[0])(shown)
 
     def _below(self, line: str) -> None:
         print(self._timed(line), file=sys.stderr, flush=True)
@@ -109,9 +117,9 @@ class Console:
             return
         print(erased(), end="", file=sys.stderr, flush=True)
         for line in lines:
-            print(line)
+            print(without_passwords(line))
         if self._is_json:
-            print(text)
+            print(without_passwords(text))
         sys.stdout.flush()
 
 

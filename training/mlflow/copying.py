@@ -13,10 +13,8 @@ from typing import Any
 
 import mlflow
 from mlflow.entities import Metric, Param, Run, RunTag
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError
 
-from schemas.console import Say
+from schemas.console import Say, without_passwords
 from schemas.errors import IntegrityError, UsageError
 from training.mlflow.pyfunc import ADDRESS_FILE
 from training.mlflow.registering import MODEL_ARTIFACT
@@ -28,12 +26,19 @@ from training.mlflow.registry import (
     make_name,
     versions,
 )
-from training.mlflow.runs import DATASET_TAG, TrackedRun, connect, experiment_id, fetch_files, finishing
+from training.mlflow.runs import (
+    DATASET_TAG,
+    METRICS_AT_ONCE,
+    TrackedRun,
+    connect,
+    experiment_id,
+    fetch_files,
+    finishing,
+)
 from training.model_files import file_digests, folder_digest
 from training.promotions.record import APPROVED_TAG, DECISION_TAG, RUN_TAG
 
 COPIED_TAG, DIGEST_TAG = "copied_from", "digest"
-METRICS_AT_ONCE = 1000
 SYSTEM_TAGS = "mlflow."
 
 
@@ -80,7 +85,7 @@ def copy_version(source: str, name: str, version: str, *, to: str, new_name: str
         IntegrityError: what arrived is not what was sent.
     """
     if source == to:
-        raise UsageError(f"--to {without_password(to)}: expected another registry than the one the model is in")
+        raise UsageError(f"--to {to}: expected another registry than the one the model is in")
     with tempfile.TemporaryDirectory(prefix="multilink-copy-") as scratch:
         folder, client = Path(scratch), connect(source)
         original = find_version(client, name, version)
@@ -90,7 +95,7 @@ def copy_version(source: str, name: str, version: str, *, to: str, new_name: str
         model = _download(logged.artifact_location, folder / "model")
         files = _download(run.info.artifact_uri, folder / "files")
         metrics = [point for key in run.data.metrics for point in client.get_metric_history(original.run_id, key)]
-        uri, digest = f"{without_password(source)} {original.uri}", folder_digest(model)
+        uri, digest = f"{without_passwords(source)} {original.uri}", folder_digest(model)
 
         client = connect(to)
         new_name = new_name or original.name
@@ -98,7 +103,7 @@ def copy_version(source: str, name: str, version: str, *, to: str, new_name: str
             if (known.tags.get(COPIED_TAG), known.tags.get(DIGEST_TAG)) == (uri, digest):
                 challenge(client, new_name)
                 return Copy(version=known, copied_from=uri, digest=digest, is_new=False)
-        say(f"copying {original.uri} and its run to {without_password(to)}")
+        say(f"copying {original.uri} and its run to {to}")
         experiment = experiment_id(client, f"multilink-{original.tags.get(DATASET_TAG, original.name)}")
         made = client.create_run(experiment, run_name=run.info.run_name)
         with finishing(TrackedRun(client, made.info.run_id, {})) as copied:
@@ -131,14 +136,6 @@ def _of_model(metric: Metric, model_id: str) -> Metric:
     """Return a metric of another logged model."""
     of = (model_id, metric.dataset_name, metric.dataset_digest)
     return Metric(metric.key, metric.value, metric.timestamp, metric.step, *of)
-
-
-def without_password(uri: str) -> str:
-    """Return a registry's URI without its password, for messages and tags."""
-    try:
-        return make_url(uri).render_as_string(hide_password=True)
-    except ArgumentError:
-        return uri
 
 
 def _send_run(client: mlflow.MlflowClient, run_id: str, original: Run, uri: str) -> None:

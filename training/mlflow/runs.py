@@ -11,7 +11,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -33,6 +33,7 @@ from training.mlflow.stored import tracking_uri
 ARTIFACTS_VARIABLE = "MULTILINK_ARTIFACTS"
 ARTIFACTS = "mlartifacts"
 ATTEMPTS = 3  # at bringing files
+METRICS_AT_ONCE = 1000  # that MLflow takes
 CONFIG_FILE = "config.json"
 CURVE_FILE = "training_curve.json"
 PARENT_TAG = "mlflow.parentRunId"
@@ -44,12 +45,19 @@ CONFIG_TAG = "config_fingerprint"
 
 @dataclass(slots=True)
 class TrackedRun:
-    """A run that is being written; each epoch is logged once, also where it is reported again after a restart."""
+    """A run that is being written; each epoch is logged once, also where it is reported again after a restart.
+
+    Training goes on without its server: what could not be logged is kept, and sent with a later epoch. After each
+    failure more epochs pass before the next attempt, since MLflow waits minutes for a server.
+    """
 
     client: mlflow.MlflowClient
     id: str
     tags: Mapping[str, str]
     logged_epochs: set[int] = field(default_factory=set)
+    unsent: list[Metric] = field(default_factory=list)
+    pause: int = 0
+    failures: int = 0
 
     def log_epoch(self, metrics: Mapping[str, float]) -> bool:
         """Log an epoch's metrics under its number; return whether they were new."""
@@ -57,10 +65,23 @@ class TrackedRun:
         if epoch in self.logged_epochs:
             return False
         now_ms = int(time.time() * 1000)
-        points = [Metric(name, float(value), now_ms, epoch) for name, value in metrics.items() if name != "epoch"]
-        self.client.log_batch(self.id, metrics=points)
+        self.unsent += [Metric(name, float(value), now_ms, epoch) for name, value in metrics.items() if name != "epoch"]
         self.logged_epochs.add(epoch)
+        if self.pause:
+            self.pause -= 1
+            return True
+        try:
+            self.send()
+        except MlflowException:
+            self.failures += 1
+            self.pause = 2**self.failures
         return True
+
+    def send(self) -> None:
+        """Log what is not logged yet; raises an `MlflowException` where the server does not answer."""
+        for start in range(0, len(self.unsent), METRICS_AT_ONCE):
+            self.client.log_batch(self.id, metrics=self.unsent[start : start + METRICS_AT_ONCE])
+        self.unsent.clear()
 
     def log_json(self, name: str, value: object) -> None:
         self.client.log_text(self.id, json.dumps(value, indent=1, sort_keys=True) + "\n", name)
@@ -242,15 +263,13 @@ def resume_run(client: mlflow.MlflowClient, run_id: str) -> TrackedRun:
 def finishing(run: TrackedRun) -> Iterator[TrackedRun]:
     """Let the run be running, and end it with the state the body ended in: finished, failed, or killed."""
     run.client.update_run(run.id, status="RUNNING")
-    status = "FAILED"
     try:
         yield run
-        status = "FINISHED"
-    except KeyboardInterrupt:
-        status = "KILLED"
+    except BaseException as problem:
+        with suppress(MlflowException):  # the first error is the one to tell
+            run.client.set_terminated(run.id, "KILLED" if isinstance(problem, KeyboardInterrupt) else "FAILED")
         raise
-    finally:
-        run.client.set_terminated(run.id, status)
+    run.client.set_terminated(run.id, "FINISHED")
 
 
 def log_scores(

@@ -327,6 +327,7 @@ def _launch(config: TrainConfig, run: TrackedRun, *, lake: Lake, reference: str,
     result = launch(config, lake=lake, dataset=reference, run_id=run.id, on_report=on_report, on_progress=on_progress)
     for metrics in result.history:
         run.log_epoch(metrics)
+    run.send()
     run.log_json(CURVE_FILE, [dict(metrics) for metrics in result.history])
     return result
 

@@ -1,7 +1,7 @@
 import itertools
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 
@@ -91,7 +91,7 @@ def client(template: Path, tmp_path: Path) -> mlflow.MlflowClient:
 
 
 @pytest.fixture
-def register_model(client: mlflow.MlflowClient, registry_lake: Lake) -> Callable[[Path], str]:
+def register_model(client: mlflow.MlflowClient, registry_lake: Lake) -> Iterator[Callable[[Path], str]]:
     """Register a folder's model as the next version of `NAME`, as training does; return the version."""
     from training.mlflow.registering import register
 
@@ -103,7 +103,8 @@ def register_model(client: mlflow.MlflowClient, registry_lake: Lake) -> Callable
         tags = {"dataset": "synthetic", "dataset_version": "v1", "lake": registry_lake.root.uri}
         return register(client, folder, name="linker", run_id=run.info.run_id, tags=tags).version
 
-    return register_folder
+    yield register_folder
+    registry_lake.promotions("linker").remove()  # the next test has a registry of its own
 
 
 @pytest.fixture(scope="session")

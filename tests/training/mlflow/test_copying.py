@@ -8,7 +8,7 @@ from schemas.errors import IntegrityError, NotFoundError, UsageError
 from schemas.lake import Lake
 from training.mlflow import copying
 from training.mlflow.champions import record_of
-from training.mlflow.copying import copy_version, without_password
+from training.mlflow.copying import copy_version
 from training.mlflow.loading import load
 from training.mlflow.promotion import promote
 from training.mlflow.registering import attach
@@ -127,9 +127,3 @@ def test_mistakes_are_named(
         copy_version(client.tracking_uri, "linker", "9", to=production, say=print)
     with pytest.raises(UsageError, match="expected another registry"):
         copy_version(client.tracking_uri, "linker", "1", to=client.tracking_uri, say=print)
-
-
-def test_a_password_is_not_shown() -> None:
-    assert without_password("postgresql://mlflow:secret@db:5432/mlflow") == "postgresql://mlflow:***@db:5432/mlflow"
-    assert without_password("http://mlflow:5000") == "http://mlflow:5000"
-    assert without_password("sqlite:////tmp/mlflow.db") == "sqlite:////tmp/mlflow.db"

@@ -218,7 +218,6 @@ def test_what_the_registry_says_changes_nothing_that_is_stated(files: Files, tmp
         {"aliases": {"champion": "1"}},
         {"aliases": {}},
         {"name": "other"},
-        {"created": "8"},
         {"tags": {}},
         {"tags": {"promotions": str(tmp_path / "elsewhere")}},
         {"versions": {number: tags for number, tags in versions.items() if number != "2"}},
