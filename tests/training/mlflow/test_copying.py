@@ -80,7 +80,7 @@ def test_a_copy_has_all_that_the_original_has(
     assert run.info.status == "FINISHED" and run.data.params == {"training.epochs": "4"}
     history = target.get_metric_history(arrived.run_id, "train_loss")
     assert [(point.step, point.value) for point in history] == [(0, 0.5), (1, 0.25)]
-    assert {item.path for item in target.list_artifacts(arrived.run_id)} >= {"report", "promotion"}
+    assert {item.path for item in target.list_artifacts(arrived.run_id)} >= {"report"}
     (score,) = logged_model(target, arrived).metrics
     assert (score.key, score.value, score.run_id, score.dataset_name) == ("test_auc", 87.0, arrived.run_id, "synthetic")
     assert run.data.metrics["test_auc"] == 87.0

@@ -90,7 +90,7 @@ def test_a_promotion_waits_for_the_person_that_the_policy_asks_for(
 
     command = ["approve", "--model", "linker", "--version", version, "--by", "Ann"]
     done = CliRunner().invoke(app, [*command, "--tracking-uri", client.tracking_uri], catch_exceptions=False)
-    unsigned = "the statement is not signed, so nobody can verify it; make a key with: multilink key"
+    unsigned = "the record of promotions is not signed: it proves nothing; make a key with: multilink key"
     assert done.output == f"models:/linker/{version} is approved by Ann\n{unsigned}\n"
     promoted = promote(client, "linker", version, policy=policy, say=print).decision
     assert promoted.is_promoted and promoted.reasons[-1] == "approved by Ann"
