@@ -38,7 +38,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.build import WORDS
 from pipelines.features.architectures import Architecture, Output
 from pipelines.features.catalogue import extractors, find_entry, made_up_pictures
-from pipelines.features.checkpoints import read_checkpoint
+from pipelines.features.convert import read_checkpoint
 from pipelines.features.extraction import FeaturePlan, Features, extractors_of, plan_features
 from pipelines.features.networks import Network
 from pipelines.features.pixels import Preprocessing, Square, cores

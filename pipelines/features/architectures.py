@@ -3,10 +3,10 @@
     densenet169                  vector: the mean over the cells of the last feature map, the input of the classifier
     densenet169-mirrored         vector: the mean of that one and the one of the mirrored picture; a second pass
     densenet169-classes          classes: the 20 most probable of ImageNet (Hessel 2019, object detection)
-    densenet169-names            vector: the names of these classes as a sentence (`class_names.py`)
+    densenet169-names            vector: the names of these classes as a sentence (`networks.ClassNames`)
     densenet169-grid             regions: the cells of the last feature map
     efficientnet-lite0-middle    vector: the means of the maps behind blocks 4, 7, 10 and 15, one after the other
-    efficientnet-lite0-int8      the same network in 8-bit integers (`quantise.py`), with columns as above
+    efficientnet-lite0-int8      the same network in 8-bit integers (`convert.quantised`), with columns as above
 
 A network here is its last feature map and the classifier behind the mean over its cells.
 """

@@ -1,4 +1,4 @@
-"""A published network's checkpoint as an ONNX graph: the one place where PyTorch is needed for it.
+"""A published network's checkpoint as an ONNX graph, perhaps in 8-bit integers: the one file that needs PyTorch for it.
 
     values N x 3 x H x W --> vector N x d               the mean over the cells of the last feature map
                              cells N x h x w x d        that map
@@ -13,20 +13,36 @@ Workers read it and need no PyTorch.
 """
 
 import json
+import re
+import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pipelines.features.architectures import Architecture
-from pipelines.features.checkpoints import fit_checkpoint, read_checkpoint
+from pipelines.features.catalogue import made_up_pictures
+from pipelines.features.pixels import Preprocessing, Square
+from schemas.errors import ConfigError
 
 OUTPUTS = ["vector", "cells", "probabilities", "cell_probabilities", "middle"]
 MOST_TOKENS = 512  # of a text, that BERT has positions for
+PICTURES = 32
+_QUANTISED = ["Conv", "Clip", "Add"]
+MESSAGE_WIDTH = 160
+# Names of torchvision's first checkpoints, and today's: DenseNet's `norm.1`, and Faster R-CNN's layers from the time
+# when they had no activation beside them.
+_RENAMED = (
+    (r"(denselayer\d+\.(?:norm|relu|conv))\.([12]\.)", r"\1\2"),
+    (r"(fpn\.(?:inner|layer)_blocks\.\d)\.(weight|bias)$", r"\1.0.\2"),
+    (r"(rpn\.head\.conv)\.(weight|bias)$", r"\1.0.0.\2"),
+)
 
 
 def graph_of(architecture: Architecture, checkpoint: Path) -> bytes:
@@ -130,3 +146,91 @@ class _Tokens(nn.Module):
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
         tokens: Tensor = self.network(input_ids=ids, attention_mask=mask).last_hidden_state
         return tokens
+
+
+def read_checkpoint(path: Path) -> dict[str, Tensor]:
+    """Return the tensors of a PyTorch or safetensors file by their present names; no code in the file is run.
+
+    Raises:
+        ConfigError: the file is neither, or holds something other than named tensors.
+    """
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            found: Any = load_file(path)
+        else:
+            found = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        summary = str(error).partition("\n")[0]
+        raise ConfigError(
+            f"features.weights: {path}: expected a PyTorch or safetensors checkpoint: {summary}"
+        ) from error
+    for inner in ("state_dict", "model"):
+        found = found.get(inner, found) if isinstance(found, Mapping) else found
+    if not isinstance(found, Mapping) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
+        raise ConfigError(f"features.weights: {path}: expected tensors by name, found {type(found).__name__}")
+    tensors = dict(found)
+    for old, new in (("^module[.]", ""), *_RENAMED):
+        tensors = {re.sub(old, new, name): tensor for name, tensor in tensors.items()}
+    return tensors
+
+
+def fit_checkpoint(module: nn.Module, tensors: Mapping[str, Tensor], *, what: str, path: Path) -> None:
+    """Give a network the tensors of its checkpoint; each must be there, and of its shape.
+
+    Raises:
+        ConfigError: a tensor is missing, left over, or of another shape; the message names the first.
+    """
+    try:
+        module.load_state_dict(tensors)
+    except RuntimeError as error:
+        first = shorten(str(error).partition(":")[2], MESSAGE_WIDTH, placeholder=" ...")
+        raise ConfigError(f"features.weights: {path}: no checkpoint of {what}: {first}") from error
+
+
+def quantised(graph: bytes, preprocessing: Preprocessing) -> bytes:
+    """Return a graph in 8-bit integers; on one kind of processor always in the same bytes.
+
+    The convolutions and what stands between them are quantised; the means over cells and the classifier stay in
+    float32. Weights have a scale for each channel. Activations have one for each tensor, from their least and largest
+    values for drawn pictures. On a processor without an instruction for such products (AVX-512 VNNI, AVX-VNNI) sums of
+    two products may be cut off: its values are others, as its fingerprint is.
+    """
+    import onnx
+    from onnxruntime.quantization import QuantType, quantize_static
+    from onnxruntime.quantization.quant_utils import add_pre_process_metadata
+
+    model = onnx.load_from_string(graph)
+    classes = [*model.metadata_props]
+    add_pre_process_metadata(model)  # says that batch normalisation is folded; else a warning is printed
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "quantised.onnx")
+        quantize_static(
+            model,
+            path,
+            _Drawn(preprocessing),
+            op_types_to_quantize=_QUANTISED,
+            per_channel=True,
+            activation_type=QuantType.QUInt8,
+            weight_type=QuantType.QInt8,
+        )
+        found = onnx.load(path)
+    del found.metadata_props[:]
+    found.metadata_props.extend(classes)
+    return bytes(found.SerializeToString(deterministic=True))
+
+
+class _Drawn:
+    """Drawn pictures, one at a time, as ONNX Runtime's quantisation reads them."""
+
+    def __init__(self, preprocessing: Preprocessing) -> None:
+        squares = [preprocessing.square(picture) for picture in made_up_pictures(PICTURES)]
+        pixels = [square.pixels[None] for square in squares if isinstance(square, Square)]
+        none = np.arange(0)
+        self.rest = iter(
+            [{"values": preprocessing.values(each), "of_vectors": none, "of_cells": none} for each in pixels]
+        )
+
+    def get_next(self) -> dict[str, Any] | None:
+        return next(self.rest, None)

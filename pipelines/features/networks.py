@@ -6,29 +6,34 @@ column.
 """
 
 import hashlib
+import io
 import json
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pkgutil import resolve_name
 
 import numpy as np
 
-from pipelines.features import class_names
 from pipelines.features.architectures import Architecture, Output
-from pipelines.features.catalogue import PACKAGED, Entry, module_of
+from pipelines.features.catalogue import PACKAGED, Entry, Extractor, extractors, module_of
 from pipelines.features.pixels import PictureExtractor, Pixels, Square
 from pipelines.features.runtime import GPU_BATCH, Arrays, Graph, fixed_pixels
-from pipelines.features.values import Classes, Float32, Regions, Row, Value, feature_column, kept_regions
+from pipelines.features.values import DOCUMENTS, Classes, Float32, Regions, Row, Value, feature_column, kept_regions
 from pipelines.features.weights import WeightFile, graph_stem, machine_cache, make_once, weight_of
 from pipelines.settings import FeaturesConfig
 from schemas.configs import resolve
-from schemas.features import FeatureColumn, FeatureKind
+from schemas.features import NAMES_ENCODER, FeatureColumn, FeatureKind
 from schemas.lake import Folder
+from schemas.versions import fingerprint
+
+NAMES_DIMENSIONS = 512
+TOP = 20  # classes of a picture (Hessel 2019, 3.3: K in 1..20)
 
 
 def entries_of(architecture: Architecture) -> dict[str, Entry]:
     """Return the catalogue's entries of a network's columns, by name."""
-    known = {Output.CLASSES: 0, Output.MIDDLE: architecture.middle_dimensions, Output.NAMES: class_names.DIMENSIONS}
+    known = {Output.CLASSES: 0, Output.MIDDLE: architecture.middle_dimensions, Output.NAMES: NAMES_DIMENSIONS}
     return {
         name: Entry(
             factory=partial(Network, architecture),
@@ -40,6 +45,52 @@ def entries_of(architecture: Architecture) -> dict[str, Entry]:
         )
         for name, output in architecture.outputs.items()
     }
+
+
+@dataclass
+class ClassNames:
+    """What a picture's classes are called, as a vector in the space of sentences: no pairs are needed.
+
+    Each class name is encoded as a sentence. A picture's vector is the sum of the names of its most probable classes,
+    each less the mean of all names, times the root of its probability; of length 1. Norouzi et al. 2014 (ConSE) weight
+    by the probability itself and do not centre: both were chosen by ranks (`benchmarks/learning.py`).
+
+    Attributes:
+        names: C of them, in the order of the network's outputs.
+        config: of the features.
+    """
+
+    names: Sequence[str]
+    config: FeaturesConfig
+
+    @cached_property
+    def identity(self) -> str:
+        """Return the SHA-256 (hex) of what the vectors of names follow from."""
+        names, encoder = list(self.names), self._encoder.columns[0].fingerprint
+        return fingerprint({"names": names, "encoder": encoder, "value": "roots of 20 probabilities, centred names"})
+
+    def vector(self, probabilities: Float32) -> Float32:
+        """Return the vector of a picture with C probabilities."""
+        order = np.argsort(-probabilities, kind="stable")[:TOP]
+        found = np.sqrt(probabilities[order]).astype(np.float64) @ self._centred[order].astype(np.float64)
+        length = np.linalg.norm(found)
+        return (found / length if length else found).astype(np.float32)
+
+    @cached_property
+    def _encoder(self) -> Extractor:
+        return extractors([NAMES_ENCODER], DOCUMENTS, self.config)[0]
+
+    @cached_property
+    def _centred(self) -> Float32:
+        """C x 512: the names' vectors less their mean, kept on this machine; a thousand take seconds."""
+        name = f"class-names-{self.identity[:16]}.npy"
+        found: Float32 = np.load(io.BytesIO(make_once(name, self._made).read(name)))
+        return found
+
+    def _made(self) -> bytes:
+        vectors, buffer = np.asarray(self._encoder.extract([list(self.names)])[0][0]), io.BytesIO()
+        np.save(buffer, vectors - vectors.mean(axis=0))
+        return buffer.getvalue()
 
 
 class Network(PictureExtractor):
@@ -86,12 +137,10 @@ class Network(PictureExtractor):
 
     def _made(self) -> bytes:
         """Return the graph of the checkpoint."""
-        from pipelines.features.convert import graph_of
+        from pipelines.features.convert import graph_of, quantised
 
         graph = graph_of(self.architecture, self.weight.local().path)
         if self.architecture.is_quantised:
-            from pipelines.features.quantise import quantised
-
             graph = quantised(graph, self.architecture.preprocessing)
         return graph
 
@@ -108,7 +157,7 @@ class Network(PictureExtractor):
         lengths = {
             Output.CLASSES: 0,
             Output.GRID: self.architecture.dimensions,
-            Output.NAMES: class_names.DIMENSIONS,
+            Output.NAMES: NAMES_DIMENSIONS,
         }
         return tuple(
             feature_column(
@@ -127,9 +176,9 @@ class Network(PictureExtractor):
         return tuple(json.loads(self.graph.session.get_modelmeta().custom_metadata_map["classes"]))
 
     @cached_property
-    def names(self) -> class_names.ClassNames:
+    def names(self) -> ClassNames:
         """These names as vectors."""
-        return class_names.ClassNames(self.classes, self.config)
+        return ClassNames(self.classes, self.config)
 
     def rows(self, squares: Sequence[Square], pixels: Pixels) -> list[Row]:
         """Return the columns' values of squares, which are the first of N x H x W x 3 pixels."""
@@ -185,7 +234,7 @@ def cell_boxes(height: int, width: int, box: tuple[float, float, float, float]) 
     return np.stack([across[column], down[row], across[column + 1], down[row + 1]], axis=1).astype(np.float32)
 
 
-def top_classes(probabilities: Float32, names: Sequence[str], *, count: int = class_names.TOP) -> Classes:
+def top_classes(probabilities: Float32, names: Sequence[str], *, count: int = TOP) -> Classes:
     """Return the `count` most probable classes, equal ones in the order of their numbers."""
     order = np.argsort(-probabilities, kind="stable")[:count]
     return Classes(tuple(names[number] for number in order), probabilities[order])

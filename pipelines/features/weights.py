@@ -27,7 +27,7 @@ from schemas.versions import digest_stream, digest_within, fingerprint
 
 _FIELD = "features.weights"
 _HTTP = ("http://", "https://")
-_CONVERT = tuple(f"pipelines.features.{name}." for name in ("checkpoints", "convert", "quantise"))
+_CONVERT = "pipelines.features.convert."
 _DIGITS = 16
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -155,7 +155,7 @@ def graph_stem(name: str, module: str, checkpoint: str) -> str:
         module: builds the network. What it uses of `networks`, and what converts, is the code.
         checkpoint: SHA-256 (hex) of its file.
     """
-    code = digest_within(module, f"{module}.", "networks.", *_CONVERT)
+    code = digest_within(module, f"{module}.", "networks.", _CONVERT)
     return f"{name}-{fingerprint({'checkpoint': checkpoint, 'code': code})[:_DIGITS]}"
 
 

@@ -144,7 +144,6 @@ def test_what_a_lake_keeps_is_made_anew_where_the_code_that_makes_it_changes(tmp
         "pipelines/features/pixels.py": [False, True, True],
         "pipelines/features/values.py": [False, True, True],
         "pipelines/features/networks.py": network,
-        "pipelines/features/class_names.py": network,
         "pipelines/features/extractors/densenet169.py": network,
         "pipelines/features/onnx.py": texts,
         "pipelines/features/catalogue.py": none,
