@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from pipelines.embedded import FeatureRow, Unusable, on_web, parse_address, read_picture, reading_order
 from pipelines.images.inspect import inspect_image
@@ -37,7 +37,9 @@ from schemas.tables import row_of
 
 WEB = "web"  # the folder of images in the raw store
 RECENT = 1000  # images packed last, whose bytes another address may show, too
-LOOKED_UP = 200  # stored answers whose copies are looked up at once: no exchange is begun meanwhile
+LOOKED_UP = 200  # pictures whose copies are looked up at once: no exchange is begun meanwhile
+HELD_BYTES = 64 << 20  # of files whose copies are looked up at once
+T = TypeVar("T")
 Found = PackedImage | Failure
 
 
@@ -122,26 +124,44 @@ class Inspector:
 
 
 def read_at_hand(uris: Iterable[str], access: ImageAccess, inspector: Inspector) -> Iterator[tuple[str, Found]]:
-    """Yield the image of each address that is not to be fetched, or why there is none, file by file."""
+    """Yield the image of each address that is not to be fetched, or why there is none, file by file.
+
+    The copies of some pictures are looked up together: one by one, that takes half the time of a rebuild.
+    """
+    pictures, held_bytes = dict[str, bytes](), 0
     for uri in sorted(uris, key=reading_order):
-        yield uri, _found(uri, partial(_read, uri, access, inspector))
+        read = _found(uri, partial(_read, uri, access))
+        if isinstance(read, bytes):
+            pictures[uri], held_bytes = read, held_bytes + len(read)
+        else:
+            yield uri, read
+        if len(pictures) >= LOOKED_UP or held_bytes >= HELD_BYTES:
+            yield from _inspected(pictures, inspector)
+            pictures, held_bytes = {}, 0
+    yield from _inspected(pictures, inspector)
 
 
-def _read(uri: str, access: ImageAccess, inspector: Inspector) -> Found:
+def _inspected(pictures: Mapping[str, bytes], inspector: Inspector) -> Iterator[tuple[str, Found]]:
+    """Yield the image of each file by its address, or why there is none."""
+    digests = {uri: hashlib.sha256(data).hexdigest() for uri, data in pictures.items()}
+    inspector.look_up([*digests.values()])
+    for uri, digest in digests.items():
+        yield uri, _found(uri, partial(inspector.image_of, digest, partial(pictures.__getitem__, uri), uri))
+
+
+def _read(uri: str, access: ImageAccess) -> Found | bytes:
+    """Return the bytes of a picture, or what is known without them."""
     address = parse_address(uri)
     if isinstance(address, Unusable):
         return Failure(Stage.IMAGES, uri, address.reason, address.why)
     if access.features is not None and isinstance(address, FeatureRow):
         vector = given_vector(address.number, access.features).astype("<f2")
         return PackedImage(Image(hash=hashlib.sha256(f"{uri}:".encode() + vector.tobytes()).hexdigest(), source=uri))
-    data = read_picture(access.files, uri, max_bytes=access.http.max_bytes)
-    digest = hashlib.sha256(data).hexdigest()
-    inspector.look_up([digest])
-    return inspector.image_of(digest, lambda: data, uri)
+    return read_picture(access.files, uri, max_bytes=access.http.max_bytes)
 
 
-def _found(uri: str, obtain: Callable[[], Found]) -> Found:
-    """Return the image that a function gives, or the failure row of what it raises: the border of the stage."""
+def _found(uri: str, obtain: Callable[[], T]) -> T | Failure:
+    """Return what a function gives, or the failure row of what it raises: the border of the stage."""
     try:
         return obtain()
     except (FileRejected, ImageRejected) as problem:

@@ -42,6 +42,7 @@ from pipelines.web.requests import host_of
 from schemas.failures import Stage
 
 LOOKED_UP_AT_ONCE = 2048  # addresses
+_SOME = {"min_batch_size": LOOKED_UP_AT_ONCE, "max_batch_size": LOOKED_UP_AT_ONCE}
 CARRIED = 2048  # addresses that may be under way when the next share begins
 
 
@@ -70,14 +71,14 @@ class ObtainImages(beam.PTransform):
         alone, held = at_hand | "a file or in a file" >> beam.Partition(_is_held, 2)
         together = held | "group by file" >> beam.GroupByKey() | "of each file" >> beam.Values()
         read = (
-            (alone | "one at a time" >> beam.MapTuple(_alone), together)
+            (alone | "names" >> beam.Values() | "some files at once" >> beam.BatchElements(**_SOME), together)
             | "what is at hand" >> beam.Flatten()
             | "read what is at hand" >> beam.ParDo(_Obtain(read_at_hand, self.access))
         )
         new, known = (
             to_fetch
             | "addresses" >> beam.Values()
-            | "some at once" >> beam.BatchElements(min_batch_size=LOOKED_UP_AT_ONCE, max_batch_size=LOOKED_UP_AT_ONCE)
+            | "some at once" >> beam.BatchElements(**_SOME)
             | "locate" >> beam.FlatMap(locate_stored, self.access)
             | "new or known" >> beam.Partition(_is_held, 2)
         )
@@ -184,10 +185,6 @@ def _is_to_fetch(keyed: tuple[str, str], _: int) -> int:
 
 def _is_held(keyed: tuple[str, str], _: int) -> int:
     return int(bool(keyed[0]))
-
-
-def _alone(_: str, uri: str) -> list[str]:
-    return [uri]
 
 
 def _addresses(candidate: CandidateDocument) -> Iterator[str]:

@@ -86,6 +86,26 @@ def seen(found: Found) -> object:
     return found.image if isinstance(found, PackedImage) else found
 
 
+def test_copies_of_files_at_hand_are_looked_up_together(
+    tmp_path: Path, access: Callable[..., ImageAccess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One by one, reading them took half the time of a rebuild; what is held meanwhile has a limit."""
+    (tmp_path / "site").mkdir(exist_ok=True)
+    names = [f"{number}.png" for number in range(12)]
+    for number, name in enumerate(names):
+        write_picture(tmp_path / "site" / name, width=60 + number)
+    (tmp_path / "site" / "5.png").write_bytes(b"no picture")
+    monkeypatch.setattr(obtain, "LOOKED_UP", 6)
+    first = dict(obtain_images([*names, "absent.png"], access()))
+    read, looked_up = obtain.PackFolder.read, list[int]()
+    monkeypatch.setattr(obtain.PackFolder, "read", lambda *some: looked_up.append(len(some[1])) or read(*some))
+    assert dict(obtain_images([*names, "absent.png"], access())) == first and looked_up == [6, 5]
+    monkeypatch.setattr(obtain, "HELD_BYTES", 1)
+    looked_up.clear()
+    assert dict(obtain_images([*names, "absent.png"], access())) == first and looked_up == [1] * 11
+    assert {found.reason for found in first.values() if isinstance(found, Failure)} == {"not-an-image", "not-found"}
+
+
 def test_a_picture_has_a_copy_and_is_inspected_once(
     tmp_path: Path, site: str, access: Callable[..., ImageAccess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
