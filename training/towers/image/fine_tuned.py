@@ -11,7 +11,7 @@ say less than the pretraining's millions. No block of the network is dropped at 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import import_module
@@ -41,6 +41,7 @@ PICTURES_AT_ONCE = 64
 Normalisation = tuple[tuple[float, float, float], tuple[float, float, float]]
 IMAGENET: Normalisation = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 LITE0, NASNET = "efficientnet-lite0", "nasnet-mobile"
+TIMM_LITE0, PACKAGED_STEM = "tf_efficientnet_lite0", "_conv_stem.weight"
 INCEPTION: Normalisation = ((0.5,) * 3, (0.5,) * 3)
 LITE: Normalisation = ((127 / 255,) * 3, (128 / 255,) * 3)
 
@@ -50,8 +51,8 @@ class FineTunedSettings(ImageTowerSettings):
     """H suppl. 2: a CNN trained end to end.
 
     Attributes:
-        cnn: the network: `efficientnet-lite0` (packaged, with its weights), `nasnet-mobile` (H's), or one of timm's by
-            its name (`resnet50`, `densenet169` ...).
+        cnn: the network: `efficientnet-lite0` (timm's, with weights that come in a package), `nasnet-mobile` (H's), or
+            one of timm's by its name (`resnet50`, `densenet169` ...).
         weights: file of its starting weights (a torch state); empty: those its package holds, or random.
         batch_norm: whether the CNN's features are batch-normalised before the affine map (A).
     """
@@ -68,8 +69,7 @@ class FineTunedSettings(ImageTowerSettings):
     @property
     def packages(self) -> tuple[str, ...]:
         """Return what the network comes from, and what decodes pictures."""
-        packages = {LITE0: ("efficientnet-lite-pytorch",), NASNET: ()}
-        return ("pillow", *packages.get(self.cnn, ("timm",)))
+        return ("pillow",) if self.cnn == NASNET else ("pillow", "timm")
 
     def build(self, sizes: Sizes, text: object) -> Tower:
         return FineTunedTower(self, sizes)
@@ -90,19 +90,15 @@ class Network:
     normalisation: Normalisation
 
 
-class _Pooled(nn.Module):
-    """A network that has a method for its last feature map: the map's mean over places."""
+class _Nasnet(nasnet_mobile.NasnetMobile):
+    """NASNet mobile without its classifier: the mean over the last feature map, behind the ReLU that it leaves out."""
 
-    def __init__(self, network: nn.Module, method: str, *, has_relu: bool) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.network = network
-        self.method = method
-        self.has_relu = has_relu  # behind the map, where the network leaves it out
+        self.last_linear = nn.Identity()  # type: ignore[assignment]
 
     def forward(self, pictures: Tensor) -> Tensor:
-        extract: Callable[[Tensor], Tensor] = getattr(self.network, self.method)
-        cells = extract(pictures)
-        return (cells.relu() if self.has_relu else cells).mean((2, 3))
+        return self.features(pictures).relu().mean((2, 3))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,31 +240,22 @@ def build_network(name: str) -> Network:
     Raises:
         ConfigError: the package it comes from is not installed, or has no network of that name.
     """
-    if name == LITE0:
-        module = _import("efficientnet_lite_pytorch", "efficientnet-lite-pytorch", name).EfficientNet
-        network = module.from_name(LITE0, drop_connect_rate=0.0)
-        network._fc = nn.Identity()
-        return Network(_Pooled(network, "extract_features", has_relu=False), 1280, LITE)
     if name == NASNET:
-        network = nasnet_mobile.NasnetMobile()
-        network.last_linear = nn.Identity()  # type: ignore[assignment]
-        return Network(_Pooled(network, "features", has_relu=True), nasnet_mobile.DIMENSIONS, INCEPTION)
-    return _of_timm(name)
-
-
-def _of_timm(name: str) -> Network:
+        return Network(_Nasnet(), nasnet_mobile.DIMENSIONS, INCEPTION)
     timm: Any = _import("timm", "timm", name)
-    if not timm.is_model(name):  # an address of a hub would be downloaded
+    named = TIMM_LITE0 if name == LITE0 else name
+    if not timm.is_model(named):  # an address of a hub would be downloaded
         expected = f"'{LITE0}', '{NASNET}' or a network of timm by its name"
         raise ConfigError(f"image.cnn = '{name}': expected {expected}")
-    network = timm.create_model(name, pretrained=False, num_classes=0)
+    network = timm.create_model(named, pretrained=False, num_classes=0)
     for module in network.modules():
         if isinstance(module, timm.layers.DropPath):
             module.drop_prob = 0.0
         elif isinstance(module, nn.Dropout):
             module.p = 0.0
     expects = timm.data.resolve_model_data_config(network)
-    return Network(network, _features_of(network, name), (expects["mean"], expects["std"]))
+    normalisation = LITE if name == LITE0 else (expects["mean"], expects["std"])
+    return Network(network, _features_of(network, name), normalisation)
 
 
 def _features_of(network: nn.Module, name: str) -> int:
@@ -301,15 +288,16 @@ def start_weights(network: nn.Module, name: str, path: str) -> None:
         state = _state(Path(files.EfficientnetLite0ModelFile.get_model_file_path()))
     else:
         return
-    target = network.network if isinstance(network, _Pooled) else network
-    known = target.state_dict()
+    known = network.state_dict()
+    if name == LITE0 and PACKAGED_STEM in state:  # other names of the same parameters, in the same order
+        state = dict(zip(known, state.values(), strict=False))
     wanted = {key: value for key, value in state.items() if key in known}
     if wanted.keys() != known.keys():
         missing = ", ".join(sorted(known.keys() - wanted.keys())[:3])
         raise ConfigError(
             f"image.weights = {path!r}: the file has no {missing}, which {name} needs; name a checkpoint of {name}"
         )
-    target.load_state_dict(wanted)
+    network.load_state_dict(wanted)
 
 
 def hold_moments(network: nn.Module) -> None:
