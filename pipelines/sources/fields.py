@@ -30,7 +30,7 @@ T = TypeVar("T")
 MAX_ID = 2**63  # ids are kept in 64 bits
 Number = Annotated[int, Meta(ge=0, le=MAX_ID - 1)]
 Real = Annotated[float, Meta(ge=-3.4e38, le=3.4e38)]  # what float32 can hold
-Name = Annotated[str, Meta(pattern=r"\S")] | int  # an id: text that is not blank, or a number; see `name_of`
+Name = Annotated[str, Meta(pattern=r"\S")] | int  # an id: text that is not blank, or a number
 Object = dict[str, Any]
 UNKNOWN = frozenset({"", "nan", "none", "null"})  # how tables spell that nothing is known
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")  # of a path: a member, or an item
@@ -139,11 +139,6 @@ def text_or_none(record: Mapping[str, Any], name: str) -> str | None:
     return None if record.get(name) is None else typed(record[name], str, f"$.{name}")
 
 
-def name_of(name: str | int) -> str:
-    """Return an id as text without space around it."""
-    return str(name).strip()
-
-
 def identifier(record: Mapping[str, Any], name: str = "id") -> str:
     """Return the id of a record, text or a whole number, as text without space around it.
 
@@ -152,7 +147,7 @@ def identifier(record: Mapping[str, Any], name: str = "id") -> str:
     """
     value = record.get(name)
     is_blank = isinstance(value, str) and not value.strip()
-    return name_of(typed(None if is_blank else value, Name, f"$.{name}"))
+    return str(typed(None if is_blank else value, Name, f"$.{name}")).strip()
 
 
 def caption_text(text: str | None, where: str) -> str:

@@ -40,11 +40,16 @@ def read_members(address: str | Path) -> Iterator[tuple[str, dict[str, Any] | Fi
         yield name, _object(value)
 
 
-def read_items(address: str | Path) -> Iterator[tuple[str, dict[str, Any] | FieldError]]:
-    """Yield each object of the list that a file holds, under `<file name>#<number>`; see `read_members`."""
-    name = input_file(address).name
-    for count, value in enumerate(_values(address, list), start=1):
-        yield f"{name}#{count}", _object(value)
+def read_items(address: str | Path, name: str = "", start: int = 1) -> Iterator[tuple[str, Object | FieldError]]:
+    """Yield each object of the list that a file holds, under `<name>:<number>`; see `read_members`.
+
+    Args:
+        address: of the file.
+        name: what it goes by; "": its own name.
+        start: number of the first.
+    """
+    for count, value in enumerate(_values(address, list), start=start):
+        yield f"{name or input_file(address).name}:{count}", _object(value)
 
 
 def read_lists(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -49,31 +50,25 @@ class ReadSource(beam.PTransform):
         start = root | "start" >> beam.Create(source.shards(), reshuffle=False)
         if self.begin is not None:
             start = start | "begin" >> beam.Map(self.begin)
-        steps = [start | beam.Reshuffle() | "read" >> Fallible(Stage.SOURCES, self._read)]
+        steps = [start | beam.Reshuffle() | "read" >> Fallible(Stage.SOURCES, partial(self._step, "read_shard"))]
         if source.select is not None:
             by_id = steps[-1].results | "by id" >> beam.WithKeys(attrgetter("id")) | "group by id" >> beam.GroupByKey()
             steps.append(by_id | "select" >> Fallible(Stage.SOURCES, self._select))
         if source.fetch is not None:
-            steps.append(steps[-1].results | "fetch" >> OnOneWorker(self._fetch) | Separate())
+            steps.append(steps[-1].results | "fetch" >> OnOneWorker(partial(self._step, "fetch")) | Separate())
         if source.complete is not None:
             spread = steps[-1].results | "spread" >> beam.Reshuffle()
-            steps.append(spread | "complete" >> Fallible(Stage.SOURCES, self._complete))
+            steps.append(spread | "complete" >> Fallible(Stage.SOURCES, partial(self._step, "complete")))
         candidates = steps[-1].results
         _ = candidates | "into the ledger" >> beam.ParDo(_Note(self.context.ledger))
         counts = count_results(Stage.SOURCES, candidates, self.progress)
         return StageOutput(candidates, tuple(step.failures for step in steps), (Stage.SOURCES,), counts)
 
-    def _read(self, shard: str) -> Iterator[Any]:
-        return self._passed(self.source.read_shard(shard, self.context))
-
     def _select(self, group: tuple[str, Iterable[Any]]) -> Iterator[Any]:
         return self._passed(self.source.select(*group, self.context))
 
-    def _fetch(self, items: Sequence[Any]) -> Iterator[Any]:
-        return self._passed(self.source.fetch(items, self.context))
-
-    def _complete(self, item: Any) -> Iterator[Any]:
-        return self._passed(self.source.complete(item, self.context))
+    def _step(self, name: str, item: Any) -> Iterator[Any]:
+        return self._passed(getattr(self.source, name)(item, self.context))
 
     def _passed(self, outcomes: Iterable[Any]) -> Iterator[Any]:
         whole = with_addresses(outcomes, getattr(self.source, "images", ""))

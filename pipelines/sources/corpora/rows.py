@@ -39,9 +39,7 @@ def _is_delimited(shard: str) -> bool:
 
 
 def _objects(shard: str, place: str) -> Iterator[tuple[str, dict[str, Any] | FieldError]]:
-    if ".json" not in PurePosixPath(shard).suffixes:
-        return json_lines(shard, place)
-    return ((f"{place}:{number}", record) for number, (_, record) in enumerate(read_items(shard)))
+    return read_items(shard, place, 0) if ".json" in PurePosixPath(shard).suffixes else json_lines(shard, place)
 
 
 def _read_texts(shard: str, place: str) -> Iterator[tuple[str, Row | FieldError]]:

@@ -32,7 +32,6 @@ DATASET = "archive"
 
 
 class _Record(msgspec.Struct):
-    id: Any
     image: str
     licence: str | None = None
 

@@ -71,7 +71,6 @@ Texts = Mapping[Role, str | None]
 
 
 class _Article(msgspec.Struct):
-    id: Any
     image: str
     headline: str | None = None
     lead: str | None = None
@@ -81,8 +80,6 @@ class _Article(msgspec.Struct):
     licence: str | None = None
     split: str | None = None
     picture: Any = None
-    entities: Any = None
-    date: Any = None
 
 
 class _GoodNews(msgspec.Struct):

@@ -133,10 +133,6 @@ class _Published(msgspec.Struct):
     images: list[Any] = []
 
 
-class _Question(msgspec.Struct):
-    context: list[_Published]
-
-
 @dataclass(slots=True)
 class _Step:
     """What all questions about a recipe say of one of its steps."""
@@ -168,7 +164,7 @@ def _read_questions(path: str, recipes: dict[str, _Recipe]) -> Iterator[Failure]
     """Add the steps of every question to its recipe; yield a failure for each question that cannot be used."""
 
     def add(listed: tuple[str, Any], recipe_id: str) -> Sequence[Failure]:
-        context = typed(listed[1], _Question, is_lax=True).context
+        context = typed(listed[1].get("context"), list[_Published], "$.context", is_lax=True)
         recipe = recipes.setdefault(recipe_id, _Recipe())
         for index, found in enumerate(context):
             step_id = index if found.id is None else found.id

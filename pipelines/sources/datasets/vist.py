@@ -20,7 +20,7 @@ import msgspec
 
 from pipelines.recipe import BuildConfig, as_published
 from pipelines.sources.draws import CaptionPool, shuffled_order
-from pipelines.sources.fields import Name, Number, caption_text, name_of, typed
+from pipelines.sources.fields import Name, Number, caption_text, typed
 from pipelines.sources.inputs import IMAGES, Input, input_path
 from pipelines.sources.json_files import read_lists
 from pipelines.sources.records import CandidateDocument, CandidateImage, FieldError, outcomes_of, rejected, sentence
@@ -103,20 +103,15 @@ class _Image(msgspec.Struct):
     license: Any = None
 
 
-class _Description(msgspec.Struct):
-    """An annotation in isolation, as it is published."""
+class _Published(msgspec.Struct):
+    """An annotation, as it is published: in isolation or in sequence."""
 
     photo_flickr_id: Name
     photo_order_in_story: Number | None = None
+    worker_arranged_photo_order: Number | None = None
+    story_id: Name | None = None
     original_text: str | None = None
     text: str | None = None
-
-
-class _Sentence(_Description, kw_only=True):
-    """An annotation in sequence, as it is published."""
-
-    story_id: Name
-    worker_arranged_photo_order: Number
 
 
 class _Annotation(NamedTuple):
@@ -163,7 +158,7 @@ def _stories(path: str, split: Split, source: VistSource, taken: set[str]) -> It
             annotations.append(_annotation(item, is_sequence=source.kind == "sis"))
         else:
             image = typed(item, _Image)
-            licences[name_of(image.id)] = FLICKR_LICENCES.get(str(image.license))
+            licences[str(image.id).strip()] = FLICKR_LICENCES.get(str(image.license))
         return ()
 
     names = ("images", "annotations")
@@ -188,13 +183,14 @@ def _annotation(item: object, *, is_sequence: bool) -> _Annotation:
         FieldError: it cannot be used; its story is then one short.
     """
     inner = item[0] if isinstance(item, list) and len(item) == 1 else item
-    record = typed(inner, _Sentence if is_sequence else _Description, is_lax=True)
-    text = caption_text(record.text if record.original_text is None else record.original_text, "$.original_text")
-    if isinstance(record, _Sentence):
-        order, story = record.worker_arranged_photo_order, name_of(record.story_id)
-    else:
-        order, story = typed(record.photo_order_in_story, Number, "$.photo_order_in_story"), ""
-    return _Annotation(order, name_of(record.photo_flickr_id), text, story)
+    record = typed(inner, _Published, is_lax=True)
+    name = "worker_arranged_photo_order" if is_sequence else "photo_order_in_story"
+    return _Annotation(
+        typed(getattr(record, name), Number, f"$.{name}"),
+        str(record.photo_flickr_id).strip(),
+        caption_text(record.text if record.original_text is None else record.original_text, "$.original_text"),
+        str(typed(record.story_id, Name, "$.story_id")).strip() if is_sequence else "",
+    )
 
 
 def _by_story_id(annotations: Iterable[_Annotation]) -> Iterator[list[_Annotation]]:

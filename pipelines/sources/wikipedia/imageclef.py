@@ -176,14 +176,11 @@ def _split(source: ImageclefSource, article: Article, _: str) -> Iterator[Candid
     paragraphs: dict[str, int] = {}
     for file, paragraph in markup.between:
         paragraphs.setdefault(file.key, paragraph)
-    found = (paragraphs.get(file_key(name)) for name in article.image_names)
-    after = (None if paragraph is None else text.before(paragraph) for paragraph in found)
-    images = tuple(map(_placed, article.document.images, after))
+    images = tuple(
+        replace(image, after=text.before(paragraphs[key]) if (key := file_key(name)) in paragraphs else None)
+        for image, name in zip(article.document.images, article.image_names, strict=True)
+    )
     yield replace(article.document, sentences=tuple(map(sentence, text.sentences)), images=images)
-
-
-def _placed(image: CandidateImage, after: int | None) -> CandidateImage:
-    return replace(image, after=after)
 
 
 def parse_metadata(data: bytes) -> tuple[NamedImage, frozenset[str]]:

@@ -176,8 +176,8 @@ def test_visualnews() -> None:
         "9 not-found",
         "10 not-found",
         "5 not-found",
-        "data.json#8 missing-field",
-        "data.json#9 broken-record",
+        "data.json:8 missing-field",
+        "data.json:9 broken-record",
         "11 missing-field",
     ]
 
