@@ -20,11 +20,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
+from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, ClassVar
+from zoneinfo import available_timezones
 
 import yaml
+from cronsim import CronSim, CronSimError
 from msgspec import Meta
 
 from pipelines.config import datasets, recipe
@@ -98,12 +102,14 @@ class DatasetSettings:
             value=self.objectives,
             rule="expected each objective once, in whatever spelling",
         )
-        require(
-            len(self.schedule.split()) == _CRON_FIELDS,
-            field=f"datasets.{self.name}.cron",
-            value=self.cron,
-            rule=f"must have {_CRON_FIELDS} fields: minute, hour, day of month, month, day of week",
-        )
+        rule = f"must have {_CRON_FIELDS} fields: minute, hour, day of month, month, day of week"
+        try:
+            CronSim(self.schedule, datetime(2026, 1, 1))
+        except CronSimError as problem:
+            rule = str(problem).lower()
+        else:
+            rule = rule if len(self.schedule.split()) != _CRON_FIELDS else ""
+        require(not rule, field=f"datasets.{self.name}.cron", value=self.cron, rule=rule)
 
     @property
     def schedule(self) -> str:
@@ -283,6 +289,9 @@ class Settings(configs.Settings):
         for owner in self.owners:
             rule = "expected an e-mail address, or team:NAME"
             require("@" in owner or owner.startswith("team:"), field="owners", value=owner, rule=rule)
+        zones = sorted(available_timezones())
+        near = ", ".join(get_close_matches(self.timezone, zones, 1)) or "UTC"
+        require(self.timezone in zones, field="timezone", value=self.timezone, rule=f"unknown; did you mean {near!r}?")
         names = [dataset.name for dataset in self.datasets]
         require(bool(names), field="datasets", value=names, rule="expected at least one")
         require(len(set(names)) == len(names), field="datasets", value=names, rule="expected each name once")

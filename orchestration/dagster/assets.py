@@ -278,7 +278,7 @@ def _model_asset(settings: Settings, objective: str, name: str) -> dg.AssetsDefi
         output_required=False,  # a data set may not be configured for this objective
         deps=_needed(settings, objective, name),
         description=kind.description.format(objective),
-        retry_policy=retry_policy(settings.retries) if is_training else None,
+        retry_policy=retry_policy(settings.retries),
         pool=GPU_POOL if is_training else None,
         kinds={"python", *kind.programs},
     )

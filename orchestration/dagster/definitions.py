@@ -38,6 +38,7 @@ from orchestration.rules.decisions import (
     decide_training,
 )
 from orchestration.steps import Steps, registered_name
+from schemas.errors import MultilinkError
 from schemas.lake import MANIFEST, Lake
 
 REBUILD, TRAIN, PROMOTE, LINK, EVERYTHING = "rebuild", "train", "promote", "link", "everything"
@@ -151,7 +152,13 @@ def _rebuild(settings: Settings, dataset: DatasetSettings) -> dg.ScheduleDefinit
 def read_state(settings: Settings, instance: dg.DagsterInstance) -> list[DatasetState]:
     """Return what there is of every data set."""
     busy = busy_datasets(instance)
-    return [_dataset_state(settings, instance, dataset, dataset.name in busy) for dataset in settings.datasets]
+    states = []
+    for dataset in settings.datasets:
+        try:
+            states.append(_dataset_state(settings, instance, dataset, dataset.name in busy))
+        except MultilinkError as problem:  # of this data set; the others go on
+            states.append(DatasetState(name=dataset.name, problem=str(problem)))
+    return states
 
 
 def _sensor(settings: Settings, rule: Rule) -> dg.SensorDefinition:
@@ -163,9 +170,13 @@ def _sensor(settings: Settings, rule: Rule) -> dg.SensorDefinition:
         default_status=dg.DefaultSensorStatus.RUNNING if settings.is_running else dg.DefaultSensorStatus.STOPPED,
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        requests = rule.decide(read_state(settings, context.instance))
+        states = read_state(settings, context.instance)
+        problems = [f"{state.name}: {state.problem}" for state in states if state.problem]
+        for problem in problems:
+            context.log.error(problem)
+        requests = rule.decide(states)
         if not requests:
-            return dg.SkipReason("nothing new")
+            return dg.SkipReason("; ".join(problems) or "nothing new")
         found = [
             dg.RunRequest(
                 run_key=request.key,

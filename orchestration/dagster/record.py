@@ -4,7 +4,7 @@ It knows which version was made last, and which passed every check. A version th
 building it again through Dagster takes seconds and brings the checks.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ SCRAPING_POOL, GPU_POOL = "scraping", "gpu"
 VERSION_TAG, MODEL_TAG, RUN_TAG = "multilink/data_set_version", "multilink/model", "multilink/mlflow_run"
 PARTITION_TAG = "dagster/partition"
 VERSION = "version"  # metadata of stages and models: the data set version
-_MOST_RECORDS = 50
+_MOST_RECORDS, _MOST_RUNS = 50, 500
 _UNFINISHED = [
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.STARTING,
@@ -49,7 +49,7 @@ class VersionRecord:
     Attributes:
         version: of the data set.
         run_id: Dagster's run.
-        is_sound: whether all checks of the stages ran in it and passed.
+        is_sound: whether every check of the stages passed when it ran last.
     """
 
     version: str
@@ -72,8 +72,12 @@ def version_records(
     instance: dg.DagsterInstance, dataset: str, *, limit: int = _MOST_RECORDS
 ) -> Iterator[VersionRecord]:
     """Yield the runs that made a data set, newest first."""
+    wanted = dg.RunsFilter(tags={PARTITION_TAG: dataset})
+    runs = [record.dagster_run.run_id for record in instance.get_run_records(wanted, limit=_MOST_RUNS)]
     for run_id, metadata in materializations(instance, dg.AssetKey("shards"), dataset, limit=limit):
-        yield VersionRecord(version=str(metadata[VERSION]), run_id=run_id, is_sound=_is_sound(instance, run_id))
+        end = runs.index(run_id) + 1 if run_id in runs else 0
+        since, runs = runs[:end] or [run_id], runs[end:]  # checks may run again by themselves
+        yield VersionRecord(version=str(metadata[VERSION]), run_id=run_id, is_sound=_is_sound(instance, since))
 
 
 def sound_before(instance: dg.DagsterInstance, dataset: str, version: str) -> str | None:
@@ -88,9 +92,11 @@ def busy_datasets(instance: dg.DagsterInstance) -> frozenset[str]:
     return frozenset(run.tags[PARTITION_TAG] for run in runs if PARTITION_TAG in run.tags)
 
 
-def _is_sound(instance: dg.DagsterInstance, run_id: str) -> bool:
-    """Return whether every stage check of a run passed; a check that did not come to run has not."""
-    logs = instance.all_logs(run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION)
-    checks = [entry.get_dagster_event().asset_check_evaluation_data for entry in logs]
-    passed = {("/".join(check.asset_key.path), check.check_name): check.passed for check in checks}
+def _is_sound(instance: dg.DagsterInstance, runs: Sequence[str]) -> bool:
+    """Return whether every stage check passed when it ran last, in some runs, newest first."""
+    passed: dict[tuple[str, str], bool] = {}
+    for run_id in runs:
+        logs = instance.all_logs(run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION)
+        checks = [entry.get_dagster_event().asset_check_evaluation_data for entry in logs]
+        passed = {("/".join(check.asset_key.path), check.check_name): check.passed for check in checks} | passed
     return all(passed.get(check, False) for check in STAGE_CHECKS)

@@ -5,13 +5,14 @@ own, which workers have as well.
 
     log               each line of progress; it is on the run's page at once
     custom message    {"summary": {...}}, what `--json` prints
-    custom message    {"error": "UsageError", "message": "..."}, the kind of `schemas.errors` and its one line
+    custom message    {"error": "UsageError", "message": "..."}, the nearest kind of `schemas.errors` and its one line
 """
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from schemas import errors
 from schemas.console import captured_by, paced
 from schemas.errors import MultilinkError
 
@@ -33,7 +34,8 @@ def reported() -> Iterator[None]:
         try:
             yield
         except MultilinkError as problem:
-            pipes.report_custom_message({ERROR: type(problem).__name__, MESSAGE: str(problem)})
+            kind = next(each for each in type(problem).__mro__ if each.__module__ == errors.__name__)
+            pipes.report_custom_message({ERROR: kind.__name__, MESSAGE: str(problem)})
             raise
         finally:
             if summaries:

@@ -57,6 +57,7 @@ class DatasetState:
         is_sound: whether all its checks passed.
         is_busy: whether a run of this data set is unfinished.
         models: one for each objective configured for it.
+        problem: why the state cannot be read; nothing is requested then.
     """
 
     name: str
@@ -65,6 +66,7 @@ class DatasetState:
     is_sound: bool = False
     is_busy: bool = False
     models: tuple[ModelState, ...] = ()
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

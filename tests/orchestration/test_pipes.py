@@ -27,7 +27,7 @@ from orchestration.dagster.pipes import Pipes
 from orchestration.dagster.rayjob import rayjob
 from orchestration.steps import Step, Summary
 from pipelines.turns import turn_of_build
-from schemas.errors import BuildError, ConfigError, MultilinkError
+from schemas.errors import BuildError, ConfigError, MultilinkError, UsageError
 from schemas.lake import Lake
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -125,6 +125,15 @@ def test_the_summary_and_the_mistake_of_a_command_arrive_as_what_they_are(instan
     problem = do(MISTAKE, instance)
     assert type(problem) is ConfigError
     assert "did you mean 'dedupe.radius'?" in str(problem)
+
+
+def test_an_error_arrives_as_the_nearest_kind_that_dagster_knows(instance: dg.DagsterInstance, tmp_path: Path) -> None:
+    """A kind of error may be defined anywhere, here in `schemas.leases`."""
+    lake = Lake.at(str(tmp_path / "lake"))
+    lake.root.write("marker", b"")
+    with turn_of_build(lake, "documents", say=lambda _: None):
+        problem = do(["lake", "sweep", "--lake", lake.root.uri, "--json"], instance)
+    assert type(problem) is UsageError and "is working there" in str(problem)
 
 
 def test_progress_is_in_the_runs_log_while_the_step_runs_and_a_death_is_an_error(

@@ -19,15 +19,15 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from orchestration.config import DatasetSettings, RetrySettings, Settings
+from orchestration.config import CheckSettings, DatasetSettings, RetrySettings, Settings
 from orchestration.dagster.assets import report_folder
 from orchestration.dagster.definitions import make_definitions, read_state
 from orchestration.dagster.record import STAGES, busy_datasets, sound_before, version_records
-from orchestration.rules.decisions import decide_training
+from orchestration.rules.decisions import ModelState, decide_training
 from orchestration.rules.verdicts import STAGE_CHECKS
 from orchestration.steps import Steps, Summary
 from schemas.console import Say
-from schemas.errors import BuildError, ConfigError, GateError, MultilinkError
+from schemas.errors import BuildError, ConfigError, GateError, IntegrityError, MultilinkError
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import commit
 from training.mlflow.registry import ModelVersion
@@ -35,7 +35,12 @@ from training.mlflow.registry import ModelVersion
 sys.path.insert(0, str(Path(__file__).parent))
 from versions import CODES, write_version
 
-pytestmark = pytest.mark.filterwarnings("ignore:Specifying a partitions_def on an AssetCheckSpec")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Specifying a partitions_def on an AssetCheckSpec"),
+    pytest.mark.filterwarnings(
+        "ignore:Parameter `partitions_def`"
+    ),  # a job of checks alone has no assets to infer from
+]
 DUPLICATED = (CODES[0], CODES[1], CODES[0], CODES[3])
 
 
@@ -129,16 +134,21 @@ def commit_version(settings: Settings, name: str, **faults: object) -> str:
 
 def run(instance: dg.DagsterInstance, job: str, steps: Given) -> dg.ExecuteInProcessResult:
     made_of_settings = make_definitions(steps.settings)
+    checks = dg.define_asset_job(
+        "checks",
+        selection=dg.AssetSelection.checks_for_assets(*(dg.AssetKey(stage) for stage in STAGES)),
+    )
     definitions = dg.Definitions(
         assets=made_of_settings.assets,
         asset_checks=made_of_settings.asset_checks,
-        jobs=made_of_settings.jobs,
+        jobs=[*(made_of_settings.jobs or ()), checks],
         resources={"steps": steps},
         executor=dg.in_process_executor,
     )
-    return definitions.resolve_job_def(job).execute_in_process(
-        instance=instance, partition_key="documents", raise_on_error=False
-    )
+    of_data_set: dict[str, Any] = {"partition_key": "documents"}
+    if job == "checks":  # without an asset, a job has no partitions: Dagster's page sets the tag of a check's
+        of_data_set = {"tags": {"dagster/partition": "documents"}}
+    return definitions.resolve_job_def(job).execute_in_process(instance=instance, raise_on_error=False, **of_data_set)
 
 
 def given(settings: Settings, *versions: str, errors: tuple[type[MultilinkError], ...] = ()) -> Given:
@@ -357,6 +367,50 @@ def test_a_training_that_failed_for_good_is_asked_for_again_once_the_version_is_
     assert run(instance, "rebuild", steps).success
     again = asked_for()
     assert len(again) == 2 and not again & first
+
+
+def test_checks_that_run_again_by_themselves_and_pass_release_a_version(
+    instance: dg.DagsterInstance, tmp_path: Path
+) -> None:
+    settings = settings_in(tmp_path)
+    half_failed = {"sources": {"in": 10, "out": 4, "rejected": 0, "failed": 6}}
+    first, second = commit_version(settings, "v1"), commit_version(settings, "v2", stages=half_failed)
+    assert run(instance, "rebuild", given(settings, first)).success
+    assert not run(instance, "rebuild", given(settings, second)).success
+    assert [each.is_sound for each in version_records(instance, "documents")] == [False, True]
+    looser = replace(settings, checks=CheckSettings(max_failure_share=0.9))
+    assert run(instance, "checks", given(looser)).success
+    assert [each.is_sound for each in version_records(instance, "documents")] == [True, True]
+    assert sound_before(instance, "documents", second) == first
+    assert not run(instance, "checks", given(settings)).success
+    assert [each.is_sound for each in version_records(instance, "documents")] == [False, True]
+
+
+def test_a_damaged_record_of_one_model_leaves_the_other_data_sets(
+    instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = settings_in(tmp_path)
+
+    def damaged(settings: Settings, dataset: str, version: str, objective: str) -> ModelState:
+        raise IntegrityError("the record is damaged")
+
+    monkeypatch.setattr("orchestration.dagster.definitions._model_state", damaged)
+    assert run(instance, "rebuild", given(settings, commit_version(settings, "v1"))).success
+    documents, diy = read_state(settings, instance)
+    assert (documents.name, documents.problem, documents.is_sound) == ("documents", "the record is damaged", False)
+    assert (diy.name, diy.problem) == ("diy", "")
+    sensors = {each.name: each for each in make_definitions(settings).sensors or ()}
+    context = dg.build_sensor_context(instance)
+    for sensor in sensors.values():
+        assert sensor.evaluate_tick(context).skip_message == "documents: the record is damaged"
+
+
+def test_every_asset_is_tried_again(tmp_path: Path) -> None:
+    graph = make_definitions(settings_in(tmp_path)).resolve_job_def("everything").graph
+    made = [node for node in graph.node_defs if not node.name.endswith(tuple(name for _, name in STAGE_CHECKS))]
+    assert {node.name for node in made if node.retry_policy is None} <= {
+        f"{each}__evaluation_better_than_nostruct" for each in ("cross_document",)
+    }
 
 
 def test_the_newest_model_of_a_version_is_found(tmp_path: Path) -> None:
