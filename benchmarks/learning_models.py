@@ -69,7 +69,6 @@ def _gradient(data: str, kept_share: float) -> tuple[Model, ...]:
 def _more(data: str) -> tuple[Model, ...]:
     every = (ALL_IMAGES, ALL_SENTENCES, "link.steps=csls,class-names,half-sinkhorn")
     return (
-        Model("DC", data, "tiny", ("objective.similarity=dc",), FEWER),
         Model("TK", data, "tiny", ("objective.similarity=tk",), FEWER),
         Model("AP, all columns, steps", data, "tiny", every, FEWER),
         Model("AP, all columns whitened, steps", data, "tiny", (*every, *WHITENED), FEWER),
@@ -79,7 +78,6 @@ def _more(data: str) -> tuple[Model, ...]:
 def _closed(data: str) -> tuple[Model, ...]:
     """Return the closed form with class names, and what changes when a column or a step is added or left out."""
     columns = {
-        "closed form, mirrored": VIEWS[0],
         "closed form, middle layers": f"{VECTORS}+{VIEWS[1]}",
         "closed form, colours": f"{VECTORS}+{VIEWS[2]}",
     }
@@ -127,7 +125,7 @@ def _compared(data: str) -> tuple[Compared, ...]:
     base = {
         CLOSED_FORM: (TINY, "AP, steps", "class names", "closed form, cosines", "closed form, no class names"),
         "closed form, all columns": (CLOSED_FORM,),
-        **{f"closed form, {each}": (CLOSED_FORM,) for each in ("mirrored", "middle layers", "colours", "two encoders")},
+        **{f"closed form, {each}": (CLOSED_FORM,) for each in ("middle layers", "colours", "two encoders")},
         TINY: (NOSTRUCT,),
         "AP, all columns, steps": ("AP, steps",),
         "AP, all columns whitened, steps": ("AP, all columns, steps",),

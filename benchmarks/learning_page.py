@@ -83,7 +83,7 @@ def _differences(lines: Lines) -> str:
 
 
 def _signed(found: Interval) -> str:
-    text = f"{found.mean:+z.1f} ({found.low:.1f} to {found.high:.1f})"
+    text = f"{found.mean:+z.1f} [{found.low:.1f}, {found.high:.1f}]"
     return f"**{text}**" if found.low > 0 or found.high < 0 else text
 
 

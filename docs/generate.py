@@ -48,9 +48,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def llms(description: str | None) -> str:
     """Return title, one line, and the pages of the map with their purpose."""
-    rows = re.findall(r"^(## .+)|^\| (\[.+\)) \| (.+) \|$", (ROOT / "docs/index.md").read_text("utf-8"), re.MULTILINE)
-    lines = [f"\n{heading}\n" if heading else f"- {pages}: {purpose}" for heading, pages, purpose in rows]
-    return "\n".join(["# multilink\n", f"> {description}", *lines, ""]).replace(".md)", ".html)")
+    map_ = re.findall(r"^(?:## .+|- .+)$", (ROOT / "docs/index.md").read_text(encoding="utf-8"), re.MULTILINE)
+    lines = [f"\n{line}\n" if line.startswith("#") else line.replace(".md)", ".html)") for line in map_]
+    return "\n".join(["# multilink\n", f"> {description}", *lines, ""])
 
 
 def commands() -> Iterator[str]:
