@@ -35,7 +35,7 @@ def code_of(page: Path) -> Iterator[str]:
 
 def commands_of(page: Path) -> list[str]:
     """Return the commands of `multilink` with arguments that a page prints, without what the shell alone reads."""
-    found = [re.sub(r"^(?:[A-Z_]+=\S+ )+", "", line.partition(" # ")[0].strip()) for line in code_of(page)]
+    found = [re.sub(r"^(?:[A-Z_]+=\S+ )+", "", re.split(r" (?:#|&&) ", line)[0].strip()) for line in code_of(page)]
     return sorted(
         {line for line in found if re.match(r"multilink [a-z]+ \S", line) and not re.search(r"[\[|]|\.\.\.", line)}
     )
