@@ -29,7 +29,8 @@ from typer.main import get_group
 
 from orchestration.interrupts import INTERRUPTS, STOPPED
 from orchestration.project import FILE, named_places
-from schemas.console import Console, erased, without_passwords
+from schemas.addresses import without_passwords
+from schemas.console import Console, erased
 from schemas.errors import MultilinkError
 from schemas.versions import code_version
 

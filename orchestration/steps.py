@@ -7,11 +7,13 @@ process, Dagster through Pipes (`dagster/pipes.py`).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from orchestration.config import DatasetSettings, RayWhere, Settings
+from schemas.addresses import as_arguments
 from schemas.console import Say, captured_by
 from schemas.errors import GateError
 from schemas.lake import Lake
@@ -152,7 +154,13 @@ class Steps:
         return run_page(self.client(), page, run_id, artifact) if page else f"runs:/{run_id}/{artifact}".rstrip("/")
 
     def _stores(self) -> list[str]:
-        return ["--lake", self.settings.lake, "--tracking-uri", self.settings.tracking_uri]
+        """Return the options of a step that name lake and store; a store with credentials is in the environment alone.
+
+        There the processes of this machine find it; jobs of a cluster have their own. Arguments are in lists of
+        processes and jobs, and in manifests.
+        """
+        os.environ["MLFLOW_TRACKING_URI"] = self.settings.tracking_uri
+        return ["--lake", self.settings.lake, *as_arguments("--tracking-uri", self.settings.tracking_uri)]
 
     def _workers(self) -> list[str]:
         return ["--workers", str(self.settings.ray.workers)]

@@ -5,7 +5,6 @@ A line that the next one takes the place of (`Passing`) is shown in place on a t
 """
 
 import json
-import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,10 +14,11 @@ from dataclasses import fields
 from time import monotonic
 from typing import Any, cast
 
+from schemas.addresses import without_passwords
+
 Say = Callable[[str], None]  # takes a line of progress
 PAUSE_S = 10.0  # between two passing lines that are kept
 ERASED = "\r\x1b[2K"  # the line that a terminal's cursor is in
-_IN_ADDRESS = re.compile(r"://[^/?#@\s'\"]*:[^/?#\s'\"]*@")
 _LISTENER: ContextVar[tuple[Say, list[dict[str, Any]]] | None] = ContextVar("listener", default=None)
 
 
@@ -32,11 +32,6 @@ def aligned(rows: Iterable[Sequence[str]]) -> list[str]:
 def counted(count: int, noun: str) -> str:
     """Return a number of things in words: `1 document`, `2 documents`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def without_passwords(text: str) -> str:
-    """Return a text in which no address has a user and a password: `http://***@host`."""
-    return _IN_ADDRESS.sub("://***@", text)
 
 
 class Passing(str):

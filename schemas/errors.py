@@ -8,14 +8,20 @@ r"""Errors a person can act on, and the exit status each one ends a command with
     |   `-- IntegrityError    bytes on disk that differ from what their manifest says
     `-- GateError             exit status 1: a check that failed (promotion, verification)
 
-A message is one line: what was expected, what was found, where, and what to do.
+A message is one line: what was expected, what was found, where, and what to do. It has no user and no password of an
+address.
 """
+
+from schemas.addresses import without_passwords
 
 
 class MultilinkError(Exception):
     """Base of every error this project raises on purpose."""
 
     exit_status = 1
+
+    def __init__(self, *parts: object) -> None:
+        super().__init__(*(without_passwords(part) if isinstance(part, str) else part for part in parts))
 
 
 class UsageError(MultilinkError):

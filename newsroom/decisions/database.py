@@ -56,6 +56,7 @@ def open_database(address: str, *, must_exist: bool = False) -> sql.Engine:
         if must_exist and not path.is_file():
             raise NotFoundError(f"--store: {path}: no database is there; `multilink pages` makes it")
         path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)  # it holds the secret of the pages' seals
         engine = sql.create_engine(url, connect_args={"timeout": _WAIT_S})
         sql.event.listen(engine, "connect", _keep_what_is_committed)
         return engine

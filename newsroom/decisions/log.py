@@ -41,6 +41,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from newsroom.decisions.database import database_in, make_tables, open_database
 from newsroom.decisions.records import Action, Decision, Objection, Ranking
+from schemas.addresses import without_passwords
 from schemas.configs import restore
 from schemas.documents import Role
 from schemas.errors import BuildError, UsageError
@@ -137,7 +138,7 @@ class DecisionLog:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self.name = engine.url.render_as_string(hide_password=True)
+        self.name = without_passwords(engine.url.render_as_string(hide_password=False))
         with self._connected(is_writing=True) as connection:
             _prepare(connection)
 

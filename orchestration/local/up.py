@@ -28,6 +28,7 @@ from orchestration.config import PAGE_VARIABLE, SETTINGS_VARIABLE, Settings, loa
 from orchestration.demo.recorded_web import recording_at
 from orchestration.local.supervisor import HOST, MARK_VARIABLE, Service, Supervisor
 from orchestration.project import remember
+from schemas.addresses import as_arguments
 from schemas.console import Say
 from schemas.errors import UsageError
 from schemas.lake import Lake
@@ -185,16 +186,18 @@ def pages_service(settings: Settings, *, workspace: Path, port: int) -> Service:
     if local := Lake.at(settings.lake).root.local:
         local.mkdir(parents=True, exist_ok=True)
     store = () if local else ("--store", f"sqlite:///{workspace / 'pages.sqlite'}")
-    where = ("--lake", settings.lake, "--tracking-uri", settings.tracking_uri, *store)
+    where = ("--lake", settings.lake, *as_arguments("--tracking-uri", settings.tracking_uri), *store)
     command = (sys.executable, "-m", "orchestration", "pages", *where, "--host", HOST, "--port", str(port))
-    return Service(name="pages", command=command, port=port, needs_others=True)
+    variables = {"MLFLOW_TRACKING_URI": settings.tracking_uri}
+    return Service(name="pages", command=command, port=port, needs_others=True, environment=variables)
 
 
 def mlflow_service(store: str, *, artifacts: Path, port: int) -> Service:
     """Return an MLflow server on a store, which keeps artefacts in a folder."""
-    stores = ("--backend-store-uri", store, "--artifacts-destination", str(artifacts))
+    stores = (*as_arguments("--backend-store-uri", store), "--artifacts-destination", str(artifacts))
     where = ("--host", HOST, "--port", str(port), "--workers", "1")
-    return Service(name="mlflow", command=(sys.executable, "-m", "mlflow", "server", *stores, *where), port=port)
+    command = (sys.executable, "-m", "mlflow", "server", *stores, *where)
+    return Service(name="mlflow", command=command, port=port, environment={"MLFLOW_BACKEND_STORE_URI": store})
 
 
 def environment(home: Path, settings_file: Path, page: str) -> dict[str, str]:

@@ -7,7 +7,8 @@ import io
 import pytest
 
 from schemas import console
-from schemas.console import Console, Passing, captured_by, erased, left_of, paced, without_passwords
+from schemas.addresses import without_passwords
+from schemas.console import Console, Passing, captured_by, erased, left_of, paced
 
 
 class Terminal(io.StringIO):

@@ -14,7 +14,8 @@ from typing import Any
 import mlflow
 from mlflow.entities import Metric, Param, Run, RunTag
 
-from schemas.console import Say, without_passwords
+from schemas.addresses import without_passwords
+from schemas.console import Say
 from schemas.errors import IntegrityError, UsageError
 from training.mlflow.pyfunc import ADDRESS_FILE
 from training.mlflow.registering import MODEL_ARTIFACT

@@ -1,0 +1,34 @@
+"""No address that is shown has a user or a password."""
+
+import json
+
+import pytest
+
+from schemas.addresses import as_arguments, without_passwords
+from schemas.console import Console
+from schemas.errors import GateError, NotFoundError
+
+SHOWN = {
+    "postgresql://mlflow:secret@db:5432/mlflow": "postgresql://***@db:5432/mlflow",
+    "http://ann:p%40s@host": "http://***@host",
+    "s3://key:secret@bucket/lake?region=eu": "s3://***@bucket/lake?region=eu",
+    "sqlite:////tmp/a@b/mlflow.db": "sqlite:////tmp/a@b/mlflow.db",
+    "mail ann@example.org": "mail ann@example.org",
+}
+
+
+@pytest.mark.parametrize(("address", "shown"), SHOWN.items())
+def test_user_and_password_are_left_out_wherever_an_address_is_shown(
+    address: str, shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert without_passwords(f"in {address}; two: '{address}'") == f"in {shown}; two: '{shown}'"
+    assert str(NotFoundError(f"no model in {address}")) == f"no model in {shown}"
+    assert as_arguments("--to", address) == (() if address != shown else ("--to", address))
+    console = Console(is_json=True)
+    console.say(f"asking {address}")
+    console.summarise([f"run in {address}"], {"tracking_uri": address})
+    printed = capsys.readouterr()
+    assert printed.err.endswith(f"asking {shown}\n")
+    lines = printed.out.splitlines()
+    assert lines[0] == f"run in {shown}" and json.loads(lines[1]) == {"tracking_uri": shown}
+    assert GateError(3).args == (3,)
