@@ -23,7 +23,6 @@ from sqlalchemy.exc import SQLAlchemyError
 from newsroom.decisions.database import make_tables, open_database
 from newsroom.decisions.log import DecisionLog
 from newsroom.decisions.records import article_digest
-from schemas.addresses import without_credentials
 from schemas.documents import UNDETERMINED
 from schemas.errors import NotFoundError, UsageError
 
@@ -90,10 +89,7 @@ class Store:
             with self.engine.begin() as connection:
                 make_tables(connection, METADATA, _ADDED)
         except SQLAlchemyError as problem:
-            line, name = (
-                str(problem).splitlines()[0],
-                without_credentials(self.engine.url.render_as_string(hide_password=False)),
-            )
+            line, name = str(problem).splitlines()[0], self.engine.url.render_as_string(hide_password=False)
             raise UsageError(f"--store {name}: cannot be opened: {line}") from problem
 
     def close(self) -> None:
