@@ -45,11 +45,11 @@ from pipelines.features.pixels import Preprocessing, Square, cores
 from pipelines.features.runtime import fixed_pixels
 from pipelines.features.values import DOCUMENTS, IMAGES
 from pipelines.images.packed import copy_packs
+from pipelines.ledger import texts_key
 from pipelines.packs import PackFolder, PackRef
 from pipelines.settings import Device, FeaturesConfig, FingerprintName, HttpConfig, ImagesConfig
 from schemas.documents import KNOWN_COLUMNS, Image
 from schemas.lake import Lake
-from schemas.ledger import texts_key
 from schemas.manifest import read_manifest
 from schemas.parts import read_part
 

@@ -16,6 +16,7 @@ from pipelines.features.extraction import FeaturePlan, FeatureRefs, Features, mi
 from pipelines.features.values import DOCUMENTS, IMAGES, Rejected
 from pipelines.images.obtain import ImageAccess, obtain_images
 from pipelines.images.packed import copy_packs
+from pipelines.ledger import texts_key
 from pipelines.packs import PackFolder
 from pipelines.recipe import BuildConfig
 from pipelines.settings import DocumentsConfig
@@ -25,7 +26,6 @@ from schemas.documents import Document
 from schemas.failures import Failure, Stage
 from schemas.features import RegionArrays, column_to_regions, column_to_vectors, several
 from schemas.lake import Folder, Lake
-from schemas.ledger import texts_key
 
 DOCUMENTS_AT_ONCE = 64
 

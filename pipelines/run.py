@@ -34,6 +34,7 @@ from pipelines.card.show import describe, explain_failures
 from pipelines.features.extraction import FeaturePlan, plan_features
 from pipelines.files import INSIDE, input_file, open_uri
 from pipelines.launch import ON_THIS_MACHINE, Sign, machine_error, processes_of_machine, run_pipeline
+from pipelines.ledger import VERSIONS
 from pipelines.packs import MANY, merge_small
 from pipelines.progress import Progress, watched
 from pipelines.raw import recover
@@ -53,7 +54,6 @@ from schemas.errors import BuildError, UsageError
 from schemas.failures import TRANSIENT, Reason, is_about_machine
 from schemas.lake import DRAFTS, MANIFEST, REQUESTS, Folder, Lake
 from schemas.leases import HeldError
-from schemas.ledger import VERSIONS
 from schemas.manifest import CARDS, Manifest, check_same, commit, small_splits, table_parts
 from schemas.raw import RETRIEVAL_SCHEMA, Retrieval, Retrieved, retrieval_row, unreached_tables
 from schemas.versions import digest_stream, fingerprint

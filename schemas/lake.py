@@ -370,7 +370,7 @@ class Lake:
         return self.root.child("retrievals", name, version)
 
     def ledger(self, name: str, build: str) -> Folder:
-        """Return where the list is of what a build of a data set read and rejected (`schemas.ledger`)."""
+        """Return where the list is of what a build of a data set read and rejected (`pipelines.ledger`)."""
         return self.root.child("ledger", name, build)
 
     def links(self, name: str, version: str, model: str, model_version: str) -> Folder:

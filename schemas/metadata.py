@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from datetime import date
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from schemas.tables import column, travels
@@ -48,7 +49,7 @@ class Metadata:
     @classmethod
     def of(cls, row: Mapping[str, Any] | None) -> Metadata | None:
         """Return the metadata of a row's struct."""
-        return None if row is None else cls(**{**row, "keywords": tuple(row["keywords"])})
+        return msgspec.convert(row, cls | None)
 
     def over(self, other: Metadata | None) -> Metadata:
         """Return these fields, and where they say nothing the other's."""

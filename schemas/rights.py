@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from schemas.tables import column, travels
@@ -64,10 +65,7 @@ class Rights:
     @classmethod
     def of(cls, row: Mapping[str, Any] | None) -> Rights | None:
         """Return the rights of a row's struct."""
-        if row is None:
-            return None
-        claim = row["claim"]
-        return cls(**{**row, "claim": claim and Claim(**{**claim, "training": tuple(claim["training"])})})
+        return msgspec.convert(row, cls | None)
 
 
 _CLAIM = pa.struct(

@@ -20,13 +20,13 @@ import apache_beam as beam
 from pipelines.features.extraction import FeaturedDocument, FeaturedImage, FeaturePlan, Features, missing_feature
 from pipelines.features.values import DOCUMENTS, IMAGES, Rejected
 from pipelines.images.packed import PackedImage
+from pipelines.ledger import texts_key
 from pipelines.packs import PackFolder, PackRef
 from pipelines.progress import Progress
 from pipelines.settings import DocumentsConfig
 from pipelines.settled import SettledDocument, hashes_of, id_of, without_images
 from pipelines.transforms import Fallible, MeetParts, Met, Outcome, Separate, Show, StageOutput, count_images
 from schemas.failures import Failure, Stage
-from schemas.ledger import texts_key
 
 BLOCK = 512  # images of one pack that a worker takes at once
 DOCUMENTS_AT_ONCE = 32

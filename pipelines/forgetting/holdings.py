@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.forgetting.ledger import find_named, versions_without_ledger
+from pipelines.ledger import texts_key
 from pipelines.sources.takedowns import Takedowns
 from schemas.documents import Image
 from schemas.lake import MANIFEST, Folder, Lake
-from schemas.ledger import texts_key
 from schemas.manifest import FileEntry, Manifest, read_manifest
 from schemas.parts import read_part
 from schemas.raw import Retrieved, retrieval_tables

@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from pipelines.forgetting.captures import captured_images
+from pipelines.ledger import VERSIONS, LedgerRow, Read, append
 from pipelines.sources.takedowns import Takedowns, url_key
 from schemas.lake import Folder, Lake
-from schemas.ledger import VERSIONS, LedgerRow, Read, append
 
 Row = dict[str, Any]
 Place = tuple[str, str, str]  # data set, build, address

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from pipelines.embedded import FeatureRow, Unusable, on_web, parse_address, read_picture, reading_order
 from pipelines.images.inspect import inspect_image
 from pipelines.images.packed import PackedImage, given_vector
+from pipelines.ledger import LedgerRow, Read, append
 from pipelines.named_files import FileRejected
 from pipelines.packs import PackFolder
 from pipelines.settings import FingerprintName, HttpConfig, ImagesConfig
@@ -30,7 +31,6 @@ from schemas.codecs import ImageRejected
 from schemas.documents import COPY_SCHEMA, KNOWN_COLUMNS, Image
 from schemas.failures import Failure, Stage, unexpected
 from schemas.lake import Folder
-from schemas.ledger import LedgerRow, Read, append
 from schemas.metadata import Metadata
 from schemas.rights import Rights
 from schemas.tables import row_of

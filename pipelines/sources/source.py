@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
+from pipelines.ledger import LedgerRow, Read, append
 from pipelines.settings import HttpConfig
 from pipelines.sources.records import CandidateDocument, outcomes_of
 from pipelines.sources.takedowns import Takedowns
@@ -20,7 +21,6 @@ from pipelines.web.requests import Outcome, Request, Response
 from schemas.configs import Settings
 from schemas.failures import Failure
 from schemas.lake import Folder
-from schemas.ledger import LedgerRow, Read, append
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -19,6 +19,7 @@ from typing import Any
 
 import apache_beam as beam
 
+from pipelines.ledger import LedgerRow, Read, append, texts_key
 from pipelines.progress import Progress
 from pipelines.sources.records import CandidateDocument, with_addresses
 from pipelines.sources.source import Context
@@ -26,7 +27,6 @@ from pipelines.sources.takedowns import without_listed
 from pipelines.transforms import Fallible, OnOneWorker, Separate, StageOutput, count_results
 from schemas.failures import Stage
 from schemas.lake import Folder
-from schemas.ledger import LedgerRow, Read, append, texts_key
 
 _ROWS_AT_ONCE = 10_000
 

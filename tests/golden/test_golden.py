@@ -12,12 +12,12 @@ import pytest
 from orchestration.config import DatasetSettings, Settings
 from orchestration.dagster.definitions import make_definitions
 from pipelines.config import RECIPES
+from pipelines.ledger import LEDGER_SCHEMA
 from schemas.configs import resolve
 from schemas.documents import document_schema, image_schema
 from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, NEAR_COPY_SCHEMA
 from schemas.failures import FAILURE_SCHEMA, Reason
 from schemas.features import FeatureColumn, FeatureKind, Storage
-from schemas.ledger import LEDGER_SCHEMA
 from schemas.links import LINK_SCHEMA, LINKED_SCHEMA, RELINKED_SCHEMA
 from schemas.raw import RAW_SCHEMA, RETRIEVAL_SCHEMA
 from training import recipes as train_recipes

@@ -19,10 +19,10 @@ from pipelines.features import extraction, pixels
 from pipelines.features.extraction import FeaturePlan, FeatureRefs, Features, extracted, extractors_of, plan_features
 from pipelines.features.values import DOCUMENTS, IMAGES, Rejected, Row, feature_array
 from pipelines.images.inspect import encode_jpeg
+from pipelines.ledger import texts_key
 from schemas.errors import BuildError, ConfigError, MultilinkError
 from schemas.features import FeatureColumn
 from schemas.lake import Folder, Lake
-from schemas.ledger import texts_key
 from schemas.overrides import override
 
 Outcome = FeatureRefs | Rejected

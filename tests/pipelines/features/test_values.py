@@ -25,6 +25,7 @@ from pipelines.features.values import (
     value_array,
     value_rows,
 )
+from pipelines.ledger import texts_key
 from pipelines.packs import PackRef
 from pipelines.settings import FeaturesConfig
 from schemas.errors import IntegrityError
@@ -39,7 +40,6 @@ from schemas.features import (
     sentence_fields,
 )
 from schemas.lake import Lake
-from schemas.ledger import texts_key
 
 REGIONS = Regions(
     np.array([[0, 0, 0.5, 1], [0.25, 0, 1, 1]], np.float32),

@@ -14,6 +14,7 @@ import pytest
 
 from pipelines.forgetting.forget import Forgotten, forget
 from pipelines.forgetting.holdings import find_holdings
+from pipelines.ledger import VERSIONS
 from pipelines.packs import PackFolder
 from pipelines.raw import RawStore, index_of, request_key
 from pipelines.sources.diy.albums import parse_album_page
@@ -21,7 +22,6 @@ from pipelines.sources.takedowns import Takedowns, parse_takedowns
 from schemas.documents import COPY_SCHEMA
 from schemas.errors import BuildError
 from schemas.lake import LATEST, Lake
-from schemas.ledger import VERSIONS
 from schemas.manifest import read_manifest, verify
 from schemas.raw import RawEntry
 

@@ -8,10 +8,10 @@ import pytest
 
 from pipelines.forgetting.holdings import find_holdings
 from pipelines.forgetting.ledger import find_named, take_out, versions_without_ledger
+from pipelines.ledger import VERSIONS, LedgerRow, Read, append
 from pipelines.raw import RawStore, request_key
 from pipelines.sources.takedowns import Takedowns, parse_takedowns
 from schemas.lake import Lake
-from schemas.ledger import VERSIONS, LedgerRow, Read, append
 from schemas.raw import RawEntry
 
 WEB = "https://x.example/1.jpg"
