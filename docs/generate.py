@@ -56,8 +56,8 @@ def llms(description: str | None) -> str:
 def commands() -> Iterator[str]:
     """Yield the page of all commands."""
     yield "# Commands\n"
-    yield "Made from the command line itself. `multilink COMMAND --help` prints the same. Exit status 0: done. 1: a"
-    yield "build failed or a gate said no. 2: a mistake of the caller, told in one line.\n"
+    yield "`multilink COMMAND --help` prints the same. Exit status 0: success. 1: a build failed, or the gate refused."
+    yield "2: a wrong argument or input, with one line that explains it.\n"
     yield from _command(get_command(app), ["multilink"])
 
 
@@ -91,14 +91,14 @@ def _default(option: Any) -> str:
 def settings() -> Iterator[str]:
     """Yield the page of all settings."""
     yield "# Settings\n"
-    yield "Made from the dataclasses that hold them. `--set KEY=VALUE` changes one; `multilink settings NAME` prints"
-    yield "those of one recipe. A tower, an objective or a source of another name has other settings.\n"
+    yield "`--set KEY=VALUE` changes a setting; `multilink settings NAME` prints the settings of a recipe. Another tower,"
+    yield "objective or source has other settings.\n"
     for title, command, makers in (
         ("Of a build", "multilink build", pipelines.config.RECIPES),
         ("Of training", "multilink train", training.recipes.RECIPES),
     ):
         yield f"## {title}\n"
-        yield f"`{command}` takes them. The default is that of the recipe named beside it.\n"
+        yield f"Settings of `{command}`. Each default is that of the recipe in brackets.\n"
         yield "| recipe | what it is |\n|---|---|"
         yield from (f"| `{name}` | {_cell(line)} |" for name, line in summaries(makers).items())
         yield "\n| key | default | meaning |\n|---|---|---|"
