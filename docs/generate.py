@@ -91,8 +91,8 @@ def _default(option: Any) -> str:
 def settings() -> Iterator[str]:
     """Yield the page of all settings."""
     yield "# Settings\n"
-    yield "`--set KEY=VALUE` changes a setting; `multilink settings NAME` prints the settings of a recipe. Another tower,"
-    yield "objective or source has other settings.\n"
+    yield "`--set KEY=VALUE` changes a setting; `multilink settings NAME` prints the settings of a recipe. Another"
+    yield "tower, objective or source has other settings.\n"
     for title, command, makers in (
         ("Of a build", "multilink build", pipelines.config.RECIPES),
         ("Of training", "multilink train", training.recipes.RECIPES),
