@@ -5,6 +5,7 @@ reports, decision). Model and artefacts are read back from the new place and com
 made, which is the last write but for its alias: a copy that dies on the way leaves a failed run, and no version.
 """
 
+import json
 import tempfile
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +18,7 @@ from mlflow.entities import Metric, Param, Run, RunTag
 from schemas.addresses import without_passwords
 from schemas.console import Say
 from schemas.errors import IntegrityError, UsageError
+from training.mlflow.promotion import study_of
 from training.mlflow.pyfunc import ADDRESS_FILE
 from training.mlflow.registering import MODEL_ARTIFACT
 from training.mlflow.registry import (
@@ -28,6 +30,8 @@ from training.mlflow.registry import (
     versions,
 )
 from training.mlflow.runs import (
+    CHOSEN_TAG,
+    COPIED_TAG,
     DATASET_TAG,
     METRICS_AT_ONCE,
     TrackedRun,
@@ -39,7 +43,7 @@ from training.mlflow.runs import (
 from training.model_files import file_digests, folder_digest
 from training.promotions.record import APPROVED_TAG, DECISION_TAG, RUN_TAG
 
-COPIED_TAG, DIGEST_TAG = "copied_from", "digest"
+DIGEST_TAG = "digest"
 SYSTEM_TAGS = "mlflow."
 
 
@@ -98,6 +102,8 @@ def copy_version(source: str, name: str, version: str, *, to: str, new_name: str
         metrics = [point for key in run.data.metrics for point in client.get_metric_history(original.run_id, key)]
         uri, digest = f"{without_passwords(source)} {original.uri}", folder_digest(model)
 
+        judged = json.loads(original.tags.get(DECISION_TAG, "{}"))
+        chosen_from = max(int(judged.get("attempt", 1)), study_of(client, original)[1])
         client = connect(to)
         new_name = new_name or original.name
         for known in versions(client, f"name = '{new_name}'"):
@@ -120,7 +126,8 @@ def copy_version(source: str, name: str, version: str, *, to: str, new_name: str
             _compare(model, sent.artifact_location, folder / "model-back")
             _compare(files, made.info.artifact_uri, folder / "files-back")
     make_name(client, new_name)
-    place, model_id, tags = sent.artifact_location, sent.model_id, _tags(original, copied.id, uri, digest)
+    place, model_id = sent.artifact_location, sent.model_id
+    tags = _tags(original, copied.id, uri, digest) | {CHOSEN_TAG: str(chosen_from)}
     stored = client.create_model_version(new_name, place, run_id=copied.id, tags=tags, model_id=model_id)
     challenge(client, new_name)
     found = find_version(client, new_name, str(stored.version))
@@ -129,7 +136,11 @@ def copy_version(source: str, name: str, version: str, *, to: str, new_name: str
 
 def _tags(original: ModelVersion, run_id: str, uri: str, digest: str) -> dict[str, str]:
     """Return the tags of a copy; nobody has approved or judged it in the new registry."""
-    own = {COPIED_TAG: uri, DIGEST_TAG: digest, **({RUN_TAG: run_id} if RUN_TAG in original.tags else {})}
+    own = {
+        COPIED_TAG: uri,
+        DIGEST_TAG: digest,
+        **({RUN_TAG: run_id} if RUN_TAG in original.tags else {}),
+    }
     return {key: value for key, value in original.tags.items() if key not in (APPROVED_TAG, DECISION_TAG)} | own
 
 

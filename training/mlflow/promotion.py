@@ -6,10 +6,12 @@ registry follow it (`champions.py`). A dry run leaves nothing behind, and is not
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import mlflow
+from mlflow.exceptions import MlflowException
 
 from schemas.console import Say
 from schemas.errors import GateError, NotFoundError, UsageError
@@ -22,18 +24,21 @@ from training.mlflow.judging import Rivals, find_judging_data, judge
 from training.mlflow.loading import LoadedModel, load_version
 from training.mlflow.policy import STANDARD_POLICY, Policy
 from training.mlflow.registry import ModelVersion, find_version
-from training.mlflow.runs import DATASET_TAG, LAKE_TAG, VERSION_TAG
+from training.mlflow.runs import CHOSEN_TAG, COPIED_TAG, DATASET_TAG, LAKE_TAG, PARENT_TAG, VERSION_TAG
 from training.promotions.keys import own_signer
 from training.promotions.proof import CALIBRATION, FILES
 from training.promotions.record import (
     APPROVED,
     BEST,
     BEST_BEFORE,
+    CELLS,
     JUDGED,
+    STUDY,
     Record,
 )
 
 Preferred = Callable[[Lake, str, str], Preference | None]  # lake, address of the champion, of the candidate
+MOST_CELLS = 10_000
 ALREADY = Check(name="champion", is_passed=True, reason="it is the champion already")
 
 
@@ -47,6 +52,8 @@ class Promotion:
         decision: what was decided and why.
         is_dry_run: whether nothing was moved or recorded.
         best: number of the best champion before, if any.
+        study: what the candidate was chosen in (`study_of`).
+        cells: from how many.
     """
 
     candidate: ModelVersion
@@ -54,6 +61,8 @@ class Promotion:
     decision: Decision
     is_dry_run: bool
     best: str | None = None
+    study: str = ""
+    cells: int = 1
 
     @property
     def is_best(self) -> bool:
@@ -67,6 +76,8 @@ class Promotion:
             "champion_before": self.champion,
             "is_dry_run": self.is_dry_run,
             BEST_BEFORE: self.best,
+            STUDY: self.study,
+            CELLS: self.cells,
             BEST: self.candidate.version if self.is_best else self.best,
         }
 
@@ -114,10 +125,11 @@ def promote(
     if champion == candidate.version and _is_stated(record, loaded):
         decision = Decision(checks=(ALREADY,), dataset=target, split=data.split, policy=policy)
         return Promotion(candidate=candidate, champion=champion, decision=decision, is_dry_run=is_dry_run)
+    study, cells = study_of(client, candidate)
     rivals = Rivals(
         champion=None if champion is None else find_version(client, candidate.name, champion),
         best=None if record.best in (None, champion) else find_version(client, candidate.name, record.best),
-        attempt=record.attempt(candidate.version, target, data.split),
+        attempt=record.attempt(candidate.version, target, data.split, measure=policy.measure, study=study, cells=cells),
     )
     if policy.editors.preferred and preferred is not None and rivals.champion is not None:
         rivals = replace(rivals, preference=preferred(lake, rivals.champion.uri, candidate.uri))
@@ -129,11 +141,28 @@ def promote(
         ),
         is_dry_run=is_dry_run,
         best=record.best,
+        study=study,
+        cells=cells,
     )
     if is_dry_run:
         return promotion
     evidence = evidence_of(client, candidate, record=record, judged=data, calibration=loaded.calibration_digest)
     return _carry_out(client, promotion, record, {**evidence, FILES: loaded.files}, lake)
+
+
+def study_of(client: mlflow.MlflowClient, version: ModelVersion) -> tuple[str, int]:
+    """Return what a version was chosen in, and from how many: the cells of a sweep, or what a copy says of its origin.
+
+    It is ("", 1) where it was the only one.
+    """
+    if CHOSEN_TAG in version.tags:
+        return f"copied from {version.tags[COPIED_TAG].rpartition('/')[0]}", int(version.tags[CHOSEN_TAG])
+    with suppress(MlflowException):  # the run was deleted
+        run = client.get_run(str(version.run_id))
+        if parent := run.data.tags.get(PARENT_TAG):
+            wanted = f"tags.`{PARENT_TAG}` = '{parent}'"
+            return f"sweep {parent}", len(client.search_runs([run.info.experiment_id], wanted, max_results=MOST_CELLS))
+    return "", 1
 
 
 def rollback(client: mlflow.MlflowClient, name: str, *, champion: str | None = None) -> tuple[ModelVersion, str]:

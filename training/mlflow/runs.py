@@ -37,6 +37,7 @@ METRICS_AT_ONCE = 1000  # that MLflow takes
 CONFIG_FILE = "config.json"
 CURVE_FILE = "training_curve.json"
 PARENT_TAG = "mlflow.parentRunId"
+COPIED_TAG, CHOSEN_TAG = "copied_from", "chosen_from"  # of a copied version; the latter: from how many candidates
 SWEEP_TAG = "sweep"
 DATASET_TAG, VERSION_TAG, RECIPE_TAG, LAKE_TAG = "dataset", "dataset_version", "recipe", "lake"
 START_TAG = "start_from"  # of a version: the addresses of the models that it was trained from

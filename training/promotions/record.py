@@ -34,6 +34,7 @@ CHAMPION, PREVIOUS_CHAMPION = "champion", "previous_champion"  # aliases
 HOME_TAG, COUNT_TAG = "promotions", "promotions_count"  # of a registered model
 DECISION_TAG, APPROVED_TAG, MODEL_DIGEST_TAG, RUN_TAG = "promotion", "approved_by", "model_digest", "run_id"
 BEST, BEST_BEFORE = "best", "best_before"  # of a decision
+STUDY, CELLS = "study", "cells"  # of a decision: what the version was chosen in, and from how many
 REQUIRED = {  # of the predicate of a statement
     CHANGED: {"champions", "decision"},
     JUDGED: {"decision"},
@@ -233,19 +234,34 @@ class Record:
         judged = (each for each in reversed(self.about(version, CHANGED, JUDGED)) if "checks" in each.decision)
         return next(judged, None)
 
-    def attempt(self, version: str, dataset: str, split: str) -> int:
+    def attempt(
+        self, version: str, dataset: str, split: str, *, measure: str = "auto", study: str = "", cells: int = 1
+    ) -> int:
         """Return how many candidates the best champion has met with this one on these documents, from 1.
 
-        The same version on the same documents beside the same champion counts once, however often it is judged.
+        The same version on the same documents by the same measure beside the same champion counts once, however often
+        it is judged. A version that was chosen from several counts as all of them, once for the study they are of.
+
+        Args:
+            version: its number.
+            dataset: NAME@VERSION that it is judged on.
+            split: of it.
+            measure: of the policy.
+            study: what it was chosen in, such as a sweep; empty: it was the only one.
+            cells: how many it was chosen from.
         """
+        met: dict[tuple[str, ...], int] = {}
+        for each in self.statements:
+            decision = each.decision
+            if each.event in (CHANGED, JUDGED) and "checks" in decision and decision.get(BEST_BEFORE) == self.best:
+                about = decision.get(STUDY) or f"{each.version} {each.model['digest']}"
+                of = (decision.get("dataset"), decision.get("split"), decision.get("champion_before"))
+                key = (about, *map(str, of), str(decision.get("policy", {}).get("measure", "auto")))
+                met[key] = max(met.get(key, 1), int(decision.get(CELLS, 1)))
         digest = self.model.versions.get(version, {}).get(MODEL_DIGEST_TAG, "")
-        judged = (each for each in self.statements if each.event in (CHANGED, JUDGED) and "checks" in each.decision)
-        met = {
-            (each.version, each.model["digest"], *map(each.decision.get, ("dataset", "split", "champion_before")))
-            for each in judged
-            if each.decision.get(BEST_BEFORE) == self.best
-        }
-        return 1 + len(met - {(version, digest, dataset, split, self.champion)})
+        own = (study or f"{version} {digest}", dataset, split, str(self.champion), measure)
+        met[own] = max(met.get(own, 1), cells)
+        return sum(met.values())
 
     def approvals(
         self, version: str, files: Mapping[str, str] | None = None, *, before: int | None = None

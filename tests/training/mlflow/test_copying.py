@@ -66,7 +66,7 @@ def test_a_copy_has_all_that_the_original_has(
     assert done.is_new and arrived.version == done.version.version == "1"
     assert done.copied_from == f"{client.tracking_uri} models:/linker/1"
     original = find_version(connect(client.tracking_uri), "linker", "1")
-    extra = {"copied_from": done.copied_from, "digest": done.digest}
+    extra = {"copied_from": done.copied_from, "digest": done.digest, "chosen_from": "1"}
     assert arrived.tags | {DECISION_TAG: original.tags[DECISION_TAG]} == original.tags | extra
     assert (
         DECISION_TAG not in arrived.tags and not status_of(record_of(target, "linker")).is_judged

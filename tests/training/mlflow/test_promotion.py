@@ -351,6 +351,21 @@ def test_the_command_line_explains_a_decision_in_plain_words(
         assert words in text
 
 
+def test_a_cell_of_a_sweep_counts_as_all_of_its_cells(
+    client: mlflow.MlflowClient, register_model: Register, trained: Path, other_files: Callable[[], Path]
+) -> None:
+    for folder in (trained, other_files()):
+        register_model(folder)
+    promote(client, "linker", "1", say=print)
+    cell = find_version(client, "linker", "2")
+    experiment = client.get_run(str(cell.run_id)).info.experiment_id
+    runs = [str(cell.run_id), *(client.create_run(experiment).info.run_id for _ in range(4))]
+    for run in runs[:4]:
+        client.set_tag(run, "mlflow.parentRunId", runs[4])
+    judged = promote(client, "linker", "2", is_dry_run=True, say=print)
+    assert judged.decision.attempt == judged.cells == 4 and judged.study == f"sweep {runs[4]}"
+
+
 def test_a_tainted_champion_cannot_come_back(
     client: mlflow.MlflowClient, register_model: Register, trained: Path, registry_lake: Lake
 ) -> None:

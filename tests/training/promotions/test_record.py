@@ -1,6 +1,7 @@
 """What follows from statements, without a registry: whose count, approvals, the best champion and its candidates."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from securesystemslib.signer import CryptoSigner, Key
@@ -92,6 +93,20 @@ def test_the_best_champion_and_how_many_candidates_it_has_met(tmp_path: Path) ->
     assert (record().best, record().attempt("5", "diy@v1", "val")) == ("4", 1)
     judged = record().judgement("2")
     assert judged is not None and judged.decision["champion_before"] == "1"
+
+
+def test_a_candidate_that_was_chosen_from_several_counts_as_all_of_them(tmp_path: Path) -> None:
+    """Of a sweep once, of another measure again."""
+
+    def attempt(version: str, **how: Any) -> int:
+        return read_record(registered(tmp_path)).attempt(version, "diy@v1", "val", **how)
+
+    state(tmp_path, CHANGED, "1", champions=["1"], decision=decided("1", None, None, "1"))
+    assert attempt("2", study="sweep a", cells=30) == 30
+    state(tmp_path, JUDGED, "2", decision=decided("2", "1", "1") | {"study": "sweep a", "cells": 30})
+    assert attempt("3", study="sweep a", cells=30) == 30 and attempt("3", study="sweep a", cells=40) == 40
+    assert attempt("3", study="sweep b", cells=5) == 35 and attempt("3") == 31
+    assert attempt("2", measure="auc", study="sweep a", cells=30) == 60
 
 
 def test_an_approval_is_by_a_name_and_where_a_policy_says_so_by_a_key(tmp_path: Path) -> None:
