@@ -24,7 +24,7 @@ from datetime import datetime
 from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 from zoneinfo import available_timezones
 
 import yaml
@@ -160,6 +160,12 @@ class RaySettings(configs.Settings):
         image: container image with this package (`kuberay`).
         namespace: of the RayJob (`kuberay`).
         gpus: of each worker (`kuberay`).
+        worker_cpu: processors of each worker, as Kubernetes writes them.
+        worker_memory: of each worker, likewise.
+        pull_secrets: Secrets of the image's registry (`kuberay`).
+        service_account: of the pods (`kuberay`); its token is not mounted. Empty: the namespace's default.
+        node_selector: labels of the nodes that pods may run on (`kuberay`).
+        tolerations: of the pods, as Kubernetes takes them (`kuberay`).
         start_deadline_s: seconds within which the job must run, its cluster included (`kuberay`).
         deadline_s: seconds within which the job must have ended, at least `start_deadline_s`.
     """
@@ -171,6 +177,12 @@ class RaySettings(configs.Settings):
     image: str = ""
     namespace: str = "default"
     gpus: NonNegativeInt = 0
+    worker_cpu: str = "4"
+    worker_memory: str = "16Gi"
+    pull_secrets: tuple[str, ...] = ()
+    service_account: str = ""
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Mapping[str, Any], ...] = ()
     start_deadline_s: PositiveInt = 1800
     deadline_s: PositiveInt = 48 * 3600
 

@@ -27,18 +27,20 @@ def rayjob(step: Sequence[str], *, name: str, ray: RaySettings) -> dict[str, Any
     Who asked for the step tries it again, from its checkpoint; KubeRay does not (`backoffLimit: 0`). The two deadlines
     count from the moment at which the operator takes the job up.
     """
-    limits = {"cpu": "4", "memory": "16Gi"} | ({"nvidia.com/gpu": str(ray.gpus)} if ray.gpus else {})
+    limits = {"cpu": ray.worker_cpu, "memory": ray.worker_memory} | (
+        {"nvidia.com/gpu": str(ray.gpus)} if ray.gpus else {}
+    )
     workers = {
         "groupName": "workers",
         "replicas": ray.workers,
         "minReplicas": ray.workers,
         "maxReplicas": ray.workers,
         "rayStartParams": {},
-        "template": _pod("ray-worker", ray.image, limits),
+        "template": _pod("ray-worker", ray, limits),
     }
     head = {
         "rayStartParams": {"num-cpus": "0"},
-        "template": _pod("ray-head", ray.image, {"cpu": "2", "memory": "8Gi"}),
+        "template": _pod("ray-head", ray, {"cpu": "2", "memory": "8Gi"}),
     }
     return {
         "apiVersion": "ray.io/v1",
@@ -51,9 +53,7 @@ def rayjob(step: Sequence[str], *, name: str, ray: RaySettings) -> dict[str, Any
             "activeDeadlineSeconds": ray.deadline_s,
             "shutdownAfterJobFinishes": True,
             "ttlSecondsAfterFinished": KEPT_S,
-            "submitterPodTemplate": _pod(
-                "submitter", ray.image, {"cpu": "500m", "memory": "1Gi"}, restartPolicy="Never"
-            ),
+            "submitterPodTemplate": _pod("submitter", ray, {"cpu": "500m", "memory": "1Gi"}, restartPolicy="Never"),
             "rayClusterSpec": {
                 "rayVersion": version("ray"),
                 "authOptions": {"mode": "token", "secretName": TOKEN_SECRET},
@@ -64,14 +64,21 @@ def rayjob(step: Sequence[str], *, name: str, ray: RaySettings) -> dict[str, Any
     }
 
 
-def _pod(name: str, image: str, limits: dict[str, str], **more: str) -> dict[str, Any]:
+def _pod(name: str, ray: RaySettings, limits: dict[str, str], **more: str) -> dict[str, Any]:
     """Return a pod that the Pod Security Standard `restricted` admits; the user is that of `infra/Dockerfile`."""
     container = {
         "name": name,
-        "image": image,
+        "image": ray.image,
         "envFrom": [{"secretRef": {"name": ENVIRONMENT_SECRET, "optional": True}}],
         "resources": {"requests": limits, "limits": limits},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
     user = {"runAsNonRoot": True, "runAsUser": 1000, "runAsGroup": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
-    return {"spec": {"securityContext": user, "containers": [container], **more}}
+    placed: dict[str, Any] = {
+        "imagePullSecrets": [{"name": each} for each in ray.pull_secrets],
+        "serviceAccountName": ray.service_account,
+        "nodeSelector": dict(ray.node_selector),
+        "tolerations": [dict(each) for each in ray.tolerations],
+    }
+    spec = {"securityContext": user, "automountServiceAccountToken": False, "containers": [container], **more}
+    return {"spec": spec | {name: value for name, value in placed.items() if value}}

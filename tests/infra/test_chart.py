@@ -25,11 +25,28 @@ EVERYTHING = yaml.safe_dump(
     {
         "image": {"repository": "registry.example/multilink", "tag": "1", "pullSecrets": [{"name": "registry"}]},
         "serviceAccount": {"annotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/lake"}},
-        "settings": {"ray": {"gpus": 1}},
+        "signing": {"secret": "multilink-signing", "trusted": {"release.pub.pem": "-----BEGIN PUBLIC KEY-----\n"}},
+        "policies": {"policy.toml": "approval = true\n"},
+        "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
+        "extraVolumes": [{"name": "ca", "configMap": {"name": "ca"}}],
+        "extraVolumeMounts": [{"name": "ca", "mountPath": "/etc/ssl/own", "readOnly": True}],
+        "settings": {
+            "datasets": [{"name": "diy", "settings": ["http.contact=you@example.org"], "policy": "policy.toml"}],
+            "ray": {"gpus": 1, "worker_memory": "64Gi", "tolerations": [{"key": "gpu", "operator": "Exists"}]},
+        },
         "webserver": {"replicas": 2},
         "mlflow": {"replicas": 2, "allowedHosts": ["mlflow.example"]},
-        "pages": {"replicas": 2, "userHeader": "X-Forwarded-User"},
-        "networkPolicy": {"visitors": [{"namespaceSelector": {"matchLabels": {"name": "ingress"}}}]},
+        "pages": {
+            "replicas": 2,
+            "userHeader": "X-Forwarded-User",
+            "ingress": {"host": "news.example", "className": "nginx", "tlsSecret": "news-tls"},
+        },
+        "networkPolicy": {
+            "visitors": {
+                "consoles": [{"namespaceSelector": {"matchLabels": {"name": "sso"}}}],
+                "pages": [{"namespaceSelector": {"matchLabels": {"name": "ingress"}}}],
+            }
+        },
         "nodeSelector": {"pool": "cpu"},
         "tolerations": [{"key": "spot", "operator": "Exists"}],
     }
@@ -118,6 +135,7 @@ def test_a_wrong_field_is_found(right: str, wrong: str, schemas: Path) -> None:
         ("settings.lake=lake", "at '/settings/lake'"),
         ("settings.tracking_uri=http://x", "at '/settings'"),
         ("runs.scratch=large", "at '/runs/scratch'"),
+        ("signing.secret=keys", "signing.trusted is required"),
     ],
 )
 def test_a_wrong_value_is_refused_by_name(setting: str, words: str) -> None:
@@ -197,6 +215,53 @@ def test_the_settings_are_those_of_orchestration(chart: dict[tuple[str, str], An
     server = workspace["load_from"][0]["grpc_server"]
     assert ("Service", server["host"]) in chart
     assert str(server["port"]) in container(chart, "code")["command"]
+
+
+def test_runs_alone_have_the_key_and_every_pod_the_trusted_ones(values: dict[str, tuple[str, ...]]) -> None:
+    chart = objects(template(*values["everything"]))
+    launcher = yaml.safe_load(chart["ConfigMap", f"{RELEASE}-dagster"]["data"]["dagster.yaml"])["run_launcher"][
+        "config"
+    ]
+    environment = {each["name"]: each.get("value") for each in launcher["run_k8s_config"]["container_config"]["env"]}
+    mounts = {each["name"]: each["mountPath"] for each in launcher["volume_mounts"]}
+    assert environment["MULTILINK_KEY"] == f"{mounts['signing']}/key.pem" and environment["HTTPS_PROXY"]
+    assert {each["name"] for each in launcher["volumes"]} == mounts.keys()
+    assert environment["MULTILINK_TRUST"] == mounts["trusted"]
+    for name in ("code", "daemon", "webserver", "pages"):
+        only = container(chart, name)
+        environment = {each["name"]: each.get("value") for each in only["env"]}
+        assert "MULTILINK_KEY" not in environment and environment["MULTILINK_TRUST"] == "/trusted"
+        assert {"trusted", "ca"} <= {each["name"] for each in only["volumeMounts"]} and "signing" not in str(only)
+    files = chart["ConfigMap", f"{RELEASE}-dagster"]["data"]
+    (volume,) = [each for each in launcher["volumes"] if each["name"] == "settings"]
+    assert {each["key"] for each in volume["configMap"]["items"]} == {"settings.yaml", "policy.toml"} <= files.keys()
+
+
+def test_ray_pods_have_what_the_chart_gives_its_own(values: dict[str, tuple[str, ...]]) -> None:
+    chart = objects(template(*values["everything"]))
+    job = rayjob([], name="j", ray=settings_of(chart).ray)["spec"]
+    groups = [job["rayClusterSpec"]["headGroupSpec"], *job["rayClusterSpec"]["workerGroupSpecs"]]
+    for pod in [job["submitterPodTemplate"], *(each["template"] for each in groups)]:
+        spec = pod["spec"]
+        assert spec["imagePullSecrets"] == [{"name": "registry"}] and spec["nodeSelector"] == {"pool": "cpu"}
+        assert ("ServiceAccount", spec["serviceAccountName"]) in chart
+        assert spec["automountServiceAccountToken"] is False
+        assert spec["tolerations"] == [{"key": "gpu", "operator": "Exists"}]
+    (worker,) = groups[1]["template"]["spec"]["containers"]
+    assert worker["resources"]["limits"]["memory"] == "64Gi"
+
+
+def test_visitors_of_the_pages_reach_no_page_without_a_login(values: dict[str, tuple[str, ...]]) -> None:
+    chart = objects(template(*values["everything"]))
+    admitted = {
+        name: str(chart["NetworkPolicy", f"{RELEASE}-{name}"]["spec"]["ingress"])
+        for name in ("webserver", "mlflow", "pages")
+    }
+    assert "ingress'" in admitted["pages"] and "sso" not in admitted["pages"]
+    assert all("sso" in admitted[name] and "ingress'" not in admitted[name] for name in ("webserver", "mlflow"))
+    assert chart["Ingress", f"{RELEASE}-pages"]["spec"]["rules"][0]["host"] == "news.example"
+    budgets = {name for kind, name in chart if kind == "PodDisruptionBudget"}
+    assert budgets == {f"{RELEASE}-{name}" for name in ("webserver", "mlflow", "pages")}
 
 
 def test_the_secrets_are_those_that_ray_pods_take(chart: dict[tuple[str, str], Any]) -> None:

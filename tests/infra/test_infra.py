@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -97,7 +98,7 @@ def test_each_step_is_a_command_of_multilink_and_a_job_of_ray(tmp_path: Path) ->
         steps.evaluate("models:/m/1", "diy@v1", report="report", say=print),
         steps.compare("models:/m/1", "models:/n/1", "diy@v1", say=print),
         steps.promote("m", "1", policy="policy.toml", say=print),
-        steps.link("m", "diy@v1", say=print),
+        steps.link("m", "diy@v1", champion="1", say=print),
     ]
     resumed = ["train", "--dataset", "diy@v1", "--lake", "lake", "--no-report", "--resume", "run", "--json"]
     for step in [*(each["step"] for each in done), resumed]:
@@ -116,6 +117,23 @@ def test_a_service_of_compose_runs_a_command_of_ours_with_files_that_are_there(n
     assert all(file.is_file() for file in files.values())
     assert {source for source in mounted.values() if not source.startswith("./")} <= COMPOSE["volumes"].keys()
     assert parse([str(files.get(word, word)) for word in service["command"]]) is not None
+
+
+def test_compose_makes_the_buckets_that_it_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    services, made = COMPOSE["services"], {"mlflow"}
+
+    class Store:
+        def list_buckets(self) -> dict[str, list[dict[str, str]]]:
+            return {"Buckets": [{"Name": each} for each in made]}
+
+        def create_bucket(self, Bucket: str) -> None:
+            made.add(Bucket)
+
+    monkeypatch.setattr("boto3.client", lambda _: Store())
+    exec(services["buckets"]["command"][2], {})
+    settings = yaml.safe_load((INFRA / "compose" / "settings.yaml").read_text(encoding="utf-8"))
+    artifacts = next(word for word in services["mlflow"]["command"] if "artifacts" in word).partition("=")[2]
+    assert {urlsplit(settings["lake"]).netloc, urlsplit(artifacts).netloc} <= made
 
 
 def test_compose_hangs_together() -> None:
@@ -151,7 +169,7 @@ def test_environment_variables_of_ours_are_read_by_the_code() -> None:
     )
     files = [path for path in sorted(INFRA.rglob("*")) if path.is_file() and INFRA / "local" not in path.parents]
     names = {name for path in files for name in re.findall(r"\bMULTILINK_[A-Z_]+", path.read_text())}
-    assert names == {SETTINGS_VARIABLE, PAGE_VARIABLE, "MULTILINK_PAGES_TOKEN"}
+    assert names == {SETTINGS_VARIABLE, PAGE_VARIABLE, "MULTILINK_PAGES_TOKEN", "MULTILINK_KEY", "MULTILINK_TRUST"}
     assert all(f'"{name}"' in code for name in names)
 
 

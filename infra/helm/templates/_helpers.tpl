@@ -42,12 +42,48 @@ capabilities: {drop: [ALL]}
 - {name: scratch, mountPath: /dagster, subPath: dagster}
 {{- end }}
 
+{{/* The settings with the policies that they name. */}}
 {{- define "multilink.settingsMount" -}}
 - {name: settings, mountPath: /settings, readOnly: true}
 {{- end }}
 
 {{- define "multilink.settingsVolume" -}}
-- {name: settings, configMap: {name: {{ .Release.Name }}-dagster, items: [{key: settings.yaml, path: settings.yaml}]}}
+- name: settings
+  configMap:
+    name: {{ .Release.Name }}-dagster
+    items:
+      - {key: settings.yaml, path: settings.yaml}
+      {{- range $name, $_ := .Values.policies }}
+      - {key: {{ $name }}, path: {{ $name }}}
+      {{- end }}
+{{- end }}
+
+{{/* The keys that are trusted, and what the values add. */}}
+{{- define "multilink.extraEnv" -}}
+{{- if .Values.signing.trusted }}
+- {name: MULTILINK_TRUST, value: /trusted}
+{{- end }}
+{{- with .Values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "multilink.extraMounts" -}}
+{{- if .Values.signing.trusted }}
+- {name: trusted, mountPath: /trusted, readOnly: true}
+{{- end }}
+{{- with .Values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "multilink.extraVolumes" -}}
+{{- if .Values.signing.trusted }}
+- {name: trusted, configMap: {name: {{ .Release.Name }}-trusted}}
+{{- end }}
+{{- with .Values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{/* The pod and the container of Dagster's webserver, daemon and code server. */}}
@@ -58,6 +94,7 @@ volumes:
   - {name: scratch, emptyDir: {sizeLimit: 2Gi}}
   - {name: dagster, configMap: {name: {{ .Release.Name }}-dagster}}
   {{- include "multilink.settingsVolume" . | nindent 2 }}
+  {{- include "multilink.extraVolumes" . | trim | nindent 2 }}
 {{- end }}
 
 {{/* Without service links: a Service called dagster-webserver would set DAGSTER_WEBSERVER_PORT, which that program reads. */}}
@@ -83,11 +120,13 @@ envFrom:
 env:
   - name: DAGSTER_PG_PASSWORD
     valueFrom: {secretKeyRef: {name: {{ .Values.postgres.passwordSecret }}, key: postgresql-password}}
+  {{- include "multilink.extraEnv" . | trim | nindent 2 }}
 volumeMounts:
   {{- include "multilink.scratchMounts" . | nindent 2 }}
   {{- include "multilink.settingsMount" . | nindent 2 }}
   - {name: dagster, mountPath: /dagster/dagster.yaml, subPath: dagster.yaml, readOnly: true}
   - {name: dagster, mountPath: /dagster/workspace.yaml, subPath: workspace.yaml, readOnly: true}
+  {{- include "multilink.extraMounts" . | trim | nindent 2 }}
 {{- end }}
 
 {{- define "multilink.container" -}}
