@@ -181,21 +181,6 @@ def test_a_pack_on_an_object_store_is_read_in_pieces(
         folder.read([PackRef("absent", 0)], ["value"])
 
 
-def test_threads_share_a_folder(tmp_path: Path) -> None:
-    folder, values = folder_at(tmp_path), list(range(400))
-    writer = folder.writer()
-    writer.add(rows(values))
-    writer.close()
-
-    def value_of(number: int) -> int:
-        (ref,) = folder.index().find([key(number)])
-        assert ref is not None
-        return folder.read([ref], ["value"])["value"][0].as_py()
-
-    with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(value_of, values)) == values
-
-
 def test_threads_share_open_packs_and_the_index(tmp_path: Path) -> None:
     folder = folder_at(tmp_path)
     writer = folder.writer()
