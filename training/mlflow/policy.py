@@ -172,8 +172,9 @@ class Policy:
         require(self.margin >= 0, field="margin", value=self.margin, rule="must not be negative")
         require(self.min_documents >= 1, field="min_documents", value=self.min_documents, rule="must be at least 1")
         require(self.split != Split.TEST, field="split", value=self.split, rule=NOT_TEST)
-        rule = "expected approval = true with it"
-        require(self.approval or not self.approvers, field="approvers", value=self.approvers, rule=rule)
+        rule = 'expected approval = true or undecided = "ask" with it'
+        is_asked = self.approval or self.undecided is Undecided.ASK
+        require(is_asked or not self.approvers, field="approvers", value=self.approvers, rule=rule)
         names = [guard.dataset for guard in self.guards]
         require(len(set(names)) == len(names), field="guards", value=names, rule="name a data set once")
 

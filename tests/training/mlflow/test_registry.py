@@ -17,8 +17,8 @@ from training.config import LoopConfig, TrainConfig
 from training.data.documents import GivenDocument
 from training.mlflow.loading import load, open_registry
 from training.mlflow.promotion import promote, rollback
-from training.mlflow.registering import attach
-from training.mlflow.registry import alias_holder, find_version, logged_model, versions
+from training.mlflow.registering import attach, complete
+from training.mlflow.registry import alias_holder, find_version, has_model, logged_model, model_names, versions
 from training.mlflow.stored import canonical_name, model_name
 from training.mlflow.tracked_training import keep_start
 from training.model import LinkModel
@@ -259,7 +259,7 @@ def test_an_objective_has_one_name_and_is_found_by_every_spelling(
     assert find_version(client, spelled, "1").name == find_version(client, spelled, "champion").name == name
     held = alias_holder(client, spelled, "champion")
     assert held is not None and held.uri == f"models:/{name}/1"
-    words = f"model '{name}' has no champion to go back to: the present one is the first"
+    words = f"model '{name}' has no champion to go back to: none is champion"
     assert rollback_error(client, spelled) == words
 
 
@@ -285,3 +285,23 @@ def test_who_reads_models_makes_no_store(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_a_folder_needs_no_store_to_be_there(tmp_path: Path) -> None:
     assert open_registry(f"sqlite:///{tmp_path}/own.db", [str(tmp_path)]).search_registered_models() == []
+
+
+def test_all_pages_of_a_registry_are_read(client: mlflow.MlflowClient) -> None:
+    names = [f"model-{number:03}" for number in range(120)]  # MLflow gives 100 a page
+    for name in names:
+        client.create_registered_model(name)
+    assert model_names(client) == names and model_names(client, "model-11") == names[110:]
+    assert has_model(client, "model-119") and not has_model(client, "model-120")
+
+
+def test_a_registration_is_repeated_to_its_end_and_an_older_version_never_overtakes(
+    client: mlflow.MlflowClient, register_model: Register, trained: Path
+) -> None:
+    """Its driver died between the version and what follows it."""
+    first, second = register_model(trained), register_model(trained)
+    client.delete_registered_model_alias("linker", "challenger")
+    client.update_model_version("linker", first, "")
+    complete(client, find_version(client, "linker", first))
+    assert client.get_registered_model("linker").aliases == {"challenger": int(second)}
+    assert "linker" in client.get_model_version("linker", first).description
