@@ -145,7 +145,7 @@ class Policy:
         min_documents: how many documents must have been scored (with both models), on the target and on each guard.
         latest_only: whether the data set scored on must be the latest version in its lake.
         approval: whether a person must have approved the version.
-        approvers: who may, as NAME or NAME:KEY; empty: anyone.
+        approvers: who may, also where a person is asked in doubt, as NAME or NAME:KEY; empty: anyone.
         verify: whether a champion is used only where its statements are signed by a trusted key.
         minimum: scores that must be reached.
         editors: what people must say.
@@ -172,9 +172,6 @@ class Policy:
         require(self.margin >= 0, field="margin", value=self.margin, rule="must not be negative")
         require(self.min_documents >= 1, field="min_documents", value=self.min_documents, rule="must be at least 1")
         require(self.split != Split.TEST, field="split", value=self.split, rule=NOT_TEST)
-        rule = 'expected approval = true or undecided = "ask" with it'
-        is_asked = self.approval or self.undecided is Undecided.ASK
-        require(is_asked or not self.approvers, field="approvers", value=self.approvers, rule=rule)
         names = [guard.dataset for guard in self.guards]
         require(len(set(names)) == len(names), field="guards", value=names, rule="name a data set once")
 
