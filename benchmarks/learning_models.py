@@ -31,7 +31,6 @@ TRIPLETS = (
     "training.epochs=20",
 )
 ALL_IMAGES, ALL_SENTENCES = "data.image_features=all", "data.sentence_features=all"
-WHITENED = ("text.components=160", "image.components=200")  # as many as the closed form keeps
 COHERENCE = ("objective.name=coherence-aware", "objective.relation_weight=0.01")
 NAMES = f"data.image_features={VECTORS}+{NAMED}"
 
@@ -71,7 +70,6 @@ def _more(data: str) -> tuple[Model, ...]:
     return (
         Model("TK", data, "tiny", ("objective.similarity=tk",), FEWER),
         Model("AP, all columns, steps", data, "tiny", every, FEWER),
-        Model("AP, all columns whitened, steps", data, "tiny", (*every, *WHITENED), FEWER),
     )
 
 

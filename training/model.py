@@ -103,8 +103,6 @@ class LinkModel(nn.Module):
             image=card.data.image_dimensions,
             region=card.data.region_dimensions,
             max_words=CROWD_MAX_WORDS if card.data.dataset in CROWD_LABELLED else MAX_WORDS,
-            sentence_columns=card.data.sentence_columns,
-            image_columns=card.data.image_columns,
         )
         self.text = card.config.text.build(sizes, vocabulary)
         self.image = card.config.image.build(sizes, self.text)
@@ -194,11 +192,10 @@ class LinkModel(nn.Module):
         check_files(directory)
         try:
             values = json.loads((directory / CARD).read_text(encoding="utf-8"))
-            if (found := values.pop("format", None)) != MODEL_FORMAT:
-                raise IntegrityError(f"{directory / CARD}: expected model format {MODEL_FORMAT}, found {found}")
+            if (written := values.pop("format", None)) != MODEL_FORMAT:
+                raise IntegrityError(f"{directory / CARD}: expected model format {MODEL_FORMAT}, found {written}")
             words = directory / VOCABULARY
-            card = restore(ModelCard, values)
-            model = cls(card, Vocabulary.load(words) if words.is_file() else None)
+            model = cls(restore(ModelCard, values), Vocabulary.load(words) if words.is_file() else None)
             model.load_state_dict(torch.load(directory / WEIGHTS, map_location="cpu", weights_only=True))
         except UNREADABLE as problem:
             why = (str(problem).splitlines() or [""])[0]
@@ -222,8 +219,7 @@ class LinkModel(nn.Module):
     def digest(self) -> str:
         """Return the SHA-256 (hex) of all that decides what the model says: card, vocabulary and weights."""
         words = () if self.vocabulary is None else self.vocabulary.words
-        card = resolve(self.card)
-        digest = hashlib.sha256(json.dumps([card, words], sort_keys=True).encode())
+        digest = hashlib.sha256(json.dumps([resolve(self.card), words], sort_keys=True).encode())
         for name, value in sorted(self.state_dict().items()):
             digest.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
             digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())

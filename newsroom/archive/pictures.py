@@ -22,18 +22,13 @@ from schemas.metadata import METADATA_TYPE
 from schemas.parts import Shard, read_part
 from schemas.tables import check_schema
 from training.data.index import HASHES, ROLES
+from training.data.keys import hash_keys
 from training.data.ragged import Int32, Int64, UInt64
 
 MAX_SHOWN_WITH = 4_000  # characters of the captions of all articles that showed a picture
 _COPIED = ("source", "format", "width", "height", "licence")
 _DAY = r"^\d{4}(-\d{2}){0,2}$"
 _TEXTS = "sentences.list.element.text"
-
-
-def keys_of(hashes: pa.ChunkedArray) -> UInt64:
-    """Return the keys of content hashes."""
-    digits = pc.utf8_slice_codeunits(hashes, 0, 16).to_pylist()
-    return np.frombuffer(bytes.fromhex("".join(digits)), ">u8").astype(np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +58,7 @@ class Pictures:
     @classmethod
     def of(cls, manifest: Manifest, source: Folder, shards: Sequence[Shard]) -> Self:
         """Return the pictures of some shards of a version."""
-        parts = [keys_of(read_part(source, shard.images, ("hash",)).column(0)) for shard in shards]
+        parts = [hash_keys(read_part(source, shard.images, ("hash",)).column(0)) for shard in shards]
         all_keys = np.concatenate([np.zeros(0, np.uint64), *parts])
         keys, first = np.unique(all_keys, return_index=True)
         counts = list(map(len, parts))
@@ -131,7 +126,7 @@ def _texts(known: pa.Table, keys: UInt64) -> pa.Array:
 
 def _by_key(hashes: pa.ChunkedArray, texts: pa.ChunkedArray) -> pa.Table:
     """Return the different texts of content hashes, in order of their keys and of the alphabet."""
-    table = pa.table({"key": keys_of(hashes), "text": texts.cast(pa.large_string())})
+    table = pa.table({"key": hash_keys(hashes), "text": texts.cast(pa.large_string())})
     different = table.group_by(["key", "text"], use_threads=False).aggregate([])
     return different.sort_by([("key", "ascending"), ("text", "ascending")]).combine_chunks()
 

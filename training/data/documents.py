@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from schemas.errors import UsageError
-from training.data.keys import set_keys, text_keys
+from training.data.keys import set_keys
 from training.data.ragged import Float32, Floats, Int64, Ragged, UInt64
 from training.data.sampling import Choice, choose_all
 
@@ -135,8 +135,8 @@ class DocumentSet:
 
     @property
     def image_sets(self) -> UInt64:
-        """Return D keys; two documents with equal keys hold the same set of images (see `keys.set_keys`)."""
-        return set_keys(text_keys(self.image_hashes)[self.image_rows], self.images)
+        """Return D keys; two of these documents with equal keys hold the same set of images (`keys.set_keys`)."""
+        return set_keys(self.image_rows.astype(np.uint64), self.images)
 
     @property
     def row_texts(self) -> tuple[str, ...]:

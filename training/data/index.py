@@ -20,7 +20,7 @@ from schemas.errors import IntegrityError
 from schemas.lake import Folder
 from schemas.manifest import FileEntry, Manifest
 from schemas.parts import split_parts
-from training.data.keys import set_keys, text_keys
+from training.data.keys import hash_keys, set_keys
 from training.data.mapped import Arrays, numbers
 from training.data.ragged import Bool, Int64, Ragged, UInt64
 from training.data.views import ALL_SENTENCES, TextView
@@ -90,7 +90,7 @@ def index_arrays(manifest: Manifest, folder: Folder, split: Split | str, *, view
             roles, texts = _flat(table.column("sentences"), "role")
             hashes, shown = _flat(table.column("images"), "hash")
             sentences[1:][rows], images[1:][rows] = view.counts(roles, texts), shown.counts
-            image_sets[rows] = set_keys(text_keys(hashes), shown)
+            image_sets[rows] = set_keys(hash_keys(hashes), shown)
 
     threads = os.cpu_count() or 1
     with ThreadPoolExecutor(threads) as pool:

@@ -28,7 +28,7 @@ from training.data.ragged import Int64
 from training.data.streams import stream
 from training.data.views import TextView, viewed
 
-CACHE_FORMAT = 2
+CACHE_FORMAT = 3
 MOST_OPEN = 16_384  # shards; the system maps 65,530 files of a process
 SAMPLED_DOCUMENTS = 200_000
 

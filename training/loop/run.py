@@ -69,7 +69,7 @@ def train_alone(
     folder = runs_folder(lake).child(run_id)
     context = Context(
         device=choose_device(config.training.device),
-        on_report=partial(_report, folder, on_report),
+        on_report=partial(keep_epoch, folder, on_report),
         find_checkpoint=partial(fetch_checkpoint, folder),
         on_progress=on_progress,
         find_model=partial(fetch_start, folder),
@@ -78,7 +78,8 @@ def train_alone(
     return dataclasses.replace(result, model=fetch_model(folder))
 
 
-def _report(folder: Folder, on_report: OnReport, metrics: Metrics, checkpoint: Path | None) -> None:
+def keep_epoch(folder: Folder, on_report: OnReport, metrics: Metrics, checkpoint: Path | None) -> None:
+    """Store an epoch's checkpoint, which the first worker has, in the run's folder, and hand over its metrics."""
     if checkpoint is not None:
         store_checkpoint(folder, int(metrics[EPOCH]), checkpoint)
     on_report(metrics)

@@ -2,8 +2,7 @@
 
 <lake>/runs/<run>/start/...              copies of the registry's models that the run starts from
 <lake>/runs/<run>/model/                 the kept model (`LinkModel.load`), written at the end
-<lake>/runs/<run>/checkpoints/00003/     of a run that one process trains: its state after epoch 3, the newest
-<lake>/runs/<run>/checkpoint_.../        of a run of Ray Train: its checkpoints, and its own list of them
+<lake>/runs/<run>/checkpoints/00003/     the state after epoch 3, the newest
 """
 
 import tempfile
@@ -18,7 +17,6 @@ RUNS = "runs"
 MODEL = "model"
 START = "start"
 CHECKPOINTS = "checkpoints"
-RAYS_LIST = "checkpoint_manager_snapshot.json"  # of its checkpoints
 ADDRESSES = ("models:/", "runs:/")
 EPOCH = "epoch"
 
@@ -45,20 +43,15 @@ def store_checkpoint(run: Folder, epoch: int, checkpoint: Path) -> None:
 
 
 def fetch_checkpoint(run: Folder) -> Path | None:
-    """Return the newest whole checkpoint that one process left as a local folder, or None where there is none."""
+    """Return the newest whole checkpoint as a local folder, or None where there is none."""
+    whole = checkpoints(run)
+    return _fetch(run.child(CHECKPOINTS, max(whole))) if whole else None
+
+
+def checkpoints(run: Folder) -> list[str]:
+    """Return the names of the run's whole checkpoints."""
     folder = run.child(CHECKPOINTS)
-    whole = [name for name in folder.names() if folder.child(name).exists(STATE)]
-    return _fetch(folder.child(max(whole))) if whole else None
-
-
-def is_of_ray(run: Folder) -> bool:
-    """Return whether Ray Train keeps the run's checkpoints."""
-    return run.exists(RAYS_LIST)
-
-
-def rays_list(run: Folder) -> bytes:
-    """Return Ray Train's list of the run's checkpoints as it stands; empty before the first."""
-    return run.read(RAYS_LIST) if is_of_ray(run) else b""
+    return [name for name in folder.names() if folder.child(name).exists(STATE)]
 
 
 def store_model(run: Folder, model: Path) -> None:

@@ -31,7 +31,7 @@ from schemas.overrides import override
 from schemas.versions import fingerprint
 from training.config import TrainConfig
 from training.data.loading import identify
-from training.loop.run_folder import has_start, is_address, is_of_ray, runs_folder, store_start
+from training.loop.run_folder import has_start, is_address, runs_folder, store_start
 from training.loop.starting import SOURCE_SIGN, split_start
 from training.loop.state import MAY_CHANGE, lasting_settings
 from training.loop.trainer import TrainResult
@@ -303,7 +303,7 @@ def _reference(dataset: str | None, run: TrackedRun | None) -> str:
 
 
 def _launch(config: TrainConfig, run: TrackedRun, *, lake: Lake, reference: str, workers: int, say: Say) -> TrainResult:
-    """Train by Ray with several workers, on the cluster of RAY_ADDRESS, or where Ray began; else in this process."""
+    """Train by Ray with several workers or on the cluster of RAY_ADDRESS, else in this process."""
     epochs, first = config.training.epochs, list[tuple[int, float]]()
 
     def on_report(metrics: Mapping[str, float]) -> None:
@@ -317,7 +317,7 @@ def _launch(config: TrainConfig, run: TrackedRun, *, lake: Lake, reference: str,
         say(Passing(line))
 
     address = os.environ.get("RAY_ADDRESS") or None
-    if workers == 1 and address is None and not is_of_ray(runs_folder(lake).child(run.id)):
+    if workers == 1 and address is None:
         from training.loop.run import train_alone as launch
     else:
         from training.ray import train as by_ray

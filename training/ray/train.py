@@ -1,13 +1,12 @@
 """Ray Train wiring: the training core on one or many workers, here or on a cluster.
 
 Nothing is decided here about training. Each worker loads its own documents, talks to the others through
-`torch.distributed` (NCCL on GPUs, gloo without), and reports an epoch and its checkpoint to Ray, which keeps the
-checkpoints under `<lake>/runs/<run>`. A run whose folder there already holds a checkpoint continues from it: after a
-crash of a worker within the same launch, after a kill of the whole driver with the next one.
+`torch.distributed` (NCCL on GPUs, gloo without), and reports an epoch to Ray once its checkpoint is in the run's folder
+of the lake. A run whose folder holds a checkpoint continues from it: after a crash of a worker within the same launch,
+after a kill of the whole driver with the next one. Ray stores nothing.
 """
 
 import dataclasses
-import json
 import logging
 import os
 import signal
@@ -18,7 +17,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from operator import itemgetter
-from pathlib import Path
 from typing import Any
 
 import ray
@@ -31,28 +29,22 @@ from ray.util.queue import Queue
 
 from schemas.configs import resolve, restore
 from schemas.errors import BuildError, ConfigError, MultilinkError
-from schemas.lake import Folder, Lake
-from schemas.leases import LEASE
+from schemas.lake import Lake
 from training.config import Device, TrainConfig
 from training.loop.context import Context, TorchDistributed
-from training.loop.run import train_run
+from training.loop.run import keep_epoch, train_run
 from training.loop.run_folder import (
-    RAYS_LIST,
-    START,
-    Metrics,
     OnProgress,
     OnReport,
+    checkpoints,
     fetch_checkpoint,
     fetch_model,
     fetch_start,
-    rays_list,
     runs_folder,
 )
 from training.loop.trainer import TrainResult
-from training.ray.storage import storage_of
 
 logger = logging.getLogger(__name__)
-CHECKPOINTS_KEPT = 2
 WORKER_CRASHES_SURVIVED = 2  # of a training since its last checkpoint, of a task
 STARTS_TRIED = 500  # of workers, one after another; while a cluster has no room for them, one lasts a minute
 CONNECTIONS_TRIED = 3
@@ -102,18 +94,30 @@ def launch(
     """
     config.check_workers(workers)
     folder = runs_folder(lake).child(run_id)
-    _drop_torn_snapshot(folder)
-    with cluster(address, workers), _delivered(on_report, on_progress) as messages:
+    with (
+        tempfile.TemporaryDirectory(prefix="multilink-ray-") as scratch,
+        cluster(address, workers),
+        _delivered(on_report, on_progress) as messages,
+    ):
         make = partial(_trainer, config, lake, dataset=dataset, workers=workers, run_id=run_id, messages=messages)
-        result = _fit_surviving(partial(make, is_local=address is None), partial(rays_list, folder))
+        result = _fit_surviving(
+            partial(make, is_local=address is None, scratch=scratch), lambda: max(checkpoints(folder), default="")
+        )
     return dataclasses.replace(result, model=fetch_model(folder))
 
 
 def _trainer(
-    config: TrainConfig, lake: Lake, *, dataset: str, workers: int, run_id: str, messages: Queue, is_local: bool
+    config: TrainConfig,
+    lake: Lake,
+    *,
+    dataset: str,
+    workers: int,
+    run_id: str,
+    messages: Queue,
+    is_local: bool,
+    scratch: str,
 ) -> TorchTrainer:
     use_gpu = _use_gpu(config.training.device, workers)
-    filesystem, path = storage_of(runs_folder(lake))
     cpus = max(1, torch.get_num_threads() // workers) if is_local else 1
     settings = {
         "config": resolve(config),
@@ -134,10 +138,8 @@ def _trainer(
         ),
         run_config=ray.train.RunConfig(
             name=run_id,
-            storage_path=path,
-            storage_filesystem=filesystem,
+            storage_path=scratch,
             failure_config=ray.train.FailureConfig(max_failures=0, controller_failure_limit=STARTS_TRIED),
-            checkpoint_config=ray.train.CheckpointConfig(num_to_keep=CHECKPOINTS_KEPT),
             logging_config=ray.train.LoggingConfig(log_level="ERROR"),
             callbacks=[_Epochs(messages)],
         ),
@@ -150,27 +152,20 @@ def _train_worker(settings: Mapping[str, Any]) -> TrainResult:
     lake = Lake.at(settings["lake"])
     folder = runs_folder(lake).child(settings["run_id"])
     ours = ray.train.get_context()
-    with tempfile.TemporaryDirectory(prefix="multilink-") as scratch:
-        make_context = TorchDistributed if ours.get_world_size() > 1 else Context
-        context = make_context(
-            device=get_device() if settings["use_gpu"] else torch.device("cpu"),
-            on_report=_report,
-            find_checkpoint=partial(_latest_checkpoint, folder, Path(scratch)),
-            on_progress=settings["messages"].put,
-            find_model=partial(fetch_start, folder),
-        )
-        return train_run(config, context, lake=lake, dataset=settings["dataset"], folder=folder)
-
-
-def _report(metrics: Metrics, checkpoint: Path | None) -> None:
-    """Hand an epoch to Ray (a barrier: every rank comes here); rank 0 has a checkpoint."""
-    kept = None if checkpoint is None else ray.train.Checkpoint.from_directory(checkpoint)
-    ray.train.report(dict(metrics), checkpoint=kept)
+    make_context = TorchDistributed if ours.get_world_size() > 1 else Context
+    context = make_context(
+        device=get_device() if settings["use_gpu"] else torch.device("cpu"),
+        on_report=partial(keep_epoch, folder, lambda metrics: ray.train.report(dict(metrics))),  # where all ranks meet
+        find_checkpoint=partial(fetch_checkpoint, folder),
+        on_progress=settings["messages"].put,
+        find_model=partial(fetch_start, folder),
+    )
+    return train_run(config, context, lake=lake, dataset=settings["dataset"], folder=folder)
 
 
 @dataclasses.dataclass
 class _Epochs(UserCallback):
-    """Sends the metrics of each epoch to the driver once its checkpoint is kept."""
+    """Sends the metrics of each epoch to the driver."""
 
     messages: Queue
 
@@ -198,12 +193,6 @@ def _delivered(on_report: OnReport, on_progress: OnProgress) -> Iterator[Queue]:
             with suppress(RayError):  # of a cluster that is gone
                 messages.put(None)
         delivered.result()
-
-
-def _latest_checkpoint(folder: Folder, target: Path) -> Path | None:
-    """Return a local copy of the run's latest checkpoint, or None before the first; one process may have begun it."""
-    checkpoint = ray.train.get_checkpoint()
-    return fetch_checkpoint(folder) if checkpoint is None else Path(checkpoint.to_directory(target))
 
 
 @contextmanager
@@ -280,17 +269,17 @@ def _fit(trainer: TorchTrainer) -> TrainResult:
     return result
 
 
-def _fit_surviving(make_trainer: Callable[[], TorchTrainer], checkpoints: Callable[[], bytes]) -> TrainResult:
+def _fit_surviving(make_trainer: Callable[[], TorchTrainer], newest: Callable[[], str]) -> TrainResult:
     """Run a trainer, and again from the last checkpoint when a worker crashed.
 
     Crashes are counted since the last checkpoint: a training of days outlives any number, a mistake ends it soon.
     """
-    crashes, before = 0, checkpoints()
+    crashes, before = 0, newest()
     while True:
         try:
             return _fit(make_trainer())
         except ray.train.WorkerGroupError as failure:
-            kept = checkpoints()
+            kept = newest()
             crashes, before = (crashes if kept == before else 0) + 1, kept
             if crashes > WORKER_CRASHES_SURVIVED:
                 rank, error = min(failure.worker_failures.items(), key=itemgetter(0))
@@ -311,17 +300,3 @@ def _own_error(failures: Mapping[int, BaseException]) -> MultilinkError | None:
 def _last_line(error: BaseException) -> str:
     lines = [line for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[-1].strip() if lines else ''}"
-
-
-def _drop_torn_snapshot(folder: Folder) -> None:
-    """Remove a run's checkpoints where a kill cut off Ray's list of them: training starts over, with the same weights.
-
-    The models that the run starts from stay, and so does the lease that this process holds.
-    """
-    if not folder.exists(RAYS_LIST):
-        return
-    try:
-        json.loads(folder.read(RAYS_LIST))
-    except json.JSONDecodeError:
-        for name in [name for name in folder.files() if name != LEASE and not name.startswith(f"{START}/")]:
-            folder.delete(name)

@@ -6,8 +6,8 @@ A tower takes of its inputs what it reads and refuses what is missing. Its setti
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
@@ -103,8 +103,6 @@ class Sizes:
         image: of an image extractor's vector.
         region: of a region's vector.
         max_words: words of a sentence that are read where `text.max_words` does not say.
-        sentence_columns: where each column of sentences stands in their vectors, by name.
-        image_columns: where each column of images stands in theirs.
     """
 
     dimensions: int
@@ -112,8 +110,6 @@ class Sizes:
     image: int | None = None
     region: int | None = None
     max_words: int = 50
-    sentence_columns: Mapping[str, slice] = field(default_factory=dict)
-    image_columns: Mapping[str, slice] = field(default_factory=dict)
 
 
 class Workers(Protocol):

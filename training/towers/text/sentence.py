@@ -1,35 +1,21 @@
-"""Text tower over the vectors of frozen sentence encoders, standardised or whitened on the training split (SPEC 6)."""
+"""Text tower over the vectors of frozen sentence encoders, standardised on the training split (SPEC 6)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from schemas.configs import NonNegativeInt
 from schemas.errors import UsageError
 from training.data.documents import DocumentSet
 from training.data.ragged import Floats
 from training.parts import Needs, TextTowerSettings
 from training.towers.inputs import Rows, Sizes, TextInput, Tower, VectorRows, Workers, required
 from training.towers.vectors import VectorTower
-from training.towers.whitening import COLUMN_WEIGHTS, check_column_weights, weighted_columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentenceSettings(TextTowerSettings):
-    """An affine map of the frozen vectors of sentence encoders, standardised on the training split.
-
-    Attributes:
-        components: principal components that are kept of each column of vectors, which is whitened by half in place of
-            being standardised; 0: it is standardised.
-        column_weights: what whitened columns are multiplied with, as `COLUMN=WEIGHT` with `*` for any letters.
-    """
+    """An affine map of the frozen vectors of sentence encoders, standardised on the training split."""
 
     name: str = "sentence"
-    components: NonNegativeInt = 0
-    column_weights: tuple[str, ...] = COLUMN_WEIGHTS
-
-    def __post_init__(self) -> None:
-        TextTowerSettings.__post_init__(self)
-        check_column_weights(self.column_weights, field="text.column_weights")
 
     @property
     def needs(self) -> Needs:
@@ -37,7 +23,7 @@ class SentenceSettings(TextTowerSettings):
 
     @property
     def is_affine(self) -> bool:
-        return type(self) is SentenceSettings and not self.components  # a tower on top of it may be another map
+        return type(self) is SentenceSettings  # a tower on top of it may be another map
 
     def build(self, sizes: Sizes, vocabulary: object) -> Tower:
         return SentenceTower(self, sizes)
@@ -53,9 +39,7 @@ class SentenceTower(VectorTower):
     def __init__(self, config: SentenceSettings, sizes: Sizes) -> None:
         name = f"text.name = '{config.name}'"
         features = required(sizes.sentence, tower=name, what="a sentence extractor in the data set")
-        columns = weighted_columns(sizes.sentence_columns, config.components, config.column_weights)
-        whitened = columns if config.components else ()
-        super().__init__(features, sizes.dimensions, dropout=config.dropout, standardised=True, whitened=whitened)
+        super().__init__(features, sizes.dimensions, dropout=config.dropout, standardised=True)
 
     def prepare(self, given: TextInput) -> Rows:
         """Return the rows of given sentence vectors; of the texts only the number counts.
