@@ -73,7 +73,7 @@ def work(rank: int, count: int, device: str, home: str, meeting: str) -> None:
 
 def run(home: Path, context: Context, folder: Path) -> None:
     config = override(recipe("tiny"), SETTINGS)
-    data = load_training_data(Lake.at(str(home / "lake")), "scale", config)
+    data = load_training_data(Lake.at(str(home / "lake")), "scale", config.reading)
     train(config, data, context, run_directory=folder)
 
 

@@ -46,7 +46,7 @@ class LakeData:
         return self.reference
 
     def training(self, config: TrainConfig) -> TrainingData:
-        return load_training_data(self.lake, self.reference, config)
+        return load_training_data(self.lake, self.reference, config.reading)
 
     def documents(self, model: LinkModel, split: Split) -> DocumentSet:
         return embed_split(model, *read_manifest(self.lake, self.reference), split)[0]

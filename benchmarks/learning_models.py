@@ -126,7 +126,6 @@ def _compared(data: str) -> tuple[Compared, ...]:
         "closed form, two encoders": (CLOSED_FORM,),
         TINY: (NOSTRUCT,),
         "AP, all columns, steps": ("AP, steps",),
-        "AP, all columns whitened, steps": ("AP, all columns, steps",),
         "C+I+D (TK)": ("TK",),
     }
     return tuple(Compared((data, title), (data, other)) for title, others in base.items() for other in others)

@@ -94,7 +94,7 @@ class ComposedScenes:
 
     def training(self, config: TrainConfig) -> TrainingData:
         found = self.scenes.training(config)
-        return replace(found, training=HeldSplit(self.training_documents(columns_of(config, found.identity))))
+        return replace(found, training=HeldSplit(self.training_documents(columns_of(config.reading, found.identity))))
 
     def documents(self, model: LinkModel, split: Split) -> DocumentSet:
         return self.scenes.documents(model, split)

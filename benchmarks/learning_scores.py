@@ -28,7 +28,7 @@ from schemas.configs import resolve
 from schemas.documents import Split
 from schemas.errors import UsageError
 from schemas.versions import fingerprint
-from training.config import PACKAGED, TrainConfig
+from training.config import TrainConfig
 from training.data.documents import DocumentSet
 from training.data.ragged import Floats
 from training.evaluation.baselines import (
@@ -46,6 +46,7 @@ from training.metrics.curves import fit_sigmoid
 from training.metrics.intervals import Interval, difference_interval, mean_interval
 from training.metrics.links import roc_auc, score_documents
 from training.model import LinkModel
+from training.settings import PACKAGED
 from training.towers.inputs import image_input, text_input
 
 Data = LakeData | ComposedScenes | PairsData

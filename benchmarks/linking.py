@@ -172,7 +172,7 @@ def make_models(lake: Lake) -> dict[str, LinkModel]:
         torch.manual_seed(0)
         image = LinearSettings(standardise=name == "frozen")
         config = TrainConfig(recipe="benchmark", text=text, image=image)
-        card = ModelCard(config=config, data=identify(manifest, folder, config))
+        card = ModelCard(config=config, data=identify(manifest, folder, config.reading))
         found[name] = LinkModel(card, KNOWN if name == "gru" else None).eval()
     return found
 
@@ -196,7 +196,7 @@ def tower_seconds(model: LinkModel, lake: Lake, clock: Callable[[], float]) -> f
     """Return how long both towers take over all rows, the better of two times."""
     manifest, folder = read_manifest(lake, DATASET)
     parts = [
-        read_for_model(model.card.config, model.card.data, manifest, folder, Split.TEST, shards=[shard])
+        read_for_model(model.card.config.reading, model.card.data, manifest, folder, Split.TEST, shards=[shard])
         for shard in split_parts(manifest, Split.TEST)
     ]
     rows = [(model.text.prepare(text_input(part)), model.image.prepare(image_input(part))) for part in parts]

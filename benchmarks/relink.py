@@ -55,7 +55,9 @@ def plain(model: LinkModel, lake: Lake, output: Path) -> None:
     kind = RELINKED_SCHEMA.field(PREDICTED_LINKS).type
     output.mkdir()
     for number, shard in enumerate(split_parts(manifest, Split.TEST)):
-        documents = read_for_model(model.card.config, model.card.data, manifest, folder, Split.TEST, shards=[shard])
+        documents = read_for_model(
+            model.card.config.reading, model.card.data, manifest, folder, Split.TEST, shards=[shard]
+        )
         predicted = []
         for embedded in model.embed(documents):
             matrix = embedded.similarities()

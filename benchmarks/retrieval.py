@@ -71,7 +71,7 @@ def identity(lake: Lake) -> LinkModel:
         image=LinearSettings(**settings),  # type: ignore[arg-type]
     )
     manifest, source = read_manifest(lake, f"{DATASET}@v1")
-    model = LinkModel(ModelCard(config=config, data=identify(manifest, source, config)), None).eval()
+    model = LinkModel(ModelCard(config=config, data=identify(manifest, source, config.reading)), None).eval()
     for tower in (model.text, model.image):
         tower.set_map(torch.eye(DIMENSIONS), torch.zeros(DIMENSIONS))
     return model

@@ -167,7 +167,7 @@ def load(home: str, batches: int = 1) -> tuple[Any, Any]:
     from training.recipes import recipe
 
     config = override(recipe("tiny"), ["training.epochs=1", f"training.batches_per_step={batches}"])
-    return config, load_training_data(Lake.at(home), DATASET, config)
+    return config, load_training_data(Lake.at(home), DATASET, config.reading)
 
 
 def train_steps(config: Any, data: Any, context: Any, most: int) -> tuple[Any, np.ndarray, np.ndarray]:
@@ -296,7 +296,7 @@ def batch_cost() -> Cost:
     with tempfile.TemporaryDirectory() as folder:
         lake: Lake = make_words(Path(folder), {Split.TRAIN: 4}, 110, shape)
         config, context = recipe("hessel-2019"), Context()
-        data = load_training_data(lake, "benchmark", config)
+        data = load_training_data(lake, "benchmark", config.reading)
         run = start(new_model(config, data, context))
         stepper = Stepper(run.model, run.optimiser, context)
         times, words = [], []

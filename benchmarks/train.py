@@ -277,7 +277,8 @@ else:
 with tempfile.TemporaryDirectory() as scratch:
     lake = make_version(Path(scratch), {Split.TRAIN: 10, Split.VAL: 1}, DOCUMENTS * (batches // 10 + 2), SHAPE)
     config = override(recipe("hessel-2019"), ["training.epochs=1", f"training.precision={precision}"])
-    trainer.train(config, load_training_data(lake, DATASET, config), Context(), run_directory=Path(scratch))
+    reading = getattr(config, "reading", config)  # which a commit of before has not
+    trainer.train(config, load_training_data(lake, DATASET, reading.reading), Context(), run_directory=Path(scratch))
 """
 
 

@@ -205,17 +205,17 @@ class LinksSettings(configs.Settings):
         precision: to reach: less similar links are left out; null: none are.
         refine_below: similarities of texts whose two largest differ by less are refined, of models that predict
             relations; null: none are.
-        refine_weight: of that refinement; 0: 0.13.
+        refine_weight: of that refinement; null: the command's.
     """
 
     part: ClassVar[str] = "links"
     precision: Share | None = None
     refine_below: PositiveFloat | None = None
-    refine_weight: NonNegativeFloat = 0.0
+    refine_weight: PositiveFloat | None = None
 
     def __post_init__(self) -> None:
         configs.Settings.__post_init__(self)
-        is_used = self.refine_below is not None or not self.refine_weight
+        is_used = self.refine_below is not None or self.refine_weight is None
         rule = "needs links.refine_below"
         require(is_used, field="links.refine_weight", value=self.refine_weight, rule=rule)
 

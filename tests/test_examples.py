@@ -175,7 +175,8 @@ def test_the_objective_is_the_cross_entropy_of_the_own_sets(installed: Path, on_
     on_path(installed)
     from training.config import objective
     from training.data.ragged import Ragged
-    from training.objectives.batch import EncodedBatch, losses
+    from training.objectives.batch import EncodedBatch
+    from training.objectives.objective import losses
 
     vectors = torch.nn.functional.normalize(torch.randn(6, 4, generator=torch.Generator().manual_seed(1)), dim=1)
     batch = EncodedBatch(
@@ -341,7 +342,7 @@ def broken(folder: Path) -> None:
     (folder / "broken_parts").mkdir()
     (folder / "broken_parts" / "__init__.py").write_text("WORD = 'word'\n")
     (folder / "broken_parts" / "half.py").write_text(
-        "from dataclasses import dataclass\n\nfrom training.parts import Term\n\n\n"
+        "from dataclasses import dataclass\n\nfrom training.objectives.term import Term\n\n\n"
         "@dataclass(frozen=True, slots=True, kw_only=True)\nclass NoLosses(Term):\n    name: str = 'no-losses'\n"
     )
     (folder / "broken_parts" / "raising.py").write_text("raise RuntimeError('no licence key')\n")

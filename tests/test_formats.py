@@ -52,7 +52,7 @@ def test_a_model_links_as_it_did(release: tuple[Path, dict[str, Any]]) -> None:
     path, expected = release
     model = LinkModel.load(path / "model")
     version = read_manifest(Lake.at(str(path / "lake")), "documents")
-    documents = read_for_model(model.card.config, model.card.data, *version, "val")
+    documents = read_for_model(model.card.config.reading, model.card.data, *version, "val")
     stored = {}
     for part in (Path(links_of(path, expected).uri) / "links" / "val").iterdir():
         for row in pq.read_table(part).to_pylist():

@@ -1,7 +1,8 @@
-"""Settings of a training run: frozen dataclasses, imported by everything and importing no framework.
+"""Settings of a training run: frozen dataclasses that import no framework.
 
 `TrainConfig` is what `multilink train --set key=value` addresses; named complete runs are in `recipes.py`. Towers and
-objectives are parts (`training.parts`).
+objectives are parts (`training.parts`), and what they must agree on is checked here. `data/` knows no configuration,
+only what is read (`TrainConfig.reading`).
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ from typing import Annotated, Any, ClassVar, Literal
 from schemas.configs import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Settings, require
 from schemas.errors import UsageError
 from schemas.plugins import IMAGE_TOWERS, OBJECTIVES, SUM, TEXT_TOWERS, Group, canonical_names, find_part
-from training.parts import ImageTowerSettings, Needs, PartSettings, Term, TextTowerSettings, parts_in
+from training.data.reading import Reading
+from training.objectives.term import Term
+from training.parts import Needs, PartSettings, parts_in
 from training.settings import DataConfig, LinkSettings
+from training.towers.settings import ImageTowerSettings, TextTowerSettings
 
-PACKAGED, TRAINED = "glove-6b-50d", "word2vec"  # of `text.word_vectors`, beside the path of a file
+TAKEN_WORDS = "training.start_from"
 
 
 class Select(StrEnum):
@@ -193,12 +197,13 @@ def objective(names: str, **settings: Any) -> tuple[Term, ...]:
         ConfigError: there is no such term, no term has a setting, or a value breaks a rule.
     """
     kinds = {name: find_part(OBJECTIVES, name) for name in canonical_names(OBJECTIVES, names, key="objective.name")}
-    known = {name: {each.name for each in fields(kind)} for name, kind in kinds.items()}
+    keys = {name: {each.name for each in fields(kind)} for name, kind in kinds.items()}
     rule = f"objective '{names}' has no such setting"
     for key, value in settings.items():
-        require(any(key in each for each in known.values()), field=f"objective.{key}", value=value, rule=rule)
-    own = {name: {key: value for key, value in settings.items() if key in known[name]} for name in kinds}
-    return tuple(kind(**own[name]) for name, kind in kinds.items())
+        require(any(key in each for each in keys.values()), field=f"objective.{key}", value=value, rule=rule)
+    return tuple(
+        kind(**{key: value for key, value in settings.items() if key in keys[name]}) for name, kind in kinds.items()
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,8 +235,40 @@ class TrainConfig(Settings):
         rule = "cannot be the whole objective; add it to one, as in triplet-hardest+coherence"
         is_whole = any(not each.is_addition for each in self.objective)
         require(is_whole, field="objective.name", value=self.objective_name, rule=rule)
-        for each in self.parts:
-            each.check(self)
+        for tower in (self.text, self.image):
+            rule = f"a transformer's heads must divide dimensions = {self.dimensions}"
+            fits = self.dimensions % tower.divisor == 0
+            require(fits, field=f"{tower.part}.heads", value=tower.divisor, rule=rule)
+        self._check_texts()
+        if any(each.is_solved for each in self.objective):
+            self._check_solved()
+
+    def _check_texts(self) -> None:
+        """Check that both towers can read the texts that they share."""
+        roles = self.data.roles
+        rule = f"text.name = '{self.text.name}' reads the roles of text.sources; leave data.roles empty"
+        require(not (self.needs.sources and roles), field="data.roles", value=roles, rule=rule)
+        if self.image.needs.labels:
+            rule = (
+                "region labels are read through the text tower's word vectors, and it has none to share; use one of "
+                "bilstm-attention, gru, transformer, or --set image.concepts=false"
+            )
+            require(self.text.shares_words, field="text.name", value=self.text.name, rule=rule)
+            rule = "region labels have one language, the word vectors several; use --set image.concepts=false"
+            require(not self.text.needs.languages, field="image.concepts", value=True, rule=rule)
+
+    def _check_solved(self) -> None:
+        """Check that an objective which solves for maps stands alone, and its maps can be set."""
+        name = self.objective_name
+        rule = "an objective that solves for maps cannot be summed with others"
+        require(len(self.objective) == 1, field="objective.name", value=name, rule=rule)
+        for tower in (self.text, self.image):
+            rule = f"{name} solves for affine maps; set text.name=sentence and image.name=linear"
+            require(tower.is_affine, field=f"{tower.part}.name", value=tower.name, rule=rule)
+        for setting in ("start_from", "max_rows"):
+            value = getattr(self.training, setting)
+            rule = f"{name} starts anew, and reads whole documents; leave training.{setting} unset"
+            require(not value, field=f"training.{setting}", value=value, rule=rule)
 
     @property
     def is_solved(self) -> bool:
@@ -264,3 +301,39 @@ class TrainConfig(Settings):
     def needs(self) -> Needs:
         """Return what the run reads of a data set."""
         return reduce(or_, (part.needs for part in self.parts))
+
+    @property
+    def reading(self) -> Reading:
+        """Return what is read of a data set, for `data/`."""
+        settings = self.training
+        return Reading(
+            needs=self.needs,
+            data=self.data,
+            seed=settings.seed,
+            max_rows=settings.max_rows,
+            objective=self.objective_name,
+        )
+
+    @property
+    def words_start(self) -> str:
+        """Return what word vectors start from; "" where the text tower reads no words."""
+        is_taken = self.training.start_from and self.training.start_words
+        return TAKEN_WORDS if self.text.words_from and is_taken else self.text.words_from
+
+    @property
+    def similarities(self) -> str:
+        """Return the names of the similarities that the terms compare sets by; "" where none does."""
+        kinds = (term.similarity for term in self.objective)
+        return " ".join(dict.fromkeys(kind.name for kind in kinds if kind is not None))
+
+    @property
+    def traits(self) -> dict[str, str]:
+        """Return what runs differ in that their names do not say, for tags, reports and cards.
+
+        They are the start of words and the negatives; terms of a sum that differ in these are named one by one.
+        """
+        negatives = {term.name: str(term.negatives) for term in self.objective if term.negatives is not None}
+        kinds = set(negatives.values())
+        by_term = ", ".join(f"{name} {kind}" for name, kind in negatives.items())
+        traits = {"word_vectors": self.words_start, "negatives": by_term if len(kinds) > 1 else "".join(kinds)}
+        return {name: value for name, value in traits.items() if value}

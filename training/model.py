@@ -34,8 +34,6 @@ from training.towers.inputs import ImageInput, Rows, Sizes, TextInput, Tower, im
 CARD, WEIGHTS, VOCABULARY = "model.json", "weights.pt", "vocabulary.txt"
 MODEL_FORMAT = 3
 ROWS_AT_ONCE = 4096
-CROWD_LABELLED = frozenset({"mscoco", "story-dii", "story-sis", "dii-stress"})
-CROWD_MAX_WORDS, MAX_WORDS = 20, 50  # of a sentence, where `text.max_words` does not say (H, supplement)
 UNREADABLE = (
     OSError,
     EOFError,
@@ -102,7 +100,6 @@ class LinkModel(nn.Module):
             sentence=card.data.sentence_dimensions,
             image=card.data.image_dimensions,
             region=card.data.region_dimensions,
-            max_words=CROWD_MAX_WORDS if card.data.dataset in CROWD_LABELLED else MAX_WORDS,
         )
         self.text = card.config.text.build(sizes, vocabulary)
         self.image = card.config.image.build(sizes, self.text)
@@ -128,7 +125,7 @@ class LinkModel(nn.Module):
         Raises:
             UsageError: a document's parts do not fit together, or its roles are not known and the model goes by them.
         """
-        return viewed(document_set(given), TextView.of(self.card.config))
+        return viewed(document_set(given), TextView.of(self.card.config.reading))
 
     def similarities(self, documents: DocumentSet) -> list[Float32]:
         """Return per document its n x m similarities by `link.steps`, float32; no sentences or images: n x 0, 0 x m.

@@ -10,8 +10,6 @@ from schemas.configs import pick
 from schemas.documents import Role
 from schemas.overrides import override
 from training.config import (
-    PACKAGED,
-    TRAINED,
     ConstantSchedule,
     LoopConfig,
     Select,
@@ -21,7 +19,7 @@ from training.config import (
     objective,
     text_tower,
 )
-from training.settings import DataConfig, LinkSettings, LinkStep
+from training.settings import PACKAGED, TRAINED, DataConfig, LinkSettings, LinkStep
 
 DEFAULT_RECIPE = "hessel-2019"
 PACKAGED_DIMENSIONS = 50

@@ -11,6 +11,8 @@ from msgspec import Meta
 from schemas.configs import NonNegativeFloat, PositiveInt, Settings, require
 from schemas.documents import Role
 
+PACKAGED, TRAINED = "glove-6b-50d", "word2vec"  # of `text.word_vectors`, where it is no file's path
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataConfig(Settings):

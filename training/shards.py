@@ -98,7 +98,9 @@ def joined_shards(
 def embed_shard(manifest: Manifest, folder: Folder, model: LinkModel, shard: Shard) -> EmbeddedShard:
     """Return a shard's documents with links and places, and their vectors; raises as `embed_split`."""
     card = model.card
-    documents = read_for_model(card.config, card.data, manifest, folder, shard.split, with_truth=True, shards=[shard])
+    documents = read_for_model(
+        card.config.reading, card.data, manifest, folder, shard.split, with_truth=True, shards=[shard]
+    )
     texts, images = model.encode(documents)
     return EmbeddedShard(documents, texts.cpu().numpy(), images.cpu().numpy())
 

@@ -307,7 +307,7 @@ class _Making:
 
 def _embed(version: tuple[Manifest, Folder], wanted: Mapping[Shard, Int32], model: LinkModel, shard: Shard) -> Float32:
     """Return the vectors of some rows of a shard's images part."""
-    columns = replace(columns_of(model.card.config, model.card.data), sentences=None)
+    columns = replace(columns_of(model.card.config.reading, model.card.data), sentences=None)
     bank = read_bank(*version, [shard.images], columns, rows=wanted[shard].tolist())
     given = ImageInput(vectors=bank.vectors, regions=bank.regions, jpegs=bank.jpegs)
     vectors = model.encode_images(given, np.arange(len(bank.hashes)))
@@ -325,7 +325,7 @@ def _queries(
         for shard in pictures.shards:
             if sum(map(len, found)) < QUERIES:
                 card, of = model.card, (pictures.manifest, pictures.source, shard.split)
-                read = read_for_model(card.config, card.data, *of, shards=[shard])
+                read = read_for_model(card.config.reading, card.data, *of, shards=[shard])
                 found.append(model.encode_sentences(text_input(read))[:QUERIES])
     if sum(map(len, found)):
         return np.concatenate(found)[:QUERIES], "texts"

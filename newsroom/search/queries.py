@@ -129,7 +129,7 @@ class QueryReader:
         Raises:
             UsageError: the query has texts and none that the model reads, or in no language that it knows.
         """
-        view, given = TextView.of(self.model.card.config), query.given
+        view, given = TextView.of(self.model.card.config.reading), query.given
         if not given:
             return RawDocument((), query.language, query.picture)
         languages = self.model.card.config.needs.languages

@@ -266,7 +266,8 @@ RefineBelow = Annotated[
     ),
 ]
 RefineWeight = Annotated[
-    float, typer.Option(metavar="LAMBDA", help="Weight of that refinement; 0: 0.12 for clue, 0.13 for others.")
+    float | None,
+    typer.Option(metavar="LAMBDA", help="Weight of that refinement; by default 0.13 (CITE++; for CLUE it was 0.12)."),
 ]
 
 
@@ -276,19 +277,19 @@ def open_version(reference: Reference, lake: LakePath) -> tuple[Lake, Manifest, 
     return (home, *read_manifest(home, reference))
 
 
-def refinement(refine_below: RefineBelow = None, refine_weight: RefineWeight = 0.0) -> "RefineConfig | None":
+def refinement(refine_below: RefineBelow = None, refine_weight: RefineWeight = None) -> "RefineConfig | None":
     """Return the refinement by relations; commands have these parameters by `Refine`.
 
     Raises:
         UsageError: there is a weight alone.
     """
-    if refine_weight and refine_below is None:
+    if refine_weight is not None and refine_below is None:
         raise UsageError("--refine-weight needs --refine-below")
     if refine_below is None:
         return None
-    from training.metrics.relations import RefineConfig
+    from training.metrics.relations import WEIGHT, RefineConfig
 
-    return RefineConfig(below=refine_below, weight=refine_weight)
+    return RefineConfig(below=refine_below, weight=WEIGHT if refine_weight is None else refine_weight)
 
 
 def link_options(
@@ -302,7 +303,7 @@ def link_options(
     ] = None,
     calibration: Calibration = None,
     refine_below: RefineBelow = None,
-    refine_weight: RefineWeight = 0.0,
+    refine_weight: RefineWeight = None,
 ) -> "LinkOptions":
     """Return the options of links; commands have these parameters by `Links`.
 

@@ -11,7 +11,6 @@ from schemas.configs import resolve, restore
 from schemas.errors import ConfigError, UsageError
 from schemas.overrides import flatten, override
 from training.config import ConstantSchedule, LoopConfig, PlateauSchedule, TrainConfig, objective
-from training.data.requirements import described
 from training.objectives.negatives import Negatives
 from training.objectives.terms.cross_document import CrossDocument
 from training.objectives.terms.intra_document import IntraDocument
@@ -128,8 +127,8 @@ def test_nostruct_takes_the_mean_of_its_negatives_unless_set_otherwise() -> None
     assert negatives(override(config, ["objective.name=cross+nostruct"])) == ["hardest", "mean"]
     hardest = override(config, ["objective.negatives=hardest"])
     assert negatives(hardest) == ["hardest"]
-    assert described(hardest)["negatives"] == "hardest"
-    both = described(override(config, ["objective.name=cross+nostruct"]))
+    assert hardest.traits["negatives"] == "hardest"
+    both = override(config, ["objective.name=cross+nostruct"]).traits
     assert both["negatives"] == "cross-document hardest, nostruct mean"
 
 
@@ -154,9 +153,9 @@ def test_recipes_have_the_papers_settings() -> None:
 
 def test_words_of_a_model_to_start_from_are_not_random() -> None:
     started = LoopConfig(start_from=("models:/m/1",))
-    assert described(TrainConfig(training=started)) == {"word_vectors": "training.start_from", "negatives": "hardest"}
+    assert TrainConfig(training=started).traits == {"word_vectors": "training.start_from", "negatives": "hardest"}
     fresh = replace(started, start_words=False)
-    assert described(TrainConfig(training=fresh))["word_vectors"] == "random"
+    assert TrainConfig(training=fresh).traits["word_vectors"] == "random"
 
 
 @pytest.mark.parametrize(

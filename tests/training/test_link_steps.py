@@ -60,7 +60,7 @@ def lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 
 def model_of(lake: Lake, config: TrainConfig, folder: Path) -> LinkModel:
-    data = load_training_data(lake, "synthetic", config)
+    data = load_training_data(lake, "synthetic", config.reading)
     return LinkModel.load(train(config, data, Context(), run_directory=folder).model)
 
 
@@ -119,7 +119,7 @@ def test_every_caller_has_the_same_numbers(lake: Lake, tmp_path: Path) -> None:
     model.steps.weights[0] = 1.0
     documents, vectors = embed_split(model, *read_manifest(lake, "synthetic"), Split.TEST)
     assert (
-        read_for_model(model.card.config, model.card.data, *read_manifest(lake, "synthetic"), "test").ids
+        read_for_model(model.card.config.reading, model.card.data, *read_manifest(lake, "synthetic"), "test").ids
         == documents.ids
     )
     linker = Linker(model=model, uri="x")
@@ -220,11 +220,11 @@ def test_weights_are_those_of_the_lowest_rank_of_own_images(lake: Lake, tmp_path
     )
     steps = model.steps
     assert steps is not None and steps.counts.tolist() == [30, 30]
-    data = load_training_data(lake, "synthetic", CONFIG)
+    data = load_training_data(lake, "synthetic", CONFIG.reading)
     settle_steps(model, data)
     chosen = steps.weights.tolist()
     assert chosen[1] > 0
-    documents = read_for_model(model.card.config, model.card.data, *read_manifest(lake, "synthetic"), Split.VAL)
+    documents = read_for_model(model.card.config.reading, model.card.data, *read_manifest(lake, "synthetic"), Split.VAL)
     texts, images = (each.numpy() for each in model.encode(documents))
     named = steps.namer(documents)
 
@@ -261,7 +261,7 @@ def is_multiple(value: float, weight: float, model: LinkModel, data: object) -> 
 
 def test_without_validation_documents_class_names_count_a_little(lake: Lake, tmp_path: Path) -> None:
     model = model_of(lake, CONFIG, tmp_path)
-    data = replace(load_training_data(lake, "synthetic", CONFIG), validation=None)
+    data = replace(load_training_data(lake, "synthetic", CONFIG.reading), validation=None)
     settle_steps(model, data)
     assert model.steps is not None
     assert model.steps.weights[0] == 1.0
@@ -280,7 +280,9 @@ def test_few_validation_documents_choose_no_weight(
     model = model_of(few, override(CONFIG, [f"link.names={names}"]), tmp_path / "run")
     assert model.steps is not None
     assert model.steps.weights[0] == chosen[0]
-    assert is_multiple(float(model.steps.weights[1]), chosen[1], model, load_training_data(few, "synthetic", CONFIG))
+    assert is_multiple(
+        float(model.steps.weights[1]), chosen[1], model, load_training_data(few, "synthetic", CONFIG.reading)
+    )
 
 
 def test_a_bank_has_a_limit() -> None:
@@ -292,7 +294,7 @@ def test_weights_are_ranked_by_as_many_documents_as_memory_holds(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, read = model_of(lake, CONFIG, tmp_path), []
-    data = load_training_data(lake, "synthetic", CONFIG)
+    data = load_training_data(lake, "synthetic", CONFIG.reading)
     assert data.validation is not None
     n, m = data.validation.index.sentences.counts[:3].sum(), data.validation.index.images.counts[:3].sum()
     monkeypatch.setattr(link_steps, "PAIRS_AT_ONCE", int(n * m))

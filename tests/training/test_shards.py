@@ -47,7 +47,7 @@ def lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 @pytest.fixture(scope="module")
 def model(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> LinkModel:
-    data = load_training_data(lake, "synthetic", CONFIG)
+    data = load_training_data(lake, "synthetic", CONFIG.reading)
     return LinkModel.load(train(CONFIG, data, Context(), run_directory=tmp_path_factory.mktemp("run")).model)
 
 

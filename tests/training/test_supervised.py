@@ -49,12 +49,12 @@ def test_shares_are_nested_and_about_as_large_as_asked_for() -> None:
 
 def test_links_are_shown_to_the_supervised_objective_alone(lakes: ModuleType, lake: Lake) -> None:
     for config in (CONFIG, replace(CONFIG, objective=objective("cross+intra+dropout"))):
-        data = load_training_data(lake, "synthetic", config)
+        data = load_training_data(lake, "synthetic", config.reading)
         training = lakes.whole(data.training)
         assert training.links is None and data.training.links_shown(training) is None
         assert data.validation is not None
         assert data.validation.links_shown(lakes.whole(data.validation)) is None
-    data = load_training_data(lake, "synthetic", supervised(0.5, "cross+supervised"))
+    data = load_training_data(lake, "synthetic", supervised(0.5, "cross+supervised").reading)
     assert data.validation is not None
     for split in (data.training, data.validation):
         documents = lakes.whole(split)
@@ -73,7 +73,7 @@ def test_wrong_links_teach_wrongly(lakes: ModuleType, lake: Lake, tmp_path: Path
     misled = lakes.write_lake(str(tmp_path / "lake"), wrong)
     auc = {}
     for name, place in (("right", lake), ("wrong", misled)):
-        data = load_training_data(place, "synthetic", supervised())
+        data = load_training_data(place, "synthetic", supervised().reading)
         auc[name] = train(supervised(), data, Context(), run_directory=tmp_path / name).history[-1]["validation_auc"]
     assert auc["right"] > 85
     assert auc["wrong"] < 65
@@ -86,7 +86,7 @@ def test_what_does_not_fit_is_said(lakes: ModuleType, lake: Lake, tmp_path: Path
         split: lakes.without_links(lakes.make_documents(split, 8, lakes.World())) for split in (Split.TRAIN, Split.VAL)
     }
     with pytest.raises(UsageError, match="learns from links, but the training split has none"):
-        load_training_data(lakes.write_lake(str(tmp_path / "lake"), bare), "synthetic", supervised())
+        load_training_data(lakes.write_lake(str(tmp_path / "lake"), bare), "synthetic", supervised().reading)
     partial = replace(supervised(), training=replace(CONFIG.training, max_rows=2))
     with pytest.raises(UsageError, match=r"reads whole documents; use --set training\.max_rows=0"):
-        load_training_data(lake, "synthetic", partial)
+        load_training_data(lake, "synthetic", partial.reading)

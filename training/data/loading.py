@@ -1,4 +1,4 @@
-"""A data set version as a training run reads it: which columns, what a configuration needs of it, and its splits.
+"""A data set version as a training run reads it: which columns, what is needed of it, and its splits.
 
 Training reads no link of the training split, and its relations for the coherence objective alone; links of the
 validation split are read for the reported AUC and precision alone. The one exception is the supervised objective, an
@@ -16,9 +16,9 @@ from schemas.features import NAMES, NAMES_ENCODER, FeatureKind, several
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import Manifest, read_manifest
 from schemas.parts import Shard
-from training.config import TrainConfig
 from training.data.documents import DocumentSet
 from training.data.lake import Columns, Unreadable, read_split
+from training.data.reading import Reading
 from training.data.requirements import check_fits
 from training.data.split import MappedSplit, TrainingSplit
 from training.data.views import TextView
@@ -86,42 +86,42 @@ class TrainingData:
     validation: TrainingSplit | None
 
 
-def load_training_data(lake: Lake, reference: str, config: TrainConfig) -> TrainingData:
-    """Return `NAME[@VERSION]` as a configuration trains on it, the same for every worker.
+def load_training_data(lake: Lake, reference: str, reading: Reading) -> TrainingData:
+    """Return `NAME[@VERSION]` as a run trains on it, the same for every worker.
 
     Raises:
         NotFoundError: the data set, version or training split is not there.
-        ConfigError: a feature column that the configuration names is not there, or `auto` is ambiguous.
+        ConfigError: a feature column that is named is not there, or `auto` is ambiguous.
         UsageError: no training document has both a sentence and an image, or its images have no pictures that are read.
         IntegrityError: as `TrainingSplit.documents` says, of the first training document.
     """
     manifest, folder = read_manifest(lake, reference)
-    identity = identify(manifest, folder, config)
-    training = open_split(manifest, folder, identity, config, Split.TRAIN)
+    identity = identify(manifest, folder, reading)
+    training = open_split(manifest, folder, identity, reading, Split.TRAIN)
     if not len(training.index.usable):
-        wanted = " or ".join(TextView.of(config).roles) or "sentence"
+        wanted = " or ".join(TextView.of(reading).roles) or "sentence"
         raise UsageError(f"{identity.reference}: expected training documents with a {wanted} and an image, found none")
     training.documents(training.index.usable[:1])  # what cannot be read is found before a run begins
     has_validation = bool(manifest.parts("documents", Split.VAL))
-    validation = open_split(manifest, folder, identity, config, Split.VAL) if has_validation else None
+    validation = open_split(manifest, folder, identity, reading, Split.VAL) if has_validation else None
     if validation is not None and not len(validation.index.usable):
         validation = None
     return TrainingData(identity=identity, training=training, validation=validation)
 
 
-def identify(manifest: Manifest, folder: Folder, config: TrainConfig) -> DatasetIdentity:
-    """Return which data set version and which of its feature columns a configuration trains on.
+def identify(manifest: Manifest, folder: Folder, reading: Reading) -> DatasetIdentity:
+    """Return which data set version and which of its feature columns are read.
 
     Raises:
-        ConfigError: the data set lacks what the configuration's towers read.
+        ConfigError: the data set lacks what the towers read.
         UsageError: the objective does not fit the data (`training.data.requirements`).
     """
-    check_fits(config, manifest)
-    reads, data = config.needs, config.data
+    check_fits(reading, manifest)
+    needs, data = reading.needs, reading.data
     found = Columns(
-        images=data.image_features if reads.image_vectors else None,
-        sentences=data.sentence_features if reads.sentence_vectors else None,
-        regions=data.region_features if reads.regions else None,
+        images=data.image_features if needs.image_vectors else None,
+        sentences=data.sentence_features if needs.sentence_vectors else None,
+        regions=data.region_features if needs.regions else None,
     ).resolved(manifest)
     regions, tables = manifest.extractors("images", FeatureKind.REGIONS), ("images", "documents")
     images, sentences = (
@@ -143,18 +143,18 @@ def identify(manifest: Manifest, folder: Folder, config: TrainConfig) -> Dataset
     )
 
 
-def columns_of(config: TrainConfig, identity: DatasetIdentity) -> Columns:
+def columns_of(reading: Reading, identity: DatasetIdentity) -> Columns:
     """Return the columns that a model reads of any data set version: those it was, or is to be, trained on."""
     return Columns(
         images=identity.image_features,
         sentences=identity.sentence_features,
         regions=identity.region_features,
-        jpegs=config.needs.jpegs,
+        jpegs=reading.needs.jpegs,
     )
 
 
 def read_for_model(
-    config: TrainConfig,
+    reading: Reading,
     identity: DatasetIdentity,
     manifest: Manifest,
     folder: Folder,
@@ -173,8 +173,8 @@ def read_for_model(
         UsageError: the data set version has no such vectors.
         IntegrityError: as for `read_split`.
     """
-    columns = replace(columns_of(config, identity), links=with_truth, places=with_truth)
-    view = TextView.of(config)
+    columns = replace(columns_of(reading, identity), links=with_truth, places=with_truth)
+    view = TextView.of(reading)
     try:
         return read_split(manifest, folder, split, columns, view=view, shards=shards, unreadable=unreadable)
     except ConfigError as problem:
@@ -186,12 +186,12 @@ def read_for_model(
 
 
 def open_split(
-    manifest: Manifest, folder: Folder, identity: DatasetIdentity, config: TrainConfig, split: Split
+    manifest: Manifest, folder: Folder, identity: DatasetIdentity, reading: Reading, split: Split
 ) -> MappedSplit:
-    """Return a split as a configuration that was identified with a data set trains on it, or is judged by it."""
-    needs = config.needs
+    """Return a split as a run that was identified with a data set trains on it, or is judged by it."""
+    needs = reading.needs
     columns = replace(
-        columns_of(config, identity),
+        columns_of(reading, identity),
         links=split is Split.VAL or bool(needs.links),
         relations=bool(needs.relations) and split is Split.TRAIN,
     )
@@ -200,7 +200,7 @@ def open_split(
         folder=folder,
         split=split,
         columns=columns,
-        view=TextView.of(config),
+        view=TextView.of(reading),
         labelled_share=needs.links,
-        seed=config.training.seed,
+        seed=reading.seed,
     )

@@ -1,4 +1,4 @@
-"""What a configuration needs of a data set version, checked before anything is read or built.
+"""What is needed of a data set version, checked before anything is read or built.
 
 What does not fit is one line, with what to do.
 """
@@ -10,50 +10,25 @@ import numpy as np
 from schemas.documents import Split
 from schemas.errors import UsageError
 from schemas.manifest import Manifest
-from training.config import TrainConfig
+from training.data.reading import Reading
 from training.data.split import TrainingSplit
 
 DOCUMENTS_AT_ONCE = 1 << 20
-TAKEN_WORDS = "training.start_from"
 
 
-def words_start(config: TrainConfig) -> str:
-    """Return what the word vectors of a configuration start from; "" where its text tower reads no words."""
-    is_taken = config.training.start_from and config.training.start_words
-    return TAKEN_WORDS if config.text.words_from and is_taken else config.text.words_from
-
-
-def similarities(config: TrainConfig) -> str:
-    """Return the names of the similarities that the terms of a configuration compare sets by; "" where none does."""
-    kinds = (term.similarity for term in config.objective)
-    return " ".join(dict.fromkeys(kind.name for kind in kinds if kind is not None))
-
-
-def described(config: TrainConfig) -> dict[str, str]:
-    """Return what runs differ in that their names do not say, for tags, reports and cards: start of words, negatives.
-
-    Terms of a sum that differ in their negatives are named one by one.
-    """
-    negatives = {term.name: str(term.negatives) for term in config.objective if term.negatives is not None}
-    kinds = set(negatives.values())
-    by_term = ", ".join(f"{name} {kind}" for name, kind in negatives.items())
-    found = {"word_vectors": words_start(config), "negatives": by_term if len(kinds) > 1 else "".join(kinds)}
-    return {name: value for name, value in found.items() if value}
-
-
-def check_fits(config: TrainConfig, manifest: Manifest) -> None:
+def check_fits(reading: Reading, manifest: Manifest) -> None:
     """Raise a `UsageError` with the first requirement of the objective that a data set version does not meet."""
-    problem = next(_problems(config, manifest), None)
+    problem = next(_problems(reading, manifest), None)
     if problem is not None:
-        raise UsageError(f"{manifest.dataset}@{manifest.version}: objective.name = '{config.objective_name}' {problem}")
+        raise UsageError(f"{manifest.dataset}@{manifest.version}: objective.name = '{reading.objective}' {problem}")
 
 
-def check_pairs(config: TrainConfig, reference: str, split: TrainingSplit) -> None:
+def check_pairs(reading: Reading, reference: str, split: TrainingSplit) -> None:
     """Raise a `UsageError` where the objective is for pairs and a document, as the towers read it, is none.
 
     The manifest knows images; how many texts a document has also depends on which of them are read.
     """
-    if not config.needs.pairs:
+    if not reading.needs.pairs:
         return
     index, count, shown = split.index, 0, ""
     for first in range(0, len(index), DOCUMENTS_AT_ONCE):
@@ -65,20 +40,20 @@ def check_pairs(config: TrainConfig, reference: str, split: TrainingSplit) -> No
         count += len(more)
     if count:
         raise UsageError(
-            f"{reference}: objective.name = '{config.objective_name}' is for documents of one text and one image, "
+            f"{reference}: objective.name = '{reading.objective}' is for documents of one text and one image, "
             f"{count} have more (document {shown}); read one role (--set data.roles=caption), fuse several "
             "(--set text.name=multi-source), or use --set objective.name=cross-document"
         )
 
 
-def _problems(config: TrainConfig, manifest: Manifest) -> Iterator[str]:
+def _problems(reading: Reading, manifest: Manifest) -> Iterator[str]:
     """Yield what does not fit and what to do.
 
     Objectives of pairs need documents of one image (and of one text, see `check_pairs`). Relations belong to links:
     without one, there is none to learn. The supervised objective needs known links, and its sentences and images
     numbered as the links number them.
     """
-    needs = config.needs
+    needs = reading.needs
     learnt_from = {name: manifest.splits[name] for name in (Split.TRAIN, Split.VAL) if name in manifest.splits}
     has_no_link = Split.TRAIN in learnt_from and not learnt_from[Split.TRAIN].links
     for name, split in learnt_from.items():
@@ -94,7 +69,7 @@ def _problems(config: TrainConfig, manifest: Manifest) -> Iterator[str]:
         )
     if needs.links and has_no_link:
         yield "learns from links, but the training split has none; use another objective"
-    if needs.links and (config.data.roles or needs.sources):
+    if needs.links and (reading.data.roles or needs.sources):
         yield "reads all sentences, each by itself; leave data.roles empty and use a tower of one source"
-    if needs.links and config.training.max_rows:
+    if needs.links and reading.max_rows:
         yield "reads whole documents; use --set training.max_rows=0"

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.errors import UsageError
-from training.config import TrainConfig
 from training.data.documents import DocumentSet
 from training.data.ragged import Int64, Ragged
+from training.data.reading import Reading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,10 +34,10 @@ class TextView:
     is_fused: bool = False
 
     @classmethod
-    def of(cls, config: TrainConfig) -> TextView:
-        """Return the view that a configuration's text tower reads."""
-        sources = config.needs.sources
-        return cls(roles=sources, is_fused=True) if sources else cls(roles=config.data.roles)
+    def of(cls, reading: Reading) -> TextView:
+        """Return the view that a text tower reads."""
+        sources = reading.needs.sources
+        return cls(roles=sources, is_fused=True) if sources else cls(roles=reading.data.roles)
 
     def counts(self, roles: pa.Array, sentences: Ragged) -> Int64:
         """Return how many rows each of some documents has whose sentences have these roles."""

@@ -281,7 +281,7 @@ def score_beside(
         load_nostruct: gives the NoStruct model of the same data set version and a note for the reader; raises a
             UsageError where there is none.
     """
-    view = TextView.of(model.card.config)
+    view = TextView.of(model.card.config.reading)
 
     def nostruct() -> BaselineResult:
         other, note = load_nostruct()

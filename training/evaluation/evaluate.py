@@ -18,7 +18,6 @@ from schemas.configs import NonNegativeInt, PositiveInt, Settings
 from schemas.errors import UsageError
 from schemas.lake import Folder
 from schemas.tables import to_table
-from training.config import PACKAGED
 from training.data.documents import DocumentSet
 from training.data.ragged import Floats, Int64
 from training.data.streams import stream
@@ -35,6 +34,7 @@ from training.metrics.relations import RefineConfig
 from training.metrics.retrieval import SAMPLE_PAIRS, SAMPLES, linked_pool, score_pairs
 from training.metrics.scores import EVALUATION_SCHEMA, Score
 from training.model import EmbeddedDocument
+from training.settings import PACKAGED
 
 FILE_NAME = "evaluation.parquet"
 ABSENT, LEFT_OUT, CANDIDATES, RANDOM, DOCUMENT = "absent", "left_out", "candidates", "random", "document"

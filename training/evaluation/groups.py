@@ -72,7 +72,7 @@ def groups_of(
     if documents.languages is not None:
         yield from language_groups(documents.languages, links, counts)
     if documents.sources is not None:
-        for column, source in enumerate(TextView.of(model.card.config).roles):
+        for column, source in enumerate(TextView.of(model.card.config.reading).roles):
             yield _source_alone(model, documents, evaluation, column, source)
     elif documents.roles is not None:
         yield from role_groups([documents.roles[rows] for rows in documents.sentences], links)

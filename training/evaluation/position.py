@@ -124,7 +124,7 @@ def _losses(model: LinkModel, manifest: Manifest, folder: Folder) -> Iterator[li
             "its weight is chosen by a validation loss without links, and this objective's is made of them"
         )
     try:
-        documents = read_for_model(config, model.card.data, manifest, folder, Split.VAL, with_truth=True)
+        documents = read_for_model(config.reading, model.card.data, manifest, folder, Split.VAL, with_truth=True)
     except NotFoundError as problem:
         raise UsageError("there is no validation split to choose its weight on") from problem
     places_of(documents, where="the validation split")

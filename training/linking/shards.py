@@ -105,7 +105,9 @@ def link_shard(linking: Linking, model: LinkModel, shard: Shard) -> LinkedShard:
     unreadable: list[Unreadable] = []
     card, where = model.card, (linking.manifest, linking.folder, shard.split)
     linker = Linker(model=model, uri=linking.model, options=linking.options)
-    documents = read_for_model(card.config, card.data, *where, with_truth=True, shards=[shard], unreadable=unreadable)
+    documents = read_for_model(
+        card.config.reading, card.data, *where, with_truth=True, shards=[shard], unreadable=unreadable
+    )
     failures = [Failure(Stage.LINKING, each.id, Reason.UNREADABLE, each.problem) for each in unreadable]
     count = len(documents) + len(failures)
     numbers = read_part(linking.folder, shard.documents, ["id", SENTENCE_NUMBERS, IMAGE_NUMBERS]).to_pylist()

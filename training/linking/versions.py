@@ -76,7 +76,7 @@ def prepare_linking(
     manifest, folder = read_manifest(lake, reference)
     card = linker.model.card
     for split in filled_splits(manifest):
-        read_for_model(card.config, card.data, manifest, folder, split, shards=[])
+        read_for_model(card.config.reading, card.data, manifest, folder, split, shards=[])
     made_by = {
         "model": linker.model.digest(),
         "data": hashlib.sha256(folder.read(MANIFEST)).hexdigest(),

@@ -15,7 +15,7 @@ from training.data.ragged import Bool, Float32, Int64, to_device
 from training.data.sampling import Choice, choose_all, sample_rows
 from training.data.split import TrainingSplit
 from training.model import LinkModel
-from training.objectives import batch as objectives
+from training.objectives import objective as objectives
 from training.objectives.batch import DrawKey, EncodedBatch, Relations
 from training.relations import label_matrix
 from training.towers.inputs import Rows, image_input, text_input

@@ -36,7 +36,7 @@ def train_run(config: TrainConfig, context: Context, *, lake: Lake, dataset: str
         BuildError: a loss or a gradient norm was not finite.
     """
     with tempfile.TemporaryDirectory(prefix="multilink-") as scratch:
-        data = load_training_data(lake, dataset, config)
+        data = load_training_data(lake, dataset, config.reading)
         result = train(config, data, context, run_directory=Path(scratch))
         if context.rank == 0:
             store_model(folder, result.model)

@@ -15,7 +15,6 @@ from schemas.errors import ConfigError
 from training.config import TrainConfig
 from training.data.documents import DocumentSet
 from training.data.loading import TrainingData
-from training.data.requirements import words_start
 from training.data.split import Sample, sample
 from training.data.streams import StreamKey, seed_of
 from training.loop.context import Context
@@ -36,7 +35,7 @@ def new_model(config: TrainConfig, data: TrainingData, context: Context) -> Link
     vocabulary, seed = None, config.training.seed
     documents = sample(data.training, seed=seed, rank=context.rank, world_size=context.world_size)
     if config.needs.words:
-        if words_start(config) == RANDOM_WORDS:
+        if config.words_start == RANDOM_WORDS:
             context.say("words start from random vectors, as text.word_vectors is empty; --set text.word_vectors=FILE")
         vocabulary = _vocabulary(config, documents, context)
     rates = relation_rates(config, documents, context, reference=data.identity.reference)

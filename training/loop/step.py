@@ -22,7 +22,7 @@ from training.loop.context import Context
 from training.loop.encoding import PreparedBatch, encode_batch
 from training.loop.setup import seeded
 from training.model import LinkModel
-from training.objectives import batch as objectives
+from training.objectives import objective as objectives
 from training.objectives.batch import EncodedBatch
 from training.towers.batch_norm import StepMoments
 

@@ -25,7 +25,7 @@ from training.loop.setup import new_model
 from training.loop.state import RunState, check_alike
 from training.loop.validation import ENOUGH_TO_RANK, Validation, can_rank, validate
 from training.model import LinkModel, ModelCard
-from training.objectives import batch as objectives
+from training.objectives import objective as objectives
 from training.towers.batch_norm import learning_norms
 
 logger = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ def _trained(config: TrainConfig, data: TrainingData, context: Context, run_dire
     _check_selectable(config, data, context)
     for split in (data.training, data.validation):
         if split is not None:
-            check_pairs(config, data.identity.reference, split)
+            check_pairs(config.reading, data.identity.reference, split)
     run = _begin(config, data, context)
     if len(data.training.index.usable) == 1 and learning_norms(run.model.train()):
         raise UsageError(

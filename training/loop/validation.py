@@ -27,7 +27,7 @@ from training.loop.encoding import EncodedDocuments, encode_documents
 from training.loop.step import COLLAPSED
 from training.metrics.links import score_documents
 from training.model import LinkModel
-from training.objectives import batch as objectives
+from training.objectives import objective as objectives
 from training.objectives.batch import DrawKey
 from training.similarity.kinds.ap import Ap
 from training.similarity.similarity import SetSimilarity
@@ -112,7 +112,7 @@ def split_loss(model: LinkModel, manifest: Manifest, folder: Folder, split: Spli
     config = model.card.config
     if config.needs.links:
         return None
-    opened = open_split(manifest, folder, model.card.data, config, split)
+    opened = open_split(manifest, folder, model.card.data, config.reading, split)
     if not len(opened.index.usable):
         where = f"{manifest.dataset}@{manifest.version}, split {split}"
         raise UsageError(f"{where}: no document has a sentence and an image")

@@ -22,7 +22,7 @@ from training.model import LinkModel
 
 RESAMPLES = 1_000
 DIFFICULT_BELOW = 0.1  # Alikhani 2022: T, "chosen as 0.1 empirically"; their code: 0.05
-DEFAULT_WEIGHT = 0.13  # Alikhani 2022: lambda of eq. 4 for CITE++; for CLUE it is 0.12
+WEIGHT = 0.13  # Alikhani 2022: lambda of eq. 4 for CITE++; 0.12 for CLUE
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +62,12 @@ class RefineConfig(Settings):
 
     Attributes:
         below: T: a text is refined where its two largest similarities differ by less (A: 0.1; their code: 0.05).
-        weight: lambda; 0: 0.13, that of CITE++ (A; set 0.12 for CLUE).
+        weight: lambda (A: 0.13 for CITE++, 0.12 for CLUE).
     """
 
     part: ClassVar[str] = "refine"
     below: NonNegativeFloat = DIFFICULT_BELOW
-    weight: NonNegativeFloat = 0.0
+    weight: NonNegativeFloat = WEIGHT
 
     def of(self, model: LinkModel) -> Refinement:
         """Return what refines the similarities of a model.
@@ -75,7 +75,7 @@ class RefineConfig(Settings):
         Raises:
             UsageError: the model predicts no relations.
         """
-        return Refinement(RelationPredictor.of(model), weight=self.weight or DEFAULT_WEIGHT, difficult_below=self.below)
+        return Refinement(RelationPredictor.of(model), weight=self.weight, difficult_below=self.below)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Refinement:
     """
 
     predictor: RelationPredictor
-    weight: float = DEFAULT_WEIGHT
+    weight: float = WEIGHT
     difficult_below: float = DIFFICULT_BELOW
 
     def __call__(self, similarities: Floats, texts: Floats, images: Floats) -> Float64:

@@ -183,7 +183,7 @@ def example(model: LinkModel) -> dict[str, Any]:
         REGION_VECTORS: [[region]] if region else [],
         REGION_LABELS: [["dog"]] if reads.labels else [],
         PICTURES: [base64.b64encode(_grey_picture()).decode()] if reads.jpegs else [],
-        ROLES: list((TextView.of(model.card.config).roles * 2)[:2]),
+        ROLES: list((TextView.of(model.card.config.reading).roles * 2)[:2]),
         LANGUAGE: reads.languages[0] if reads.languages else "",
     }
     return {name: value for name, value in values.items() if value}

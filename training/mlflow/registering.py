@@ -33,7 +33,6 @@ from schemas.errors import IntegrityError, NotFoundError, UsageError
 from schemas.overrides import flatten
 from schemas.versions import DISTRIBUTION
 from training.config import TrainConfig
-from training.data.requirements import described, similarities
 from training.evaluation.baselines import NOSTRUCT, Baseline
 from training.evaluation.evaluate import EvaluationReport, kind_of, means_of
 from training.metrics.calibration import FILE_NAME, Calibration
@@ -89,9 +88,9 @@ def model_card(
         version=version,
         data=card.data,
         config=card.config,
-        distinguishing_settings=described(card.config),
+        distinguishing_settings=card.config.traits,
         way=model.described(),
-        similarity=similarities(card.config),
+        similarity=card.config.similarities,
         epoch=card.epoch,
         words=len(model.vocabulary or ()),
         report=report,

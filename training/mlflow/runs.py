@@ -26,7 +26,6 @@ from schemas.errors import NotFoundError, UsageError
 from schemas.overrides import flatten
 from schemas.versions import code_version, fingerprint
 from training.config import TrainConfig
-from training.data.requirements import described, similarities
 from training.mlflow.moving import SQLITE, check_folder, folder_tags
 from training.mlflow.stored import tracking_uri
 
@@ -194,7 +193,7 @@ def start_run(
         git_commit: commit of the source tree, or None where it is not one.
         parent: id of the run that it is a part of, such as a sweep's.
     """
-    by = f" with similarity {similarities(config)}" if similarities(config) else ""
+    by = f" with similarity {config.similarities}" if config.similarities else ""
     tags = {
         DATASET_TAG: dataset,
         VERSION_TAG: version,
@@ -202,7 +201,7 @@ def start_run(
         LAKE_TAG: lake,
         "workers": str(workers),
         "code_version": code_version(),
-        **described(config),
+        **config.traits,
         "mlflow.source.type": "JOB",
         "mlflow.source.name": f"multilink train --dataset {dataset}@{version} --recipe {config.recipe}",
         "mlflow.note.content": f"{config.objective_name}{by} on "
@@ -211,7 +210,7 @@ def start_run(
         **({"mlflow.source.git.commit": git_commit} if git_commit else {}),
         **({PARENT_TAG: parent} if parent else {}),
     }
-    name = f"{config.recipe} {config.objective_name} {similarities(config)}".rstrip()
+    name = f"{config.recipe} {config.objective_name} {config.similarities}".rstrip()
     made = client.create_run(experiment_id(client, f"multilink-{dataset}"), tags=tags, run_name=name)
     run = TrackedRun(client, made.info.run_id, tags)
     client.log_batch(run.id, params=[Param(key, str(value)) for key, value in flatten(resolve(config)).items()])

@@ -189,7 +189,7 @@ def run_train(
     config.check_workers(workers)
     reference = "@".join(home.find(_reference(dataset, run)))
     manifest, folder = read_manifest(home, reference)
-    identify(manifest, folder, config)  # a wrong feature column is an error before anything starts
+    identify(manifest, folder, config.reading)  # a wrong feature column is an error before anything starts
     training = partial(_train, config, manifest, folder, lake=home, workers=workers, parent=parent, say=say)
     if not reuse:
         return training(client, run)

@@ -1,28 +1,23 @@
-"""What an objective is, and what it sees: documents to choose rows from, then the encoded batch of all workers.
+"""What a term of an objective sees: when a draw is made, and the encoded batch.
 
-An objective is a sum of terms over the same batch (Li 2022, eq. 5; Alikhani 2022, eq. 3). Choosing comes before
-encoding, so that an objective that uses a few rows of a document (NoStruct) does not pay for the others.
+Rows are chosen before they are encoded, so that an objective that uses a few rows of a document (NoStruct) does not pay
+for the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from schemas.errors import UsageError
-from training.data.loading import TrainingData
 from training.data.ragged import Int64, Ragged
-from training.data.sampling import Choice, Documents, choose_all
 from training.data.streams import stream
-from training.parts import Term
 from training.similarity.similarity import SetSimilarity
-from training.towers.inputs import Tower, Workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +61,7 @@ START = DrawKey(split="training", epoch=0, step=0)
 
 @dataclass(frozen=True, kw_only=True)
 class EncodedBatch:
-    """A global batch of B documents in the joint space. Rows can be chosen from it again.
+    """A batch of B documents in the joint space. Rows can be chosen from it again.
 
     Attributes:
         ids: B document ids.
@@ -118,25 +113,6 @@ class Solver(Protocol):
             watch: takes the number of documents that this worker has read since it was called last.
         """
         ...
-
-
-def choose(terms: Sequence[Term], documents: Documents, chosen: Int64, draw_key: DrawKey) -> Choice:
-    """Return which rows of some documents an objective needs encoded: of several terms, all."""
-    found = terms[0].choose(documents, chosen, draw_key) if len(terms) == 1 else None
-    return choose_all(documents, chosen) if found is None else found
-
-
-def losses(terms: Sequence[Term], batch: EncodedBatch) -> Tensor:
-    """Return the B losses of an objective, the sums of its terms'."""
-    return torch.stack([each.losses(batch) for each in terms]).sum(dim=0)
-
-
-def solver(
-    terms: Sequence[Term], text: Tower, image: Tower, data: TrainingData, workers: Workers, *, epochs: int
-) -> Solver | None:
-    """Return what sets the maps of the towers in the place of steps, where a term is so."""
-    found = (each.solver(text, image, data, workers, epochs=epochs) for each in terms)
-    return next((each for each in found if each is not None), None)
 
 
 def check_pairs(batch: EncodedBatch, name: str) -> None:

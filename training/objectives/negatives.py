@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from schemas.configs import NonNegativeInt, PositiveFloat
 from training.objectives.batch import DrawKey, EncodedBatch
-from training.parts import Term
+from training.objectives.term import Term
 
 
 class Loss(StrEnum):

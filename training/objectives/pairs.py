@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from training.objectives.batch import EncodedBatch, check_pairs
-from training.parts import Needs, Term
+from training.objectives.term import Term
+from training.parts import Needs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

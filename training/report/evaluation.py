@@ -13,7 +13,6 @@ from schemas.documents import Split
 from schemas.manifest import SplitStatistics
 from schemas.overrides import flatten
 from training.config import Select, TrainConfig
-from training.data.requirements import described, similarities
 from training.evaluation.evaluate import (
     DOCUMENT,
     EvaluationReport,
@@ -96,8 +95,8 @@ def report_page(
         candidates=candidates_of(rows) if kind is ScoreKind.PAIRS else None,
         documents=documents_of(rows),
         left_out=left_out_of(rows),
-        traits=described(config),
-        similarity=similarities(config),
+        traits=config.traits,
+        similarity=config.similarities,
         epochs=len(history) or config.training.epochs,
         kept_epoch=kept_epoch,
         means=means_of(rows, kind),

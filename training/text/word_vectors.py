@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 
 from schemas.errors import ConfigError
-from training.config import PACKAGED, TRAINED
 from training.data.ragged import Float32
 from training.data.streams import stream
+from training.settings import PACKAGED, TRAINED
 from training.text.ngrams import Subwords
 from training.text.vocabulary import Vocabulary, in_language, tokenize
 

@@ -102,14 +102,12 @@ class Sizes:
         sentence: of a sentence encoder's vector.
         image: of an image extractor's vector.
         region: of a region's vector.
-        max_words: words of a sentence that are read where `text.max_words` does not say.
     """
 
     dimensions: int
     sentence: int | None = None
     image: int | None = None
     region: int | None = None
-    max_words: int = 50
 
 
 class Workers(Protocol):

@@ -134,7 +134,7 @@ class SubwordEmbedding(nn.Module):
     def __init__(self, config: SubwordsSettings, sizes: Sizes, vocabulary: Vocabulary | None) -> None:
         super().__init__()
         self.config = config
-        self.max_words = config.max_words or sizes.max_words
+        self.max_words = config.max_words
         self.vocabulary = required(vocabulary, tower=f"text.name = '{config.name}'", what="a vocabulary")
         shortest, longest = config.ngrams
         subwords = Subwords(shortest=shortest, longest=longest, buckets=config.buckets)

@@ -9,7 +9,6 @@ from typing import Protocol
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from schemas.configs import require
 from training.towers.packing import Packing, attend
 
 
@@ -27,12 +26,6 @@ class LayerSettings(Protocol):
 
     @property
     def dropout(self) -> float: ...
-
-
-def check_heads(heads: int, dimensions: int, *, part: str) -> None:
-    """Raise a `ConfigError` where attention heads do not divide the tokens' dimensions."""
-    rule = f"a transformer's heads must divide dimensions = {dimensions}"
-    require(dimensions % heads == 0, field=f"{part}.heads", value=heads, rule=rule)
 
 
 class TransformerLayer(nn.Module):

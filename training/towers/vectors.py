@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from training.data.documents import DocumentSet
 from training.data.ragged import Float64, Floats, Int64
-from training.parts import ImageTowerSettings
 from training.towers.inputs import (
     ImageInput,
     Rows,
@@ -24,6 +23,7 @@ from training.towers.inputs import (
     required,
     unit,
 )
+from training.towers.settings import ImageTowerSettings
 
 ROWS_AT_ONCE = 8192
 

@@ -11,12 +11,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from schemas.configs import NonNegativeInt, PositiveInt, require
+from schemas.configs import PositiveInt, require
 from schemas.errors import UsageError
-from training.config import TRAINED
 from training.data.documents import DocumentSet
 from training.data.ragged import Float32, Int64, Ragged, to_device
-from training.parts import Needs, TextTowerSettings
+from training.parts import Needs
+from training.settings import TRAINED
 from training.text.vocabulary import Vocabulary
 from training.text.word_vectors import WordVector, initial_vectors, read_aligned, read_vectors, train_word2vec
 from training.towers.inputs import (
@@ -27,6 +27,7 @@ from training.towers.inputs import (
     gather_json,
     required,
 )
+from training.towers.settings import TextTowerSettings
 
 RANDOM_WORDS = "random"
 
@@ -45,8 +46,8 @@ class WordsSettings(TextTowerSettings):
         min_word_count: a word seen fewer times in the training split is unknown (H: 5).
         only_vector_words: whether words without a vector in `text.word_vectors` are unknown, although the vectors are
             trained (N table 4, lines 4.3 and 4.5: the vocabulary of MUSE alone).
-        max_words: words of a sentence that are read; 0: 20 of the crowd-labelled sets (mscoco, story-dii, story-sis,
-            dii-stress), 50 of the others (H).
+        max_words: words of a sentence that are read (H: 50; 20 of sets whose sentences crowd workers wrote: mscoco,
+            story-dii, story-sis, dii-stress).
     """
 
     word_dimensions: PositiveInt = 300
@@ -55,7 +56,7 @@ class WordsSettings(TextTowerSettings):
     train_words: bool = True
     min_word_count: PositiveInt = 5
     only_vector_words: bool = False
-    max_words: NonNegativeInt = 0
+    max_words: PositiveInt = 50
 
     def __post_init__(self) -> None:
         TextTowerSettings.__post_init__(self)
@@ -138,7 +139,7 @@ class WordTower(Tower):
         super().__init__()
         self.config = config
         self.vocabulary = required(vocabulary, tower=f"text.name = '{config.name}'", what="a vocabulary")
-        self.max_words = config.max_words or sizes.max_words
+        self.max_words = config.max_words
         self.embedding = nn.Embedding(len(self.vocabulary), config.word_dimensions)
 
     def prepare(self, given: TextInput) -> WordRows:

@@ -52,7 +52,7 @@ def run_compare(
                 entry.model, home, reference, split, max_documents=STANDARD_CONFIG.max_documents
             )
         else:
-            view, config = TextView.of(first.config), STANDARD_CONFIG
+            view, config = TextView.of(first.config.reading), STANDARD_CONFIG
             found = evaluate_baseline(Baseline(entry), home, reference, split, config=config, view=view)
             evaluations[entry] = found.evaluation
     return compare_models(evaluations, dataset=reference, split=str(split))

@@ -79,7 +79,7 @@ def run_sweep(
     if not (split in manifest.splits and manifest.splits[split].links):
         raise UsageError(f"sweep: no link of {reference}, split {split}, is known, so no combination can be judged")
     for config in configs.values():
-        identify(manifest, folder, config)
+        identify(manifest, folder, config.reading)
     key = fingerprint([reference, *map(resolve, configs.values())])
     parent = parent_run(client, manifest.dataset, key, f"sweep of {name}: {' '.join(vary)}")
     cell = partial(

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from schemas.configs import PositiveInt
-from training.parts import ImageTowerSettings
 from training.towers.inputs import Sizes, Tower, VectorRows, unit
+from training.towers.settings import ImageTowerSettings
 from training.towers.vectors import ImageVectorTower
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from schemas.configs import PositiveFloat
 from schemas.plugins import SIMILARITIES
 from training.objectives.batch import EncodedBatch
-from training.parts import Term
+from training.objectives.term import Term
 from training.similarity.kinds.ap import Ap
 from training.similarity.similarity import SetSimilarity
 

@@ -139,7 +139,7 @@ def trained(lake: Lake, reference: str, folder: Path) -> Path:
 
     steps = [f"training.epochs={EPOCHS}", "training.learning_rate=2e-3", "image.standardise=true"]
     config = override(recipe("tiny-liu-2020-multi-source"), steps)
-    data = load_training_data(lake, reference, config)
+    data = load_training_data(lake, reference, config.reading)
     return train(config, data, Context(), run_directory=folder / "run").model
 
 

@@ -169,7 +169,7 @@ def _copies(lake: Lake, fingerprints: Mapping[str, str]) -> None:
 
 @pytest.fixture(scope="module")
 def site(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    data = load_training_data(lake, "synthetic", CONFIG)
+    data = load_training_data(lake, "synthetic", CONFIG.reading)
     trained = train(CONFIG, data, Context(), run_directory=tmp_path_factory.mktemp("trained")).model
     models = {
         MODELS[0]: LinkModel.load(trained),

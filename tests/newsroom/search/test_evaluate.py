@@ -90,7 +90,9 @@ def lake(lakes: ModuleType, articles: Any, tmp_path_factory: pytest.TempPathFact
 def index_of(lake: Lake) -> Index:
     torch.manual_seed(0)
     config = TrainConfig(dimensions=16, text=SentenceSettings(), image=LinearSettings())
-    model = LinkModel(ModelCard(config=config, data=identify(*read_manifest(lake, "synthetic"), config)), None).eval()
+    model = LinkModel(
+        ModelCard(config=config, data=identify(*read_manifest(lake, "synthetic"), config.reading)), None
+    ).eval()
     return open_index(build_index(model, lake, "synthetic", uri="m", name="m", say=lambda line: None).folder.uri)
 
 
@@ -202,7 +204,7 @@ def test_what_finds_validation_texts_best_ranks_by_default(lakes: ModuleType, ar
     assert index.confidence is not None
     ranks = index.confidence.reciprocal_ranks
     card, hand = index.model.card, list[float]()
-    read = read_for_model(card.config, card.data, manifest, source, Split.VAL)
+    read = read_for_model(card.config.reading, card.data, manifest, source, Split.VAL)
     for document, embedded in enumerate(index.model.embed(read)):
         own = index.records.rows_named([read.image_hashes[read.image_rows[read.images.rows(document)][0]]])[0]
         for text in embedded.texts:

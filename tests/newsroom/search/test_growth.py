@@ -69,7 +69,7 @@ def lake(lakes: ModuleType, documents: Any, tmp_path: Path) -> Lake:
 def model(lake: Lake) -> LinkModel:
     torch.manual_seed(0)
     manifest, source = read_manifest(lake, "synthetic@v1")
-    return LinkModel(ModelCard(config=CONFIG, data=identify(manifest, source, CONFIG)), None).eval()
+    return LinkModel(ModelCard(config=CONFIG, data=identify(manifest, source, CONFIG.reading)), None).eval()
 
 
 def made(model: LinkModel, lake: Lake, version: str, name: str = "m", **options: Any) -> BuiltIndex:

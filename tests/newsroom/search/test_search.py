@@ -76,7 +76,7 @@ def lake(lakes: ModuleType, made: dict[Split, Any], tmp_path_factory: pytest.Tem
 
 @pytest.fixture(scope="module")
 def model(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> LinkModel:
-    data = load_training_data(lake, "synthetic", CONFIG)
+    data = load_training_data(lake, "synthetic", CONFIG.reading)
     return LinkModel.load(train(CONFIG, data, Context(), run_directory=tmp_path_factory.mktemp("trained")).model)
 
 
@@ -137,7 +137,7 @@ def truth(model: LinkModel, lake: Lake) -> tuple[dict[str, np.ndarray], dict[str
     texts, images = {}, {}
     manifest, folder = read_manifest(lake, "synthetic")
     for split in manifest.splits:
-        read = read_for_model(model.card.config, model.card.data, manifest, folder, split)
+        read = read_for_model(model.card.config.reading, model.card.data, manifest, folder, split)
         for number, embedded in enumerate(model.embed(read)):
             texts |= dict(zip(read.texts[read.sentences.rows(number)], embedded.texts, strict=True))
             shown = read.image_rows[read.images.rows(number)]
@@ -387,13 +387,13 @@ def test_sources_of_a_fuser_have_weights_and_words_attention(lakes: ModuleType, 
     config = replace(CONFIG, text=text, image=LinearSettings(dropout=0.0))
     words = ["a", "seen", "from", *(f"thing{number}" for number in range(40))]
     torch.manual_seed(0)
-    card = ModelCard(config=config, data=identify(*read_manifest(lake, "synthetic"), config))
+    card = ModelCard(config=config, data=identify(*read_manifest(lake, "synthetic"), config.reading))
     model = LinkModel(card, Vocabulary.from_counts(dict.fromkeys(words, 1), min_count=1)).eval()
     index = open_index(build_index(model, lake, "synthetic", uri=URI, name="m", say=lambda line: None).folder.uri)
     document = part.documents[0]
     texts = {sentence.role: sentence.text for sentence in document.sentences}
     found = search(index, Query(texts=texts, language="de"))
-    read = read_for_model(config, card.data, *read_manifest(lake, "synthetic"), Split.TEST)
+    read = read_for_model(config.reading, card.data, *read_manifest(lake, "synthetic"), Split.TEST)
     embedded = dict(zip(read.ids, model.embed(read), strict=True))
     similarities = {
         read.image_hashes[int(read.image_rows[read.images.rows(n)][0])]: float(

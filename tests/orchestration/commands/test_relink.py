@@ -59,7 +59,7 @@ def saved_model(lake: Path, shards: Path, folder: Path) -> Path:
     torch.manual_seed(0)
     config = TrainConfig(recipe="test", dimensions=16, text=SentenceSettings(), image=LinearSettings(standardise=True))
     folder.mkdir()
-    LinkModel(ModelCard(config=config, data=identify(manifest, version, config)), None).eval().save(folder)
+    LinkModel(ModelCard(config=config, data=identify(manifest, version, config.reading)), None).eval().save(folder)
     return folder
 
 

@@ -37,7 +37,7 @@ def data(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Trainin
         split: lakes.make_documents(split, count, lakes.World()) for split, count in zip(Split, (60, 20), strict=False)
     }
     lake = lakes.write_lake(str(tmp_path_factory.mktemp("lake")), made)
-    return load_training_data(lake, "synthetic", CONFIG)
+    return load_training_data(lake, "synthetic", CONFIG.reading)
 
 
 def trained(data: TrainingData, folder: Path, *settings: str) -> LinkModel:
@@ -133,7 +133,7 @@ def test_columns_are_whitened_by_themselves_and_class_names_are_the_first_plan(
     made = {Split.TRAIN: lakes.make_documents(Split.TRAIN, 60, lakes.World())}
     lake: Lake = lakes.write_lake(str(tmp_path / "lake"), made, is_named=True)
     settings = [f"training.epochs={epochs}", "link.steps=", "objective.column_weights=image-*=0.5,*-encoder=7"]
-    data = load_training_data(lake, "synthetic", override(CONFIG, settings))
+    data = load_training_data(lake, "synthetic", override(CONFIG, settings).reading)
     assert (data.identity.image_features, data.identity.image_sizes) == ("image-test+noisy-names", (16, 8))
     model = trained(data, tmp_path / "run", *settings)
     documents = data.training.documents(data.training.index.usable)
@@ -151,7 +151,7 @@ def test_a_column_of_weight_0_is_not_read(lakes: ModuleType, tmp_path: Path) -> 
     lake: Lake = lakes.write_lake(str(tmp_path / "lake"), made, is_named=True)
     config = override(CONFIG, ["objective.column_weights=noisy-*=0", "training.epochs=1"])
     weights = trained(
-        load_training_data(lake, "synthetic", config), tmp_path / "run", *["objective.column_weights=noisy-*=0"]
+        load_training_data(lake, "synthetic", config.reading), tmp_path / "run", *["objective.column_weights=noisy-*=0"]
     )
     assert not weights.image.state_dict()["affine.weight"][:, 16:].any()
     assert weights.image.state_dict()["affine.weight"][:, :16].any()
@@ -251,7 +251,9 @@ def test_few_validation_documents_choose_no_pass(
     monkeypatch.setattr(trainer, "validate", lambda *given, **named: replace(judged(*given, **named), rank=next(ranks)))
     lines: list[str] = []
     context = Context(on_progress=lambda line: lines.append(str(line)))
-    result = train(config, load_training_data(lake, "synthetic", config), context, run_directory=tmp_path / "run")
+    result = train(
+        config, load_training_data(lake, "synthetic", config.reading), context, run_directory=tmp_path / "run"
+    )
     assert result.best_epoch == kept
     assert any(f"has {documents} validation document" in line for line in lines) == (documents < 20)
 
@@ -274,6 +276,6 @@ def test_links_are_never_read(lakes: ModuleType, tmp_path: Path) -> None:
     for number, documents in enumerate((made, lakes.without_links(made), lakes.with_other_links(made))):
         lake: Lake = lakes.write_lake(str(tmp_path / f"lake-{number}"), {Split.TRAIN: documents})
         config: TrainConfig = replace(CONFIG, training=replace(CONFIG.training, epochs=3))
-        models.append(trained(load_training_data(lake, "synthetic", config), tmp_path / str(number)))
+        models.append(trained(load_training_data(lake, "synthetic", config.reading), tmp_path / str(number)))
     for other in models[1:]:
         assert all(torch.equal(value, other.state_dict()[name]) for name, value in models[0].state_dict().items())

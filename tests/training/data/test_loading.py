@@ -68,7 +68,7 @@ def test_a_split_is_what_was_written(lakes: ModuleType, made: dict, lake: Lake) 
 def test_the_sample_of_any_number_of_workers_is_that_of_one(
     lakes: ModuleType, lake: Lake, monkeypatch: pytest.MonkeyPatch, world_size: int
 ) -> None:
-    training = load_training_data(lake, "synthetic", CONFIG).training
+    training = load_training_data(lake, "synthetic", CONFIG.reading).training
     for most in (10**6, 5):
         monkeypatch.setattr(split, "SAMPLED_DOCUMENTS", most)
         one = sample(training, seed=1, rank=0, world_size=1)
@@ -79,7 +79,7 @@ def test_the_sample_of_any_number_of_workers_is_that_of_one(
 
 
 def test_documents_come_in_the_order_asked_for(lakes: ModuleType, lake: Lake) -> None:
-    training = load_training_data(lake, "synthetic", CONFIG).training
+    training = load_training_data(lake, "synthetic", CONFIG.reading).training
     whole, index = lakes.whole(training), training.index
     assert np.array_equal(whole.sentences.counts, index.sentences.counts)
     assert np.array_equal(whole.images.counts, index.images.counts)
@@ -93,9 +93,9 @@ def test_documents_come_in_the_order_asked_for(lakes: ModuleType, lake: Lake) ->
 
 
 def test_a_host_reads_a_part_once(lakes: ModuleType, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    lakes.whole(load_training_data(lake, "synthetic", CONFIG).training)
+    lakes.whole(load_training_data(lake, "synthetic", CONFIG.reading).training)
     monkeypatch.setattr(pq.ParquetFile, "read", lambda *_, **__: pytest.fail("a part was read again"))
-    again = load_training_data(lake, "synthetic", CONFIG).training
+    again = load_training_data(lake, "synthetic", CONFIG.reading).training
     assert len(lakes.whole(again)) == len(again.index)
 
 
@@ -112,7 +112,7 @@ def test_training_links_are_not_read(
         return read(file, columns=columns)
 
     monkeypatch.setattr(pq.ParquetFile, "read", spy)
-    data = load_training_data(lake, "synthetic", CONFIG)
+    data = load_training_data(lake, "synthetic", CONFIG.reading)
     assert data.validation is not None
     training, validation = lakes.whole(data.training), lakes.whole(data.validation)
     assert training.links is None and validation.links is not None
@@ -159,7 +159,7 @@ def test_parts_older_than_a_column_are_read_as_if_it_were_null(lake: Lake) -> No
     found = read_split(*opened(older), Split.TRAIN, Columns(places=True, links=True))
     assert found.after_sentence is not None and set(found.after_sentence.tolist()) == {-1}
     assert len(found.after_sentence) == found.images.total
-    assert len(load_training_data(older, "synthetic", CONFIG).training.index)
+    assert len(load_training_data(older, "synthetic", CONFIG.reading).training.index)
 
 
 def test_an_image_that_stands_outside_its_document_is_refused(lake: Lake) -> None:
@@ -220,13 +220,13 @@ def test_what_is_not_there_is_named(lakes: ModuleType, made: dict, lake: Lake, t
     with pytest.raises(NotFoundError, match="no split 'test'; splits: train, val"):
         read_split(*opened(lake), Split.TEST, Columns())
     with pytest.raises(ConfigError, match="it has image-test"):
-        load_training_data(lake, "synthetic", replace(CONFIG, data=DataConfig(image_features="resnet50")))
+        load_training_data(lake, "synthetic", replace(CONFIG, data=DataConfig(image_features="resnet50")).reading)
     with pytest.raises(NotFoundError, match="no split 'train'"):
         only_validation = lakes.write_lake(str(tmp_path / "b"), {Split.VAL: made[Split.VAL]})
-        load_training_data(only_validation, "synthetic", CONFIG)
+        load_training_data(only_validation, "synthetic", CONFIG.reading)
     with pytest.raises(UsageError, match="found none"):
         empty = replace(made[Split.TRAIN], documents=())
-        load_training_data(lakes.write_lake(str(tmp_path / "c"), {Split.TRAIN: empty}), "synthetic", CONFIG)
+        load_training_data(lakes.write_lake(str(tmp_path / "c"), {Split.TRAIN: empty}), "synthetic", CONFIG.reading)
 
 
 def test_a_part_with_other_rows_than_the_manifest_says(lake: Lake) -> None:
@@ -242,7 +242,7 @@ def test_vectors_that_are_not_finite_are_refused(lakes: ModuleType, made: dict, 
     broken = {**given.sentence_vectors, first.id: given.sentence_vectors[first.id] * np.inf}
     lake = lakes.write_lake(str(tmp_path), {Split.TRAIN: replace(given, sentence_vectors=broken)})
     with pytest.raises(IntegrityError, match=f"{len(first.sentences)} vectors are not finite, the first is number 0"):
-        lakes.whole(load_training_data(lake, "synthetic", CONFIG).training)
+        lakes.whole(load_training_data(lake, "synthetic", CONFIG.reading).training)
 
 
 def test_ragged_rows() -> None:
@@ -267,10 +267,10 @@ def test_a_part_with_one_flipped_byte_is_refused(
     data[len(data) // 3] ^= 1
     part.write_bytes(data)
     with pytest.raises(IntegrityError, match=r"part-.*parquet: damaged: SHA-256"):
-        lakes.whole(load_training_data(lake, "synthetic", CONFIG).training)
+        lakes.whole(load_training_data(lake, "synthetic", CONFIG.reading).training)
     part.unlink()
     with pytest.raises(IntegrityError, match=r"part-.*parquet: missing"):
-        lakes.whole(load_training_data(lake, "synthetic", CONFIG).training)
+        lakes.whole(load_training_data(lake, "synthetic", CONFIG.reading).training)
 
 
 def test_several_columns_are_read_as_one_vector(lakes: ModuleType, tmp_path: Path) -> None:
@@ -293,7 +293,7 @@ def test_several_columns_are_read_as_one_vector(lakes: ModuleType, tmp_path: Pat
     ):
         Columns(images="image-test+image-test").resolved(manifest)
     both_all = DataConfig(image_features="all", sentence_features="all")
-    identity = load_training_data(named, "synthetic", replace(CONFIG, data=both_all)).identity
+    identity = load_training_data(named, "synthetic", replace(CONFIG, data=both_all).reading).identity
     assert identity.image_columns == {"image-test": slice(0, 16), "noisy-names": slice(16, 24)}
     assert identity.sentence_dimensions == 12 + 8
 
@@ -327,7 +327,7 @@ def test_an_epoch_maps_each_of_many_small_shards_once(
     lake = lakes.write_lake(
         str(tmp_path), {Split.TRAIN: lakes.make_documents(Split.TRAIN, 600, lakes.World())}, shards=300
     )
-    training = load_training_data(lake, "synthetic", CONFIG).training
+    training = load_training_data(lake, "synthetic", CONFIG.reading).training
     opened: list[int] = []
     from_arrays = split.from_arrays
     monkeypatch.setattr(split, "from_arrays", lambda arrays: opened.append(1) or from_arrays(arrays))

@@ -61,7 +61,7 @@ def turned(made: Any) -> dict[str, Any]:
 
 def trained(lake: Lake, run: Path) -> tuple[LinkModel, float]:
     """Return the model of one epoch, and its validation loss."""
-    result = train(CONFIG, load_training_data(lake, "synthetic", CONFIG), Context(), run_directory=run)
+    result = train(CONFIG, load_training_data(lake, "synthetic", CONFIG.reading), Context(), run_directory=run)
     return LinkModel.load(result.model), result.history[-1]["validation_loss"]
 
 
@@ -95,7 +95,7 @@ def test_a_sampled_split_and_the_whole_are_kept_apart(
     sample = loss(model, lake, 8)
     monkeypatch.setenv(CACHE, str(tmp_path / "begun-by-a-sample"))
     assert loss(model, lake, 8) == sample != validation
-    data = load_training_data(lake, "synthetic", CONFIG)
+    data = load_training_data(lake, "synthetic", CONFIG.reading)
     assert data.validation is not None and len(data.validation.index) == 12
     assert trained(lake, tmp_path / "again")[1] == validation
 
@@ -104,7 +104,7 @@ def test_a_sampled_split_and_the_whole_are_kept_apart(
 @pytest.mark.parametrize("which", ["index", "shard"])
 def test_a_damaged_file_is_made_again(lakes: ModuleType, tmp_path: Path, cache: Path, damage: str, which: str) -> None:
     lake = make_lake(lakes, tmp_path / "lake")
-    training = load_training_data(lake, "synthetic", CONFIG).training
+    training = load_training_data(lake, "synthetic", CONFIG.reading).training
     expected = lakes.whole(training)
     sizes = {path: path.stat().st_size for path in cache.glob("*.arrow")}
     indexes, shards = sorted(sizes, key=sizes.__getitem__)[:2], sorted(sizes, key=sizes.__getitem__)[2:]
@@ -116,7 +116,7 @@ def test_a_damaged_file_is_made_again(lakes: ModuleType, tmp_path: Path, cache: 
         path.unlink()
         path.write_bytes(found)
     mapped.check.cache_clear()  # as in another process
-    again = load_training_data(lake, "synthetic", CONFIG).training
+    again = load_training_data(lake, "synthetic", CONFIG.reading).training
     found = lakes.whole(again)
     assert found.ids == expected.ids and found.texts == expected.texts
     for name in ("image_bank", "sentence_vectors", "image_rows"):
@@ -129,7 +129,7 @@ def test_old_files_go_and_beyond_the_limit_those_that_were_used_first(
     lakes: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
 ) -> None:
     lake = make_lake(lakes, tmp_path / "lake")
-    lakes.whole(load_training_data(lake, "synthetic", CONFIG).training)
+    lakes.whole(load_training_data(lake, "synthetic", CONFIG.reading).training)
     kept = {path.name for path in cache.glob("*.arrow")}
     now = time.time()
     for name, age_s, size in (("old", mapped.KEPT_S + 60, 10), ("first", 7200, 600_000), ("later", 3600, 600_000)):
@@ -139,7 +139,7 @@ def test_old_files_go_and_beyond_the_limit_those_that_were_used_first(
     monkeypatch.setenv(LIMIT, "0.001")
     monkeypatch.setattr(mapped, "LOOKS", 1)
     other = make_lake(lakes, tmp_path / "other", is_turned=True)
-    lakes.whole(load_training_data(other, "synthetic", CONFIG).training)
+    lakes.whole(load_training_data(other, "synthetic", CONFIG.reading).training)
     found = {path.name for path in cache.glob("*.arrow")}
     assert "later.arrow" in found and kept < found
     assert not {"old.arrow", "first.arrow"} & found
@@ -158,9 +158,9 @@ def test_a_cache_smaller_than_a_shard_trains_all_the_same(
 
 def test_what_a_version_left_on_this_host_is_removed(lakes: ModuleType, tmp_path: Path, cache: Path) -> None:
     forgotten, other = make_lake(lakes, tmp_path / "lake"), make_lake(lakes, tmp_path / "other", is_turned=True)
-    lakes.whole(load_training_data(other, "synthetic", CONFIG).training)
+    lakes.whole(load_training_data(other, "synthetic", CONFIG.reading).training)
     kept = {path.name for path in cache.glob("*.arrow")}
-    data = load_training_data(forgotten, "synthetic", CONFIG)
+    data = load_training_data(forgotten, "synthetic", CONFIG.reading)
     lakes.whole(data.training)
     assert len({path.name for path in cache.glob("*.arrow")} - kept) == 4  # two indexes, two shards
     assert forget_version(read_manifest(forgotten, "synthetic")[0]) == 4

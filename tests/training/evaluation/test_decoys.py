@@ -108,7 +108,7 @@ def lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 @pytest.fixture(scope="module")
 def model(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> LinkModel:
-    data = load_training_data(lake, "synthetic", CONFIG)
+    data = load_training_data(lake, "synthetic", CONFIG.reading)
     return LinkModel.load(train(CONFIG, data, Context(), run_directory=tmp_path_factory.mktemp("run")).model)
 
 
@@ -179,7 +179,7 @@ def test_a_precision_is_not_of_links_that_relations_choose(model: LinkModel, pre
 
 
 def test_a_model_that_knows_nothing_is_alarming(lake: Lake) -> None:
-    identity = identify(*read_manifest(lake, "synthetic"), CONFIG)
+    identity = identify(*read_manifest(lake, "synthetic"), CONFIG.reading)
     found = count_decoys(
         LinkModel(ModelCard(config=CONFIG, data=identity), None).eval(), *read_manifest(lake, "synthetic")
     )

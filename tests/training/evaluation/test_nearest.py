@@ -176,7 +176,7 @@ def lake(lakes: ModuleType, tmp_path: Path) -> Lake:
 def model(lake: Lake) -> LinkModel:
     manifest, folder = read_manifest(lake, "synthetic")
     torch.manual_seed(3)
-    return LinkModel(ModelCard(config=CONFIG, data=identify(manifest, folder, CONFIG)), None)
+    return LinkModel(ModelCard(config=CONFIG, data=identify(manifest, folder, CONFIG.reading)), None)
 
 
 def test_a_lake_that_says_where_images_stand(lake: Lake) -> None:

@@ -52,7 +52,7 @@ def fused(lake: Lake, config: TrainConfig = CONFIG) -> LinkModel:
     torch.manual_seed(0)
     words = [f"thing{number}" for number in range(40)] + [f"side{number}" for number in range(8)]
     vocabulary = Vocabulary.from_counts(dict.fromkeys(words, 1), min_count=1)
-    return LinkModel(ModelCard(config=config, data=identify(manifest, folder, config)), vocabulary).eval()
+    return LinkModel(ModelCard(config=config, data=identify(manifest, folder, config.reading)), vocabulary).eval()
 
 
 def by_group(rows: tuple[Score, ...]) -> dict[str, list[Score]]:

@@ -87,7 +87,7 @@ def model_of(config: TrainConfig, lake: Lake) -> LinkModel:
     words = ["a", "seen", *(f"thing{number}" for number in range(40)), *(f"side{number}" for number in range(9))]
     keyed = [f"{language}:{word}" for language in ("de", "fr") for word in words]
     torch.manual_seed(0)
-    card = ModelCard(config=config, data=identify(*read_manifest(lake, "synthetic"), config))
+    card = ModelCard(config=config, data=identify(*read_manifest(lake, "synthetic"), config.reading))
     return LinkModel(card, Vocabulary.from_counts(dict.fromkeys([*words, *keyed], 1), min_count=1)).eval()
 
 
@@ -140,7 +140,7 @@ def numbers(links: list[PredictedLink]) -> list[tuple[int, int]]:
 def test_the_links_of_a_data_set_of_a_file_and_over_http_are_the_same(name: str, lake: Lake) -> None:
     model = model_of(CONFIGURATIONS[name], lake)
     linker = Linker(model=model, uri="models:/m/1")
-    read = read_for_model(model.card.config, model.card.data, *read_manifest(lake, "synthetic"), Split.TEST)
+    read = read_for_model(model.card.config.reading, model.card.data, *read_manifest(lake, "synthetic"), Split.TEST)
     in_data_set = list(linker.link_set(read))
     in_file = list(linker.link_given(given(lake, model)))
     wanted = model.card.config.text.sources if "multi-source" in name else model.card.config.data.roles

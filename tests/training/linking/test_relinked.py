@@ -101,7 +101,7 @@ def lake(lakes: ModuleType, made: dict[Split, Any], tmp_path_factory: pytest.Tem
 
 @pytest.fixture(scope="module")
 def folder(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    data = load_training_data(lake, "synthetic", CONFIG)
+    data = load_training_data(lake, "synthetic", CONFIG.reading)
     return train(CONFIG, data, Context(), run_directory=tmp_path_factory.mktemp("trained")).model
 
 

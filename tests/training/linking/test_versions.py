@@ -94,7 +94,7 @@ def lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 @pytest.fixture(scope="module")
 def folder(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    data = load_training_data(lake, "synthetic", CONFIG)
+    data = load_training_data(lake, "synthetic", CONFIG.reading)
     return train(CONFIG, data, Context(), run_directory=tmp_path_factory.mktemp("trained")).model
 
 

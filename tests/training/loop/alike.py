@@ -36,7 +36,7 @@ def main(meeting: str, lake: str, rank: int, world_size: int, run: str, config: 
     trainer.train_epoch = damaged
     settings = restore(TrainConfig, json.loads(config))
     try:
-        data = load_training_data(Lake.at(lake), "synthetic", settings)
+        data = load_training_data(Lake.at(lake), "synthetic", settings.reading)
         trainer.train(settings, data, TorchDistributed(), run_directory=Path(run))
     except BuildError as problem:
         print(problem)

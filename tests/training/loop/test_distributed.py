@@ -126,7 +126,7 @@ def run_workers(
 
 
 def train_alone(lake: Lake, run: Path, config: TrainConfig, device: torch.device = CPU) -> TrainResult:
-    data = load_training_data(lake, "synthetic", config)
+    data = load_training_data(lake, "synthetic", config.reading)
     return train(config, data, Context(device=device), run_directory=run)
 
 
@@ -359,7 +359,7 @@ def test_a_gpu_draws_dropout_by_the_batch(one_lake: Lake, tmp_path: Path) -> Non
     cut = replace(NORMALISED, training=replace(NORMALISED.training, epochs=1))
     train_alone(one_lake, tmp_path / "cut", cut, GPU)
     torch.rand(7, device=GPU)
-    data = load_training_data(one_lake, "synthetic", NORMALISED)
+    data = load_training_data(one_lake, "synthetic", NORMALISED.reading)
     context = Context(device=GPU, find_checkpoint=lambda: tmp_path / "cut" / "checkpoints" / "epoch-0001")
     result = train(NORMALISED, data, context, run_directory=tmp_path / "cut")
     assert_same_history(result.history, whole, TOLERANCE)
@@ -368,7 +368,7 @@ def test_a_gpu_draws_dropout_by_the_batch(one_lake: Lake, tmp_path: Path) -> Non
 
 @NEEDS_GPU
 def test_a_gpu_solves_as_the_processor_does(one_lake: Lake, tmp_path: Path) -> None:
-    documents = load_training_data(one_lake, "synthetic", SOLVED).training
+    documents = load_training_data(one_lake, "synthetic", SOLVED.reading).training
     runs = [train_alone(one_lake, tmp_path / device.type, SOLVED, device) for device in (CPU, GPU)]
     everyone = documents.documents(documents.index.usable)
     ours, theirs = (LinkModel.load(run.model).similarities(everyone) for run in runs)

@@ -82,7 +82,7 @@ def test_every_recipe_trains_where_later_shards_show_no_new_picture(
 ) -> None:
     config = small(name)
     lake = shared_lake(lakes, tmp_path / "lake", config)
-    data = load_training_data(lake, "synthetic", config)
+    data = load_training_data(lake, "synthetic", config.reading)
     documents = lakes.whole(data.training)
     assert len(documents) == 12
     assert len(documents.image_hashes) == len(set(documents.image_hashes))
@@ -97,7 +97,7 @@ def test_every_recipe_trains_where_later_shards_show_no_new_picture(
 
 def test_documents_of_any_shards_show_their_own_pictures(lakes: ModuleType, tmp_path: Path) -> None:
     config = small("tiny")
-    split = load_training_data(shared_lake(lakes, tmp_path / "lake", config), "synthetic", config).training
+    split = load_training_data(shared_lake(lakes, tmp_path / "lake", config), "synthetic", config.reading).training
     whole = lakes.whole(split)
     expected = {key: whole.image_bank[row] for row, key in enumerate(whole.image_hashes)}
     for positions in (np.array([11]), np.array([3, 11, 0, 7]), np.arange(11, 3, -1)):

@@ -72,7 +72,7 @@ def test_each_recipe_continues_on_other_words(
 
     def started(lake: Lake, *settings: str) -> LinkModel:
         config = small(name, *settings)
-        return new_model(config, load_training_data(lake, "synthetic", config), Context())
+        return new_model(config, load_training_data(lake, "synthetic", config.reading), Context())
 
     giver = started(first)
     giver.save(tmp_path / "giver")

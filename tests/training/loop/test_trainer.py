@@ -64,7 +64,7 @@ def lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 @pytest.fixture(scope="module")
 def data(lake: Lake) -> TrainingData:
-    return load_training_data(lake, "synthetic", FROZEN)
+    return load_training_data(lake, "synthetic", FROZEN.reading)
 
 
 def weights(result: TrainResult) -> Mapping[str, torch.Tensor]:
@@ -100,7 +100,7 @@ def test_links_are_found_without_being_shown(data: TrainingData, tmp_path: Path,
 
 def test_words_are_learnt(lake: Lake, tmp_path: Path) -> None:
     config = with_loop(WORDS, epochs=8, learning_rate=1e-2)
-    result = train(config, load_training_data(lake, "synthetic", config), Context(), run_directory=tmp_path)
+    result = train(config, load_training_data(lake, "synthetic", config.reading), Context(), run_directory=tmp_path)
     assert result.history[-1]["train_loss"] < result.history[0]["train_loss"] * 0.8
     model = LinkModel.load(result.model)
     assert model.vocabulary is not None and "thing3" in model.vocabulary.words
@@ -126,7 +126,7 @@ def test_ground_truth_is_never_visible(lakes: ModuleType, tmp_path: Path, config
     results = []
     for name, documents in (("shown", made), ("hidden", {split: hide(each) for split, each in made.items()})):
         lake = lakes.write_lake(str(tmp_path / name), documents)
-        given = load_training_data(lake, "synthetic", config)
+        given = load_training_data(lake, "synthetic", config.reading)
         results.append(train(config, given, Context(), run_directory=tmp_path / f"run-{name}"))
     assert_equal_weights(*results)
     assert [row["validation_loss"] for row in results[0].history] == [
@@ -145,7 +145,7 @@ def pairs(lakes: ModuleType, root: Path, change: Callable[[Any], Any] | None = N
 
 
 def train_on(lake: Lake, config: TrainConfig, run: Path) -> TrainResult:
-    return train(config, load_training_data(lake, "synthetic", config), Context(), run_directory=run)
+    return train(config, load_training_data(lake, "synthetic", config.reading), Context(), run_directory=run)
 
 
 def test_relations_are_learnt_and_seen_by_the_coherence_objective_alone(lakes: ModuleType, tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_relations_are_learnt_and_seen_by_the_coherence_objective_alone(lakes: M
     config = with_loop(COHERENT, epochs=12)
     model = LinkModel.load(train_on(shown, config, tmp_path / "c").model)
     assert model.relations is not None and model.card.relations == ("action", "story")
-    documents = lakes.whole(load_training_data(shown, "synthetic", config).training)
+    documents = lakes.whole(load_training_data(shown, "synthetic", config.reading).training)
     assert documents.relations is not None
     labels = label_matrix(documents.relations, model.card.relations)
     assert np.isnan(labels).sum() == 6
@@ -166,7 +166,7 @@ def test_relations_are_learnt_and_seen_by_the_coherence_objective_alone(lakes: M
 
 
 def test_relations_of_validation_are_not_read(lakes: ModuleType, tmp_path: Path) -> None:
-    data = load_training_data(pairs(lakes, tmp_path), "synthetic", COHERENT)
+    data = load_training_data(pairs(lakes, tmp_path), "synthetic", COHERENT.reading)
     assert data.validation is not None
     training, validation = lakes.whole(data.training), lakes.whole(data.validation)
     assert training.relations is not None and training.links is None
@@ -184,13 +184,13 @@ def test_one_relation_can_be_chosen(lakes: ModuleType, tmp_path: Path) -> None:
 
 def test_what_does_not_fit_is_said_before_training(lakes: ModuleType, lake: Lake, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"one text and one image, split 'train' has up to 5 images; use --set"):
-        load_training_data(lake, "synthetic", PAIRS)
+        load_training_data(lake, "synthetic", PAIRS.reading)
     texts = lakes.World(sentences=(1, 3), images=(1, 1))
     made = {split: lakes.make_documents(split, 9, texts) for split in (Split.TRAIN, Split.VAL)}
     with pytest.raises(UsageError, match=r"\d have more \(document train-\d+: [23] and 1\); read one role"):
         train_on(lakes.write_lake(str(tmp_path / "texts"), made), PAIRS, tmp_path / "run")
     with pytest.raises(UsageError, match="the training split has no link; train on a data set with relations"):
-        load_training_data(pairs(lakes, tmp_path / "none", lakes.without_links), "synthetic", COHERENT)
+        load_training_data(pairs(lakes, tmp_path / "none", lakes.without_links), "synthetic", COHERENT.reading)
     bare = pairs(lakes, tmp_path / "bare", lakes.with_other_links)
     with pytest.raises(UsageError, match="has a relation; train on one that has"):
         train_on(bare, COHERENT, tmp_path / "run")
@@ -231,7 +231,7 @@ def test_a_single_validation_document_is_warned_of(
 
 @pytest.mark.parametrize("config", [FROZEN, WORDS], ids=["sentence", "gru"])
 def test_a_resumed_run_is_the_uninterrupted_one(lake: Lake, tmp_path: Path, config: TrainConfig) -> None:
-    given = load_training_data(lake, "synthetic", config)
+    given = load_training_data(lake, "synthetic", config.reading)
     whole = train(config, given, Context(), run_directory=tmp_path / "whole")
     run = tmp_path / "cut"
     resumed = Context(find_checkpoint=lambda: latest(run))
@@ -366,7 +366,7 @@ def test_rate_falls_after_more_than_so_many_epochs_without_improvement(data: Tra
 
 def test_without_validation_only_last_can_be_selected(lakes: ModuleType, tmp_path: Path) -> None:
     lake = lakes.write_lake(str(tmp_path / "lake"), {Split.TRAIN: lakes.make_documents(Split.TRAIN, 9, lakes.World())})
-    given = load_training_data(lake, "synthetic", FROZEN)
+    given = load_training_data(lake, "synthetic", FROZEN.reading)
     assert given.validation is None
     with pytest.raises(UsageError, match=r"--set training\.select=last"):
         train(FROZEN, given, Context(), run_directory=tmp_path / "run")
@@ -425,7 +425,7 @@ def test_a_collapsed_model_is_pointed_out(lakes: ModuleType, tmp_path: Path, cap
     }
     lake = lakes.write_lake(str(tmp_path / "lake"), same)
     with caplog.at_level(logging.WARNING):
-        given = load_training_data(lake, "synthetic", FROZEN)
+        given = load_training_data(lake, "synthetic", FROZEN.reading)
         train(with_loop(FROZEN, epochs=1), given, Context(), run_directory=tmp_path / "run")
     assert "all validation documents are equally similar" in caplog.text
     assert "all training pairs are equally similar" in caplog.text
@@ -434,7 +434,7 @@ def test_a_collapsed_model_is_pointed_out(lakes: ModuleType, tmp_path: Path, cap
 def test_bfloat16_trains_too(lake: Lake, tmp_path: Path) -> None:
     for config in (FROZEN, WORDS):
         changed = with_loop(config, precision=Precision.BFLOAT16, epochs=3)
-        given = load_training_data(lake, "synthetic", changed)
+        given = load_training_data(lake, "synthetic", changed.reading)
         result = train(changed, given, Context(), run_directory=tmp_path / config.text.name)
         assert result.history[-1]["train_loss"] < result.history[0]["train_loss"]
 

@@ -98,14 +98,16 @@ def test_refinement_is_the_formula_on_difficult_rows_and_predicts_no_others():
     [
         (RefineConfig(), (0.13, 0.1)),
         (EvaluateConfig().refine, (0.13, 0.1)),
-        (override(EvaluateConfig(), ["refine.below=0.05", "refine.weight=0.5"]).refine, (0.5, 0.05)),
+        (override(EvaluateConfig(), ["refine.below=0.05", "refine.weight=0.12"]).refine, (0.12, 0.05)),
     ],
 )
 def test_threshold_and_weight_are_settings(config, expected):
+    """Whatever the data set is called."""
     predictor = made()[0]
-    card = SimpleNamespace(relations=predictor.names, data=SimpleNamespace(dataset="clue"))
-    found = config.of(SimpleNamespace(relations=predictor.head, card=card))
-    assert (found.weight, found.difficult_below) == expected
+    for dataset in ("clue", "mine"):
+        card = SimpleNamespace(relations=predictor.names, data=SimpleNamespace(dataset=dataset))
+        refinement = config.of(SimpleNamespace(relations=predictor.head, card=card))
+        assert (refinement.weight, refinement.difficult_below) == expected
 
 
 def test_a_single_candidate_is_never_difficult():

@@ -45,7 +45,7 @@ def registry_lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -
 @pytest.fixture(scope="session")
 def trained(registry_lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model that has learned to link, as a folder."""
-    data = load_training_data(registry_lake, "synthetic", CONFIG)
+    data = load_training_data(registry_lake, "synthetic", CONFIG.reading)
     return train(CONFIG, data, Context(), run_directory=tmp_path_factory.mktemp("trained")).model
 
 
@@ -70,7 +70,7 @@ def untrained(registry_lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> 
     """A model with random weights, as a folder."""
     manifest, folder = read_manifest(registry_lake, "synthetic")
     torch.manual_seed(0)
-    model = LinkModel(ModelCard(config=CONFIG, data=identify(manifest, folder, CONFIG)), None)
+    model = LinkModel(ModelCard(config=CONFIG, data=identify(manifest, folder, CONFIG.reading)), None)
     target = tmp_path_factory.mktemp("untrained") / "model"
     model.save(target)
     return target

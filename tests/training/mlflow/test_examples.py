@@ -47,7 +47,9 @@ def test_documents_without_links_are_chosen_by_spread_and_judged_by_loss(
         for split, count in ((Split.TRAIN, 30), (Split.VAL, 12))
     }
     lake: Lake = lakes.write_lake(str(tmp_path / "lake"), made)
-    result = train(CONFIG, load_training_data(lake, "synthetic", CONFIG), Context(), run_directory=tmp_path / "run")
+    result = train(
+        CONFIG, load_training_data(lake, "synthetic", CONFIG.reading), Context(), run_directory=tmp_path / "run"
+    )
     manifest, folder = read_manifest(lake, "synthetic")
     documents = read_split(manifest, folder, Split.VAL, Columns(images="image-test", sentences="text-test"))
     assert documents.sentence_vectors is not None

@@ -90,7 +90,7 @@ def test_a_fine_tuned_model_loads_in_the_environment_that_it_names(
     manifest, folder = read_manifest(lake, "synthetic")
     torch.manual_seed(0)
     model = LinkModel(
-        ModelCard(config=config, data=identify(manifest, folder, config)),
+        ModelCard(config=config, data=identify(manifest, folder, config.reading)),
         Vocabulary.from_counts(Counter(["thing"]), min_count=1),
     )
     model.save(tmp_path / "model")

@@ -88,7 +88,7 @@ def test_workers_start_from_a_copy_in_the_runs_folder(
     assert not has_start(run, "models:/linker/1")
     keep_start(config, run)
     assert has_start(run, "models:/linker/1")
-    data = load_training_data(registry_lake, "synthetic", config)
+    data = load_training_data(registry_lake, "synthetic", config.reading)
     started = new_model(config, data, Context(find_model=partial(fetch_start, run)))
     assert all(torch.equal(value, giver.state_dict()[name]) for name, value in started.state_dict().items())
     assert started.card.config.training.start_from == ("models:/linker/1",)

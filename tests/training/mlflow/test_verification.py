@@ -111,7 +111,7 @@ def learned(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lear
     counts = zip(Split, (60, 30, 30), strict=True)
     splits = {split: lakes.make_documents(split, count, lakes.World()) for split, count in counts}
     lake = lakes.write_lake(str(folder / "lake"), splits, version=VERSION)
-    data = load_training_data(lake, "synthetic", CONFIG)
+    data = load_training_data(lake, "synthetic", CONFIG.reading)
     return Learned(folder / "lake", train(CONFIG, data, Context(), run_directory=folder / "run").model)
 
 

@@ -17,8 +17,8 @@ from training.config import TrainConfig, objective
 from training.data.ragged import Ragged
 from training.data.sampling import choose_all
 from training.objectives.batch import DrawKey, EncodedBatch, Relations
-from training.objectives.batch import losses as total_losses
 from training.objectives.negatives import Loss, Negatives, cross_document_losses
+from training.objectives.objective import losses as total_losses
 from training.objectives.pairs import triplet_sum_losses
 from training.objectives.terms.coherence import relation_losses
 from training.objectives.terms.cross_document import CrossDocument

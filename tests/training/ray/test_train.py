@@ -80,7 +80,7 @@ def lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 def train_undisturbed(config: TrainConfig, lake: Lake, folder: Path) -> LinkModel:
     """Return the model of one process that nothing stops."""
-    data = load_training_data(lake, "synthetic", config)
+    data = load_training_data(lake, "synthetic", config.reading)
     return LinkModel.load(train(config, data, Context(), run_directory=folder).model)
 
 

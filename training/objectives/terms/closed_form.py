@@ -18,10 +18,9 @@ from schemas.configs import PositiveFloat, PositiveInt, require
 from schemas.plugins import SIMILARITIES
 from training.closed_form.plans import pair_weights
 from training.closed_form.solver import Pass, Solver
-from training.config import TrainConfig
 from training.data.loading import TrainingData
 from training.objectives.batch import EncodedBatch
-from training.parts import Term
+from training.objectives.term import Term
 from training.similarity.kinds.dc import Dc
 from training.similarity.segments import own_blocks
 from training.similarity.similarity import SetSimilarity
@@ -62,23 +61,13 @@ class ClosedForm(Term):
     image_components: PositiveInt = 200
     column_weights: tuple[str, ...] = COLUMN_WEIGHTS
 
-    def check(self, config: TrainConfig) -> None:
-        rule = "closed-form cannot be summed with other objectives"
-        require(len(config.objective) == 1, field="objective.name", value=config.objective_name, rule=rule)
-        require(bool(self.regularisation), field="objective.regularisation", value=(), rule="expected at least one")
-        for tower in (config.text, config.image):
-            rule = (
-                "closed-form solves for affine maps; set text.name=sentence and image.name=linear, components=0 of both"
-            )
-            require(tower.is_affine, field=f"{tower.part}.name", value=tower.name, rule=rule)
-        check_column_weights(self.column_weights, field="objective.column_weights")
-        for setting in ("start_from", "max_rows"):
-            value = getattr(config.training, setting)
-            rule = f"closed-form starts anew, and reads whole documents; leave training.{setting} unset"
-            require(not value, field=f"training.{setting}", value=value, rule=rule)
+    def __post_init__(self) -> None:
+        Term.__post_init__(self)
+        require(bool(self.regularisation), field=f"{self.part}.regularisation", value=(), rule="expected at least one")
+        check_column_weights(self.column_weights, field=f"{self.part}.column_weights")
 
     def solver(self, text: Tower, image: Tower, data: TrainingData, workers: Workers, *, epochs: int) -> Solver:
-        known, wanted = data.identity, self.passes * len(self.regularisation)
+        identity, wanted = data.identity, self.passes * len(self.regularisation)
         if epochs < wanted and workers.rank == 0:
             cut = "training.epochs = %d cuts the %d passes of objective.regularisation; use --set training.epochs=%d"
             logger.warning(cut, epochs, wanted, wanted)
@@ -88,10 +77,10 @@ class ClosedForm(Term):
             split=data.training,
             workers=workers,
             columns=(
-                weighted_columns(known.sentence_columns, self.sentence_components, self.column_weights),
-                weighted_columns(known.image_columns, self.image_components, self.column_weights),
+                weighted_columns(identity.sentence_columns, self.sentence_components, self.column_weights),
+                weighted_columns(identity.image_columns, self.image_components, self.column_weights),
             ),
-            named=known.named_columns,
+            named=identity.named_columns,
             pass_of=self.pass_of,
         )
 

@@ -14,7 +14,8 @@ from torch.nn import functional as F
 
 from schemas.configs import PositiveFloat
 from training.objectives.batch import EncodedBatch, Relations, check_pairs
-from training.parts import Needs, Term
+from training.objectives.term import Term
+from training.parts import Needs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

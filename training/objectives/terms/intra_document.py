@@ -9,7 +9,7 @@ from torch import Tensor
 
 from schemas.configs import PositiveFloat
 from training.objectives.batch import EncodedBatch
-from training.parts import Term
+from training.objectives.term import Term
 from training.similarity.kinds.tk import Tk
 from training.similarity.similarity import Combine, check_k
 

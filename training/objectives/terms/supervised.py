@@ -12,7 +12,8 @@ from torch import Tensor
 from schemas.configs import PositiveFloat, Share
 from training.data.ragged import Int64, to_device
 from training.objectives.batch import EncodedBatch
-from training.parts import Needs, Term
+from training.objectives.term import Term
+from training.parts import Needs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

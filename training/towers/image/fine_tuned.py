@@ -29,8 +29,9 @@ from networks import nasnet_mobile
 from schemas.errors import ConfigError, UsageError
 from training.data.documents import DocumentSet
 from training.data.ragged import Int64, to_device
-from training.parts import ImageTowerSettings, Needs
+from training.parts import Needs
 from training.towers.inputs import ImageInput, Sizes, Tower, Workers, unit
+from training.towers.settings import ImageTowerSettings
 
 SIDE_PX, CROP_PX = 256, 224
 MOST_DEGREES = 20.0

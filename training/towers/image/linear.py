@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from training.parts import ImageTowerSettings
 from training.towers.inputs import Sizes, Tower
+from training.towers.settings import ImageTowerSettings
 from training.towers.vectors import ImageVectorTower
 
 

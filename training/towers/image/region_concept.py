@@ -18,17 +18,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from schemas.configs import PositiveInt, require
+from schemas.configs import PositiveInt
 from schemas.errors import ConfigError, UsageError
-from training.config import TrainConfig
 from training.data.documents import RegionBank
 from training.data.ragged import Float32, Floats, Int64, Ragged, to_device
-from training.parts import ImageTowerSettings, Needs
+from training.parts import Needs
 from training.text.vocabulary import Vocabulary
 from training.towers.inputs import ImageInput, Sizes, Tower, required, unit
 from training.towers.packing import Packing, blocks, mean_of, pool, softmax_pool
+from training.towers.settings import ImageTowerSettings
 from training.towers.text.transformer import TransformerTower
-from training.towers.transformer_layers import Transformer, check_heads
+from training.towers.transformer_layers import Transformer
 from training.towers.words import WordTower
 
 REGION, CONCEPT = 0, 1
@@ -60,16 +60,9 @@ class RegionConceptSettings(ImageTowerSettings):
     def needs(self) -> Needs:
         return Needs(regions=True, labels=self.concepts)
 
-    def check(self, config: TrainConfig) -> None:
-        check_heads(self.heads, config.dimensions, part=self.part)
-        rule = (
-            "region labels are read through the text tower's word vectors, and it has none to share; use one of "
-            "bilstm-attention, gru, transformer, or --set image.concepts=false"
-        )
-        require(config.text.shares_words or not self.concepts, field="text.name", value=config.text.name, rule=rule)
-        rule = "region labels have one language, the word vectors several; use --set image.concepts=false"
-        has_one = not (self.concepts and config.text.needs.languages)
-        require(has_one, field="image.concepts", value=True, rule=rule)
+    @property
+    def divisor(self) -> int:
+        return self.heads
 
     def build(self, sizes: Sizes, text: Tower) -> Tower:
         return RegionConceptTower(self, sizes, text)

@@ -19,7 +19,6 @@ from schemas.configs import PositiveInt, Probability, require
 from schemas.documents import Role
 from schemas.errors import UsageError
 from schemas.plugins import FUSERS
-from training.config import TrainConfig
 from training.data.ragged import Bool, Int64
 from training.parts import Needs
 from training.settings import require_roles
@@ -57,10 +56,6 @@ class MultiSourceSettings(SubwordAttentionSettings):
     @property
     def needs(self) -> Needs:
         return super(MultiSourceSettings, self).needs | Needs(sources=self.sources)
-
-    def check(self, config: TrainConfig) -> None:
-        rule = f"text.name = '{self.name}' reads the roles of text.sources; leave data.roles empty"
-        require(not config.data.roles, field="data.roles", value=config.data.roles, rule=rule)
 
     def build(self, sizes: Sizes, vocabulary: Vocabulary | None) -> Tower:
         return MultiSourceTower(self, sizes, vocabulary)

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from schemas.errors import UsageError
 from training.data.documents import DocumentSet
 from training.data.ragged import Floats
-from training.parts import Needs, TextTowerSettings
+from training.parts import Needs
 from training.towers.inputs import Rows, Sizes, TextInput, Tower, VectorRows, Workers, required
+from training.towers.settings import TextTowerSettings
 from training.towers.vectors import VectorTower
 
 

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from schemas.configs import PositiveInt
-from training.config import TrainConfig
 from training.data.ragged import to_device
 from training.text.vocabulary import Vocabulary
 from training.towers.inputs import Sizes, Tower, unit
 from training.towers.packing import Packing, mean_of, pool
-from training.towers.transformer_layers import Transformer, check_heads
+from training.towers.transformer_layers import Transformer
 from training.towers.words import WordRows, WordsSettings, WordTower
 
 POSITION_BOUND = 0.02  # L: position embeddings start uniform in +-0.02
@@ -31,8 +30,9 @@ class TransformerSettings(WordsSettings):
     heads: PositiveInt = 8
     hidden_dimensions: PositiveInt = 2048
 
-    def check(self, config: TrainConfig) -> None:
-        check_heads(self.heads, config.dimensions, part=self.part)
+    @property
+    def divisor(self) -> int:
+        return self.heads
 
     def build(self, sizes: Sizes, vocabulary: Vocabulary | None) -> Tower:
         return TransformerTower(self, sizes, vocabulary)
