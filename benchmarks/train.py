@@ -278,7 +278,7 @@ with tempfile.TemporaryDirectory() as scratch:
     lake = make_version(Path(scratch), {Split.TRAIN: 10, Split.VAL: 1}, DOCUMENTS * (batches // 10 + 2), SHAPE)
     config = override(recipe("hessel-2019"), ["training.epochs=1", f"training.precision={precision}"])
     reading = getattr(config, "reading", config)  # which a commit of before has not
-    trainer.train(config, load_training_data(lake, DATASET, reading.reading), Context(), run_directory=Path(scratch))
+    trainer.train(config, load_training_data(lake, DATASET, reading), Context(), run_directory=Path(scratch))
 """
 
 

@@ -37,7 +37,7 @@ from training.towers.text.transformer import TransformerSettings
         ("training.schedule.name=step", "expected one of plateau, steps, constant"),
         ("text.dropout=1", "text.dropout = 1: expected `float` < 1.0"),
         ("image.dropout=-0.1", "image.dropout = -0.1: expected `float` >= 0.0"),
-        ("text.max_words=-1", "text.max_words = -1: expected `int` >= 0"),
+        ("text.max_words=-1", "text.max_words = -1: expected `int` >= 1"),
         ("text.word_dimensions=0", "text.word_dimensions = 0: expected `int` >= 1"),
         ("training.schedule.factor=0", "training.schedule.factor = 0: expected `float` > 0.0"),
     ],
