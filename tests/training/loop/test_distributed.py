@@ -2,17 +2,17 @@ import json
 import subprocess
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from uuid import uuid4
 
 import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
 from forked import ROOT, clean_environment, start
+from several_workers import WORKER, assert_same_history, assert_same_model, assert_same_run, run_workers, train_alone
 
 from schemas.configs import resolve
 from schemas.documents import Split
@@ -33,7 +33,7 @@ from training.towers.text.gru import GruSettings
 from training.towers.text.multi_source import MultiSourceSettings
 from training.towers.text.sentence import SentenceSettings
 
-WORKER, ODD_WORKER = (Path(__file__).with_name(name) for name in ("worker.py", "alike.py"))
+ODD_WORKER = Path(__file__).with_name("alike.py")
 FROZEN = TrainConfig(
     dimensions=16,
     text=SentenceSettings(dropout=0.3),
@@ -91,7 +91,6 @@ SOLVED = override(
 )
 GPU = torch.device("cuda")
 NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-ADAM_TOLERANCE = 1e-4  # where a gradient is rounding alone, Adam takes a step of the full rate along it
 TOLERANCE = 1e-6  # of steps along the gradient
 GPU_TOLERANCE = 1e-3  # float32 sums in another order, over the steps of two epochs
 SINGLES = replace(WORDS, recipe="singles", objective=objective("nostruct"))
@@ -103,57 +102,6 @@ def make_lake(lakes: ModuleType, folder: Path) -> Lake:
         for split, count in zip(Split, (20, 8), strict=False)
     }
     return lakes.write_lake(str(folder / "lake"), made, shards=3)
-
-
-def run_workers(
-    lake: Lake, world_size: int, jobs: Mapping[Path, TrainConfig], *, backend: str = "gloo", optimiser: str = "Adam"
-) -> None:
-    """Do the jobs, one after the other, with `world_size` processes; each leaves its history in the run folder."""
-    environment = clean_environment(OMP_NUM_THREADS="1")
-    meeting = f"{lake.root.uri}.{uuid4().hex}"  # never that of an earlier run, whose file may not be gone yet
-    text = json.dumps([(str(run), resolve(config)) for run, config in jobs.items()])
-    workers = [
-        start(
-            *(backend, meeting, lake.root.uri, str(rank), str(world_size), optimiser, text),
-            folder=WORKER.parent,
-            environment=environment,
-            program=WORKER,
-        )
-        for rank in range(world_size)
-    ]
-    ended = [worker.finish() for worker in workers]
-    assert all(each.status == 0 for each in ended), "\n".join(each.err for each in ended)
-
-
-def train_alone(lake: Lake, run: Path, config: TrainConfig, device: torch.device = CPU) -> TrainResult:
-    data = load_training_data(lake, "synthetic", config.reading)
-    return train(config, data, Context(device=device), run_directory=run)
-
-
-def assert_same_metrics(found: dict[str, float], expected: dict[str, float], tolerance: float) -> None:
-    assert found.keys() == expected.keys()
-    for name in expected.keys() - {"documents_per_second"}:
-        assert found[name] == pytest.approx(expected[name], rel=tolerance, abs=tolerance), name
-
-
-def assert_same_run(run: Path, alone: TrainResult, world_size: int, tolerance: float = ADAM_TOLERANCE) -> None:
-    """Compare every worker's history, and the kept model, with those of one process."""
-    for rank in range(world_size):
-        assert_same_history(json.loads((run / f"history-{rank}.json").read_text()), alone, tolerance)
-    assert_same_model(run / "model", alone, tolerance)
-
-
-def assert_same_history(history: Sequence[Mapping[str, float]], alone: TrainResult, tolerance: float) -> None:
-    assert len(history) == len(alone.history)
-    for found, expected in zip(history, alone.history, strict=True):
-        assert_same_metrics(dict(found), dict(expected), tolerance)
-
-
-def assert_same_model(model: Path, alone: TrainResult, tolerance: float) -> None:
-    one, other = LinkModel.load(alone.model), LinkModel.load(model)
-    assert other.card == one.card
-    for name, value in one.state_dict().items():
-        assert torch.allclose(other.state_dict()[name], value, atol=tolerance), name
 
 
 def steps_of(config: TrainConfig, batches: int) -> TrainConfig:
