@@ -216,7 +216,7 @@ def test_a_resumed_run_has_the_same_bits(data: TrainingData, tmp_path: Path) -> 
             r"text.name = 'gru': closed-form solves for affine maps; set text.name=sentence",
         ),
         ("image.name=linear-bn", r"image.name = 'linear-bn': .* image.name=linear"),
-        ("objective.name=closed-form+cross", "closed-form cannot be summed with other objectives"),
+        ("objective.name=closed-form+cross", "an objective that solves for maps cannot be summed with others"),
         ("training.max_rows=3", "training.max_rows = 3: .*reads whole documents"),
         ("training.start_from=other", "training.start_from = .*anew"),
         ("objective.regularisation=", "objective.regularisation = .*expected at least one"),
