@@ -31,6 +31,7 @@ from pipelines.build import BuildPlan, chain_stages, identity_of
 from pipelines.card.card import write_cards
 from pipelines.card.hosts import failures_by_host, host_lines
 from pipelines.card.show import describe, explain_failures
+from pipelines.embedded import on_web
 from pipelines.features.extraction import FeaturePlan, plan_features
 from pipelines.files import INSIDE, input_file, open_uri
 from pipelines.launch import ON_THIS_MACHINE, Sign, machine_error, processes_of_machine, run_pipeline
@@ -42,7 +43,6 @@ from pipelines.recipe import BuildConfig
 from pipelines.settings import OnLeak, Runner
 from pipelines.shards.writing import write_rows
 from pipelines.sources.inputs import find_inputs, image_root, named_inputs
-from pipelines.sources.records import on_web
 from pipelines.sources.takedowns import NO_TAKEDOWNS, Takedowns, read_takedowns
 from pipelines.splits.leaks import LeakCount, refuse_leaks
 from pipelines.turns import LEASES, turn_alone, turn_of_build
