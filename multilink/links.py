@@ -60,5 +60,4 @@ def picture_bytes(picture: Picture) -> bytes:
 
 def _address(picture: Picture) -> str:
     """Return where a notebook finds a picture: its URL, or itself in small."""
-    is_url = isinstance(picture, str) and "://" in picture
-    return str(picture) if is_url else thumbnail_uri(picture_bytes(picture)) or ""
+    return picture if isinstance(picture, str) and "://" in picture else thumbnail_uri(picture_bytes(picture)) or ""
