@@ -14,7 +14,9 @@ function arrows(group) {
   const stop = (kept) => { for (const link of among()) link.tabIndex = link === kept ? 0 : -1; };
   stop(among().find((link) => link === document.activeElement) ?? among()[0]);
   group.addEventListener("keydown", (event) => {
-    const links = among(), at = links.indexOf(document.activeElement);
+    if (event.target.matches("input, textarea, select")) return;
+    const scope = event.target.closest("[data-key-scope]");  // of letters: arrows move from wherever these act
+    const links = among(), at = links.findIndex((link) => link === event.target || scope?.contains(link));
     const to = { ArrowRight: at + 1, ArrowDown: at + 1, ArrowLeft: at - 1, ArrowUp: at - 1, Home: 0, End: links.length - 1 }[event.key];
     if (at < 0 || to === undefined || !links[to]) return;
     event.preventDefault();
@@ -46,6 +48,12 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
   (scope.querySelector("a.open") ?? scope).focus();  // what is pressed will be replaced
   pressed.click();
+});
+
+// A button that was clicked will be replaced: the next key is the picture's, as after a key.
+document.addEventListener("click", (event) => {
+  const scope = event.detail && event.target.closest("button[data-key]")?.closest("[data-key-scope]");
+  (scope?.querySelector("a.open") ?? null)?.focus();
 });
 
 prepare();

@@ -127,6 +127,22 @@ def test_keys_choose_list_and_undo_and_the_chosen_stay_in_view(page: Page, newsr
     assert page.locator(f"#decide-{first}").get_attribute("data-standing") == "choose"
 
 
+def test_a_key_after_a_click_acts_where_the_editor_is(page: Page, newsroom: Newsroom) -> None:
+    """Arrows move from wherever letters act; a key for the next picture undid the choice that was just clicked."""
+    page.goto(address(newsroom, "Maus."))
+    first, second = (image[:12] for image in shown(page.content())[:2])
+    page.click(f"#choose-{first}")
+    page.wait_for_selector(f"#decide-{first}[data-standing=choose]")
+    assert focused(page) == f"open-{first}"
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("s")
+    page.wait_for_selector(f"#decide-{second}[data-standing=shortlist]")
+    assert page.locator(f"#decide-{first}").get_attribute("data-standing") == "choose"
+    page.focus(f"#choose-{second}")  # a button of the second picture
+    page.keyboard.press("ArrowLeft")
+    assert focused(page) == f"open-{first}"
+
+
 def beside(page: Page) -> dict[str, list[str]]:
     """Return the pictures beside each paragraph."""
     found: dict[str, list[str]] = page.evaluate(
