@@ -13,7 +13,7 @@ from pathlib import Path
 
 from schemas.console import Say
 from schemas.errors import NotFoundError
-from schemas.project import FILE, VARIABLES, read_project, setting
+from schemas.project import FILE, KEY, VARIABLES, read_project, setting
 
 _SQLITE = "sqlite:///"
 
@@ -43,7 +43,23 @@ def _is_not_of_a_missing_cloud(record: logging.LogRecord) -> bool:
     return not record.getMessage().startswith("apitools not found")
 
 
-def remember(home: Path, directory: Path, *, lake: str, tracking_uri: str, say: Say) -> None:
+def workspace_key(home: Path) -> str:
+    """Return the key that signs in a workspace, made where the user has none; empty: the user's key signs.
+
+    Commands and processes that follow find it in the environment.
+    """
+    from training.promotions.keys import key_path, make_key
+
+    own, path = home.absolute() / "key.pem", key_path()
+    if path.absolute() != own and (path.is_file() or setting(KEY)):
+        return ""
+    if not own.is_file():
+        make_key(own)
+    os.environ[VARIABLES[KEY]] = str(own)
+    return str(own)
+
+
+def remember(home: Path, directory: Path, *, lake: str, tracking_uri: str, key: str = "", say: Say) -> None:
     """Let the project files of a workspace, which is whole, and of a directory name it.
 
     Where the directory's named another one, that is said, and how to go back.
@@ -53,15 +69,16 @@ def remember(home: Path, directory: Path, *, lake: str, tracking_uri: str, say: 
         directory: where commands are called.
         lake: path or URI.
         tracking_uri: of MLflow.
+        key: path of the key that signs there; empty: what a file has stays.
         say: takes a line of progress.
 
     Raises:
         ConfigError: a file that is there cannot be read.
     """
-    _write(home, lake=lake, tracking_uri=tracking_uri)
+    _write(home, lake=lake, tracking_uri=tracking_uri, key=key)
     if home.absolute() != directory.absolute():
         before = _absolute(directory)
-        _write(directory, lake=lake, tracking_uri=tracking_uri)
+        _write(directory, lake=lake, tracking_uri=tracking_uri, key=key)
         if "lake" in before and before != _absolute(directory):
             lake, back = _relative(str(before["lake"]), directory), Path(str(before["lake"])).parent
             is_whole = (back / FILE).is_file()
@@ -83,17 +100,19 @@ def use(home: Path, directory: Path, *, say: Say) -> Mapping[str, str | bool]:
     found = _absolute(home)
     if not {"lake", "tracking_uri"} <= found.keys():
         raise NotFoundError(f"{home}: expected a workspace that demo or up has made, with a {FILE} of its own")
-    remember(home, directory, lake=str(found["lake"]), tracking_uri=str(found["tracking_uri"]), say=say)
+    names = {name: str(value) for name, value in found.items()}
+    remember(home, directory, **names, say=say)
     return read_project(directory)
 
 
-def _write(directory: Path, *, lake: str, tracking_uri: str) -> None:
+def _write(directory: Path, *, lake: str, tracking_uri: str, key: str) -> None:
     """Write a workspace into the project file of a directory, by relative paths inside of it; other keys stay."""
     from schemas.lake import Folder
 
     sqlite = tracking_uri.startswith(_SQLITE)
     store = _SQLITE + _relative(tracking_uri.removeprefix(_SQLITE), directory) if sqlite else tracking_uri
     values = read_project(directory) | {"lake": _relative(lake, directory), "tracking_uri": store}
+    values |= {KEY: _relative(key, directory)} if key else {}
     lines = ["# Where multilink finds data sets, runs and models in this folder. Options win over it."]
     lines += [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in values.items()]  # as TOML does
     Folder(str(directory)).write(FILE, ("\n".join(lines) + "\n").encode())
@@ -101,7 +120,7 @@ def _write(directory: Path, *, lake: str, tracking_uri: str) -> None:
 
 def _absolute(directory: Path) -> dict[str, str | bool]:
     """Return where the project file of a directory finds data sets, runs and models, whatever the working directory."""
-    values = {name: value for name, value in read_project(directory).items() if name in ("lake", "tracking_uri")}
+    values = {name: value for name, value in read_project(directory).items() if name in ("lake", "tracking_uri", KEY)}
     for name, value in values.items():
         path = str(value).removeprefix(_SQLITE)
         if "://" not in path:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from orchestration.config import NOSTRUCT, BeamSettings, DatasetSettings, Settings
 from orchestration.demo.processes import AT_ONCE, Processes, processes
 from orchestration.demo.recorded_web import recorded_web, recording_at
-from orchestration.project import remember
+from orchestration.project import remember, workspace_key
 from orchestration.steps import Steps
 from schemas.console import Say
 from schemas.documents import Split
@@ -47,15 +47,16 @@ def main_job(home: Path, *, workers: int, say: Say) -> Iterator[tuple[list[str],
         datasets=(dataset,),
         beam=BeamSettings(workers=workers),
     )
+    key = workspace_key(home)
     with ThreadPoolExecutor(AT_ONCE) as threads, processes() as started:
         try:
-            yield from _steps(home, settings, started, threads, say)
+            yield from _steps(home, settings, started, threads, say, key=key)
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _steps(
-    home: Path, settings: Settings, started: Processes, threads: ThreadPoolExecutor, say: Say
+    home: Path, settings: Settings, started: Processes, threads: ThreadPoolExecutor, say: Say, *, key: str
 ) -> Iterator[tuple[list[str], dict[str, Any]]]:
     """Do the steps of the main job; all but the build are processes."""
     (dataset,) = settings.datasets
@@ -91,8 +92,7 @@ def _steps(
     champion = own["version"] if promotion["is_promoted"] else None
     links, index = (step(own["model"], reference, champion=champion, say=say) for step in (steps.link, steps.index))
     models[last], beside = beside_trained.result()
-    remember(home, Path.cwd(), lake=settings.lake, tracking_uri=settings.tracking_uri, say=say)
-
+    remember(home, Path.cwd(), lake=settings.lake, tracking_uri=settings.tracking_uri, key=key, say=say)
     values = {
         "build": build,
         "models": models,

@@ -11,7 +11,7 @@ from typing import Any
 
 from orchestration.config import BeamSettings, DatasetSettings, Settings
 from orchestration.demo.recorded_web import recorded_news, recording_at
-from orchestration.project import remember
+from orchestration.project import remember, workspace_key
 from orchestration.steps import Steps, in_process
 from schemas.console import Say
 
@@ -28,7 +28,7 @@ def newsroom(home: Path, *, workers: int, say: Say) -> Iterator[tuple[list[str],
         datasets=(dataset,),
         beam=BeamSettings(workers=workers),
     )
-    steps = Steps(settings=settings)
+    steps, key = Steps(settings=settings), workspace_key(home)
     say(f"1/5 build: the articles and pictures of the recorded news, as the data set {DATASET}")
     with recorded_news(recording_at()) as addresses:
         build = steps.build(dataset, addresses, say=say)
@@ -44,7 +44,7 @@ def newsroom(home: Path, *, workers: int, say: Say) -> Iterator[tuple[list[str],
     index = in_process(["index", "--model", model["model_uri"], "--dataset", reference, *where, "--json"], say)
     say("5/5 evaluate-search: how well texts of the test split find their pictures")
     found = in_process(["evaluate-search", "--index", index["path"], *where, "--json"], say)
-    remember(home, Path.cwd(), lake=settings.lake, tracking_uri=settings.tracking_uri, say=say)
+    remember(home, Path.cwd(), lake=settings.lake, tracking_uri=settings.tracking_uri, key=key, say=say)
     yield (
         [
             *score_lines(found["scores"]),

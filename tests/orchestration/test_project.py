@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 import multilink
-from orchestration.project import FILE, recall, remember
+from orchestration.project import FILE, recall, remember, workspace_key
 from schemas.errors import ConfigError, NotFoundError
+from training.promotions.keys import key_path, make_key
 
 
 def test_a_workspace_inside_is_kept_by_relative_paths(tmp_path: Path) -> None:
@@ -24,6 +25,28 @@ def test_a_workspace_inside_is_kept_by_relative_paths(tmp_path: Path) -> None:
     found: dict[str, str] = {}
     recall(tmp_path, found)
     assert found == {"MULTILINK_LAKE": "demo/lake", "MLFLOW_TRACKING_URI": "sqlite:///demo/mlflow.db"}
+
+
+def test_a_workspace_has_a_key_of_its_own_where_the_user_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
+    monkeypatch.setenv("MULTILINK_KEY", "")
+    home = tmp_path / "demo"
+    own = workspace_key(home)
+    assert own == str(home / "key.pem") and Path(own).stat().st_mode & 0o077 == 0
+    assert workspace_key(home) == own == str(key_path())
+    remember(home, tmp_path, lake=str(home / "lake"), tracking_uri="http://mlflow:5000", key=own, say=print)
+    for folder, name in ((tmp_path, "demo/key.pem"), (home, "key.pem")):
+        found: dict[str, str] = {}
+        recall(folder, found)
+        assert found["MULTILINK_KEY"] == name
+    users = tmp_path / "settings" / "multilink" / "key.pem"
+    make_key(users)
+    monkeypatch.setenv("MULTILINK_KEY", "")
+    (tmp_path / FILE).unlink()
+    assert workspace_key(home) == "" and key_path() == users
 
 
 def test_what_else_the_file_says_stays(tmp_path: Path) -> None:
