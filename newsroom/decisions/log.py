@@ -306,6 +306,23 @@ def _prepare(connection: Connection) -> None:
         connection.execute(text(statement))
 
 
+@contextmanager
+def changing_rows(engine: Engine) -> Iterator[Connection]:
+    """Give a connection that may change what is in the log, in one transaction: what is to be forgotten goes so."""
+    with engine.begin() as connection:
+        tables, is_sqlite = ("rankings", "decisions", "compared"), engine.dialect.name == "sqlite"
+        for table in tables:
+            if is_sqlite:
+                connection.execute(text(f"DROP TRIGGER IF EXISTS {table}_no_update"))
+            else:
+                connection.execute(text(f"ALTER TABLE {table} DISABLE TRIGGER {table}_only_grows"))
+        yield connection
+        for table in () if is_sqlite else tables:
+            connection.execute(text(f"ALTER TABLE {table} ENABLE TRIGGER {table}_only_grows"))
+        for statement in _REFUSALS["sqlite"] if is_sqlite else ():
+            connection.execute(text(statement))
+
+
 def _compare_earlier(connection: Connection) -> None:
     """Fill the table of comparisons of a log that was begun without it."""
     made = select(DECISIONS, RANKINGS.c.ranking.label("list")).join(RANKINGS, RANKINGS.c.digest == DECISIONS.c.ranking)

@@ -52,7 +52,10 @@ class Held:
         if not self.versions:
             yield "no version holds any of it"
         yield from (f"image {each} stays: other documents show it" for each in sorted(self.content.shared))
-        yield "not looked at: copies in other lakes, exports, and files outside the lake"
+        yield (
+            "not looked at: copies in other lakes, exports, files outside the lake, databases named by --store; pages "
+            "that are running hold their index until they are started anew"
+        )
         for version in self.content.not_covered:
             yield f"{version}: its build has no ledger: what it rejected is found by address and hash alone, not by id"
 
@@ -69,18 +72,20 @@ class Removed:
         held: what held something of it.
         done: what went of the pipeline's.
         made_by_models: folders of links and indexes of tainted models, relative to the lake.
+        on_pages: rows of the pages' database that named something of it.
         is_dry_run: whether nothing was changed.
     """
 
     held: Held
     done: Forgotten
     made_by_models: list[str]
+    on_pages: int
     is_dry_run: bool
 
     @property
     def is_any(self) -> bool:
         """Return whether anything of it was found."""
-        return self.done.is_any or bool(self.made_by_models)
+        return self.done.is_any or bool(self.made_by_models or self.on_pages)
 
     def lines(self) -> Iterator[str]:
         """Yield what went, or would go."""
@@ -93,6 +98,8 @@ class Removed:
         yield from (f"{path}: rows {verb}" for path in self.done.packs)
         yield from (f"{path}: the index, which has a row of it, {verb}" for path in self.done.indexes)
         yield from (f"{path}: what a tainted model made {verb}" for path in self.made_by_models)
+        if self.on_pages:
+            yield f"decisions, labels, rankings and uploads of the pages: {counted(self.on_pages, 'row')} {verb}"
         if not self.is_any:
             yield "nothing of it was found in this lake"
             return
@@ -102,7 +109,10 @@ class Removed:
         yield from (
             f"{old} was replaced by {new or 'nothing: no document was left'}" for old, new in self.done.replaced
         )
-        yield "all of it is removed"
+        yield (
+            "all of it is removed from captures, copies, features, versions, links, indexes and the pages' database of "
+            "this lake"
+        )
 
     def to_json(self) -> dict[str, Any]:
         return self.held.to_json() | {
@@ -113,6 +123,7 @@ class Removed:
             "indexes": self.done.indexes,
             "replaced": dict(self.done.replaced),
             "made_by_models": self.made_by_models,
+            "on_pages": self.on_pages,
             "found": self.is_any,
         }
 
@@ -167,7 +178,20 @@ def remove_held(
     # With those of a call that was killed before it came here.
     models = of_versions | _tainted_in(lake) if with_models else set()
     made = list(made_by_models(lake, models)) if is_dry_run else remove_made_by_models(lake, models)
-    return Removed(held=held, done=done, made_by_models=made, is_dry_run=is_dry_run)
+    rows = _forget_on_pages(lake, held.content, is_dry_run=is_dry_run)
+    return Removed(held=held, done=done, made_by_models=made, on_pages=rows, is_dry_run=is_dry_run)
+
+
+def _forget_on_pages(lake: Lake, content: NamedContent, *, is_dry_run: bool) -> int:
+    """Take what is named out of the database of the pages that lies in a lake; return how many rows named it."""
+    local = lake.root.local
+    database = None if local is None else local / "pages" / "pages.sqlite"
+    if database is None or not database.is_file():
+        return 0
+    from newsroom.pages.forgetting import forget_on_pages
+
+    address = f"sqlite:///{database.absolute()}"
+    return forget_on_pages(address, content.documents, content.images, is_dry_run=is_dry_run)
 
 
 def _with_models(content: NamedContent, tracking: str | None) -> Held:
