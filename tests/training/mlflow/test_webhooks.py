@@ -86,7 +86,7 @@ def test_the_receiver_is_told_of_each_new_champion_and_believes_what_is_signed(
     served.set_registered_model_alias("linker", "challenger", "1")
     for version in ("1", "2"):
         last = align(served, "linker")
-        assert change_champion(served, last, (version, *last.champions), decision={})
+        assert change_champion(served, last, (version, *last.champions), decision={"checks": []})
     rollback(served, "linker")
 
     received = [messages.get(timeout=WAIT_S) for _ in range(6)]  # three new champions among them, in whatever order
