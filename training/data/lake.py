@@ -1,7 +1,7 @@
 """Parquet parts of a data set version to ragged arrays: only the columns asked for, and only bytes that are whole.
 
 Which parts there are is the manifest's to say, and so is each part's SHA-256: a part is checked before it is read, once
-a process. Which worker reads which part is decided in `loading.py`.
+a process. Which shards are read, and when, is decided in `split.py`.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def solve_epoch(run: RunState, solver: Solver, context: Context, *, documents: i
         nonlocal read
         read += count
         pace = read / (time.perf_counter() - began)
-        context.say(Passing(f"epoch {run.epoch}/{epochs}: {pace:.1f} documents/s"))
+        context.say(Passing(f"pass {run.epoch}/{epochs}: {pace:.1f} documents/s"))
 
     metrics = solver.take(run.epoch, watch)
     pace = {"documents_per_second": documents / (time.perf_counter() - began)}

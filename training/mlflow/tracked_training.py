@@ -305,13 +305,14 @@ def _reference(dataset: str | None, run: TrackedRun | None) -> str:
 def _launch(config: TrainConfig, run: TrackedRun, *, lake: Lake, reference: str, workers: int, say: Say) -> TrainResult:
     """Train by Ray with several workers or on the cluster of RAY_ADDRESS, else in this process."""
     epochs, first = config.training.epochs, list[tuple[int, float]]()
+    unit = "pass" if config.is_solved else "epoch"
 
     def on_report(metrics: Mapping[str, float]) -> None:
         if run.log_epoch(metrics):
             number, now = int(metrics["epoch"]), time.monotonic()
             first.append((number, now))
             done, seconds = number - first[0][0], now - first[0][1]
-            say(Passing(epoch_line(metrics, epochs) + left_of(done, epochs - first[0][0], seconds)))
+            say(Passing(epoch_line(metrics, epochs, unit) + left_of(done, epochs - first[0][0], seconds)))
 
     def on_progress(line: str) -> None:
         say(Passing(line))
@@ -354,9 +355,9 @@ def _register(
     return register(run.client, result.model, name=name, run_id=run.id, tags=tags)
 
 
-def epoch_line(metrics: Mapping[str, float], epochs: int) -> str:
-    """Return an epoch's metrics as one line for a person; what could not be computed is left out."""
-    parts = [f"epoch {int(metrics['epoch']):{len(str(epochs))}d}/{epochs}"]
+def epoch_line(metrics: Mapping[str, float], epochs: int, unit: str = "epoch") -> str:
+    """Return the metrics of an epoch, or of a solver's pass, as one line; what could not be computed is left out."""
+    parts = [f"{unit} {int(metrics['epoch']):{len(str(epochs))}d}/{epochs}"]
     for name, title, form in (
         ("train_loss", "loss", ".4f"),
         ("validation_loss", "validation loss", ".4f"),

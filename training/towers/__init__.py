@@ -1,1 +1,1 @@
-"""Text and image towers: each from prepared rows to unit vectors of the joint space, found by name in `build.py`."""
+"""Text and image towers: each from prepared rows to unit vectors of the joint space (`training.parts` finds them)."""

@@ -52,10 +52,10 @@ class StepMoments:
         if not self.norms:
             return
         parts = gather(torch.stack([self.before, *self.noted])[1:])
-        after = self.before.split([2 * norm.num_features for norm in self.norms])
+        after = torch.split(self.before, [2 * norm.num_features for norm in self.norms])
         sizes = [len(each) for each in after]
         for number in range(batches):
-            batch = parts[number % len(parts)][number // len(parts)].split(sizes)
+            batch = torch.split(parts[number % len(parts)][number // len(parts)], sizes)
             after = [torch.lerp(*each) for each in zip(after, batch, self.momenta, strict=True)]
         for norm, moments, momentum in zip(self.norms, after, self.momenta, strict=True):
             for buffer, values in zip((norm.running_mean, norm.running_var), moments.chunk(2), strict=True):

@@ -30,6 +30,7 @@ def run_job(lake: Lake, run: Path, config: TrainConfig) -> None:
     device = torch.device("cuda", rank) if dist.get_backend() == "nccl" else torch.device("cpu")
     context = TorchDistributed(device=device, find_checkpoint=lambda: latest)
     result = train(config, data, context, run_directory=run)
+    run.mkdir(parents=True, exist_ok=True)  # the first worker makes it, perhaps later
     (run / f"history-{rank}.json").write_text(json.dumps(result.history))
 
 
