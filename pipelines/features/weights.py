@@ -96,11 +96,7 @@ class WeightFile:
             folder, name = folder_of(self.uri)
             return Folder(str(path.parent)).write(path.name, folder.read(name))
         path.parent.mkdir(parents=True, exist_ok=True)
-        client = process_client(self.http, cache)
-        try:
-            capture_file(client, self.uri).path.replace(path)
-        finally:
-            client.flush()
+        capture_file(process_client(self.http, cache), self.uri).path.replace(path)
 
 
 def parse_weights(assignments: Iterable[str], http: HttpConfig | None = None) -> dict[str, WeightFile]:

@@ -82,7 +82,10 @@ def capture_file(client: Client, url: str) -> CapturedFile:
         record = _read_record(path)
         whole = record if record and record.fetched_at and path.is_file() else None
         if whole is None or client.clock() - posix_time(whole.checked_at) > client.config.listing_max_age_s:
-            whole = _Download(client, url, path, record, whole).complete()
+            try:
+                whole = _Download(client, url, path, record, whole).complete()
+            finally:
+                client.flush()  # what its host allows is in the store
     return CapturedFile(path, task.target.url, whole.fetched_at)
 
 

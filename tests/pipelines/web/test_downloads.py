@@ -194,9 +194,11 @@ def test_a_file_has_a_limit_of_its_own(web: Any, client_of: Any, announces: bool
 
 def test_robots_have_a_say(web: Any, client_of: Any, reply: Any) -> None:
     web.scripts["/robots.txt"] = reply(200, b"User-agent: *\nDisallow: /", content_type="text/plain")
+    client = client_of()
     with pytest.raises(FetchFailed) as caught:
-        capture_file(client_of(), f"{web.url}/f")
+        capture_file(client, f"{web.url}/f")
     assert caught.value.reason is Reason.ROBOTS_DENIED
+    assert len(list((client.raw.local / "robots" / "index").iterdir())) == 1  # no segment is left open
 
 
 def test_nothing_half_is_ever_under_the_files_name(web: Any, client_of: Any, tmp_path: Path) -> None:
