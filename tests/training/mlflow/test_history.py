@@ -91,7 +91,7 @@ def test_a_promotion_waits_for_the_person_that_the_policy_asks_for(
     command = ["approve", "--model", "linker", "--version", version, "--by", "Ann"]
     done = CliRunner().invoke(app, [*command, "--tracking-uri", client.tracking_uri], catch_exceptions=False)
     unsigned = "the record of promotions is not signed: it proves nothing; make a key with: multilink key"
-    assert done.output == f"models:/linker/{version} is approved by Ann\n{unsigned}\n"
+    assert done.stdout == f"models:/linker/{version} is approved by Ann\n{unsigned}\n"
     promoted = promote(client, "linker", version, policy=policy, say=print).decision
     assert promoted.is_promoted and promoted.reasons[-1] == "approved by Ann"
     assert [each.approved_by for each in championships(record_of(client, "linker"))] == ["Ann"]
