@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,22 @@ from pipelines.documents import transforms as documents
 from pipelines.features import transforms as features
 from pipelines.quality import transforms as quality
 from pipelines.sources.source import Source
+from pipelines.web import client
 
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    made = list[client.Client]()
+
+    def make(*settings: Any) -> client.Client:
+        made.append(client.Client(*settings[:2]))
+        return made[-1]
+
+    monkeypatch.setattr(client, "_client", cache(make))
     with serving() as host:
         yield World(tmp_path, host, monkeypatch)
+    for each in made:  # a process keeps few: what another test drops must have no segment open
+        each.flush()
 
 
 def test_a_sweep_leaves_the_answer_to_a_request_whose_version_is_there(
