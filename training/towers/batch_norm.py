@@ -52,7 +52,7 @@ class StepMoments:
         if not self.norms:
             return
         parts = gather(torch.stack([self.before, *self.noted])[1:])
-        after = torch.split(self.before, [2 * norm.num_features for norm in self.norms])
+        after = list(torch.split(self.before, [2 * norm.num_features for norm in self.norms]))
         sizes = [len(each) for each in after]
         for number in range(batches):
             batch = torch.split(parts[number % len(parts)][number // len(parts)], sizes)
