@@ -268,3 +268,23 @@ def test_a_version_whose_build_has_no_ledger_is_named(lake: Lake) -> None:
     lake.root.child("ledger").remove()
     assert values(lake, "lake", "forget", "nosuch")["not_covered"] == [f"documents@{version}"]
     assert f"documents@{version}: its build has no ledger" in run(lake, "lake", "takedown", "nosuch")
+
+
+def test_forget_reaches_what_editors_decided_and_labelled(lake: Lake) -> None:
+    from newsroom.decisions.database import database_in, open_database
+    from newsroom.decisions.log import DecisionLog
+    from newsroom.decisions.records import Action, Decision, Ranking, ShownPicture
+
+    version = f"documents@{lake.latest('documents')}"
+    (image,) = values(lake, "lake", "takedown", "p3")["versions"][0]["images"]
+    of = {"dataset": version, "model": "models:/linker/2"}
+    shown = ShownPicture(image=image, score=1.0, title=SECRET)
+    ranking = Ranking(texts={"headline": "x"}, models=(of["model"],), dataset=version, pictures=(shown,))
+    with DecisionLog(open_database(database_in(lake.root.uri))) as log:
+        log.decide(Decision(action=Action.FITS, image=image, document="p3", sentence=0, article="0" * 64, **of))
+        log.decide(Decision(action=Action.CHOOSE, image=image, **of), ranking)
+    assert values(lake, "lake", "forget", "p3")["on_pages"] == 3
+    assert "the pages' database of this lake" in run(lake, "lake", "forget", "p3", "--yes").splitlines()[-1]
+    assert lake.root.local is not None
+    left = b"".join(path.read_bytes() for path in lake.root.local.rglob("*") if path.is_file())
+    assert image.encode() not in left and SECRET.encode() not in left
