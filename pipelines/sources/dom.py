@@ -102,14 +102,9 @@ class Dom:
             node = self.nodes[node].parent
 
 
-def parse(text: str, *, is_deep: bool = True) -> Any:
-    """Return the tree of a page, None where there is none.
-
-    Args:
-        text: of the page.
-        is_deep: whether what is in more than 254 elements is in it.
-    """
-    parser = html.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, huge_tree=is_deep)
+def parse(text: str) -> Any:
+    """Return the tree of a page, None where there is none."""
+    parser = html.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, huge_tree=True)
     try:
         return etree.fromstring(text.replace("\0", "\ufffd").encode("utf-8", "replace"), parser)
     except etree.XMLSyntaxError:  # empty

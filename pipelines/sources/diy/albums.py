@@ -20,15 +20,17 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any
+
+from bs4 import BeautifulSoup, Tag
 
 from pipelines.sources.diy.galleries import Album, AlbumEntry, find_album, join_caption
 from pipelines.sources.diy.submissions import Submission
-from pipelines.sources.dom import parse
 from pipelines.sources.fields import Object, text_or_none, typed
 from pipelines.sources.records import CandidateDocument, CandidateImage, FieldError, unusable
 from pipelines.sources.source import fetch_records
-from pipelines.sources.text import absolute_url
+from pipelines.sources.text import absolute_url, check_work
 from pipelines.web.client import Client
 from pipelines.web.requests import Kind, Request, Response
 from schemas.documents import Link, Provenance, Sentence
@@ -45,6 +47,9 @@ _EMBEDDED = (
 _ONE_PICTURE = re.compile(r'"is_album"\s*:\s*false')
 _STRING = re.compile(r"""(['"])((?:(?!\1)[^\\]|\\.)*+)\1""", re.DOTALL)
 _ESCAPE = re.compile(r'\\(x[0-9a-fA-F]{2}|.)|"', re.DOTALL)
+_DIV = re.compile(r"<(/?)div\b", re.IGNORECASE)
+_MAX_WORK = 2e8  # a few seconds
+_MAX_DEPTH = 100  # of `div` elements: what is in a container is read once for each that it is in
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +157,11 @@ def parse_album_page(page: bytes, *, base_url: str) -> tuple[AlbumEntry, ...]:
         found = pattern.search(text)
         if found is not None:
             return _entries(typed(_read_value(text, found.end()), Object), name, base_url)
-    tree = parse(text, is_deep=False)
-    containers = [] if tree is None else _of_class(tree, "post-image-container")
+    check_work(text, limit=_MAX_WORK)
+    depths = accumulate(-1 if match[1] else 1 for match in _DIV.finditer(text))
+    if max(depths, default=0) > _MAX_DEPTH:
+        raise FieldError(Reason.BROKEN_RECORD, f"{base_url}: its elements are nested too deep")
+    containers = BeautifulSoup(text, "html.parser").find_all("div", class_="post-image-container")
     if not containers and _ONE_PICTURE.search(text):
         _check_album({"is_album": False}, base_url)
     if not containers:
@@ -202,30 +210,26 @@ def _json_entry(image: Object, base_url: str) -> AlbumEntry:
     )
 
 
-def _of_class(element: Any, name: str) -> list[Any]:
-    """Return the elements of a class below an element of lxml."""
-    found: list[Any] = element.xpath(f".//*[contains(concat(' ', normalize-space(@class), ' '), ' {name} ')]")
-    return found
-
-
-def _container_entry(container: Any, base_url: str) -> AlbumEntry:
-    image = container.xpath(".//img[@itemprop='contentURL']") or container.xpath(".//img")
-    moving = container.xpath(".//source") or container.xpath(".//video")
+def _container_entry(container: Tag, base_url: str) -> AlbumEntry:
+    image = container.find("img", attrs={"itemprop": "contentURL"}) or container.find("img")
+    moving = container.find("source") or container.find("video")
     address = _source(image) or _source(moving)
     caption = join_caption(_text(container, "post-image-title"), _text(container, "post-image-description"))
-    is_animated = bool(moving) or _is_animated(address or "")
+    is_animated = moving is not None or _is_animated(address or "")
     return AlbumEntry(absolute_url(base_url, address) if address else None, caption, is_animated)
 
 
-def _source(elements: list[Any]) -> str:
-    return str(elements[0].get("src") or elements[0].get("data-src") or "").strip() if elements else ""
+def _source(tag: Tag | None) -> str:
+    return str(tag.get("src") or tag.get("data-src") or "").strip() if tag is not None else ""
 
 
-def _text(container: Any, class_name: str) -> str | None:
-    found = _of_class(container, class_name)
-    for line_break in found[0].iter("br") if found else ():
-        line_break.tail = f"\n{line_break.tail or ''}"
-    return "".join(found[0].itertext()) if found else None
+def _text(container: Tag, class_name: str) -> str | None:
+    found = container.find(class_=class_name)
+    if found is None:
+        return None
+    for line_break in found.find_all("br"):
+        line_break.append("\n")
+    return found.get_text()
 
 
 def _is_animated(address: str) -> bool:

@@ -255,14 +255,17 @@ def test_pages_that_are_no_album_are_rows(page: str) -> None:
     assert failure(Host(page.encode())).reason in (Reason.BROKEN_RECORD, Reason.MISSING_FIELD)
 
 
-@pytest.mark.parametrize("piece", ["<a ", "<a b='", "<!--", "<div class='x'>"])
-def test_pages_that_other_parsers_take_for_ever_are_rows(piece: str) -> None:
-    assert failure(Host(piece.encode() * 200_000)).reason is Reason.BROKEN_RECORD
-
-
-def test_blocks_in_blocks_are_read_to_some_depth_alone() -> None:
-    entries = parse_album_page(b"<div class='post-image-container'>" * 200_000, base_url="https://imgur.com/a/x")
-    assert len(entries) < 255 and {entry.image_uri for entry in entries} == {None}
+@pytest.mark.parametrize(
+    ("piece", "message"),
+    [
+        ("<div class='post-image-container'>", "nested too deep"),
+        ("<a ", "never close"),
+        ("<a b='", "never close"),
+        ("<!--", "never close"),
+    ],
+)
+def test_pages_that_would_take_for_ever_are_refused_before_they_are_parsed(piece: str, message: str) -> None:
+    assert message in failure(Host(piece.encode() * 200_000)).message
 
 
 def test_a_gallery_of_reddit_s_is_asked_of_no_host() -> None:
