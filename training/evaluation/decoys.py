@@ -1,16 +1,16 @@
-"""How many predicted links are false at least, where no true link is known: linked pairs put into other documents.
+"""An estimate of how many predicted links are false, where no true link is known: linked pairs in other documents.
 
 A linked sentence and image take the places of a linked pair of another document, and that document is linked anew. As
 many sentences and images compete there as before, and all others are wrong for the pair. The estimate is the share of
-pairs whose shorter side (an image, where the document has more sentences) is then linked to something else:
+pairs whose shorter side (an image, where the document has more sentences) is then linked to something else. It is no
+bound:
 
-- A right link is broken no more often by others' sentences and images than by those of its own document, which
-  resemble each other more.
-- A false link is at least as strong as the right one that it displaced, so it is broken no more often than that was.
+- Where sentences and images of one document resemble each other more than those of others, it is too low: a right link
+  is broken less often elsewhere, and a model that is sure of a wrong sentence is sure of it there as well.
+- Where a motif comes back in other documents and never twice in one, as in many blogs, it is too high.
 
-So on average the estimate is at most the share of false links (`tests/training/evaluation/test_decoys.py` simulates it
-for documents of several shapes). It is no more than that: where a model is sure of the wrong sentence, few are broken.
-The idea of false candidates that are known to be false is that of target-decoy searches (Elias and Gygi 2007).
+Documents are the independent units of its interval. The idea of false candidates that are known to be false is that of
+target-decoy searches (Elias and Gygi 2007).
 """
 
 from __future__ import annotations
@@ -25,36 +25,65 @@ from schemas.manifest import Manifest
 from schemas.parts import split_parts
 from training.data.documents import DocumentSet
 from training.data.ragged import Int64
+from training.metrics.intervals import Interval, mean_interval
 from training.model import EmbeddedDocument, LinkModel
 from training.shards import embed_shard, filled_splits
 from training.similarity.assignment import predicted_pairs
 
 ENOUGH = 500  # documents of a split
+FEWEST = 100  # pairs that something is said by
 Choose = Callable[[EmbeddedDocument], tuple[Int64, Int64]]
 Place = tuple[int, int, int]  # document, sentence, image
 
 
 @dataclass(frozen=True, slots=True)
 class Decoys:
-    """Linked pairs that were put into other documents, and how many of them were linked otherwise there."""
+    """Linked pairs that were put into other documents, and how many of them were linked otherwise there.
 
-    pairs: int = 0
-    broken: int = 0
+    Attributes:
+        pairs_of: pairs that were put into each document.
+        broken_of: those of them that were linked otherwise.
+    """
+
+    pairs_of: tuple[int, ...] = ()
+    broken_of: tuple[int, ...] = ()
+
+    def __add__(self, other: Decoys) -> Decoys:
+        """Return those of both."""
+        return Decoys(self.pairs_of + other.pairs_of, self.broken_of + other.broken_of)
 
     @property
-    def false_share(self) -> float | None:
-        """Return the share of links that is false at least, 0 to 1; None without a pair."""
-        return self.broken / self.pairs if self.pairs else None
+    def pairs(self) -> int:
+        return sum(self.pairs_of)
+
+    @property
+    def broken(self) -> int:
+        return sum(self.broken_of)
+
+    @property
+    def false_percent(self) -> Interval | None:
+        """Return the estimated share of false links, 0 to 100, with its interval; None of fewer than FEWEST pairs."""
+        if self.pairs < FEWEST:
+            return None
+        counts = zip(self.pairs_of, self.broken_of, strict=True)
+        of_pair = [[100.0] * broken + [0.0] * (pairs - broken) for pairs, broken in counts]
+        units = np.repeat(np.arange(len(self.pairs_of)), self.pairs_of)
+        return mean_interval(np.concatenate(of_pair), units)
 
     def line(self) -> str:
         """Return the estimate in words."""
-        if self.false_share is None:
-            return "no linked pair could be put into another document: no share of false links is estimated"
-        return (
-            f"at least {self.false_share:.0%} of the links are false, by {self.pairs} linked pairs that were put into "
-            "other documents; this is a lower bound: sentences of one document are easier to confuse, and a low share "
-            "promises nothing"
-        )
+        estimate = self.false_percent
+        if estimate is None:
+            return f"{self.pairs} linked pairs could be put into other documents: too few to estimate false links by"
+        return f"about {estimate.mean:.0f}% of the links are false ({words_of(estimate, self.pairs)})"
+
+
+def words_of(estimate: Interval, pairs: int) -> str:
+    """Return what an estimate rests on, and when it is wrong."""
+    return (
+        f"an estimate from {pairs} swapped pairs, 95% interval {estimate.low:.0f} to {estimate.high:.0f}; too high "
+        "where motifs come back in other documents, too low where a model is sure of wrong sentences"
+    )
 
 
 def best_pairs(document: EmbeddedDocument) -> tuple[Int64, Int64]:
@@ -70,17 +99,16 @@ def count_decoys(
     Raises:
         UsageError: the data set version has no such vectors as the model reads.
     """
-    pairs = broken = 0
+    found = Decoys()
     for split in splits or filled_splits(manifest):
         left = ENOUGH
         for shard in split_parts(manifest, split):
             if left <= 0:
                 break
-            found = embed_shard(manifest, folder, model, shard)
-            counted = broken_pairs(found.documents, found.vectors(model.steps)[:left], choose=choose)
-            pairs, broken = pairs + counted.pairs, broken + counted.broken
-            left -= len(found.documents)
-    return Decoys(pairs, broken)
+            embedded = embed_shard(manifest, folder, model, shard)
+            found += broken_pairs(embedded.documents, embedded.vectors(model.steps)[:left], choose=choose)
+            left -= len(embedded.documents)
+    return found
 
 
 def broken_pairs(
@@ -96,20 +124,20 @@ def broken_pairs(
     places: list[Place] = []
     for number, each in enumerate(embedded):
         places += [(number, int(row), int(column)) for row, column in zip(*choose(each), strict=True)]
-    pairs = broken = 0
-    for mixed, row, column in _mixed(documents, embedded, places):
+    pairs, broken = ([0] * len(embedded) for _ in range(2))
+    for number, mixed, row, column in _mixed(documents, embedded, places):
         rows, columns = choose(mixed)
         n, m = len(mixed.texts), len(mixed.images)
         partner = columns[rows == row] if n <= m else rows[columns == column]
-        pairs += len(partner)
-        broken += int((partner != (column if n <= m else row)).sum())
-    return Decoys(pairs, broken)
+        pairs[number] += len(partner)
+        broken[number] += int((partner != (column if n <= m else row)).sum())
+    return Decoys(tuple(pairs), tuple(broken))
 
 
 def _mixed(
     documents: DocumentSet, embedded: Sequence[EmbeddedDocument], places: Sequence[Place]
-) -> Iterator[tuple[EmbeddedDocument, int, int]]:
-    """Yield documents with a linked pair of another document in the place of one of theirs: row and column.
+) -> Iterator[tuple[int, EmbeddedDocument, int, int]]:
+    """Yield a document with a linked pair of another in the place of one of its own: its number, the row, the column.
 
     The other pair is that half of all links away. A document that has the same sentence or image is left out: a link
     to it could be right.
@@ -128,4 +156,4 @@ def _mixed(
             continue
         rows[row], shown[column] = new_row, new_image
         names = None if own.steps is None else own.steps.namer(documents)(rows, shown)
-        yield replace(own, texts=texts, images=images, names=names), row, column
+        yield number, replace(own, texts=texts, images=images, names=names), row, column

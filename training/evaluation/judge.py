@@ -18,7 +18,7 @@ from training.data.documents import DocumentSet
 from training.data.lake import Columns, read_split
 from training.data.ragged import Floats, Int64
 from training.evaluation.baselines import class_word_vectors, mean_vectors
-from training.evaluation.decoys import ENOUGH, broken_pairs
+from training.evaluation.decoys import ENOUGH, broken_pairs, words_of
 from training.evaluation.evaluate import (
     DOCUMENT,
     LEFT_OUT,
@@ -296,13 +296,15 @@ def _calibration(subject: Subject) -> Iterable[Score]:
 
 
 def _decoys(subject: Subject) -> Iterator[Score]:
-    """Yield how many links are false at least, where no link is known."""
+    """Yield an estimate of the false links, where no link is known."""
     if any(known is not None for known in subject.documents.links or ()):
         return
     found = broken_pairs(subject.documents, subject.embedded[:ENOUGH])
-    if found.false_share is None:
+    estimate = found.false_percent
+    if estimate is None:
         raise UsageError(found.line())
-    yield Score("false_links", 100 * found.false_share, n=found.pairs, group="links to other documents' pairs")
+    score = Score("false_links", estimate.mean, estimate.low, estimate.high, n=found.pairs)
+    yield replace(score, group="pairs swapped between documents", note=words_of(estimate, found.pairs))
 
 
 def _position(subject: Subject) -> Iterable[Score]:

@@ -59,6 +59,4 @@ def _without_links(rows: Sequence[Score], dataset: str) -> str:
     unknown = f"no true link of {dataset} is known, so nothing can be scored"
     if found is None:
         return unknown
-    return (
-        f"{unknown}; at least {found.value:.0f}% of its links are false, by {found.n} linked pairs in other documents"
-    )
+    return f"{unknown}; about {found.value:.0f}% of its links are false ({found.note})"

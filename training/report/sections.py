@@ -299,7 +299,7 @@ def sections(rows: Sequence[Score], *, dataset: str = "") -> dict[str, Table]:
         ),
         "decoys": pivot(
             _of(rows, DECOYS),
-            {"false_links": "False, percent at least", COUNT: "Pairs"},
+            {"false_links": "False, percent (estimate)", COUNT: "Pairs"},
             "No link is known: estimated by",
         ),
     }

@@ -1,6 +1,6 @@
 """Links that a corpus came with beside those that a model predicts: how far they agree, and what that is worth."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,8 @@ class RelinkSummary:
 
     def to_json(self) -> dict[str, Any]:
         about = {"agreement": self.agreement.to_json(), "page": self.page and str(self.page)}
-        false = {} if self.decoys is None else {"false_share_at_least": self.decoys.false_share}
+        estimate = None if self.decoys is None else self.decoys.false_percent
+        false = {} if self.decoys is None else {"false_percent": None if estimate is None else asdict(estimate)}
         return self.linked.to_json() | about | {"trained_on": self.trained_on} | false
 
 
@@ -71,5 +72,5 @@ def compare_links(linked: LinkedVersion, linker: Linker, lake: Lake, page: Path 
 
 
 def _estimate(linked: LinkedVersion, linker: Linker, manifest: Manifest, folder: Folder) -> Decoys:
-    """Return how many links of a linked version, with the options it was linked with, are false at least."""
+    """Return how many links of a linked version, with the options it was linked with, are false by an estimate."""
     return count_decoys(linker.model, manifest, folder, tuple(linked.manifest.splits), choose=linker.pairs)
