@@ -28,10 +28,11 @@ from typer.core import TyperGroup
 from typer.main import get_group
 
 from orchestration.interrupts import INTERRUPTS, STOPPED
-from orchestration.project import FILE, named_places
+from orchestration.project import named_places
 from schemas.addresses import without_passwords
 from schemas.console import Console, erased
 from schemas.errors import MultilinkError
+from schemas.project import FILE
 from schemas.versions import code_version
 
 # What is done -> the commands for it, in the order of the help. In `commands/`, a command is a file, a group a folder.

@@ -17,14 +17,13 @@ import pyarrow.compute as pc
 from pipelines.forgetting.ledger import find_named, versions_without_ledger
 from pipelines.ledger import texts_key
 from pipelines.sources.takedowns import Takedowns
-from schemas.documents import Image
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import FileEntry, Manifest, read_manifest
 from schemas.parts import read_part
 from schemas.raw import Retrieved, retrieval_tables
 
 _DOCUMENT = ("id", "provenance", "sentences", "images")
-_IMAGE = ("hash", "source", "fingerprint", "is_flat")
+_IMAGE = ("hash", "source")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +151,7 @@ def _named(version: _Version, takedowns: Takedowns) -> Iterator[str]:
     """Yield the images of a version that are named themselves; its documents that are get into it."""
     for entry in parts(version.manifest, "images"):
         for row in read_part(version.folder, entry, _IMAGE).to_pylist():
-            if takedowns.matches_image(Image(**row)):
+            if takedowns.matches_image(row["hash"], row["source"] or ""):
                 yield row["hash"]
     for entry in parts(version.manifest, "documents"):
         for row in read_part(version.folder, entry, _DOCUMENT).to_pylist():
