@@ -28,6 +28,7 @@ from training.metrics.intervals import Interval
 from training.metrics.labelled import (
     CorpusMeasures,
     Labels,
+    Measured,
     Population,
     Threshold,
     agreement,
@@ -71,8 +72,8 @@ class Report:
         images: of the version.
         links: of these, linked ones.
         answered: images that a person labelled.
-        unsure: of these, images of which nobody could say anything; they are left out.
-        measures: of all links.
+        unsure: of these, images of which nobody could say anything.
+        measures: of all links; intervals hold whether the unsure ones are all right or all wrong.
         wanted: precision that a threshold was asked for.
         threshold: of that precision; None: none is shown to have it, or none was asked for.
         alike: two labellers, the images that both answered, the share answered alike, and Cohen's kappa.
@@ -172,21 +173,51 @@ def reported(
     for each in counted:
         answer = str(each.action) if each.sentence is None else str(each.sentence)
         of_person.setdefault(each.who, {})[known[each.document, each.image]] = answer
-    rows = np.array(sorted(last), np.int64)
-    fits = np.array([-1 if last[row] is None else last[row] for row in rows.tolist()], np.int64)
-    is_right = (fits >= 0) & (fits == frame.sentences[rows])
-    labels = Labels(rows=rows, is_right=is_right, has_text=fits >= 0)
     everybody = {known[each.document, each.image] for each in counted}
-    population = frame.population
+    unsure = sorted(everybody - last.keys())
+    population, none = frame.population, CorpusMeasures(precision=None, recall=None, auc=None)
+    extremes = [_labels(frame, last, unsure, are_right=are_right) for are_right in (False, True)] if last else []
+    answered = measure(population, _labels(frame, last, [], are_right=False)) if last else none
     return Report(
         images=len(population.scores),
         links=int(population.is_linked.sum()),
         answered=len(everybody),
-        unsure=len(everybody) - len(last),
-        measures=measure(population, labels) if last else CorpusMeasures(precision=None, recall=None, auc=None),
+        unsure=len(unsure),
+        measures=_widened(answered, [measure(population, each) for each in extremes] if unsure else []),
         wanted=wanted,
-        threshold=None if wanted is None or not last else threshold_for(population, labels, wanted),
+        threshold=None if wanted is None or not extremes else threshold_for(population, extremes[0], wanted),
         alike=tuple(_alike(of_person)),
+    )
+
+
+def _labels(frame: Frame, last: dict[int, int | None], unsure: list[int], *, are_right: bool) -> Labels:
+    """Return what people say; what nobody can say is taken to be all right, or all wrong and missed."""
+    rows = np.array([*sorted(last), *unsure], np.int64)
+    fits = np.array([-1 if last[row] is None else last[row] for row in sorted(last)], np.int64)
+    is_linked = frame.population.is_linked[rows[len(last) :]]
+    is_right = (fits >= 0) & (fits == frame.sentences[rows[: len(last)]])
+    return Labels(
+        rows=rows,
+        is_right=np.concatenate([is_right, is_linked & are_right]),
+        has_text=np.concatenate([fits >= 0, is_linked | (not are_right)]),
+    )
+
+
+def _widened(answered: CorpusMeasures, extremes: Sequence[CorpusMeasures]) -> CorpusMeasures:
+    """Return measures whose intervals hold whatever is true of the images of which nobody could say anything."""
+
+    def wide(interval: Interval, others: Sequence[Interval | None]) -> Interval:
+        ends = [each for each in (interval, *others) if each is not None]
+        return Interval(interval.mean, min(each.low for each in ends), max(each.high for each in ends))
+
+    def widened(mine: Measured | None, others: Sequence[Measured | None]) -> Measured | None:
+        intervals = [None if each is None else each.interval for each in others]
+        return None if mine is None else replace(mine, interval=wide(mine.interval, intervals))
+
+    return CorpusMeasures(
+        precision=widened(answered.precision, [each.precision for each in extremes]),
+        recall=widened(answered.recall, [each.recall for each in extremes]),
+        auc=None if answered.auc is None else wide(answered.auc, [each.auc for each in extremes]),
     )
 
 

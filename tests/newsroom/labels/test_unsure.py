@@ -1,0 +1,69 @@
+"""Labels of pictures of which nobody could say anything: the interval holds whatever is true of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from newsroom.decisions.records import Action, Decision
+from newsroom.labels.label_sample import Frame, Report, drawn_images, reported
+from training.metrics.labelled import Population, strata_of
+
+IMAGES = 2000
+
+
+def corpus(seed: int, precision: float) -> tuple[Frame, np.ndarray]:
+    """Return a frame of linked images, and which of the links are right."""
+    rng = np.random.default_rng(seed)
+    scores, is_linked = rng.uniform(size=IMAGES), np.ones(IMAGES, bool)
+    population = Population(strata=strata_of(is_linked, scores, 3), is_linked=is_linked, scores=scores)
+    frame = Frame(
+        population=population,
+        sentences=np.zeros(IMAGES, np.int64),
+        starts=np.arange(IMAGES + 1, dtype=np.int64),
+        documents=[str(number) for number in range(IMAGES)],
+    )
+    return frame, rng.uniform(size=IMAGES) < precision
+
+
+def label(row: int, action: Action) -> Decision:
+    sentence = 0 if action is Action.FITS else None
+    return Decision(
+        action=action,
+        image=f"{row:064x}",
+        dataset="d@v",
+        model="models:/m/1",
+        document=str(row),
+        sentence=sentence,
+        article="sample",
+    )
+
+
+def labelled(frame: Frame, is_right: np.ndarray, count: int, seed: int, *, unsure: float) -> Report:
+    """Return the report of a sample in which nobody can say anything of a share of the wrong links."""
+    rng, answers = np.random.default_rng(seed + 1), []
+    for row in drawn_images(frame, count, seed):
+        wrong = Action.CANNOT_SAY if rng.uniform() < unsure else Action.NONE_FITS
+        answers.append(label(row, Action.FITS if is_right[row] else wrong))
+    return reported(frame, answers, {(str(row), f"{row:064x}"): row for row in range(IMAGES)})
+
+
+@pytest.mark.parametrize("count", [100, 200])
+def test_the_interval_holds_where_half_of_the_wrong_links_cannot_be_judged(count: int) -> None:
+    """Answered images alone held the true precision in 59 and 26% of such corpora."""
+    held = 0
+    for seed in range(40):
+        frame, is_right = corpus(seed, 0.7)
+        found = labelled(frame, is_right, count, seed, unsure=0.5)
+        assert found.measures.precision is not None and found.unsure > 0
+        interval = found.measures.precision.interval
+        held += interval.low <= is_right.mean() <= interval.high
+    assert held >= 38
+
+
+def test_without_a_cannot_say_nothing_is_wider() -> None:
+    frame, is_right = corpus(1, 0.7)
+    sure, unsure = (labelled(frame, is_right, 100, 1, unsure=share) for share in (0.0, 0.5))
+    assert sure.measures.precision is not None and unsure.measures.precision is not None
+    first, second = sure.measures.precision.interval, unsure.measures.precision.interval
+    assert sure.unsure == 0 and first.high - first.low < 0.25 < second.high - second.low
