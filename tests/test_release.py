@@ -18,7 +18,7 @@ from forked import clean_environment
 from PIL import Image, ImageDraw
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("multilink", "networks", "schemas", "pipelines", "training", "orchestration")
+PACKAGES = ("multilink", "networks", "schemas", "pipelines", "training", "newsroom", "orchestration")
 BUILD = "import sys; from setuptools import build_meta; print(getattr(build_meta, 'build_' + sys.argv[1])(sys.argv[2]))"
 
 

@@ -52,8 +52,8 @@ document.addEventListener("keydown", (event) => {
 
 // A button that was clicked will be replaced: the next key is the picture's, as after a key.
 document.addEventListener("click", (event) => {
-  const scope = event.detail && event.target.closest("button[data-key]")?.closest("[data-key-scope]");
-  (scope?.querySelector("a.open") ?? null)?.focus();
+  if (!event.detail) return;  // a key's
+  event.target.closest("button[data-key]")?.closest("[data-key-scope]")?.querySelector("a.open")?.focus();
 });
 
 prepare();

@@ -141,8 +141,8 @@ def lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     _copies(lake, {hashes[0]: "00000000000000ff", hashes[1]: "000000000000000f"})
     rows = [Duplicate(hashes[0], f"test-00{n}", 0, image, hashes[1 - n], 4, bool(n)) for n, image in enumerate(hashes)]
     add(lake, "duplicates", DUPLICATE_SCHEMA, rows)
-    shared = Leak(LeakKind.SENTENCE, Split.TEST, Split.TRAIN, EVIL, EVIL, "train-000", EVIL, 0, 4)
-    near = Leak(LeakKind.NEAR_IMAGE, Split.TEST, Split.TRAIN, hashes[0], "test-000", "train-001", hashes[1], 3)
+    shared = Leak(LeakKind.SENTENCE, Split.TEST, Split.TRAIN, EVIL, EVIL, "train-000", EVIL, 4)
+    near = Leak(LeakKind.NEAR_IMAGE, Split.TEST, Split.TRAIN, hashes[0], "test-000", "train-001", hashes[1])
     add(lake, "leaks", LEAK_SCHEMA, [shared, near])
     low = [Failure(Stage.SOURCES, EVIL, Reason.LOW_SCORE, EVIL), Failure(Stage.SOURCES, "b", Reason.LOW_SCORE, "1")]
     copy = Failure(Stage.DEDUPE, "test-001", Reason.DUPLICATE_IMAGE, "of test-000")

@@ -131,7 +131,8 @@ def test_the_nearest_sentence_stands_beside_a_model(
     assert [result.name for result in found.models] == ["nearest-sentence", str(trained)]
     difference = found.models[1].differences["auc"]
     own, theirs = (found.models[number].means["auc"].value for number in (1, 0))
-    assert difference.mean == pytest.approx(own - theirs) and difference.high <= 0  # type: ignore[operator]
+    assert difference.mean == pytest.approx(own - theirs)  # type: ignore[operator]
+    assert difference.mean <= 0 and difference.low < difference.mean < difference.high
     with pytest.raises(UsageError, match="found baselines alone"):
         run_compare(models=["random", "random"], dataset="synthetic", lake=lake.root.uri, say=print)
 

@@ -35,4 +35,4 @@ def test_the_champion_falls_by_more_than_the_margin_in_at_most_one_chain_of_twen
 def test_the_simulations_can_fail() -> None:
     """Student's interval overlooks rare losses, and so it does with one document more that lost everything."""
     assert passing(student, KINDS["1% lose all"], 20, -1, runs=RUNS) > 0.5
-    assert passing(unseen, KINDS["3% lose all, others gain"], 200, -1, runs=2000) > 0.02
+    assert passing(unseen, KINDS["1% lose all"], 1000, -1, runs=2000) > 0.02
