@@ -53,7 +53,8 @@ document.addEventListener("keydown", (event) => {
 // A button that was clicked will be replaced: the next key is the picture's, as after a key.
 document.addEventListener("click", (event) => {
   if (!event.detail) return;  // a key's
-  event.target.closest("button[data-key]")?.closest("[data-key-scope]")?.querySelector("a.open")?.focus();
+  const picture = event.target.closest("button[data-key]")?.closest("[data-key-scope]")?.querySelector("a.open");
+  if (picture) setTimeout(() => picture.focus());  // after the form is sent: htmx asks which button has the focus
 });
 
 prepare();

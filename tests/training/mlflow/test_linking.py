@@ -27,7 +27,8 @@ from schemas.manifest import read_manifest
 from training import listening
 from training.listening import bind
 from training.mlflow.champions import change_champion, record_of
-from training.mlflow.loading import load, open_model
+from training.mlflow.loading import download, load, open_model
+from training.mlflow.pyfunc import version_files
 from training.mlflow.registry import champion_of_dataset
 from training.mlflow.serving import MAX_BODY_BYTES
 from training.model import LinkModel
@@ -261,8 +262,11 @@ def test_the_scheduler_links_and_indexes_with_the_champion_into_the_lake(
     client.create_model_version(name, source=client.get_model_version("linker", "1").source)
     assert steps.link(name, "synthetic@v1", say=print) == {}
     assert steps.index(name, "synthetic@v1", say=print) == {}
+    with download(f"models:/{name}/1") as folder:
+        stated = {"files": version_files(folder), "calibration": ""}
+    decision: dict[str, Any] = {"checks": []}
     record = record_of(client, name)
-    assert change_champion(client, record, ["1"], decision={"checks": []}, lake=registry_lake)
+    assert change_champion(client, record, ["1"], decision=decision, evidence=stated, lake=registry_lake)
     assert not _model_state(settings, "synthetic", "v1", "cross-document").is_applied
     first, again = (steps.link(name, "synthetic@v1", say=print) for _ in range(2))
     assert (first["model"], first["model_version"], first["documents"]) == (f"models:/{name}/1", "1", 120)
