@@ -19,8 +19,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from PIL import Image, UnidentifiedImageError
-
 from pipelines.files import INSIDE, BrokenInputError
 from pipelines.named_files import FileRejected, path_below, read_named, read_span
 from pipelines.tables import is_table, read_cell
@@ -189,6 +187,8 @@ def _damage(address: str) -> Iterator[None]:
 
 def _frame(data: bytes, number: int) -> bytes:
     """Return one of the pictures of a TIFF, from 0, as a PNG."""
+    from PIL import Image, UnidentifiedImageError  # here: a command that reads no picture starts without it
+
     try:
         with Image.open(io.BytesIO(data), formats=("TIFF",)) as pages:
             pages.seek(number)

@@ -53,11 +53,11 @@ def leak_kinds(manifest: Manifest, folder: Folder) -> dict[str, int]:
 
 
 def leaks(manifest: Manifest, folder: Folder, *, kind: str, start: int, count: int) -> tuple[int, list[dict[str, Any]]]:
-    """Return how many leaks of a kind there are (empty: of any), and some of them, the nearest images first."""
+    """Return how many leaks of a kind there are (empty: of any), and some of them."""
     rows = _table(manifest, folder, "leaks", LEAK_SCHEMA)
     if kind:
         rows = rows.filter(pc.equal(rows.column("kind"), kind))
-    ordered = rows.sort_by([("kind", "ascending"), ("distance", "ascending"), ("key", "ascending")])
+    ordered = rows.sort_by([("kind", "ascending"), ("key", "ascending")])
     return rows.num_rows, ordered.slice(start, count).to_pylist()
 
 

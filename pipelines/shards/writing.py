@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipelines.embedded import FeatureRow, parse_address
 from pipelines.features.extraction import FeaturedDocument, FeaturedImage, FeaturePlan
 from pipelines.features.values import DOCUMENTS, IMAGES
 from pipelines.images.packed import given_vector
@@ -186,7 +187,8 @@ class ShardWriter:
 
     def _given(self, column: FeatureColumn, images: Sequence[FeaturedImage]) -> pa.Array:
         """Return the rows of the feature array that the source brings."""
-        rows = [given_vector(str(each.packed.image.source), self.features.given) for each in images]
+        addresses = (parse_address(str(each.packed.image.source)) for each in images)
+        rows = [given_vector(each.number, self.features.given) for each in addresses if isinstance(each, FeatureRow)]
         return vectors_to_column(np.array(rows).reshape(-1, column.dimensions), column.storage)
 
 

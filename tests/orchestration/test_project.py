@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 import multilink
-from orchestration.project import FILE, recall, remember, workspace_key
+from orchestration.project import recall, remember, workspace_key
 from schemas.errors import ConfigError, NotFoundError
+from schemas.project import FILE
 from training.promotions.keys import key_path, make_key
 
 

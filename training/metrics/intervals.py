@@ -129,7 +129,7 @@ def sum_at_most_zero(c: Float64) -> float:
         integral += float((heights.real * weights).sum())
         if abs(heights[-1]) * weights[-1] < _NEGLIGIBLE * integral:
             break
-    return integral * width / np.pi
+    return float(integral * width / np.pi)
 
 
 def _lower_end(sums: Float64, counts: Float64, tail: float) -> float:

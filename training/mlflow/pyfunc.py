@@ -73,9 +73,8 @@ class LinkPredictor:
                 invalid parameter, to which MLflow's server answers with status 400.
         """
         try:
-            return pd.DataFrame(
-                self.answers(self.given(documents.to_dict("records"))), columns=[READ, SIMILARITIES, LINKS, MODEL]
-            )  # type: ignore[arg-type,unused-ignore]
+            rows: Any = documents.to_dict("records")
+            return pd.DataFrame(self.answers(self.given(rows)), columns=[READ, SIMILARITIES, LINKS, MODEL])
         except UsageError as problem:
             raise MlflowException.invalid_parameter_value(str(problem)) from problem
 
