@@ -60,7 +60,7 @@ def search(index: str | Path, **query: Any) -> SearchResult:
         index: path or URI that `multilink index` printed.
         query: as `Archive.search` takes it: `headline=`, `lead=`, `where=` ...
 
-    >>> multilink.search("lake/retrievals/documents/latest", headline="A walk along the river")  # doctest: +SKIP
+    >>> multilink.search("lake/indexes/news/VERSION/MODEL-1", headline="A walk along the river")  # doctest: +SKIP
     """
     with __getattr__("Archive")(index) as archive:
         found: SearchResult = archive.search(**query)
