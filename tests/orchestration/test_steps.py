@@ -69,11 +69,8 @@ def test_what_reads_a_whole_version_runs_where_ray_is_with_its_workers(tmp_path:
         ],
         "where": RayWhere.KUBERAY,
     }
-    name, client = "multilink-diy-nostruct", steps.client()
-    client.create_registered_model(name)
-    client.create_model_version(name, source=lake)
-    client.set_registered_model_alias(name, "champion", "1")
-    assert steps.link(name, "diy@v1", say=print) == {
+    name = "multilink-diy-nostruct"
+    assert steps.link(name, "diy@v1", champion="1", say=print) == {
         "step": [
             *("link", "--model", f"models:/{name}/1", "--dataset", "diy@v1", *stores),
             *("--workers", "2", "--output", f"{lake}/links/diy/v1/{name}-1", "--json"),
@@ -81,14 +78,16 @@ def test_what_reads_a_whole_version_runs_where_ray_is_with_its_workers(tmp_path:
         "where": RayWhere.KUBERAY,
         "model_version": "1",
     }
-    assert steps.index(name, "diy@v1", say=print) == {
+    assert steps.index(name, "diy@v1", champion="1", say=print) == {
         "step": ["index", "--model", f"models:/{name}/1", "--dataset", "diy@v1", *stores, "--workers", "2", "--json"],
         "where": RayWhere.KUBERAY,
         "model_version": "1",
     }
 
     wanted = LinksSettings(precision=0.9, refine_below=0.2)
-    strict = Steps(settings=replace(steps.settings, links=wanted), run=recorded).link(name, "diy@v1", say=print)
+    strict = Steps(settings=replace(steps.settings, links=wanted), run=recorded).link(
+        name, "diy@v1", champion="1", say=print
+    )
     assert strict["step"][-5:] == ["--precision", "0.9", "--refine-below", "0.2", "--json"]
 
 

@@ -54,6 +54,8 @@ def make_key(path: Path) -> SSlibKey:
         public = private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
         public_path(path).write_bytes(public)
     except FileExistsError as problem:
+        if not path.parent.is_dir():
+            raise UsageError(f"{path.parent}: Not a directory") from problem
         raise UsageError(f"{path}: a key is there already; it is kept") from problem
     except OSError as problem:
         raise UsageError(f"{path}: the key could not be written: {problem.strerror}") from problem
