@@ -89,7 +89,7 @@ def test_both_directions_of_a_worked_example():
 def test_a_text_with_two_partners_is_one_query():
     pool = worked_pool()
     pairs = np.array([[0, 0], [0, 1], [2, 2]])
-    found = by_name(Pool(texts=pool.texts, images=pool.images, pairs=pairs, documents=np.zeros(3)))
+    found = by_name(Pool(texts=pool.texts, images=pool.images, pairs=pairs, documents=np.zeros(3, np.int64)))
     assert found[f"{FORWARD}, whole pool of 3", "recall_at_1"].n == 2
     assert found[f"{BACKWARD}, whole pool of 3", "recall_at_1"].n == 3
     assert found[f"{FORWARD}, whole pool of 3", "recall_at_1"].value == 100.0
