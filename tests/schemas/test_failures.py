@@ -61,7 +61,8 @@ def test_enumerations_are_plain_text_in_a_row() -> None:
 # t: another try may succeed. p: of a part of a record or document that stays.
 MEANINGS = {
     "broken-record": "", "missing-field": "", "misspelt-field": "p", "duplicate-record": "f",
-    "id-taken": "", "deleted-record": "f", "low-score": "f", "not-an-album": "f", "address-refused": "", "invalid-url": "", "robots-denied": "f",
+    "id-taken": "", "deleted-record": "f", "low-score": "f", "not-an-album": "f", "address-refused": "",
+    "invalid-url": "", "robots-denied": "f",
     "ai-txt-denied": "f", "robots-tag": "f", "robots-meta": "f", "tdm-reserved": "f", "usage-denied": "f",
     "not-found": "", "forbidden": "", "http-error": "t", "connection-failed": "t", "timed-out": "t",
     "too-many-redirects": "", "too-large": "", "truncated": "t", "unreached": "", "removed-image": "",
