@@ -95,8 +95,8 @@ golden: $(READY)
 bench: $(READY)
 	@set -e; for file in $$(grep -l __main__ benchmarks/*.py); do echo "== $$file"; $(BIN)/python -m benchmarks.$$(basename $$file .py) --json; done
 
-gpu:
-	@$(PYTHON) -m benchmarks.gpu
+gpu: $(READY)
+	$(BIN)/python -m pytest tests/training/loop/test_distributed.py -k "gpu or nccl" --numprocesses 0 --verbose
 
 picture: demo
 	$(BIN)/multilink demo --news --workspace demo

@@ -1,17 +1,12 @@
-"""The cost of `multilink build`: beside the bare cost of its parts, by size, and after one in a hundred records is new.
+"""The cost of `multilink build` by size, and after one in a hundred records is new.
 
-    python -m benchmarks.build parts   [--documents 500] [--images 5] [--pixels 400] [--plain] [--json]
     python -m benchmarks.build growth  [--documents 1000 50000] [--images 5] [--pixels 32] [--json]
     python -m benchmarks.build rebuild [--documents 4000] [--images 5] [--new 40] [--json]
 
-Documents come by the `documents` recipe: JSON Lines, and pictures fetched from a server on loopback (`parts`,
-`rebuild`; a process of its own, not counted) or read from disk (`growth`). Every picture has content of its own; one
+Documents come by the `documents` recipe: JSON Lines, and pictures fetched from a server on loopback
+(`rebuild`; a process of its own, not counted) or read from disk (`growth`). Every picture has content of its own; one
 document in a hundred shows one of its neighbour's too, so that near-duplicate search has something to find.
 
-parts     The processor time of a build as a multiple of plain Python loops over the same items, measured in the same
-          run: read, fetch, decode, fingerprint, copy, CNN, sentences, Parquet. Target: at most 1.3 with the default
-          features. `--plain` turns features off; then the target is at most 1.5 ms a document and 0.5 ms an image
-          beyond the parts.
 growth    Peak memory of the largest build as a multiple of the smallest's. Target: at most 1.25.
 rebuild   A build, then one with some documents more, on the same lake, and one of these alone on an empty lake.
           Targets: at most ALONE_TARGET times the last, and FIRST_TARGET of the first; no request for what is there, at
@@ -24,10 +19,6 @@ pages, read from /proc every tenth of a second: pages that processes share count
 Measured on 2026-11-24 and 25 on two cores. At a load of 8 to 12 processor time varies by a fifth from run to run, the
 parts' own as well; so these are pairs of the code of this day and of the day before, one after the other in one run.
 
-`parts --plain`: 6.6 ms a document beyond the parts before, 4.3 then (300 documents); 7.7 and 5.0 (160, the median of
-two); 6.5 and 6.3 (200); in two runs apart 6.0 and 6.5 (250). With 500 documents it is 5.4 on a quiet machine, with a
-sixth fewer steps: 10.7 s for parts of 8.0, and 1.7 s to begin. Allowed are 4.0: missed.
-
 `rebuild --documents 400 --new 4 --plain`: then 4.6 s of the processor before, with 3.4 s allowed (1.35 times); then
 3.4 s, with 2.7 s allowed (1.26 times); now 3.0 s on a quiet machine, with 2.0 s allowed, for beginning costs less:
 missed. Nearly all of an old document's cost is moving elements between the steps of Beam, five images a document. 20
@@ -36,29 +27,29 @@ pictures are asked for, all of them new.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import functools
 import http.server
 import json
 import multiprocessing
 import os
-import resource
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from argparse import SUPPRESS, Namespace
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-MULTIPLE_TARGET, DOCUMENT_MS, IMAGE_MS, MEMORY_TARGET, FILES_TARGET = 1.3, 1.5, 0.5, 1.25, 200
+from benchmarks.command import cpu_seconds, parser_of, print_figures
+
+MEMORY_TARGET, FILES_TARGET = 1.25, 200
 ALONE_TARGET, FIRST_TARGET = 1.3, 0.02
 FEW = 10  # documents of the build that shows what beginning takes
 POLL_S = 0.1
@@ -173,11 +164,6 @@ def build(settings: list[str], lake: str, workers: int) -> Found:
     return {"documents": documents, "seconds": seconds, "cpu_s": cpu_s, "steps": steps}
 
 
-def cpu_seconds() -> float:
-    """Return the processor time of this process and of its children that have ended."""
-    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-
-
 def build_apart(settings: list[str], lake: Path | str, workers: int) -> Found:
     """Return what `build` does of a process of its own, and the `peak_mb` of it and its children."""
     task = json.dumps({"settings": settings, "lake": str(lake), "workers": workers})
@@ -231,54 +217,6 @@ def resident_mb(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-def bare_loops(path: Path, *, plain: bool) -> dict[str, float]:
-    """Return the processor seconds of each part of a build as a plain loop over the same items."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-    import urllib3
-
-    from pipelines.features.catalogue import extractors
-    from pipelines.images.inspect import encode_jpeg, fingerprint_image
-    from pipelines.settings import FeaturesConfig, FingerprintName
-    from schemas.codecs import decode_image
-
-    seconds: dict[str, float] = {}
-
-    def part(name: str, work: Callable[[], Any]) -> Any:
-        begin = cpu_seconds()
-        result = work()
-        seconds[name] = cpu_seconds() - begin
-        return result
-
-    records = part("read", lambda: [json.loads(line) for line in path.open(encoding="utf-8")])
-    pool = urllib3.PoolManager()
-    urls = sorted({image["url"] for record in records for image in record["images"]})
-    bodies = part("fetch", lambda: [pool.request("GET", url).data for url in urls])
-    decode = partial(decode_image, max_pixels=100_000_000, min_side_px=16, allow_animated=False)
-    pixels = part("decode", lambda: [decode(body) for body in bodies])
-    prints = part("fingerprint", lambda: [fingerprint_image(each, FingerprintName.PHASH) for each in pixels])
-    jpegs = part("copy", lambda: [encode_jpeg(each) for each in pixels])
-    texts = [record["sentences"] for record in records]
-    images = {"hash": urls, "fingerprint": prints, "jpeg": jpegs}
-    documents = {"id": [record["id"] for record in records], "sentences": texts}
-    if not plain:
-        (cnn,) = extractors(["efficientnet-lite0"], "images", FeaturesConfig())
-        (encoder,) = extractors(["use-multilingual"], "documents", FeaturesConfig())
-        cnn.extract(jpegs[:16]), encoder.extract(texts[:1])  # loads the weights
-        batches = [jpegs[start : start + 16] for start in range(0, len(jpegs), 16)]
-        vectors = part("CNN", lambda: [row[0] for batch in batches for row in cnn.extract(batch)])
-        matrices = part("sentences", lambda: [row[0] for row in encoder.extract(texts)])
-        images["vector"] = [np.asarray(vector, np.float16) for vector in vectors]
-        documents["vectors"] = [list(np.asarray(matrix, np.float16)) for matrix in matrices]
-
-    def write() -> None:
-        for columns in (images, documents):
-            pq.write_table(pa.table(columns), path.with_suffix(".parquet"), compression="zstd", row_group_size=256)
-
-    part("Parquet", write)
-    return seconds
-
-
 def by_stage(steps: Mapping[str, float]) -> dict[str, float]:
     """Return the seconds of work by the first part of steps' names, most first, below a hundredth none."""
     seconds: dict[str, float] = defaultdict(float)
@@ -288,30 +226,7 @@ def by_stage(steps: Mapping[str, float]) -> dict[str, float]:
     return dict(sorted(some.items(), key=lambda item: -item[1]))
 
 
-def parts(options: argparse.Namespace) -> dict[str, float]:
-    (count,) = options.documents or [500]
-    with tempfile.TemporaryDirectory(prefix="multilink-benchmark-") as name, server(Path(name)) as url:
-        folder = Path(name)
-        path = generate(folder, range(FEW), images=options.images, pixels=options.pixels, url=url)
-        few = build_apart(settings_of(path, url=url, plain=options.plain), folder / "few", options.workers)
-        generate(folder, range(FEW, count), images=options.images, pixels=options.pixels, url=url)
-        found = build_apart(settings_of(path, url=url, plain=options.plain), folder / "lake", options.workers)
-        loops = bare_loops(path, plain=options.plain)
-    share = (count - FEW) / count
-    bare, cpu_s = sum(loops.values()) * share, found["cpu_s"] - few["cpu_s"]
-    print(f"{count:,} documents of {options.images} images; beginning takes {few['cpu_s']:.1f} s of the processor")
-    for part, spent in loops.items():
-        print(f"  {part:<14}{spent:>8.2f} s bare")
-    for stage, spent in by_stage(found["steps"]).items():
-        print(f"  {stage:<28}{spent:>8.2f} s at work, as Beam samples it")
-    beyond = 1000 * (cpu_s - bare) / (count - FEW)
-    allowed = DOCUMENT_MS + options.images * IMAGE_MS
-    print(f"  the build {cpu_s:.1f} s, its parts {bare:.1f} s: {cpu_s / bare:.2f} times (target {MULTIPLE_TARGET})")
-    print(f"  {beyond:.2f} ms a document beyond its parts (target with features off {allowed:.1f})")
-    return {"multiple": round(cpu_s / bare, 3), "ms-beyond": round(beyond, 2), "ms-allowed": allowed}
-
-
-def growth(options: argparse.Namespace) -> dict[str, float]:
+def growth(options: Namespace) -> dict[str, float]:
     results = []
     for documents in options.documents or (1_000, 50_000):
         with tempfile.TemporaryDirectory(prefix="multilink-benchmark-") as name:
@@ -327,7 +242,7 @@ def growth(options: argparse.Namespace) -> dict[str, float]:
     return {"memory-ratio": round(ratio, 3)}
 
 
-def rebuild(options: argparse.Namespace) -> dict[str, float]:
+def rebuild(options: Namespace) -> dict[str, float]:
     (count,) = options.documents or [4_000]
     with tempfile.TemporaryDirectory(prefix="multilink-benchmark-") as name, server(Path(name)) as url:
         folder = Path(name)
@@ -362,24 +277,22 @@ def rebuild(options: argparse.Namespace) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["parts", "growth", "rebuild", "measure"], nargs="?", default="parts")
+    parser = parser_of(__doc__)
+    parser.add_argument("what", choices=["growth", "rebuild", "measure"], nargs="?", default="rebuild")
     parser.add_argument("--documents", type=int, nargs="+")
     parser.add_argument("--images", type=int, default=5, help="of a document")
     parser.add_argument("--pixels", type=int, default=400, help="of a side of a picture")
     parser.add_argument("--new", type=int, default=40, help="documents that come for the second build")
     parser.add_argument("--plain", action="store_true", help="no features")
     parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--task", help=argparse.SUPPRESS)
-    parser.add_argument("--json", action="store_true", help="print the figures as the last line")
+    parser.add_argument("--task", help=SUPPRESS)
     options = parser.parse_args()
     if options.what == "measure":
         print(json.dumps(build(**json.loads(options.task))))
         return
     print(f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}")
-    figures = {"parts": parts, "growth": growth, "rebuild": rebuild}[options.what](options)
-    if options.json:
-        print(json.dumps(figures))
+    figures = {"growth": growth, "rebuild": rebuild}[options.what](options)
+    print_figures(options, figures)
 
 
 if __name__ == "__main__":

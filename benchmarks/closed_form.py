@@ -19,8 +19,6 @@ Measured on two shared cores (processor time, one thread):
 
 from __future__ import annotations
 
-import argparse
-import json
 import resource
 import tempfile
 import time
@@ -31,6 +29,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from benchmarks.command import parser_of, print_figures
 from benchmarks.held_split import HeldSplit
 from benchmarks.learning_columns import SENTENCES, VECTORS
 from benchmarks.learning_data import build_posts
@@ -122,12 +121,11 @@ def of_demo(workspace: Path) -> Iterator[tuple[str, float]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--documents", type=int, nargs="+", default=[1000, 10_000, 100_000])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--demo", action="store_true", help="train on the demo's posts, beside the recipe tiny")
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON in the last line")
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
     if options.demo:
@@ -145,8 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         each = 1000 * (moments + a_pass) / count
         print(f"{count:>9,}  {moments:>10.2f}  {a_pass:>9.2f}  {each:>13.3f}  {memory:>10.0f}", flush=True)
         found[str(count)] = {"moments s": moments, "pass s": a_pass, "ms a document": each, "memory MB": memory}
-    if options.json:
-        print(json.dumps(found))
+    print_figures(options, found)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ the share of the right pairs that is found in as many cells as 2,500 pictures wo
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import io
 import json
@@ -23,6 +22,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageEnhance
 
+from benchmarks.command import parser_of
 from pipelines.copy_detection.vectors import PROBES, Points, centres_of, in_cells, near_points, points_of, unit_length
 from pipelines.features.catalogue import extractors
 from pipelines.features.values import IMAGES
@@ -152,11 +152,10 @@ def jpeg_again(picture: Image.Image) -> Image.Image:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--pictures", type=int, default=200)
     parser.add_argument("--extractor", default="efficientnet-lite0")
     parser.add_argument("--weights", action="append", default=[], metavar="NAME=FILE")
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     shown = originals(options.pictures)
     count = len(shown)

@@ -18,14 +18,13 @@ default columns of all 2,212 take 24.8 s of the processor, 12.4 s on two free co
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import itertools
-import json
 import math
 import tempfile
 import time
 import timeit
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -36,6 +35,7 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from benchmarks.build import WORDS
+from benchmarks.command import parser_of, print_figures
 from pipelines.features.architectures import Architecture, Output
 from pipelines.features.catalogue import extractors, find_entry, made_up_pictures
 from pipelines.features.convert import read_checkpoint
@@ -223,7 +223,7 @@ def sentence_ratios(lake: Lake, device: Device, texts: list[str]) -> dict[str, f
 
 
 def of_lite(
-    lake: Lake, options: argparse.Namespace, pictures: list[bytes], network: Network, fill: Callable[..., None]
+    lake: Lake, options: Namespace, pictures: list[bytes], network: Network, fill: Callable[..., None]
 ) -> dict[str, float]:
     """Return what batches, several columns and the bound are, as multiples of the bare loop."""
     loop, count = partial(bare_pictures, network, pictures, network.batch), len(pictures)
@@ -254,13 +254,12 @@ def of_lite(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--images", type=int, default=256)
     parser.add_argument("--sentences", type=int, default=500)
     parser.add_argument("--device", choices=[Device.CPU, Device.CUDA], default=Device.CPU)
     parser.add_argument("--lake", help="take the pictures of a data set in it, and compute the columns of all of them")
     parser.add_argument("--dataset", default="diy")
-    parser.add_argument("--json", action="store_true", help="print the ratios as the last line")
     options = parser.parse_args()
     torch.set_num_threads(1)
     aim = f"target {TARGET}"
@@ -302,8 +301,7 @@ def main() -> None:
                 ratios |= of_lite(lake, options, pictures, network, partial(run_stage, keys=keys, read=read))
         if options.sentences:
             ratios |= sentence_ratios(lake, options.device, made_up_sentences(options.sentences))
-    if options.json:
-        print(json.dumps(ratios))
+    print_figures(options, ratios)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,6 @@ to memory (/dev/shm) where there is such a folder, and removed when all have had
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import io
@@ -30,12 +29,12 @@ import json
 import logging
 import math
 import os
-import resource
 import socket
 import subprocess
 import sys
 import tempfile
 import time
+from argparse import SUPPRESS
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -46,6 +45,7 @@ import numpy as np
 from PIL import Image as Pixels
 from pyarrow.dataset import dataset
 
+from benchmarks.command import cpu_seconds, parser_of, print_figures
 from pipelines.images.obtain import Found, ImageAccess
 from pipelines.images.packed import copy_packs
 from pipelines.progress import Progress
@@ -300,12 +300,6 @@ def take_turn(contestant: Contestant, addresses: list[str], parent: str) -> Had:
     return replace(had, cpu_seconds=cpu_seconds() - cpu)
 
 
-def cpu_seconds() -> float:
-    """Return the CPU time of this process and its ended children: the server is still running, and not counted."""
-    usages = (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
-    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
-
-
 def compare(
     contestants: dict[str, Contestant], addresses: list[str], *, rounds: int, parent: str | None
 ) -> dict[str, Had]:
@@ -332,7 +326,7 @@ def tell(figures: dict[str, Had], peer: str | None) -> dict[str, float]:
 
 def main() -> None:
     logging.disable(logging.WARNING)  # of Beam's workers, that they lack Google's clients
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--images", type=int, default=8_000)
     parser.add_argument("--case", choices=[MANY_HOSTS, ONE_HOST], default=MANY_HOSTS)
     parser.add_argument("--rounds", type=int, default=1)
@@ -341,8 +335,7 @@ def main() -> None:
     )
     parser.add_argument("--peer-threads", type=int, nargs="+", default=[32, 128])
     parser.add_argument("--folder", default=MEMORY, help="where to write; default: memory, else the temporary files'")
-    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--json", action="store_true", help="print the ratios as the last line")
+    parser.add_argument("--serve", action="store_true", help=SUPPRESS)
     options = parser.parse_args()
     if options.serve:
         serve(options.case)
@@ -364,8 +357,7 @@ def main() -> None:
     ratios = tell(figures, max(peers, key=lambda name: figures[name].rate) if peers else None)
     if not peers:
         print("no ratio to img2dataset: --peer names no environment that has it")
-    if options.json:
-        print(json.dumps(ratios))
+    print_figures(options, ratios)
 
 
 if __name__ == "__main__":

@@ -20,13 +20,12 @@ of the best champion before it. Results are in the guide, `explanation/promises.
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Callable, Mapping
 
 import numpy as np
 from scipy.special import stdtrit
 
+from benchmarks.command import parser_of, print_figures
 from training.metrics.intervals import level_of, probability_below
 from training.mlflow.policy import STANDARD_POLICY
 
@@ -183,11 +182,10 @@ def fallen(documents: int, *, chains: int, step: tuple[float, float], are_fresh:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--chains", type=int, default=1000)
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES)
-    parser.add_argument("--json", action="store_true", help="print the numbers as JSON in the last line")
     options = parser.parse_args()
     numbers: dict[str, float] = {}
     runs = options.runs
@@ -217,8 +215,7 @@ def main() -> None:
                     fell, champion = fallen(size, chains=options.chains, step=step, are_fresh=are_fresh)
                     numbers[f"{kind_of_step} {size} {which} fell"] = fell
                     print(f"{kind_of_step:8}{size:9}  {which:9}{fell:8.1%}{champion:10.1f}", flush=True)
-    if options.json:
-        print(json.dumps(numbers))
+    print_figures(options, numbers)
 
 
 if __name__ == "__main__":

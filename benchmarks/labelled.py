@@ -10,12 +10,11 @@ drawn from all, with the interval of Clopper and Pearson.
 
 from __future__ import annotations
 
-import argparse
-import json
 from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks.command import parser_of, print_figures
 from training.metrics.labelled import Labels, Population, clopper_pearson, drawn, measure, strata_of
 
 IMAGES, PARTS, LINKED, MISSED = 2000, 3, 0.7, 0.4
@@ -57,9 +56,8 @@ def simulate(right: float, slope: float, labels: int, *, corpora: int) -> Found:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--corpora", type=int, default=1000)
-    parser.add_argument("--json", action="store_true", help="print the numbers as JSON in the last line")
     options = parser.parse_args()
     numbers = {}
     print("right  slope labels   holds: precision recall    AUC   width: precision (plain)   recall (plain)    AUC")
@@ -72,8 +70,7 @@ def main() -> None:
             )
             print(f"{right:5.0%} {slope:6.1f} {labels:6}   {holds}   {both}   {100 * found.widths[2]:5.1f}", flush=True)
             numbers[f"{right} {slope} {labels}"] = [each.tolist() for each in (found.holds, found.widths, found.plain)]
-    if options.json:
-        print(json.dumps(numbers))
+    print_figures(options, numbers)
 
 
 if __name__ == "__main__":

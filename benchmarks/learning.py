@@ -14,7 +14,6 @@ sets and the scores of every run (a model on a split): a benchmark that was stop
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import tempfile
@@ -26,6 +25,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from benchmarks.command import parser_of
 from benchmarks.learning_data import build_posts
 from benchmarks.learning_models import ABOUT, MANY, MODELS, PAIRS, POSTS, SCENES, SHUFFLED, TIMES, Model
 from benchmarks.learning_page import page
@@ -61,7 +61,7 @@ def measure(data: dict[str, Data], kept: Kept, models: Collection[str]) -> Itera
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--workspace", type=Path, help="folder of the data sets and scores; temporary unless given")
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--only", nargs="+", choices=(POSTS, SCENES, PAIRS), help="data sets; all unless given")
@@ -69,7 +69,6 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", choices=titles, metavar="TITLE", help="models; all unless given")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, help="folder that the page is written to")
-    parser.add_argument("--json", action="store_true", help="print the mean of each model's columns as the last line")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     with contextlib.ExitStack() as stack:

@@ -13,9 +13,7 @@ a busy machine, whose build closes many small packs, 172 and 245.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
 import os
 import re
 import socket
@@ -27,6 +25,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.build import build_apart, generate, server, settings_of
+from benchmarks.command import parser_of, print_figures
 from infra.local.programs import find_object_store
 
 FIRST_TARGET, REBUILD_TARGET = 40, 10
@@ -65,12 +64,11 @@ def operations(log: Path) -> Counter[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--documents", type=int, default=200)
     parser.add_argument("--images", type=int, default=5, help="of a document")
     parser.add_argument("--pixels", type=int, default=400, help="of a side of a picture")
     parser.add_argument("--new", type=int, default=2, help="documents that come for the second build")
-    parser.add_argument("--json", action="store_true", help="print the figures as the last line")
     options = parser.parse_args()
     figures: dict[str, float] = {}
     with tempfile.TemporaryDirectory(prefix="multilink-benchmark-") as name:
@@ -92,8 +90,7 @@ def main() -> None:
                 print(f"{title}: {asked.total()} requests, {thousand:.0f} for 1,000 images (target {target})")
                 print("  " + ", ".join(f"{operation} {count}" for operation, count in asked.most_common()))
                 figures[f"requests-{title}"] = round(thousand, 1)
-    if options.json:
-        print(json.dumps(figures))
+    print_figures(options, figures)
 
 
 if __name__ == "__main__":

@@ -31,14 +31,13 @@ Measured (200 draws each):
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Callable
 
 import numpy as np
 from scipy.special import expit
 from scipy.stats import beta, norm
 
+from benchmarks.command import parser_of, print_figures
 from training.data.ragged import Bool, Float64, Int64
 from training.metrics.precision import ERROR, FEWEST_KEPT, LEVELS, precision_points
 
@@ -116,9 +115,8 @@ def measured(draw: Callable[[int, int], Drawn], documents: int, draws: int) -> l
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--draws", type=int, default=200)
-    parser.add_argument("--json", action="store_true", help="print the figures as the last line")
     options, found = parser.parse_args(), {}
     print(f"{'':<12}{'':>10}   by document    by link")
     print(f"{'documents':<12}{'':>10}   wrong  found   wrong  found")
@@ -126,8 +124,7 @@ def main() -> None:
         for documents in (50, 100, 300):
             found[f"{name} {documents}"] = cells = measured(draw, documents, options.draws)
             print(f"{name:<12}{documents:>10}  " + "".join(f"{cell:>7}" for cell in cells), flush=True)
-    if options.json:
-        print(json.dumps(found))
+    print_figures(options, found)
 
 
 if __name__ == "__main__":

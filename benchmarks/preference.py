@@ -30,14 +30,13 @@ win half of the articles. Looked at after each of 60 articles, of 2,000 runs wit
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import betaln
 
+from benchmarks.command import parser_of, print_figures
 from newsroom.search.interleaving import team_draft
 from training.metrics.preference import LEVEL, MIXTURE
 
@@ -94,9 +93,8 @@ def verdicts_by_place(*, runs: int, articles: int = 60, seed: int = 0) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--runs", type=int, default=10_000)
-    parser.add_argument("--json", action="store_true", help="print the numbers as JSON in the last line")
     options = parser.parse_args()
     numbers: dict[str, float] = {}
     print(f"{'rule':10}{'true share':>11}{'verdict':>9}{'of it wrong':>13}{'articles, median':>18}")
@@ -109,8 +107,7 @@ def main() -> None:
             numbers[f"{name} {share}"] = float(given.mean())
     numbers["by place"] = verdicts_by_place(runs=min(options.runs, 2_000))
     print(f"always the first picture: {numbers['by place']:.1%}")
-    if options.json:
-        print(json.dumps(numbers))
+    print_figures(options, numbers)
 
 
 if __name__ == "__main__":

@@ -24,13 +24,12 @@ Measured, means over 100 archives:
 
 from __future__ import annotations
 
-import argparse
-import json
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import norm
 
+from benchmarks.command import parser_of, print_figures
 from newsroom.archive.confidence import FIRST
 from training.metrics.curves import ProbabilityCurve, fit_curve
 
@@ -98,9 +97,8 @@ def simulate(size: int, *, archives: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--archives", type=int, default=100)
-    parser.add_argument("--json", action="store_true", help="print the numbers as JSON in the last line")
     options = parser.parse_args()
     numbers = {}
     print("pictures   found  shown   off   first is right  shown   link")
@@ -112,8 +110,7 @@ def main() -> None:
             flush=True,
         )
         numbers[str(size)] = found
-    if options.json:
-        print(json.dumps(numbers))
+    print_figures(options, numbers)
 
 
 if __name__ == "__main__":

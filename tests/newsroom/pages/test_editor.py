@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from editor_task import EditorTask
 from running_newsroom import Newsroom, Rivals, searched, shown
 
-from benchmarks.editor import EditorTask
 from multilink.datasets import open_dataset
 from newsroom.decisions.database import open_database
 from newsroom.decisions.log import DecisionLog
@@ -249,12 +249,12 @@ def test_the_pages_keep_the_rules_of_wcag_and_fit_their_window(browser: Browser,
 
 
 def test_a_whole_task_needs_no_mouse(page: Page, rivals: Rivals, tmp_path: Path) -> None:
-    """Paste, filter, choose, undo, compare blind, place, export; `benchmarks/pages.py` does it on a large archive."""
+    """Paste, filter, choose, undo, compare blind, place, export."""
     task = EditorTask(page)
     texts = {**TEXTS, "caption": "Ohne Maus."}
     image = task.run(rivals.url, texts, tmp_path / "article.html")
     steps = "paste", "filter", "choose", "choose another", "undo", "compare", "choose blind", "place", "move", "export"
-    assert [name for name in task.seconds if not name.endswith("weak")] == [*steps]
+    assert [name for name in task.steps if not name.endswith("weak")] == [*steps]
     saved = (tmp_path / "article.html").read_text(encoding="utf-8")
     assert TEXTS["headline"] in saved
     with DecisionLog(open_database(rivals.store)) as log:

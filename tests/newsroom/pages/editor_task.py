@@ -1,13 +1,11 @@
-"""An editor's task in a browser, by keys alone, with the seconds that each step had to be waited for.
+"""An editor's task in a browser, by keys alone.
 
 The article is typed as a paste does, its pictures are filtered by a name, two are chosen and one of them taken back,
 two models are compared blind, a picture is moved to another paragraph, and the article is saved with its pictures.
-`tests/newsroom/pages/test_editor.py` runs it on a small archive, `benchmarks/pages.py --browser` on a large one.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,13 +26,11 @@ class EditorTask:
 
     Attributes:
         page: of a browser.
-        seconds: from the key of each step until its answer is on the page.
-        tabs: presses of Tab before each step's key.
+        steps: those that were done.
     """
 
     page: Page
-    seconds: dict[str, float] = field(default_factory=dict)
-    tabs: dict[str, int] = field(default_factory=dict)
+    steps: list[str] = field(default_factory=list)
 
     def run(self, address: str, texts: Mapping[str, str], saved: Path) -> str:
         """Do it all; return the content hash of the picture that is in the saved article.
@@ -131,16 +127,14 @@ class EditorTask:
 
     def _reach(self, selector: str, step: str, key: str = "Tab") -> None:
         """Press a key until what has the focus fits a selector."""
-        for presses in range(MOST_TABS):
+        for _ in range(MOST_TABS):
             if self.page.evaluate("selector => document.activeElement.matches(selector)", selector):
-                self.tabs[step] = self.tabs.get(step, 0) + presses
                 return
             self.page.keyboard.press(key)
         raise AssertionError(f"{step}: {MOST_TABS} presses of {key} do not lead to {selector}")
 
     @contextmanager
     def _step(self, name: str) -> Iterator[None]:
-        began = time.perf_counter()
         yield
-        if name:
-            self.seconds[name] = time.perf_counter() - began
+        if name and name not in self.steps:
+            self.steps.append(name)
