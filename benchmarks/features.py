@@ -41,8 +41,7 @@ from pipelines.features.catalogue import extractors, find_entry, made_up_picture
 from pipelines.features.convert import read_checkpoint
 from pipelines.features.extraction import FeaturePlan, Features, extractors_of, plan_features
 from pipelines.features.networks import Network
-from pipelines.features.pixels import Preprocessing, Square, cores
-from pipelines.features.runtime import fixed_pixels
+from pipelines.features.pixels import Preprocessing, Square, cores, fixed_pixels
 from pipelines.features.values import DOCUMENTS, IMAGES
 from pipelines.images.packed import copy_packs
 from pipelines.ledger import texts_key

@@ -48,7 +48,6 @@ from pyarrow.dataset import dataset
 from benchmarks.command import cpu_seconds, parser_of, print_figures
 from pipelines.images.obtain import Found, ImageAccess
 from pipelines.images.packed import copy_packs
-from pipelines.progress import Progress
 from pipelines.settings import FingerprintName, HttpConfig, ImagesConfig
 from pipelines.sources.records import CandidateDocument, CandidateImage
 from schemas.documents import Provenance
@@ -224,9 +223,7 @@ def fetch_with_stage(addresses: list[str], folder: Path, server: Server) -> Had:
     access = access_of(server, folder)
 
     def assemble(root: beam.Pipeline) -> None:
-        outcomes = (
-            root | "candidates" >> beam.Create(candidates) | "images" >> ObtainImages(access, Progress(None), PROCESSES)
-        )
+        outcomes = root | "candidates" >> beam.Create(candidates) | "images" >> ObtainImages(access, PROCESSES)
         _ = outcomes | "of all" >> beam.Flatten() | "write" >> beam.MapTuple(partial(note, folder=str(folder)))
 
     begin = time.perf_counter()

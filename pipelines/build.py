@@ -25,21 +25,21 @@ from pipelines.features.extraction import FeaturePlan
 from pipelines.features.transforms import ExtractFeatures
 from pipelines.images.obtain import ImageAccess
 from pipelines.images.packed import copy_packs
-from pipelines.images.transforms import ObtainImages
+from pipelines.images.transforms import LeaveOutPlaceholders, ObtainImages
 from pipelines.progress import Progress
 from pipelines.quality.transforms import FilterQuality
 from pipelines.recipe import BuildConfig
 from pipelines.shards.manifest import build_identity, compose_manifest, version_of_build
-from pipelines.shards.transforms import DigestInputs, KeepCommonest, WriteShards, WriteTables
+from pipelines.shards.transforms import DigestInputs, WriteShards, WriteTables
 from pipelines.shards.writing import ShardWriter
 from pipelines.sources.source import Context
 from pipelines.sources.takedowns import Takedowns
 from pipelines.sources.transforms import ReadSource
 from pipelines.splits.transforms import AssignSplits, DropLeaks
-from pipelines.transforms import CountThings, GatherFacts, StageOutput, as_facts
+from pipelines.transforms import CountThings, GatherFacts, StageOutput, as_facts, count_passed, show
 from schemas.configs import naming
 from schemas.errors import BuildError
-from schemas.failures import TRANSIENT, Failure
+from schemas.failures import TRANSIENT, Failure, Stage
 from schemas.lake import DRAFTS, MANIFEST, Folder, Lake
 from schemas.raw import UNREACHED
 
@@ -134,97 +134,59 @@ def identity_of(config: BuildConfig, features: FeaturePlan) -> dict[str, Any]:
     return build_identity(naming(config), features.fingerprints, modules)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stages:
-    """What each stage gives, in the order of the data."""
-
-    sources: StageOutput
-    candidates: StageOutput
-    documents: StageOutput
-    dedupe: StageOutput
-    rules: StageOutput
-    quality: StageOutput
-    splits: StageOutput
-    features: StageOutput
-    copy_detection: StageOutput
-    shards: StageOutput
-
-    def every(self) -> list[StageOutput]:
-        return [getattr(self, name) for name in self.__slots__]
-
-
 def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
     """Add every stage of a build to a pipeline, its tables, and what its manifest is made of."""
-    config, access, progress = plan.config, plan.access, plan.progress
+    config, access, copies = plan.config, plan.access, plan.access.copies
     rules, first = config.documents, config.documents.before_dedupe
+    alike, near = by_hash(config.dedupe.radius), by_vector(config.copy_detection, plan.features)
 
-    sources = root | "sources" >> ReadSource(config.source, plan.context, progress, plan.begin)
+    sources = root | "sources" >> ReadSource(config.source, plan.context, plan.begin)
     candidates = sources.results | "documents" >> FilterCandidates(first)
-    images = candidates.results | "images" >> ObtainImages(access, progress, plan.shares)
-    documents = candidates.results | "settle" >> SettleDocuments(first, images, progress)
+    found = candidates.results | "images" >> ObtainImages(access, plan.shares)
+    images = found | "placeholders" >> LeaveOutPlaceholders(config.images)
+    documents = candidates.results | "settle" >> SettleDocuments(first, images)
     read = chain(sources.failures, candidates.failures, documents.failures)
     digest = (documents.results, tuple(read) | "failures of reading" >> beam.Flatten()) | "inputs" >> DigestInputs()
     version = digest | "version" >> beam.Map(_version, identity=plan.identity, plan=plan)
 
-    alike, copies = by_hash(config.dedupe.radius), by_vector(config.copy_detection, plan.features)
-    unique = documents.results | "dedupe" >> DropDuplicates(alike, config.dedupe.policy, progress)
-    judged = unique.results | "rules" >> JudgeDocuments(rules, progress)
-    sound = judged.results | "quality" >> FilterQuality(config.quality, rules, access.copies, progress)
-    duplicates = unique.tables["duplicates"]
+    unique = documents.results | "dedupe" >> DropDuplicates(alike, config.dedupe.policy)
+    judged = unique.results | "rules" >> JudgeDocuments(rules)
+    sound = judged.results | "quality" >> FilterQuality(config.quality, rules, copies)
     assigned = sound.results | "assign splits" >> AssignSplits(config.splits)
-    split = assigned | "splits" >> DropLeaks(config.splits, duplicates)
-    featured = split.results | "features" >> ExtractFeatures(plan.features, access.copies, rules, progress)
-    single = featured.results | "copy detection" >> DropDuplicates(copies, config.copy_detection.policy, progress)
-    shards = single.results | "shards" >> WriteShards(config.shards, plan.writer, progress, version)
+    split = assigned | "splits" >> DropLeaks(config.splits, unique.tables["duplicates"])
+    featured = split.results | "features" >> ExtractFeatures(plan.features, copies, rules)
+    single = featured.results | "copy detection" >> DropDuplicates(near, config.copy_detection.policy)
+    shards = single.results | "shards" >> WriteShards(config.shards, plan.writer, version)
 
-    stages = Stages(
-        sources=sources,
-        candidates=candidates,
-        documents=documents,
-        dedupe=unique,
-        rules=judged,
-        quality=sound,
-        splits=split,
-        features=featured,
-        copy_detection=single,
-        shards=shards,
-    )
-    _write_manifest(stages.every(), digest, version, plan)
-
-
-def _write_manifest(stages: Iterable[StageOutput], digest: Any, version: Any, plan: BuildPlan) -> None:
-    """Write the version's tables, then the draft of its manifest."""
-    failures, counts, tables = list[Any](), list[Any](), dict[str, Any]()
-    facts, on = {"digest": digest}, list[str]()
+    stages = (sources, candidates, documents, unique, judged, sound, split, featured, single, shards)
+    passed = {name: some for stage in stages for name, some in stage.passed.items()}
+    show(passed | {Stage.IMAGES: found}, plan.progress)
+    facts: dict[str, beam.PCollection] = {"digest": digest}
     for stage in stages:
-        failures += stage.failures
-        counts += stage.counts
-        on += stage.stages
-        tables |= stage.tables
         facts |= stage.facts
-    lost = failures | "failures" >> beam.Flatten()
+    tables = _tables(stages)
+    folders = {**dict.fromkeys(tables, plan.folder), UNREACHED: partial(plan.lake.retrievals, config.dataset)}
+    facts |= tables | "tables" >> WriteTables(folders, version)
+    counts = (*count_passed(passed), *chain.from_iterable(stage.counts for stage in stages))
+    things = counts | "counts" >> beam.Flatten() | "things" >> CountThings()
+    every = (things, *(some | f"fact {kind}" >> as_facts(kind) for kind, some in facts.items()))
+    gathered = every | "facts" >> beam.Flatten() | "gather" >> GatherFacts()
+    _ = gathered | "manifest" >> beam.Map(_write_result, plan=plan, stages=[*passed])
+
+
+def _tables(stages: Iterable[StageOutput]) -> dict[str, beam.PCollection]:
+    """Return the rows of every table of a version, by its name, and those of what failed for the moment."""
+    tables: dict[str, beam.PCollection] = {}
+    for stage in stages:
+        tables |= stage.tables
+    lost = tuple(chain.from_iterable(stage.failures for stage in stages)) | "failures" >> beam.Flatten()
     tables["failures"] = lost | "lasting" >> beam.Map(attrgetter("lasting"))
     tables[UNREACHED] = lost | "transient" >> beam.Filter(_is_transient)
-    folders = {**dict.fromkeys(tables, plan.folder), UNREACHED: partial(plan.lake.retrievals, plan.config.dataset)}
-    facts |= tables | "tables" >> WriteTables(folders, version)
-    things = counts | "counts" >> beam.Flatten() | "add up" >> CountThings()
-    counted, stated = things | "rights apart" >> beam.Partition(_is_of_rights, 2)
-    facts["rights"] = stated | "stated" >> beam.Values() | "commonest rights" >> KeepCommonest()
-    every = (counted, *(some | f"fact {kind}" >> as_facts(kind) for kind, some in facts.items()))
-    _ = (
-        every
-        | "facts" >> beam.Flatten()
-        | "gather" >> GatherFacts()
-        | "manifest" >> beam.Map(_write_result, plan=plan, stages=on)
-    )
+    return tables
 
 
 def _is_transient(failure: Failure) -> bool:
     return failure.reason in TRANSIENT
-
-
-def _is_of_rights(fact: tuple[str, Any], _: int) -> int:
-    return int(fact[0] == "rights")
 
 
 def _version(digest: Any, identity: dict[str, Any], plan: BuildPlan) -> str:

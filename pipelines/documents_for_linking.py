@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from pipelines.documents.settle import check_candidate, settle
+from pipelines.documents.settle import SettledDocument, check_candidate, settle, without_images
 from pipelines.features.extraction import FeaturePlan, FeatureRefs, Features, missing_feature
 from pipelines.features.values import DOCUMENTS, IMAGES, Rejected
 from pipelines.images.obtain import ImageAccess, obtain_images
@@ -20,7 +20,6 @@ from pipelines.ledger import texts_key
 from pipelines.packs import PackFolder
 from pipelines.recipe import BuildConfig
 from pipelines.settings import DocumentsConfig
-from pipelines.settled import SettledDocument, without_images
 from pipelines.sources.records import CandidateDocument
 from schemas.documents import Document
 from schemas.failures import Failure, Stage

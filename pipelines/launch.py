@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import json
 import logging
 import os
 import re
@@ -26,6 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MethodType
 from typing import Any, TypeVar
+from urllib.request import Request, urlopen
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
@@ -36,7 +38,6 @@ from apache_beam.transforms import core, userstate
 from apache_beam.transforms.environments import SubprocessSDKEnvironment
 from google.protobuf.struct_pb2 import Struct
 
-from pipelines.flink_jobs import NAME_OPTION, cancel_job
 from pipelines.runner.spilling import SpillingRunner
 from pipelines.settings import Runner
 from schemas import errors
@@ -315,3 +316,38 @@ def _await_port(service: subprocess.Popen[bytes], port: int) -> None:
             return
         time.sleep(0.1)
     raise BuildError(f"a Beam service did not listen on port {port} within {START_TIMEOUT_S:.0f} s, or ended")
+
+
+OPTION, NAME_OPTION = "--flink_master=", "--job_name="
+_ENDED = frozenset({"FINISHED", "CANCELED", "FAILED", "CANCELLING"})
+_TIMEOUT_S = 30.0
+
+
+def cancel_job(beam_options: Sequence[str]) -> list[str]:
+    """Cancel what runs under the name of a run, and return the ids of these jobs.
+
+    Args:
+        beam_options: with the address of the master and the name; without an address, or with one in brackets (Flink
+            within another program), there is nothing to ask.
+
+    Raises:
+        OSError: the master cannot be asked.
+    """
+    master, name = (_value(beam_options, option) for option in (OPTION, NAME_OPTION))
+    if not master or master.startswith("[") or not name:
+        return []
+    base = master if "://" in master else f"http://{master}"
+    jobs = [job for job in _ask(f"{base}/jobs/overview")["jobs"] if job["name"] == name and job["state"] not in _ENDED]
+    for job in jobs:
+        _ask(f"{base}/jobs/{job['jid']}?mode=cancel", "PATCH")
+    return [job["jid"] for job in jobs]
+
+
+def _value(options: Sequence[str], name: str) -> str:
+    return next((option.removeprefix(name) for option in reversed(options) if option.startswith(name)), "")
+
+
+def _ask(url: str, method: str = "GET") -> dict[str, Any]:
+    with urlopen(Request(url, method=method), timeout=_TIMEOUT_S) as answer:
+        found: dict[str, Any] = json.load(answer)
+    return found

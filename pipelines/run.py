@@ -29,8 +29,7 @@ from typing import Any
 
 from pipelines.build import BuildPlan, chain_stages, identity_of
 from pipelines.card.card import write_cards
-from pipelines.card.hosts import failures_by_host, host_lines
-from pipelines.card.show import describe, explain_failures
+from pipelines.card.show import describe, explain_failures, failures_by_host, host_lines
 from pipelines.embedded import on_web
 from pipelines.features.extraction import FeaturePlan, plan_features
 from pipelines.files import INSIDE, input_file, open_uri
@@ -44,7 +43,7 @@ from pipelines.settings import OnLeak, Runner
 from pipelines.shards.writing import write_rows
 from pipelines.sources.inputs import find_inputs, image_root, named_inputs
 from pipelines.sources.takedowns import NO_TAKEDOWNS, Takedowns, read_takedowns
-from pipelines.splits.leaks import LeakCount, refuse_leaks
+from pipelines.splits.shared import LeakCount, refuse_leaks
 from pipelines.turns import LEASES, turn_alone, turn_of_build
 from pipelines.web.client import process_client
 from pipelines.web.downloads import CapturedFile, capture_file

@@ -27,19 +27,12 @@ from pipelines.progress import Progress, Shown
 from schemas.failures import FILTERED, OF_PARTS, Failure, Reason, Stage, unexpected
 
 T = TypeVar("T")
-FAILED = "failed"
+FAILURES = "failures"
 Fact = tuple[str, Any]
 Counted = tuple[str, int]  # stage, number
 Lost = tuple[tuple[str, str], int]  # (stage, reason), number
 Met = tuple[str, list[T], Mapping[str, Any]]  # id, the wholes of it, what became of their parts by key
 RECOUNTED = frozenset({Stage.IMAGES, Stage.FEATURES})
-
-
-class Outcome(NamedTuple):
-    """The two outputs of a fallible step."""
-
-    results: beam.PCollection
-    failures: beam.PCollection
 
 
 class StageOutput(NamedTuple):
@@ -48,16 +41,16 @@ class StageOutput(NamedTuple):
     Attributes:
         results: what goes on.
         failures: PCollections of `Failure`s.
-        stages: that are counted; none of a stage that is off.
-        counts: PCollections of ((kind, thing), number), as `Tally` gives them: of `passed`, a stage; of `recounted`,
-            (stage, reason), where an image counts once in place of a failure row in each of its documents; of others.
+        passed: PCollections of what each stage passed on, which is counted; none of a stage that is off. Of images it
+            is (key, what became of it), so that one counts once in place of a failure row in each of its documents.
+        counts: PCollections of ((kind, thing), number) of other things, as `Tally` gives them.
         tables: rows of the version's tables, by their names.
         facts: values that the manifest is made of, by their kinds: few, whatever the number of documents.
     """
 
     results: beam.PCollection
     failures: tuple[beam.PCollection, ...] = ()
-    stages: tuple[Stage, ...] = ()
+    passed: Mapping[Stage, tuple[beam.PCollection, ...]] = {}
     counts: tuple[beam.PCollection, ...] = ()
     tables: Mapping[str, beam.PCollection] = {}
     facts: Mapping[str, beam.PCollection] = {}
@@ -75,41 +68,33 @@ def _own_id(element: Any) -> str:
     return str(element.id if hasattr(element, "id") else element[0])
 
 
-@dataclass(eq=False)
-class Fallible(beam.PTransform, Generic[T]):
-    """Applies a function that yields results or failures to each element: gives an `Outcome`.
+def fallible(stage: Stage, function: Callable[[T], Iterable[Any]], id_of: Callable[[T], str] = _own_id) -> Any:
+    """Return a transform that applies a function to each element: gives `results`, and `failures` apart.
 
-    Attributes:
+    Args:
+        stage: of an unforeseen failure.
+        function: yields results or failures.
         id_of: names the record of an element, where the function raises what it should not.
     """
-
-    stage: Stage
-    function: Callable[[T], Iterable[Any]]
-    id_of: Callable[[T], str] = _own_id
-
-    def expand(self, elements: beam.PCollection) -> Outcome:
-        return _outcome(elements | "apply" >> beam.FlatMap(self._apply).with_outputs(FAILED, main="results"))
-
-    def _apply(self, element: T) -> Iterator[Any]:
-        try:
-            yield from map(_tagged, self.function(element))
-        except Exception as error:  # noqa: BLE001 - the border of every stage
-            yield _tagged(unexpected(error, stage=self.stage, record_id=self.id_of(element)))
+    return beam.FlatMap(_apply, stage, function, id_of).with_outputs(FAILURES, main="results")
 
 
-class Separate(beam.PTransform):
-    """Separates results from failures: gives an `Outcome`."""
+def _apply(
+    element: Any, stage: Stage, function: Callable[[Any], Iterable[Any]], id_of: Callable[[Any], str]
+) -> Iterator[Any]:
+    try:
+        yield from map(_tagged, function(element))
+    except Exception as error:  # noqa: BLE001 - the border of every stage
+        yield _tagged(unexpected(error, stage=stage, record_id=id_of(element)))
 
-    def expand(self, elements: beam.PCollection) -> Outcome:
-        return _outcome(elements | "separate failures" >> beam.Map(_tagged).with_outputs(FAILED, main="results"))
 
-
-def _outcome(outputs: Any) -> Outcome:
-    return Outcome(outputs["results"], outputs[FAILED])
+def separate() -> Any:
+    """Return a transform that separates elements: gives `results`, and `failures` apart."""
+    return beam.Map(_tagged).with_outputs(FAILURES, main="results")
 
 
 def _tagged(element: Any) -> Any:
-    return TaggedOutput(FAILED, element) if isinstance(element, Failure) else element
+    return TaggedOutput(FAILURES, element) if isinstance(element, Failure) else element
 
 
 @dataclass(eq=False)
@@ -238,23 +223,28 @@ class Show(beam.DoFn):
             self._shown.write()
 
 
-def count_results(stage: Stage, results: beam.PCollection, progress: Progress) -> tuple[beam.PCollection, ...]:
-    """Return the counts of what a stage passed on, which is shown while it grows."""
-    _ = results | f"show {stage}" >> beam.ParDo(Show(stage, progress))
-    return (results | f"{stage} passed on" >> beam.ParDo(Tally(partial(_passed, stage))),)
+def count_passed(passed: Mapping[Stage, Iterable[beam.PCollection]]) -> list[beam.PCollection]:
+    """Return the counts of what stages passed on: of `passed`, a stage; of `recounted`, (stage, reason)."""
+    return [
+        some | f"count {stage} {number}" >> beam.ParDo(Tally(partial(_became, stage)))
+        for stage, parts in passed.items()
+        for number, some in enumerate(parts)
+    ]
 
 
-def count_images(stage: Stage, outcomes: Iterable[beam.PCollection]) -> tuple[beam.PCollection, ...]:
-    """Return the counts of what became of each image once: of PCollections of (key, result or failure)."""
-    tally = partial(Tally, partial(_became, stage))
-    return tuple(some | f"{stage} {number}" >> beam.ParDo(tally()) for number, some in enumerate(outcomes))
+def show(passed: Mapping[Stage, Iterable[beam.PCollection]], progress: Progress) -> None:
+    """Let the number of the elements of stages be seen while it grows."""
+    for stage, parts in passed.items():
+        for number, some in enumerate(parts):
+            _ = some | f"show {stage} {number}" >> beam.ParDo(Show(stage, progress))
 
 
 class CountThings(beam.PTransform):
     """Tallies, ((kind, thing), number), to a fact of each thing: (kind, (thing, number))."""
 
     def expand(self, tallies: beam.PCollection) -> beam.PCollection:
-        return tallies | "add up" >> beam.CombinePerKey(sum) | "as facts" >> beam.MapTuple(_counted)
+        facts = beam.MapTuple(lambda thing, number: (thing[0], (thing[1], number)))
+        return tallies | "add up" >> beam.CombinePerKey(sum) | "as facts" >> facts
 
 
 class GatherFacts(beam.PTransform):
@@ -267,7 +257,7 @@ class GatherFacts(beam.PTransform):
 
 def as_facts(kind: str) -> beam.PTransform:
     """Return a transform of elements into facts of a kind."""
-    return beam.Map(partial(_fact, kind))
+    return beam.Map(lambda value: (kind, value))
 
 
 def stage_table(
@@ -287,22 +277,12 @@ def stage_table(
     return table
 
 
-def _passed(stage: Stage, _: Any) -> list[Fact]:
+def _became(stage: Stage, element: Any) -> list[Fact]:
+    """Return what an element of a stage, or (key, what became of an image), counts as."""
+    outcome = element[1] if isinstance(element, tuple) else element
+    if isinstance(outcome, Failure):
+        return [("recounted", (str(outcome.stage), str(outcome.reason)))]
     return [("passed", str(stage))]
-
-
-def _became(stage: Stage, found: tuple[str, Any]) -> list[Fact]:
-    _, outcome = found
-    is_lost = isinstance(outcome, Failure)
-    return [("recounted", (str(outcome.stage), str(outcome.reason)))] if is_lost else _passed(stage, outcome)
-
-
-def _counted(thing: Fact, number: int) -> Fact:
-    return thing[0], (thing[1], number)
-
-
-def _fact(kind: str, value: Any) -> Fact:
-    return kind, value
 
 
 def _by_kind(facts: Iterable[Fact]) -> dict[str, list[Any]]:

@@ -80,9 +80,8 @@ class Manifest(JsonFile):
         config: the settings that change what is built.
         inputs: what else decides it: digests of what was read, of the code, of extractors; versions of libraries.
         notes: counts of leaks (`leaks`, `heeded_leaks`), and of each reason its commonest failure (`failures`); how
-            many documents and images state which licence and other rights (`rights`); how many pictures had a
-            near-duplicate, and how many of them are left beside it (`near_duplicates`); where their copies are
-            (`copies`).
+            many pictures had a near-duplicate, and how many of them are left beside it (`near_duplicates`); where
+            their copies are (`copies`).
         features: the feature columns of `images` and of `documents`, each sorted.
     """
 

@@ -31,7 +31,7 @@ def command(
     from newsroom.decisions.log import opened_log
     from newsroom.labels.label_sample import labels_of, links_by, measured
     from newsroom.labels.linked import link_sets
-    from pipelines.exports.labelled import write_labelled
+    from pipelines.exports.subset import write_labelled
 
     home = Lake.at(lake)
     manifest, folder = read_manifest(home, dataset)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipelines.forgetting.forget import Forgotten, forget
-from pipelines.forgetting.holdings import NamedContent, find_holdings
-from pipelines.forgetting.models import made_by_models, remove_made_by_models
+from pipelines.forgetting.holdings import NamedContent, find_holdings, made_by_models, remove_made_by_models
 from pipelines.sources.takedowns import Takedowns, named, parse_takedowns, read_takedowns
 from schemas.console import Say, counted
 from schemas.errors import UsageError

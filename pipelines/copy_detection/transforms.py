@@ -17,11 +17,6 @@ import numpy as np
 import numpy.typing as npt
 from apache_beam.pvalue import AsSingleton
 
-from pipelines.copy_detection.near_copies import (
-    near_copy_rows,
-    pack_points,
-    pack_shown,
-)
 from pipelines.copy_detection.vectors import (
     CROWDED,
     EXACT_BELOW,
@@ -30,7 +25,10 @@ from pipelines.copy_detection.vectors import (
     cell_count,
     centres_of,
     in_cells,
+    near_copy_rows,
     near_points,
+    pack_points,
+    pack_shown,
     sample,
 )
 from pipelines.dedupe.transforms import Search

@@ -21,8 +21,12 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from pipelines.dedupe.duplicates import Codes
-from pipelines.partitions.columns import Bytes, Numbers, starts_of_runs, words_of
+from pipelines.dedupe.duplicates import Codes, Duplicates, Occurrences, duplicate_rows
+from pipelines.features.extraction import FeaturedDocument, FeaturedImage, FeaturePlan
+from pipelines.features.values import IMAGES, feature_array
+from pipelines.partitions.columns import Bytes, Numbers, from_hex, starts_of_runs, words_of
+from schemas.duplicates import NearCopy
+from schemas.features import column_to_vectors
 
 EXACT_BELOW = 50_000  # images
 PROBES = 8
@@ -136,3 +140,36 @@ def distances_of(cosines: Float64) -> Numbers:
 
 def cosines_of(distances: Numbers) -> Float64:
     return np.asarray(np.round(1 - distances / 10**PLACES, PLACES))
+
+
+def pack_shown(documents: Iterable[FeaturedDocument]) -> Iterator[Occurrences]:
+    """Yield the images of some documents; the code of an image is its hash."""
+    rows = [(each.packed.image.hash, position, name) for name, position, each in _shown(documents)]
+    if rows:
+        hashes, positions, ids = zip(*rows, strict=True)
+        images = from_hex(hashes)
+        yield Occurrences(images, images, np.array(positions), np.array(ids, object))
+
+
+def pack_points(documents: Iterable[FeaturedDocument], plan: FeaturePlan, extractor: str) -> Iterator[Points]:
+    """Yield the images of some documents with their vectors, each once."""
+    columns = plan.extracted(IMAGES)
+    number = [column.name for column in columns].index(extractor)
+    refs = {each.packed.image.hash: each.features[number] for _, _, each in _shown(documents)}
+    if refs:
+        vectors = column_to_vectors(feature_array(plan.lake, columns[number], IMAGES, [*refs.values()]))
+        yield points_of(from_hex([*refs]), vectors)
+
+
+def _shown(documents: Iterable[FeaturedDocument]) -> Iterator[tuple[str, int, FeaturedImage]]:
+    for featured in documents:
+        for position, each in enumerate(featured.images):
+            if not each.packed.image.is_flat:
+                yield featured.document.id, position, each
+
+
+def near_copy_rows(found: Duplicates, is_dropped: npt.NDArray[np.bool_]) -> Iterator[NearCopy]:
+    """Yield the rows of the table of near copies."""
+    cosines = cosines_of(found.distances).tolist()
+    for row, cosine in zip(duplicate_rows(found, is_dropped), cosines, strict=True):
+        yield NearCopy(row.cluster, row.document, row.position, row.image, row.nearest, cosine, row.is_dropped)

@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.dedupe.hamming import WORD_BITS, key_bits, keys_of, near_rows, rows_by_bucket
+from pipelines.documents.settle import SettledDocument
 from pipelines.partitions.columns import Bytes, Columns, Numbers, Texts, from_hex, starts_of_runs, to_hex, words_of
 from pipelines.settings import Policy
-from pipelines.settled import SettledDocument
 from schemas.duplicates import Duplicate
 
 _FAR = np.iinfo(np.int64).max

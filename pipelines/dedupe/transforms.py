@@ -49,12 +49,11 @@ from pipelines.dedupe.duplicates import (
     near_codes,
     pack_images,
 )
+from pipelines.documents.settle import id_of
 from pipelines.partitions.columns import Numbers
 from pipelines.partitions.transforms import ROWS_PER_PARTITION, CountRows, Gather, Pack, Partition, divide
-from pipelines.progress import Progress
 from pipelines.settings import Policy
-from pipelines.settled import id_of
-from pipelines.transforms import LeaveOut, StageOutput, count_results, off
+from pipelines.transforms import LeaveOut, StageOutput, off
 from schemas.failures import Failure, Reason, Stage
 
 CROWDED = 1 << 16  # codes of a bucket that one worker compares: some seconds
@@ -144,7 +143,6 @@ class DropDuplicates(beam.PTransform):
 
     search: Search | None
     policy: Policy
-    progress: Progress
 
     def expand(self, documents: beam.PCollection) -> StageOutput:
         search = self.search
@@ -155,9 +153,8 @@ class DropDuplicates(beam.PTransform):
         if self.policy is not Policy.KEEP_ALL:
             kept = (documents, found.dropped) | "keep" >> LeaveOut(id_of)
             failures = (found.dropped | "failures" >> beam.Map(_failure, search.stage, search.message),)
-        counts = count_results(search.stage, kept, self.progress)
         tables, facts = {search.table: found.duplicates}, {search.table: found.counts}
-        return StageOutput(kept, failures, (search.stage,), counts, tables, facts)
+        return StageOutput(kept, failures, {search.stage: (kept,)}, tables=tables, facts=facts)
 
 
 def _failure(document_id: str, stage: Stage, message: str) -> Failure:

@@ -6,16 +6,99 @@ Addresses become content hashes, and images that cannot be had leave (`schemas.d
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
 
 from pipelines.images.packed import PackedImage
 from pipelines.settings import DocumentsConfig
-from pipelines.settled import SettledDocument, broken_rule, judge
 from pipelines.sources.records import CandidateDocument
 from schemas.document_rows import is_placed
-from schemas.documents import Document, ImageRef
+from schemas.documents import Document, ImageRef, Sentence
 from schemas.failures import Failure, Reason, Stage
+from schemas.tables import travels
 from schemas.versions import canonical_json, content
+
+
+@travels
+@dataclass(frozen=True, slots=True)
+class SettledDocument:
+    """A document with what is known of each of its images, in the order of `document.images`."""
+
+    document: Document
+    images: tuple[PackedImage, ...]
+
+
+id_of: Callable[[SettledDocument], str] = attrgetter("document.id")
+
+
+def hashes_of(settled: SettledDocument) -> list[str]:
+    """Return the content hash of each image of a document, once."""
+    return sorted({image.hash for image in settled.document.images})
+
+
+def broken_rule(
+    sentences: Sequence[Sentence], images: int, config: DocumentsConfig, *, missing: int = 0
+) -> tuple[Reason, str] | None:
+    """Return which rule sentences and a number of images break; None: none.
+
+    Args:
+        sentences: of a document.
+        images: that it has.
+        config: the rules.
+        missing: images that cannot be had, not among these.
+    """
+    tokens = [len(sentence.text.split()) for sentence in sentences]  # separated by white space
+    long = sum(count >= config.long_sentence_tokens for count in tokens)
+    problem = _outside(len(tokens), config.min_sentences, config.max_sentences, "sentences")
+    if problem is None and long < config.min_long_sentences:
+        wanted = f"{config.min_long_sentences} sentences of {config.long_sentence_tokens} tokens or more"
+        problem = Reason.TOO_FEW_SENTENCES, f"expected at least {wanted}, found {long}"
+    if problem is None and missing and not config.keep_partial:
+        problem = Reason.TOO_FEW_IMAGES, f"expected all of its {images + missing} images, {missing} cannot be had"
+    return problem or _outside(images, config.min_images, config.max_images, "images")
+
+
+def _outside(found: int, least: int, most: int, what: str) -> tuple[Reason, str] | None:
+    """Return why a document with so many sentences or images is dropped, or None where it is not."""
+    if found < least:
+        return Reason(f"too-few-{what}"), f"expected at least {least} {what}, found {found}"
+    if found > most:
+        return Reason(f"too-many-{what}"), f"expected at most {most} {what}, found {found}"
+    return None
+
+
+def judge(
+    settled: SettledDocument, config: DocumentsConfig, stage: Stage, *, missing: int = 0
+) -> SettledDocument | Failure:
+    """Return a document, or the rule that it breaks now that `missing` images of it are gone."""
+    problem = broken_rule(settled.document.sentences, len(settled.images), config, missing=missing)
+    return Failure(stage, id_of(settled), *problem) if problem else settled
+
+
+def without_images(
+    settled: SettledDocument, rejected: Mapping[str, Failure], config: DocumentsConfig, *, stage: Stage
+) -> Iterator[SettledDocument | Failure]:
+    """Yield a failure row for each image that a later stage rejected, then the document of the others or why it goes.
+
+    Args:
+        settled: a document.
+        rejected: failures by content hash.
+        config: what is left must still satisfy it.
+        stage: that drops what is left with too few images.
+    """
+    document = settled.document
+    numbers = document.image_numbers or range(len(document.images))
+    kept = [position for position, image in enumerate(document.images) if image.hash not in rejected]
+    missing = len(document.images) - len(kept)
+    if not missing:
+        yield settled
+        return
+    for position, image in enumerate(document.images):
+        if image.hash in rejected:
+            yield dataclasses.replace(rejected[image.hash], record_id=document.id, image=numbers[position])
+    left = SettledDocument(document.with_images(kept), tuple(settled.images[position] for position in kept))
+    yield judge(left, config, stage, missing=missing)
 
 
 def check_candidate(candidate: CandidateDocument, *, config: DocumentsConfig) -> CandidateDocument | Failure:

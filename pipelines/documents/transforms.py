@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 
 import apache_beam as beam
 
-from pipelines.documents.settle import check_candidate, settle
-from pipelines.progress import Progress
+from pipelines.documents.settle import SettledDocument, check_candidate, id_of, judge, settle
 from pipelines.settings import DocumentsConfig
-from pipelines.settled import SettledDocument, id_of, judge
 from pipelines.sources.records import CandidateDocument
-from pipelines.transforms import Fallible, MeetParts, Met, Outcome, StageOutput, count_images, count_results, off
+from pipelines.transforms import MeetParts, Met, StageOutput, fallible, off
 from schemas.failures import Failure, Reason, Stage
 
 
@@ -24,7 +22,7 @@ class FilterCandidates(beam.PTransform):
     config: DocumentsConfig
 
     def expand(self, candidates: beam.PCollection) -> StageOutput:
-        checked: Outcome = candidates | Fallible(Stage.DOCUMENTS, self._check)
+        checked = candidates | "check" >> fallible(Stage.DOCUMENTS, self._check)
         return StageOutput(checked.results, (checked.failures,))
 
     def _check(self, candidate: CandidateDocument) -> Iterator[CandidateDocument | Failure]:
@@ -40,17 +38,13 @@ class SettleDocuments(beam.PTransform):
     """
 
     config: DocumentsConfig
-    outcomes: Sequence[beam.PCollection]
-    progress: Progress
+    outcomes: tuple[beam.PCollection, ...]
 
     def expand(self, candidates: beam.PCollection) -> StageOutput:
         met = candidates | "meet images" >> MeetParts(attrgetter("id"), _addresses, self.outcomes)
-        settled: Outcome = met | "settle" >> Fallible(Stage.DOCUMENTS, self._settle)
-        counts = (
-            *count_images(Stage.IMAGES, self.outcomes),
-            *count_results(Stage.DOCUMENTS, settled.results, self.progress),
-        )
-        return StageOutput(settled.results, (settled.failures,), (Stage.IMAGES, Stage.DOCUMENTS), counts)
+        settled = met | "settle" >> fallible(Stage.DOCUMENTS, self._settle)
+        passed = {Stage.IMAGES: self.outcomes, Stage.DOCUMENTS: (settled.results,)}
+        return StageOutput(settled.results, (settled.failures,), passed)
 
     def _settle(self, met: Met[CandidateDocument]) -> Iterator[SettledDocument | Failure]:
         document_id, candidates, outcomes = met
@@ -66,14 +60,12 @@ class JudgeDocuments(beam.PTransform):
     """Applies the rules to what dedupe left, where they were not applied before."""
 
     config: DocumentsConfig
-    progress: Progress
 
     def expand(self, documents: beam.PCollection) -> StageOutput:
         if not self.config.is_judged_after_dedupe:
             return off(documents)
-        judged: Outcome = documents | Fallible(Stage.RULES, self._judge, id_of)
-        counts = count_results(Stage.RULES, judged.results, self.progress)
-        return StageOutput(judged.results, (judged.failures,), (Stage.RULES,), counts)
+        judged = documents | "judge" >> fallible(Stage.RULES, self._judge, id_of)
+        return StageOutput(judged.results, (judged.failures,), {Stage.RULES: (judged.results,)})
 
     def _judge(self, settled: SettledDocument) -> Iterator[SettledDocument | Failure]:
         yield judge(settled, self.config, Stage.RULES)

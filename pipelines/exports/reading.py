@@ -8,9 +8,6 @@ from dataclasses import dataclass
 from heapq import nsmallest
 from typing import Any, Literal, NamedTuple
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from pipelines.sources.corpora.names import extras_of
 from pipelines.sources.draws import hashed
 from schemas.documents import AFTER_SENTENCE, Split, document_schema
@@ -76,8 +73,8 @@ class Shard:
         Raises:
             IntegrityError: a part is damaged, or a document refers to an image that is not in the shard.
         """
-        pictures = {row["hash"]: row for row in _read(folder, self.images, _PICTURE_COLUMNS).to_pylist()}
-        table = _read(folder, self.documents, document_schema().names)
+        pictures = {row["hash"]: row for row in read_part(folder, self.images, _PICTURE_COLUMNS).to_pylist()}
+        table = read_part(folder, self.documents, document_schema().names)  # an old part lacks what came later
         for batch in table.to_batches(max_chunksize=64):
             for row in batch.to_pylist():
                 yield _shown({AFTER_SENTENCE: None, **row}, pictures)
@@ -90,13 +87,6 @@ def shards_of(manifest: Manifest) -> Iterator[Shard]:
             for documents, images in split_parts(manifest, split):
                 stem = part_name(documents).removeprefix("part-").removesuffix(".parquet")
                 yield Shard(split, f"{split}-{stem}", documents, images)
-
-
-def _read(folder: Folder, entry: FileEntry, columns: Sequence[str]) -> pa.Table:
-    """Return some columns of a part; an old part lacks those that came later."""
-    with folder.open(entry.path) as stream:
-        there = pq.read_schema(stream).names
-    return read_part(folder, entry, [name for name in columns if name in there])
 
 
 def _shown(row: Mapping[str, Any], pictures: Mapping[str, Mapping[str, Any]]) -> ShownDocument:

@@ -11,7 +11,7 @@ its leaks are the parent's to tell.
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,21 +19,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.card.card import write_cards
-from pipelines.exports.coherence import Coherence
 from pipelines.exports.reading import Shard, shards_of
-from pipelines.exports.where import matching, parse_where
+from pipelines.exports.where import Coherence, matching, parse_where
 from pipelines.settings import ShardsConfig
 from pipelines.shards.manifest import DocumentSize, size_of, summarise
 from pipelines.shards.writing import ROWS_PER_GROUP, part_name, write_part
 from pipelines.sources.draws import hashed
+from pipelines.turns import turn_of_build
 from schemas.console import Say
-from schemas.document_rows import from_row
-from schemas.documents import Split, document_schema, image_schema
+from schemas.document_rows import from_row, to_row
+from schemas.documents import Link, Split, document_schema, image_schema, indexes
 from schemas.errors import UsageError
 from schemas.lake import MANIFEST, Folder, Lake, check_name
-from schemas.manifest import COPIES, FileEntry, Manifest, commit, version_name
+from schemas.manifest import COPIES, FileEntry, Manifest, commit, read_manifest, version_name
 from schemas.parts import read_part
-from schemas.tables import ADDED
 from schemas.versions import fingerprint, reached_digest
 
 _DRAW = "subset"  # its own draw: that of splits would take whole splits
@@ -213,14 +212,9 @@ def _rows(
 
 def _part(folder: Folder, entry: FileEntry, schema: pa.Schema) -> pa.Table:
     """Return a part with every column of a schema; one that was added since is null where the part lacks it."""
-    import pyarrow.parquet as pq
-
-    with folder.open(entry.path) as stream:
-        there = set(pq.read_schema(stream).names)
-    table = read_part(folder, entry, [name for name in schema.names if name in there], schema)
-    for field in schema:
-        if field.name not in there and ADDED in field.metadata:
-            table = table.append_column(field, pa.nulls(len(table), field.type))
+    table = read_part(folder, entry, schema.names, schema)
+    for field in (field for field in schema if field.name not in table.schema.names):
+        table = table.append_column(field, pa.nulls(len(table), field.type))
     return table.select(schema.names).cast(schema)
 
 
@@ -243,3 +237,51 @@ def subset_lines(manifest: Manifest, parent: Manifest) -> Sequence[str]:
     counts = {split: (row.documents, parent.splits[split].documents) for split, row in manifest.splits.items()}
     counted = ", ".join(f"{split} {some} of {all_} documents" for split, (some, all_) in counts.items())
     return [f"{manifest.dataset}@{manifest.version}: {counted}", f"of {parent.dataset}@{parent.version}"]
+
+
+Labels = Mapping[str, Mapping[int, int | None]]  # document -> index of an image -> number of its sentence, or none
+
+
+@dataclass(frozen=True, slots=True)
+class _Labelled:
+    """Which rows the data set has, and their links."""
+
+    labels: Labels
+
+    def rows(self, documents: pa.Table) -> pa.Table:
+        """Return the labelled documents with their labelled images, linked by their labels."""
+        own = documents.filter(pc.is_in(documents["id"], pa.array(sorted(self.labels), pa.string())))
+        names = document_schema().names
+        rows = [self._linked(row) for row in own.select(names).to_pylist()]
+        return with_values(own, rows, names)
+
+    def _linked(self, row: dict[str, Any]) -> dict[str, Any]:
+        labels = self.labels[row["id"]]
+        kept, document = sorted(labels), from_row(row)
+        texts = indexes(document.sentence_numbers or range(len(document.sentences)))
+        links = tuple(Link(texts[text], new) for new, old in enumerate(kept) if (text := labels[old]) is not None)
+        return to_row(replace(document.with_images(kept), links=links))
+
+    def images(self, images: pa.Table) -> pa.Table:
+        """Return rows as the version has them."""
+        return images
+
+    def settings(self, parent: str) -> dict[str, Any]:
+        """Return what the settings of the data set say of it."""
+        answers = [[name, sorted(own.items())] for name, own in sorted(self.labels.items())]
+        return {"labelled": {"parent": parent, "answers": fingerprint(answers)}}
+
+
+def write_labelled(lake: Lake, manifest: Manifest, folder: Folder, labels: Labels, name: str, *, say: Say) -> Manifest:
+    """Write the labelled images of a version as the newest version of a data set of another name.
+
+    Raises:
+        EmptySubsetError: nothing is labelled.
+        UsageError: there is a data set of that name that was not made of labels.
+    """
+    if name in lake.dataset_names() and "labelled" not in read_manifest(lake, name)[0].config:
+        raise UsageError(f"--as {name}: a data set of this name is there, and was not made of labels")
+    with turn_of_build(lake, name, say):
+        written = write_subset(lake, manifest, folder, _Labelled(labels), name=name, say=say)
+        lake.point_latest(name, written.version)
+    return written

@@ -17,8 +17,7 @@ import numpy as np
 
 from pipelines.features.architectures import Architecture, Output
 from pipelines.features.catalogue import PACKAGED, Entry, Extractor, extractors, module_of
-from pipelines.features.pixels import PictureExtractor, Pixels, Square
-from pipelines.features.runtime import GPU_BATCH, Arrays, Graph, fixed_pixels
+from pipelines.features.pixels import GPU_BATCH, Arrays, Graph, PictureExtractor, Pixels, Square, fixed_pixels
 from pipelines.features.values import DOCUMENTS, Classes, Float32, Regions, Row, Value, feature_column, kept_regions
 from pipelines.features.weights import WeightFile, graph_stem, machine_cache, make_once, weight_of
 from pipelines.settings import FeaturesConfig

@@ -23,8 +23,16 @@ import numpy as np
 import numpy.typing as npt
 import tokenizers
 
-from pipelines.features.pixels import PictureExtractor, Pixels, Preprocessing, Square, cores
-from pipelines.features.runtime import GPU_BATCH, Graph, fixed_pixels
+from pipelines.features.pixels import (
+    GPU_BATCH,
+    Graph,
+    PictureExtractor,
+    Pixels,
+    Preprocessing,
+    Square,
+    cores,
+    fixed_pixels,
+)
 from pipelines.features.values import Float32, Matrix, Regions, Row, Vector, feature_column, kept_regions
 from pipelines.features.weights import WeightFile, digest_of, weight_of
 from pipelines.settings import FeaturesConfig

@@ -17,15 +17,14 @@ from typing import Any, cast
 
 import apache_beam as beam
 
+from pipelines.documents.settle import SettledDocument, hashes_of, id_of, without_images
 from pipelines.features.extraction import FeaturedDocument, FeaturedImage, FeaturePlan, Features, missing_feature
 from pipelines.features.values import DOCUMENTS, IMAGES, Rejected
 from pipelines.images.packed import PackedImage
 from pipelines.ledger import texts_key
 from pipelines.packs import PackFolder, PackRef
-from pipelines.progress import Progress
 from pipelines.settings import DocumentsConfig
-from pipelines.settled import SettledDocument, hashes_of, id_of, without_images
-from pipelines.transforms import Fallible, MeetParts, Met, Outcome, Separate, Show, StageOutput, count_images
+from pipelines.transforms import MeetParts, Met, StageOutput, fallible, separate
 from schemas.failures import Failure, Stage
 
 BLOCK = 512  # images of one pack that a worker takes at once
@@ -44,7 +43,6 @@ class ExtractFeatures(beam.PTransform):
     plan: FeaturePlan
     copies: PackFolder
     config: DocumentsConfig
-    progress: Progress
 
     def expand(self, documents: beam.PCollection) -> StageOutput:
         images = documents | "images" >> beam.FlatMap(_shown) | "once each" >> beam.CombinePerKey(_first)
@@ -55,18 +53,15 @@ class ExtractFeatures(beam.PTransform):
         else:
             images = images | "without features" >> beam.MapTuple(_without_features)
         met = documents | "meet images" >> MeetParts(id_of, hashes_of, (images,))
-        featured = met | "add images" >> Fallible(
-            Stage.FEATURES, partial(_add_images, config=self.config), itemgetter(0)
-        )
-        complete: Outcome = (
+        add_images = partial(_add_images, config=self.config)
+        featured = met | "add images" >> fallible(Stage.FEATURES, add_images, itemgetter(0))
+        complete = (
             featured.results
             | "batch" >> beam.BatchElements(min_batch_size=DOCUMENTS_AT_ONCE, max_batch_size=DOCUMENTS_AT_ONCE)
             | "extract sentences" >> beam.ParDo(_ExtractSentences(self.plan, DOCUMENTS))
-            | Separate()
+            | "complete or failed" >> separate()
         )
-        _ = images | "show" >> beam.ParDo(Show(Stage.FEATURES, self.progress))
-        counts = count_images(Stage.FEATURES, (images,))
-        return StageOutput(complete.results, (featured.failures, complete.failures), (Stage.FEATURES,), counts)
+        return StageOutput(complete.results, (featured.failures, complete.failures), {Stage.FEATURES: (images,)})
 
 
 class _Extract(beam.DoFn):

@@ -3,11 +3,11 @@
 A document that is named goes with its images, but for those that another document shows, in any version: these stay
 until they are named themselves. An image that is named goes from every document; a document without another goes too.
 Documents that a build rejected are found in the ledger. A version names what its tables of failures, duplicates and
-leaks have a row of.
+leaks have a row of. What models made of versions, links and indexes, is in folders with their names.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -201,3 +201,24 @@ def _holding(lake: Lake, version: _Version) -> Holding:
         indexes=tuple(made["indexes"]),
         addresses={key: frozenset(sources) for key, sources in version.others.items()},
     )
+
+
+def made_by_models(lake: Lake, names: Collection[str]) -> Iterator[str]:
+    """Yield the folders of links and indexes, relative to the lake, that models made: `<model>-<version>`."""
+    for kind in ("links", "indexes"):
+        top = lake.root.child(kind)
+        for dataset in top.names():
+            for version in top.child(dataset).names():
+                made = top.child(dataset, version).names()
+                yield from (f"{kind}/{dataset}/{version}/{name}" for name in made if name in names)
+
+
+def remove_made_by_models(lake: Lake, names: Collection[str]) -> list[str]:
+    """Remove what models made, for good, and return the folders, relative to the lake."""
+    folders = list(made_by_models(lake, names))
+    for path in folders:
+        folder = lake.root.child(*path.split("/"))
+        if folder.exists(MANIFEST):
+            folder.delete(MANIFEST)  # so that a reader does not find half of it
+        folder.remove()
+    return folders

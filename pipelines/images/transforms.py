@@ -34,12 +34,9 @@ from pipelines.images.obtain import (
     read_stored,
 )
 from pipelines.images.placeholders import judge, keyed_signs, merge_addresses
-from pipelines.progress import Progress
 from pipelines.settings import ImagesConfig
 from pipelines.sources.records import CandidateDocument
-from pipelines.transforms import Show
 from pipelines.web.requests import host_of
-from schemas.failures import Stage
 
 LOOKED_UP_AT_ONCE = 2048  # addresses
 _SOME = {"min_batch_size": LOOKED_UP_AT_ONCE, "max_batch_size": LOOKED_UP_AT_ONCE}
@@ -57,7 +54,6 @@ class ObtainImages(beam.PTransform):
     """
 
     access: ImageAccess
-    progress: Progress
     shares: int = 1
 
     def expand(self, candidates: beam.PCollection) -> tuple[beam.PCollection, ...]:
@@ -100,11 +96,7 @@ class ObtainImages(beam.PTransform):
             | "of each worker" >> beam.Values()
             | "fetch" >> beam.ParDo(_Fetch(self.access))
         )
-        outcomes: tuple[beam.PCollection, ...] = (read, stored, fetched)
-        for number, some in enumerate(outcomes):
-            _ = some | f"show {number}" >> beam.ParDo(Show(Stage.IMAGES, self.progress))
-        outcomes = outcomes | "without placeholders" >> LeaveOutPlaceholders(self.access.config)
-        return outcomes
+        return read, stored, fetched
 
 
 @dataclass(eq=False)

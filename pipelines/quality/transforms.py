@@ -10,13 +10,12 @@ from typing import Any
 
 import apache_beam as beam
 
+from pipelines.documents.settle import SettledDocument, hashes_of, id_of, without_images
 from pipelines.images.packed import PackedImage
 from pipelines.packs import PackFolder
-from pipelines.progress import Progress
 from pipelines.quality.filters import document_problem, image_problem
 from pipelines.settings import DocumentsConfig, QualityConfig
-from pipelines.settled import SettledDocument, hashes_of, id_of, without_images
-from pipelines.transforms import Fallible, MeetParts, Met, Outcome, StageOutput, count_results, off
+from pipelines.transforms import MeetParts, Met, StageOutput, fallible, off
 from schemas.failures import Failure, Stage
 
 BLOCK = 512  # images of one pack that a worker judges at once
@@ -35,7 +34,6 @@ class FilterQuality(beam.PTransform):
     config: QualityConfig
     documents: DocumentsConfig
     copies: PackFolder
-    progress: Progress
 
     def expand(self, documents: beam.PCollection) -> StageOutput:
         if not self.config.is_on:
@@ -45,9 +43,8 @@ class FilterQuality(beam.PTransform):
         judged = blocks | "judge images" >> beam.FlatMapTuple(self._judge_images)
         met = documents | "meet images" >> MeetParts(id_of, hashes_of, (judged,))
         judge = partial(_judge, config=self.config, documents=self.documents)
-        left: Outcome = met | "judge" >> Fallible(Stage.QUALITY, judge, itemgetter(0))
-        counts = count_results(Stage.QUALITY, left.results, self.progress)
-        return StageOutput(left.results, (left.failures,), (Stage.QUALITY,), counts)
+        left = met | "judge" >> fallible(Stage.QUALITY, judge, itemgetter(0))
+        return StageOutput(left.results, (left.failures,), {Stage.QUALITY: (left.results,)})
 
     def _judge_images(self, _: Any, images: Iterable[tuple[str, PackedImage]]) -> Iterator[tuple[str, Failure | None]]:
         found = sorted((packed for _, packed in images), key=lambda packed: packed.image.hash)

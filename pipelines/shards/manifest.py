@@ -24,7 +24,7 @@ from pipelines.features.extraction import FeaturePlan
 from pipelines.images.claims import claim_libraries
 from pipelines.images.inspect import blas_kind, fingerprint_libraries
 from pipelines.settings import FingerprintName
-from pipelines.splits.leaks import leak_counts
+from pipelines.splits.shared import leak_counts
 from pipelines.transforms import stage_table
 from schemas import vector_ranges
 from schemas.codecs import picture_libraries
@@ -113,8 +113,7 @@ def compose_manifest(
             `digest`, the one number of all that was read; `files`, entries of tables; `shards`, their summaries;
             `unique_images`, (split, number of a part); `messages` of parts of failures; `duplicates` and
             `near-copies`, their `count_duplicates`; and numbers of things: of `passed` and `recounted` of
-            `StageOutput`, `leaks` and `heeded_leaks` of `ListLeaks`, `sizes` of shards' documents; and `rights`, (kind,
-            table of `KeepCommonest`).
+            `count_passed`, `leaks` and `heeded_leaks` of `ListLeaks`, `sizes` of shards' documents.
     """
     known = defaultdict(list, facts)
     (digest,), shards = known["digest"], sorted(known["shards"], key=attrgetter("entries"))
@@ -146,7 +145,6 @@ def compose_manifest(
             "leaks": list(map(dataclasses.asdict, leak_counts(known["leaks"]))),
             "heeded_leaks": list(map(dataclasses.asdict, leak_counts(known["heeded_leaks"]))),
             COPIES: copies,
-            "rights": dict(sorted(known["rights"])),
             vector_ranges.NOTE: vector_ranges.noted(shard.ranges for shard in shards),
             "near_duplicates": {"pictures": int(alike[0]), "left": int(alike[1])},
             **({"near_copies": {"images": int(near[0][2]), "clusters": int(near[0][3])}} if near else {}),

@@ -17,15 +17,13 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.pvalue import TaggedOutput
 
+from pipelines.documents.settle import SettledDocument
 from pipelines.features.extraction import FeaturedDocument
-from pipelines.progress import Progress
 from pipelines.settings import ShardsConfig
-from pipelines.settled import SettledDocument
 from pipelines.shards.manifest import TABLES, add_digests, content_digest, messages_of
-from pipelines.shards.rights import RightsStatement, merge_rights, rights_of_image
 from pipelines.shards.writing import HASH_BYTES, ShardWriter, WrittenShard, part_name, write_rows
 from pipelines.splits.assign import shard_count, shard_of
-from pipelines.transforms import Fact, StageOutput, count_results
+from pipelines.transforms import Fact, StageOutput
 from schemas.documents import Document, Split
 from schemas.failures import Stage
 from schemas.lake import Folder
@@ -42,7 +40,7 @@ ROWS_PER_PART = 20_000  # some 2 kB each while they are sorted
 class WriteShards(beam.PTransform):
     """Writes every shard of a version, from documents that know where everything of theirs is.
 
-    It counts `sizes` of documents and `rights`. Its facts are `shards`, a `ShardSummary` each, and `unique_images`,
+    It counts `sizes` of documents. Its facts are `shards`, a `ShardSummary` each, and `unique_images`,
     (split, number), whose numbers add up.
 
     Attributes:
@@ -52,7 +50,6 @@ class WriteShards(beam.PTransform):
 
     config: ShardsConfig
     writer: ShardWriter
-    progress: Progress
     version: beam.PCollection
 
     def expand(self, documents: beam.PCollection) -> StageOutput:
@@ -72,15 +69,8 @@ class WriteShards(beam.PTransform):
             | "unique" >> beam.MapTuple(_count_hashes)
         )
         facts = {"shards": written | "summaries" >> beam.Map(itemgetter(0)), "unique_images": unique}
-        counts = (
-            *count_results(Stage.SHARDS, documents, self.progress),
-            written | "things" >> beam.FlatMap(_things_of),
-            documents
-            | "images" >> beam.FlatMap(_stated_of_images)
-            | "each image once" >> beam.CombinePerKey(max)  # an image of several shards states the same in each
-            | "stated" >> beam.FlatMap(_rights_of),
-        )
-        return StageOutput(documents, stages=(Stage.SHARDS,), counts=counts, facts=facts)
+        sizes = written | "sizes" >> beam.FlatMap(_sizes_of)
+        return StageOutput(documents, passed={Stage.SHARDS: (documents,)}, counts=(sizes,), facts=facts)
 
     def _shards_of(self, split: str, documents: int) -> tuple[str, int]:
         return split, shard_count(documents, self.config)
@@ -110,18 +100,10 @@ def _every_shard(_: bytes, counts: Mapping[str, int]) -> Iterator[tuple[ShardKey
             yield (split, index), None
 
 
-def _things_of(shard: WrittenShard) -> Iterator[tuple[Fact, int]]:
-    yield from shard[1].items()
-
-
-def _stated_of_images(featured: FeaturedDocument) -> Iterator[tuple[str, tuple[RightsStatement, ...]]]:
-    for image in featured.images:
-        yield image.packed.image.hash, tuple(rights_of_image(image))
-
-
-def _rights_of(image: tuple[str, tuple[RightsStatement, ...]]) -> Iterator[tuple[Fact, int]]:
-    for statement in image[1]:
-        yield ("rights", statement), 1
+def _sizes_of(shard: WrittenShard) -> Iterator[tuple[Fact, int]]:
+    summary, sizes, _ = shard
+    for size, number in sizes.items():
+        yield ("sizes", (str(summary.split), size)), number
 
 
 def _hashes_of(shard: WrittenShard) -> Iterator[tuple[tuple[str, int], bytes]]:
@@ -188,17 +170,6 @@ def _part_key(
 ) -> tuple[PartKey, tuple[str, dict[str, Any]]]:
     name, row = keyed
     return (name, shard_of(row[0], count=parts[name])), row
-
-
-class KeepCommonest(beam.PTransform):
-    """Counts of rights, ((kind, what is stated), number), to a table of each kind: few rows, whatever is stated."""
-
-    def expand(self, counted: beam.PCollection) -> beam.PCollection:
-        return (
-            counted
-            | "by kind" >> beam.MapTuple(lambda stated, number: (stated[0], {stated[1]: number}))
-            | "commonest" >> beam.CombinePerKey(merge_rights)
-        )
 
 
 class DigestInputs(beam.PTransform):

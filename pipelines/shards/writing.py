@@ -21,8 +21,7 @@ from pipelines.features.extraction import FeaturedDocument, FeaturedImage, Featu
 from pipelines.features.values import DOCUMENTS, IMAGES
 from pipelines.images.packed import given_vector
 from pipelines.packs import PackFolder
-from pipelines.shards.manifest import size_of
-from pipelines.shards.rights import rights_of_document
+from pipelines.shards.manifest import DocumentSize, size_of
 from schemas.document_rows import to_row
 from schemas.documents import Split, document_schema, image_schema
 from schemas.features import FeatureColumn, FeatureKind, vectors_to_column
@@ -46,7 +45,7 @@ class ShardSummary:
     ranges: Mapping[str, VectorRange]  # of each column of vectors
 
 
-WrittenShard = tuple[ShardSummary, Mapping[tuple[str, Any], int], bytes]
+WrittenShard = tuple[ShardSummary, Mapping[DocumentSize, int], bytes]
 
 
 class _Digesting(io.RawIOBase):
@@ -126,8 +125,7 @@ class ShardWriter:
         """Write a shard: its documents, each image they refer to once, and when what was fetched was.
 
         Returns:
-            its summary; how often a thing is there, of `sizes`, (split, `DocumentSize`), and of `rights`, a
-            `RightsStatement` of a document; and the first HASH_BYTES of each image's hash.
+            its summary; how many documents have each size; and the first HASH_BYTES of each image's hash.
         """
         documents = sorted(documents, key=lambda featured: featured.document.id)
         shown = {each.packed.image.hash: each for featured in documents for each in featured.images}
@@ -152,9 +150,8 @@ class ShardWriter:
             rows = [retrieval_row(each) for each in times]
             write_rows(self.lake.retrievals(self.dataset, version), f"{split}-{name}", rows, RETRIEVAL_SCHEMA)
         hashes = b"".join(bytes.fromhex(content_hash[: 2 * HASH_BYTES]) for content_hash in shown)
-        things = Counter[tuple[str, Any]](("sizes", (str(split), size_of(each.document))) for each in documents)
-        things.update(("rights", statement) for each in documents for statement in rights_of_document(each))
-        return ShardSummary(split, entries, {name: merged(parts) for name, parts in ranges.items()}), things, hashes
+        sizes = Counter(size_of(each.document) for each in documents)
+        return ShardSummary(split, entries, {name: merged(parts) for name, parts in ranges.items()}), sizes, hashes
 
     def _measured(
         self, ranges: dict[str, list[VectorRange]], columns: Iterable[FeatureColumn], groups: Iterable[pa.Table]

@@ -20,11 +20,10 @@ from typing import Any
 import apache_beam as beam
 
 from pipelines.ledger import LedgerRow, Read, append, texts_key
-from pipelines.progress import Progress
 from pipelines.sources.records import CandidateDocument, with_addresses
 from pipelines.sources.source import Context
 from pipelines.sources.takedowns import without_listed
-from pipelines.transforms import Fallible, OnOneWorker, Separate, StageOutput, count_results
+from pipelines.transforms import OnOneWorker, StageOutput, fallible, separate
 from schemas.failures import Stage
 from schemas.lake import Folder
 
@@ -42,7 +41,6 @@ class ReadSource(beam.PTransform):
 
     source: Any
     context: Context
-    progress: Progress
     begin: Callable[[str], str] | None = None
 
     def expand(self, root: beam.Pipeline) -> StageOutput:
@@ -50,19 +48,19 @@ class ReadSource(beam.PTransform):
         start = root | "start" >> beam.Create(source.shards(), reshuffle=False)
         if self.begin is not None:
             start = start | "begin" >> beam.Map(self.begin)
-        steps = [start | beam.Reshuffle() | "read" >> Fallible(Stage.SOURCES, partial(self._step, "read_shard"))]
+        steps = [start | beam.Reshuffle() | "read" >> fallible(Stage.SOURCES, partial(self._step, "read_shard"))]
         if source.select is not None:
             by_id = steps[-1].results | "by id" >> beam.WithKeys(attrgetter("id")) | "group by id" >> beam.GroupByKey()
-            steps.append(by_id | "select" >> Fallible(Stage.SOURCES, self._select))
+            steps.append(by_id | "select" >> fallible(Stage.SOURCES, self._select))
         if source.fetch is not None:
-            steps.append(steps[-1].results | "fetch" >> OnOneWorker(partial(self._step, "fetch")) | Separate())
+            fetched = steps[-1].results | "fetch" >> OnOneWorker(partial(self._step, "fetch"))
+            steps.append(fetched | "fetched or failed" >> separate())
         if source.complete is not None:
             spread = steps[-1].results | "spread" >> beam.Reshuffle()
-            steps.append(spread | "complete" >> Fallible(Stage.SOURCES, partial(self._step, "complete")))
+            steps.append(spread | "complete" >> fallible(Stage.SOURCES, partial(self._step, "complete")))
         candidates = steps[-1].results
         _ = candidates | "into the ledger" >> beam.ParDo(_Note(self.context.ledger))
-        counts = count_results(Stage.SOURCES, candidates, self.progress)
-        return StageOutput(candidates, tuple(step.failures for step in steps), (Stage.SOURCES,), counts)
+        return StageOutput(candidates, tuple(step.failures for step in steps), {Stage.SOURCES: (candidates,)})
 
     def _select(self, group: tuple[str, Iterable[Any]]) -> Iterator[Any]:
         return self._passed(self.source.select(*group, self.context))

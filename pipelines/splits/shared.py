@@ -2,7 +2,8 @@
 
 A text is compared by its words alone, so that capitals, punctuation and spacing hide nothing. Images that are near are
 in one cluster of near-duplicates; flat images, which all look alike, are in none. Plain functions on arrays;
-`transforms` runs them on partitions of the digests of texts and of the clusters.
+`transforms` runs them on partitions of the digests of texts and of the clusters. Which leaks count, and which documents
+go for them, is said at the end.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pipelines.documents.settle import SettledDocument
 from pipelines.partitions.columns import Bytes, Columns, Numbers, Texts, from_hex, starts_of_runs, to_hex
-from pipelines.settled import SettledDocument
+from pipelines.settings import SharedThing, SplitsConfig
 from schemas.documents import Document, Split
 from schemas.duplicates import Duplicate, Leak, LeakKind
+from schemas.errors import BuildError
 
 KINDS, SPLITS = tuple(LeakKind), tuple(Split)
 MIN_TOKENS = 5  # a shorter text ("Finished product.") is shared by chance
@@ -199,3 +202,65 @@ def _near_leaks(pictures: ShownImages) -> Iterator[Leak]:
             there = first.get((cluster, other), {}) if other is not split else {}
             for other_image in [each for each in there if each != image][:1]:
                 yield Leak(LeakKind.NEAR_IMAGE, split, other, image, document, there[other_image], other_image)
+
+
+_THINGS: dict[LeakKind, SharedThing] = {
+    LeakKind.EXACT_IMAGE: "images-exact",
+    LeakKind.NEAR_IMAGE: "images-near",
+    LeakKind.SENTENCE: "texts",
+    LeakKind.DOCUMENT_TEXT: "texts",
+}
+_STRENGTH = {Split.TRAIN: 0, Split.VAL: 1, Split.TEST: 2}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LeakCount:
+    """How much of one split is in another: distinct images or texts, and the documents that show them."""
+
+    kind: LeakKind
+    split: Split
+    other_split: Split
+    keys: int
+    documents: int
+
+
+def leak_counts(counted: Iterable[tuple[tuple[tuple[str, str, str], str], int]]) -> list[LeakCount]:
+    """Return counts, sorted, from the number of keys and of documents of each kind and two splits."""
+    found: dict[tuple[str, str, str], dict[str, int]] = {}
+    for (ends, name), number in counted:
+        found.setdefault(ends, {})[name] = number
+    return sorted(
+        LeakCount(LeakKind(kind), Split(one), Split(other), numbers["key"], numbers["document"])
+        for (kind, one, other), numbers in found.items()
+    )
+
+
+def is_heeded(leak: Leak, config: SplitsConfig) -> bool:
+    """Return whether a leak is one to drop documents for, or to fail a build: by its kind, and a text by its length."""
+    thing = _THINGS[leak.kind]
+    return thing in config.leak_kinds and (thing != "texts" or leak.tokens >= config.leak_min_tokens)
+
+
+def is_weaker_end(leak: Leak) -> bool:
+    """Return whether the leak's document is the one to go: train yields to val and test, val to test.
+
+    The test split stays whole. A training document goes even where the validation document it leaks with goes too.
+    """
+    return _STRENGTH[leak.split] < _STRENGTH[leak.other_split]
+
+
+def count_lines(counts: Iterable[LeakCount]) -> list[str]:
+    """Return counts in words, the weaker split's view left out: it is the same leak."""
+    return [
+        f"{count.kind}: {count.keys} of {count.split} ({count.documents} documents) are in {count.other_split}"
+        for count in counts
+        if _STRENGTH[count.split] > _STRENGTH[count.other_split]
+    ]
+
+
+def refuse_leaks(counts: Iterable[LeakCount]) -> None:
+    """Raise a `BuildError` that tells what leaks, where anything does."""
+    lines = count_lines(counts)
+    if lines:
+        remedy = "drop them (--set splits.on_leak=drop), keep them (report), or heed less (splits.leak_kinds)"
+        raise BuildError(f"splits share content: {'; '.join(lines)}; {remedy}")

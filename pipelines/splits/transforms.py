@@ -16,16 +16,17 @@ from typing import Any
 
 import apache_beam as beam
 
+from pipelines.documents.settle import SettledDocument, id_of
 from pipelines.partitions.columns import Columns
 from pipelines.partitions.transforms import ROWS_PER_PARTITION, CountRows, Gather, Pack, divide
 from pipelines.settings import OnLeak, SplitsConfig
-from pipelines.settled import SettledDocument, id_of
 from pipelines.splits.assign import Survey, final_split, merge_surveys, survey_one
-from pipelines.splits.leaks import is_heeded, is_weaker_end
 from pipelines.splits.shared import (
     ClusterOfImage,
     Items,
     ShownImages,
+    is_heeded,
+    is_weaker_end,
     leaks_of_images,
     leaks_of_items,
     meet_clusters,

@@ -14,13 +14,13 @@ import pytest
 from PIL import Image
 
 from pipelines.config import recipe
+from pipelines.documents.settle import SettledDocument
 from pipelines.documents_for_linking import Extraction, VectorDocument, add_vectors, documents_of
 from pipelines.images.obtain import ImageAccess
 from pipelines.images.packed import copy_packs
 from pipelines.recipe import BuildConfig
 from pipelines.run import BuildSummary, build_dataset, features_of
 from pipelines.settings import Runner
-from pipelines.settled import SettledDocument
 from pipelines.sources.datasets.documents import read_documents
 from schemas.document_rows import to_row
 from schemas.documents import Split

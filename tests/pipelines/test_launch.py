@@ -19,11 +19,11 @@ import apache_beam as beam
 import pytest
 from apache_beam.transforms import core, userstate
 
-from pipelines.flink_jobs import cancel_job
 from pipelines.launch import (
     Sign,
     _function,
     _read_once,
+    cancel_job,
     java_error,
     processes_of_machine,
     run_pipeline,

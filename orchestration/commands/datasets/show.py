@@ -2,8 +2,7 @@ from dataclasses import asdict
 from itertools import chain
 
 from orchestration.commands import options
-from pipelines.card.hosts import failures_by_host, host_lines
-from pipelines.card.show import describe, retrieval_lines
+from pipelines.card.show import describe, failures_by_host, host_lines, retrieval_lines
 from schemas.manifest import table_parts
 from schemas.raw import unreached_tables
 

@@ -25,8 +25,8 @@ def command(
     say: options.Progress,
 ) -> options.Summaries:
     """Write a version of a part of another version's documents, with their images, features and splits."""
-    from pipelines.exports.coherence import read_coherence
     from pipelines.exports.subset import Selection, subset_lines, write_subset
+    from pipelines.exports.where import read_coherence
     from pipelines.turns import turn_of_build
 
     home, manifest, folder = version()

@@ -13,7 +13,7 @@ name, so that the rows of one pair, which was judged up to four times, stay toge
 
 CLUE's texts and images are those of Conceptual Captions. The published split is kept although 610 of the 1,512 test
 rows share their image with training rows: the build reports such leaks, and with `splits.on_leak=drop
-splits.leak_kinds=images-exact` drops those training rows (`pipelines.splits.leaks`).
+splits.leak_kinds=images-exact` drops those training rows (`pipelines.splits.shared`).
 """
 
 import html

@@ -1,6 +1,6 @@
 """Failures by host."""
 
-from pipelines.card.hosts import failures_by_host, host_lines
+from pipelines.card.show import failures_by_host, host_lines
 from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage
 from schemas.tables import records_table
 

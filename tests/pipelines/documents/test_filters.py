@@ -8,10 +8,9 @@ from collections.abc import Sequence
 import pytest
 from candidates import candidate_of
 
-from pipelines.documents.settle import check_candidate, settle
+from pipelines.documents.settle import SettledDocument, check_candidate, settle, without_images
 from pipelines.images.packed import PackedImage
 from pipelines.settings import DocumentsConfig
-from pipelines.settled import SettledDocument, without_images
 from pipelines.sources.records import CandidateDocument
 from schemas.documents import Image, ImageRef, Link, Provenance, Sentence
 from schemas.failures import Failure, Reason, Stage

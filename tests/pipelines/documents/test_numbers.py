@@ -5,10 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from pipelines.documents.settle import settle
+from pipelines.documents.settle import SettledDocument, settle, without_images
 from pipelines.images.packed import PackedImage
 from pipelines.recipe import EVERY_DOCUMENT
-from pipelines.settled import SettledDocument, without_images
 from pipelines.sources.own.rows import read_row
 from pipelines.sources.records import CandidateDocument
 from schemas.document_rows import from_row, to_row

@@ -9,9 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from orchestration.cli import app
-from pipelines.exports.coherence import Coherence, read_coherence
 from pipelines.exports.reading import shards_of
 from pipelines.exports.subset import Selection, write_subset
+from pipelines.exports.where import Coherence, read_coherence
 from pipelines.shards.writing import write_rows
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import MANIFEST, Folder

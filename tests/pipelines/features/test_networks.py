@@ -30,7 +30,7 @@ from pipelines.features.catalogue import extractors, find_entry
 from pipelines.features.convert import class_names
 from pipelines.features.extraction import FeaturePlan, extractors_of, plan_features
 from pipelines.features.networks import Network, top_classes
-from pipelines.features.runtime import Graph
+from pipelines.features.pixels import Graph
 from pipelines.features.values import IMAGES, Classes, Regions, Rejected
 from pipelines.features.weights import WeightFile
 from pipelines.settings import Device, FeaturesConfig

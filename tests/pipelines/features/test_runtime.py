@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.parametrize("module", ["pipelines.features.runtime", "pipelines.features.extractors.use_multilingual"])
+@pytest.mark.parametrize("module", ["pipelines.features.pixels", "pipelines.features.extractors.use_multilingual"])
 def test_nothing_is_reported_to_the_maker_of_the_runtime(module: str, tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
     code = f"import {module}, onnxruntime"

@@ -24,7 +24,6 @@ from pipelines.images.obtain import Found, ImageAccess, obtain_images
 from pipelines.images.packed import PackedImage, copy_packs
 from pipelines.images.transforms import ObtainImages
 from pipelines.launch import run_pipeline
-from pipelines.progress import Progress
 from pipelines.settings import FingerprintName, HttpConfig, ImagesConfig, Runner
 from pipelines.sources.records import CandidateDocument, CandidateImage
 from pipelines.sources.takedowns import parse_takedowns
@@ -178,7 +177,7 @@ def test_the_stage_gives_what_the_plain_path_gives(
     plain = replace(access(lake="plain"), http=replace(access().http, allow_hosts=hosts))
     expected = [(uri, seen(found)) for uri, found in obtain_images(uris, plain)]
     Quiet.asked.clear()
-    stage = ObtainImages(replace(access(), http=plain.http), Progress(None), workers)
+    stage = ObtainImages(replace(access(), http=plain.http), workers)
     drafts = [
         CandidateDocument(
             str(number), "s", (), tuple(map(CandidateImage, uris[number:])), None, Provenance(source="s", record_id="d")

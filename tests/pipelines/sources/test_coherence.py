@@ -9,14 +9,12 @@ from typing import Any
 import pytest
 from candidates import candidate_of, uris_of
 
-from pipelines.documents.settle import settle
+from pipelines.documents.settle import SettledDocument, settle
 from pipelines.images.packed import PackedImage
 from pipelines.settings import DocumentsConfig, SplitsConfig
-from pipelines.settled import SettledDocument
 from pipelines.sources.datasets.coherence import CiteSource, ClueSource
 from pipelines.sources.records import CandidateDocument
-from pipelines.splits.leaks import is_heeded, is_weaker_end
-from pipelines.splits.shared import ShownImages, leaks_of_images, pack_shown
+from pipelines.splits.shared import ShownImages, is_heeded, is_weaker_end, leaks_of_images, pack_shown
 from schemas.documents import Image, Link, Provenance, Sentence, Split
 from schemas.errors import BuildError, ConfigError
 from schemas.failures import Failure, Reason

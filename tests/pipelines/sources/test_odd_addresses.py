@@ -17,10 +17,10 @@ from PIL import Image
 from published import read_source
 
 from pipelines.config import recipe
+from pipelines.documents.settle import SettledDocument
 from pipelines.documents_for_linking import documents_of
 from pipelines.images.obtain import ImageAccess
 from pipelines.images.packed import copy_packs
-from pipelines.settled import SettledDocument
 from pipelines.shards.manifest import content_digest
 from pipelines.sources.corpora.names import INTERLEAVED_SCHEMA
 from pipelines.sources.datasets.corpora import CorpusSource

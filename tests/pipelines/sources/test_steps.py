@@ -16,7 +16,6 @@ from apache_beam.testing.util import assert_that
 from candidates import candidate_of, uris_of
 
 from pipelines.launch import run_pipeline
-from pipelines.progress import Progress
 from pipelines.settings import HttpConfig, Runner
 from pipelines.sources.datasets.diy import DiySource
 from pipelines.sources.datasets.documents import DocumentsSource
@@ -87,7 +86,7 @@ def outcomes(source: Source, tmp_path: Path, *entries: str) -> tuple[list[Candid
         return check
 
     def assemble(root: beam.Pipeline) -> None:
-        outcome = root | ReadSource(source=source, context=context_of(tmp_path, takedowns), progress=Progress(None))
+        outcome = root | ReadSource(source=source, context=context_of(tmp_path, takedowns))
         assert_that(outcome.results, keep("results"), label="results")
         assert_that(outcome.failures | beam.Flatten(), keep("failures"), label="failures")
 
@@ -169,6 +168,6 @@ def test_a_source_of_files_has_no_other_step() -> None:
 def test_the_graph_of_a_source_of_files_is_a_read_alone(tmp_path: Path) -> None:
     pipeline = beam.Pipeline()
     context = context_of(tmp_path, Takedowns())
-    _ = pipeline | ReadSource(source=DocumentsSource(documents="a"), context=context, progress=Progress(None))
+    _ = pipeline | ReadSource(source=DocumentsSource(documents="a"), context=context)
     labels = {each.unique_name for each in pipeline.to_runner_api().components.transforms.values()}
     assert not [label for label in labels if any(step in label for step in ("/select", "/fetch", "/complete"))]

@@ -15,22 +15,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.dedupe.transforms import FindDuplicates, by_hash
+from pipelines.documents.settle import SettledDocument
 from pipelines.images.packed import PackedImage
 from pipelines.launch import run_pipeline
 from pipelines.partitions.columns import from_hex
 from pipelines.settings import Policy, Runner, SharedThing, SplitsConfig
-from pipelines.settled import SettledDocument
-from pipelines.splits.leaks import LeakCount, count_lines, is_heeded, is_weaker_end, leak_counts, refuse_leaks
 from pipelines.splits.shared import (
     ClusterOfImage,
     Items,
+    LeakCount,
     ShownImages,
+    count_lines,
+    is_heeded,
+    is_weaker_end,
+    leak_counts,
     leaks_of_images,
     leaks_of_items,
     meet_clusters,
     normalise,
     pack_shown,
     pack_texts,
+    refuse_leaks,
 )
 from pipelines.splits.transforms import AssignSplits, FindLeaks, ListLeaks
 from pipelines.transforms import CountThings
