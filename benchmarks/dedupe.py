@@ -31,7 +31,7 @@ import numpy as np
 from benchmarks.command import cpu_seconds, parser_of, print_figures
 from pipelines.dedupe.transforms import FindDuplicates, by_hash
 from pipelines.documents.settle import SettledDocument
-from pipelines.images.packed import PackedImage
+from pipelines.images.inspect import PackedImage
 from pipelines.launch import run_pipeline
 from pipelines.packs import PackRef
 from pipelines.partitions.columns import to_hex

@@ -43,7 +43,7 @@ from pipelines.features.extraction import FeaturePlan, Features, extractors_of, 
 from pipelines.features.networks import Network
 from pipelines.features.pixels import Preprocessing, Square, cores, fixed_pixels
 from pipelines.features.values import DOCUMENTS, IMAGES
-from pipelines.images.packed import copy_packs
+from pipelines.images.inspect import copy_packs
 from pipelines.ledger import texts_key
 from pipelines.packs import PackFolder, PackRef
 from pipelines.settings import Device, FeaturesConfig, FingerprintName, HttpConfig, ImagesConfig

@@ -46,8 +46,8 @@ from PIL import Image as Pixels
 from pyarrow.dataset import dataset
 
 from benchmarks.command import cpu_seconds, parser_of, print_figures
+from pipelines.images.inspect import copy_packs
 from pipelines.images.obtain import Found, ImageAccess
-from pipelines.images.packed import copy_packs
 from pipelines.settings import FingerprintName, HttpConfig, ImagesConfig
 from pipelines.sources.records import CandidateDocument, CandidateImage
 from schemas.documents import Provenance

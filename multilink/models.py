@@ -22,9 +22,9 @@ from orchestration.inference.documents import own_documents
 from orchestration.project import remembered_store
 from pipelines.config import recipe
 from pipelines.embedded import on_web
-from pipelines.sources.inputs import image_root
-from pipelines.sources.own.rows import read_row
+from pipelines.sources.datasets.documents import read_row
 from pipelines.sources.records import outcomes_of
+from pipelines.sources.source import image_root
 from schemas.documents import UNDETERMINED, Role
 from schemas.errors import UsageError
 from schemas.failures import Failure

@@ -29,9 +29,8 @@ from typer.main import get_group
 
 from orchestration.interrupts import INTERRUPTS, STOPPED
 from orchestration.project import named_places
-from schemas.addresses import without_passwords
 from schemas.console import Console, erased
-from schemas.errors import MultilinkError
+from schemas.errors import MultilinkError, without_passwords
 from schemas.project import FILE
 from schemas.versions import code_version
 

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from orchestration.config import DatasetSettings, RayWhere, Settings
-from schemas.addresses import as_arguments
 from schemas.console import Say, captured_by
-from schemas.errors import GateError
+from schemas.errors import GateError, as_arguments
 from schemas.lake import Lake
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from pipelines.dedupe.transforms import DropDuplicates, by_hash
 from pipelines.documents.transforms import FilterCandidates, JudgeDocuments, SettleDocuments
 from pipelines.features.extraction import FeaturePlan
 from pipelines.features.transforms import ExtractFeatures
+from pipelines.images.inspect import copy_packs
 from pipelines.images.obtain import ImageAccess
-from pipelines.images.packed import copy_packs
 from pipelines.images.transforms import LeaveOutPlaceholders, ObtainImages
 from pipelines.progress import Progress
 from pipelines.quality.transforms import FilterQuality

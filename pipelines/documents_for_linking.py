@@ -14,8 +14,8 @@ import numpy.typing as npt
 from pipelines.documents.settle import SettledDocument, check_candidate, settle, without_images
 from pipelines.features.extraction import FeaturePlan, FeatureRefs, Features, missing_feature
 from pipelines.features.values import DOCUMENTS, IMAGES, Rejected
+from pipelines.images.inspect import copy_packs
 from pipelines.images.obtain import ImageAccess, obtain_images
-from pipelines.images.packed import copy_packs
 from pipelines.ledger import texts_key
 from pipelines.packs import PackFolder
 from pipelines.recipe import BuildConfig

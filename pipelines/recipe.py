@@ -35,7 +35,7 @@ class BuildConfig(Settings):
 
     Attributes:
         dataset: name it gets in the lake.
-        source: settings of its source, a dataclass (`pipelines.sources.inputs.Settings`).
+        source: settings of its source, a dataclass (`pipelines.sources.source.Settings`).
         max_failure_share: a stage that loses more than this share of what entered it, rejections by the data set's
             own rules apart, fails the build.
         takedown_list: path or URL of a file of what must not be in the data set (`pipelines.sources.takedowns`).

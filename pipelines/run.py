@@ -41,7 +41,7 @@ from pipelines.raw import recover
 from pipelines.recipe import BuildConfig
 from pipelines.settings import OnLeak, Runner
 from pipelines.shards.writing import write_rows
-from pipelines.sources.inputs import find_inputs, image_root, named_inputs
+from pipelines.sources.source import find_inputs, image_root, named_inputs
 from pipelines.sources.takedowns import NO_TAKEDOWNS, Takedowns, read_takedowns
 from pipelines.splits.shared import LeakCount, refuse_leaks
 from pipelines.turns import LEASES, turn_alone, turn_of_build

@@ -14,7 +14,7 @@ from dataclasses import fields
 from time import monotonic
 from typing import Any, cast
 
-from schemas.addresses import without_passwords
+from schemas.errors import without_passwords
 
 Say = Callable[[str], None]  # takes a line of progress
 PAUSE_S = 10.0  # between two passing lines that are kept

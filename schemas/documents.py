@@ -40,8 +40,7 @@ from enum import StrEnum
 import pyarrow as pa
 
 from schemas.features import FeatureColumn, image_fields, sentence_fields
-from schemas.metadata import METADATA_TYPE, Metadata
-from schemas.rights import RIGHTS_TYPE, Rights
+from schemas.metadata import METADATA_TYPE, RIGHTS_TYPE, Metadata, Rights
 from schemas.tables import column, table_schema, travels
 
 UNDETERMINED = "und"

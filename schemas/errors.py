@@ -1,4 +1,11 @@
-r"""Errors a person can act on, and the exit status each one ends a command with.
+"""Errors a person can act on, and how an address is shown.
+
+How an address is shown: without the user and the password that it may hold.
+
+What a command prints goes through here where it is printed: errors, progress, summaries and their JSON. Tags and
+statements that name another store hold its address as it is shown.
+
+Each error ends a command with an exit status.
 
     MultilinkError
     |-- UsageError            exit status 2: the caller's mistake
@@ -12,7 +19,22 @@ A message is one line: what was expected, what was found, where, and what to do.
 address.
 """
 
-from schemas.addresses import without_passwords
+import re
+
+_IN_ADDRESS = re.compile(r"://[^/?#@\s'\"]*:[^/?#\s'\"]*@")
+
+
+def without_passwords(text: str) -> str:
+    """Return a text in which no address has a user and a password: `http://***@host`."""
+    return _IN_ADDRESS.sub("://***@", text)
+
+
+def as_arguments(option: str, address: str) -> tuple[str, ...]:
+    """Return an option with its address for a process's command; none where the address has a user or a password.
+
+    Then the environment names it: arguments are in lists of processes and of jobs, and in manifests.
+    """
+    return (option, address) if address == without_passwords(address) else ()
 
 
 class MultilinkError(Exception):

@@ -11,8 +11,8 @@ from PIL import Image
 
 from pipelines.config import recipe
 from pipelines.recipe import BuildConfig
+from pipelines.sources.datasets.wikipedia import ImageclefSource, read_articles, with_sentences
 from pipelines.sources.records import CandidateDocument, with_addresses
-from pipelines.sources.wikipedia.imageclef import ImageclefSource, read_articles, with_sentences
 from schemas.failures import Failure
 from schemas.overrides import override
 

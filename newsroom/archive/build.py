@@ -30,7 +30,8 @@ from newsroom.archive.vectors import EXACT_BELOW, QUERIES, Stacked, Vectors, add
 from newsroom.archive.words import tantivy
 from schemas.console import Say
 from schemas.errors import IntegrityError, UsageError
-from schemas.indexes import (
+from schemas.lake import MANIFEST, Folder, Lake
+from schemas.links import (
     CELLS,
     CONFIDENCE,
     MODEL,
@@ -42,7 +43,6 @@ from schemas.indexes import (
     CellsNote,
     IndexManifest,
 )  # fmt: skip
-from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import FileEntry, Manifest, read_manifest
 from schemas.parts import Shard, split_parts
 from schemas.versions import fingerprint

@@ -10,8 +10,8 @@ from newsroom.archive.records import Records
 from newsroom.archive.vectors import Vectors
 from newsroom.archive.words import Words
 from schemas.errors import IntegrityError, NotFoundError
-from schemas.indexes import CELLS, CONFIDENCE, MODEL, PARTS, PLACES, VECTORS, IndexManifest
 from schemas.lake import MANIFEST, Folder
+from schemas.links import CELLS, CONFIDENCE, MODEL, PARTS, PLACES, VECTORS, IndexManifest
 from training.loop.context import choose_device
 from training.model import LinkModel
 

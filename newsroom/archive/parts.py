@@ -22,8 +22,8 @@ from newsroom.archive.records import Records, write_table
 from newsroom.archive.vectors import Stacked
 from newsroom.archive.words import write_words
 from schemas.errors import IntegrityError
-from schemas.indexes import FIELDS, FIELDS_SCHEMA, PARTS, PLACES, VECTORS, WORDS, IndexManifest
 from schemas.lake import MANIFEST, Folder, Lake
+from schemas.links import FIELDS, FIELDS_SCHEMA, PARTS, PLACES, VECTORS, WORDS, IndexManifest
 from schemas.manifest import Manifest
 from schemas.versions import digest_stream, fingerprint
 from training.data.mapped import cache_folder

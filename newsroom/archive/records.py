@@ -22,8 +22,8 @@ from newsroom.archive.filters import COMPARED, EQUAL, NO_FILTERS, SHOWN_WITH, WO
 from newsroom.archive.vectors import by_part
 from newsroom.archive.words import Words
 from schemas.errors import NotFoundError
-from schemas.indexes import FIELDS, FIELDS_SCHEMA, PLACES_SCHEMA
-from schemas.indexes import WORDS as WORDS_FOLDER
+from schemas.links import FIELDS, FIELDS_SCHEMA, PLACES_SCHEMA
+from schemas.links import WORDS as WORDS_FOLDER
 from schemas.metadata import Metadata
 from schemas.tables import check_schema
 from training.data.ragged import Bool, Int32, Int64, UInt8, UInt64

@@ -22,7 +22,7 @@ from typing import Any, Literal
 import numpy as np
 
 from schemas.errors import ConfigError
-from schemas.indexes import CellsNote
+from schemas.links import CellsNote
 from training.data.ragged import Float32, Floats, Int64
 from training.data.streams import stream
 

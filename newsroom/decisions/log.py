@@ -41,10 +41,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from newsroom.decisions.database import database_in, make_tables, open_database
 from newsroom.decisions.records import Action, Decision, Objection, Ranking
-from schemas.addresses import without_passwords
 from schemas.configs import restore
 from schemas.documents import Role
-from schemas.errors import BuildError, UsageError
+from schemas.errors import BuildError, UsageError, without_passwords
 from schemas.versions import plain
 from training.metrics.preference import Preference
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from schemas.errors import IntegrityError, NotFoundError
-from schemas.indexes import IndexManifest
 from schemas.lake import MANIFEST, Folder, Lake
+from schemas.links import IndexManifest
 
 log = logging.getLogger("multilink.pages")
 AliasesOf = Callable[[str], Mapping[str, str]]  # of a registered model: alias -> version

@@ -8,9 +8,8 @@ from newsroom.extraction import DocumentReader
 from pipelines.config import recipe
 from pipelines.recipe import BuildConfig
 from pipelines.run import with_inputs
-from pipelines.sources.inputs import image_root
 from pipelines.sources.records import with_addresses
-from pipelines.sources.source import Outcomes
+from pipelines.sources.source import Outcomes, image_root
 from schemas.console import Say
 from schemas.lake import Folder, Lake
 from schemas.overrides import override

@@ -28,9 +28,8 @@ from orchestration.config import PAGE_VARIABLE, SETTINGS_VARIABLE, Settings, loa
 from orchestration.demo.recorded_web import recording_at
 from orchestration.local.supervisor import HOST, MARK_VARIABLE, Service, Supervisor
 from orchestration.project import remember
-from schemas.addresses import as_arguments
 from schemas.console import Say
-from schemas.errors import UsageError
+from schemas.errors import UsageError, as_arguments
 from schemas.lake import Lake
 
 WATCH_S = 1.0

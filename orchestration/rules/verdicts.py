@@ -22,7 +22,7 @@ from schemas.duplicates import LeakKind
 from schemas.failures import Stage
 from schemas.lake import Folder
 from schemas.manifest import Manifest, verify
-from schemas.vector_ranges import vector_ranges
+from schemas.parts import vector_ranges
 
 PROBLEMS_SHOWN = 10
 _KEEP_ALL = "keep-all"
@@ -201,8 +201,8 @@ def _fingerprints(manifest: Manifest, folder: Folder) -> tuple[Bytes, Numbers]:
     """
     found: list[tuple[Bytes, Numbers]] = [(from_hex([]), np.empty(0, np.int64))]
     count = 0
-    pictures = _parts(manifest, folder, "images", ["hash", "fingerprint", "is_flat"])
-    for documents, images in zip(_parts(manifest, folder, "documents", [_HASHES]), pictures, strict=True):
+    pictures = _columns_of_parts(manifest, folder, "images", ["hash", "fingerprint", "is_flat"])
+    for documents, images in zip(_columns_of_parts(manifest, folder, "documents", [_HASHES]), pictures, strict=True):
         shown = documents.column("images").combine_chunks()
         usable = images.filter(pc.and_not(images.column("fingerprint").is_valid(), images.column("is_flat")))
         places = pc.index_in(shown.flatten().field("hash"), value_set=usable.column("hash").combine_chunks())
@@ -215,7 +215,7 @@ def _fingerprints(manifest: Manifest, folder: Folder) -> tuple[Bytes, Numbers]:
     return np.concatenate(columns[0]), np.concatenate(columns[1])
 
 
-def _parts(manifest: Manifest, folder: Folder, table: str, columns: list[str]) -> Iterator[pa.Table]:
+def _columns_of_parts(manifest: Manifest, folder: Folder, table: str, columns: list[str]) -> Iterator[pa.Table]:
     """Yield some columns of each part of `documents` or `images`, split by split."""
     for split in manifest.splits:
         for part in manifest.parts(table, split):

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.card.card import render
-from pipelines.images.packed import ROWS_PER_GROUP
+from pipelines.images.inspect import ROWS_PER_GROUP
 from pipelines.packs import PackFolder
 from schemas.documents import COPY_SCHEMA
 from schemas.lake import Lake

@@ -1,7 +1,8 @@
 """The formats that are files: what a shard's documents become in each.
 
-`mmc4`, `obelics` and `webdataset` have the fields that their projects publish (`pipelines.sources.corpora.names`) and,
-in `multilink`, what those have no field for. `hf` is one row a document with its pictures, for Hugging Face `datasets`.
+`mmc4`, `obelics` and `webdataset` have the fields that their projects publish (`pipelines.sources.corpora.compose`),
+and in `multilink` what those have no field for. `hf` is one row a document with its pictures, for Hugging Face
+`datasets`.
 The same documents give the same bytes: no clock time, no owner, nothing of the machine.
 """
 
@@ -16,7 +17,7 @@ import pyarrow as pa
 
 from pipelines.exports.reading import Piece, ShownDocument
 from pipelines.shards.writing import groups_of, write_file, write_part
-from pipelines.sources.corpora.names import EXTRAS, IMAGE_FEATURE, OBELICS_SCHEMA, Mmc4, Mmc4Image, Parallel
+from pipelines.sources.corpora.compose import EXTRAS, IMAGE_FEATURE, OBELICS_SCHEMA, Mmc4, Mmc4Image, Parallel
 from schemas.documents import document_schema
 from schemas.lake import Folder
 from schemas.manifest import FileEntry

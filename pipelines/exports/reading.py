@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from heapq import nsmallest
 from typing import Any, Literal, NamedTuple
 
-from pipelines.sources.corpora.names import extras_of
+from pipelines.sources.corpora.compose import extras_of
 from pipelines.sources.draws import hashed
 from schemas.documents import AFTER_SENTENCE, Split, document_schema
 from schemas.errors import IntegrityError

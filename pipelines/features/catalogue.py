@@ -4,7 +4,7 @@ An extractor's value of an item depends on that item alone. On a CPU that holds 
 batch, its position, the number of threads and processes, and the order of work, on one kind of processor; on a GPU up
 to the rounding of its arithmetic. A column's fingerprint names everything the value does depend on. A model is loaded
 when an extractor is first used, and kept. Its module is imported only when it is asked for. Vectors a user already has
-are looked up: `pipelines.images.packed`.
+are looked up: `pipelines.images.inspect`.
 
 To add an extractor: a module in `extractors/`, named as it or as the network whose columns it gives, with a class that
 satisfies the protocol and `ENTRIES`; another package names its `ENTRIES` as an entry point (`schemas.plugins`). A name

@@ -32,7 +32,7 @@ from pipelines.features.values import (
     value_rows,
 )
 from pipelines.features.weights import parse_weights
-from pipelines.images.packed import PackedImage, copy_code, given_array
+from pipelines.images.inspect import PackedImage, copy_code, given_array
 from pipelines.packs import PackFolder, PackRef, present
 from pipelines.settings import FeaturesConfig, HttpConfig, ImagesConfig
 from schemas.codecs import picture_libraries

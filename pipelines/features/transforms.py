@@ -20,7 +20,7 @@ import apache_beam as beam
 from pipelines.documents.settle import SettledDocument, hashes_of, id_of, without_images
 from pipelines.features.extraction import FeaturedDocument, FeaturedImage, FeaturePlan, Features, missing_feature
 from pipelines.features.values import DOCUMENTS, IMAGES, Rejected
-from pipelines.images.packed import PackedImage
+from pipelines.images.inspect import PackedImage
 from pipelines.ledger import texts_key
 from pipelines.packs import PackFolder, PackRef
 from pipelines.settings import DocumentsConfig

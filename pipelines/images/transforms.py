@@ -29,11 +29,13 @@ from pipelines.images.obtain import (
     ImageAccess,
     Inspector,
     is_to_fetch,
+    judge,
+    keyed_signs,
     locate_stored,
+    merge_addresses,
     read_at_hand,
     read_stored,
 )
-from pipelines.images.placeholders import judge, keyed_signs, merge_addresses
 from pipelines.settings import ImagesConfig
 from pipelines.sources.records import CandidateDocument
 from pipelines.web.requests import host_of

@@ -11,7 +11,7 @@ from typing import Any
 import apache_beam as beam
 
 from pipelines.documents.settle import SettledDocument, hashes_of, id_of, without_images
-from pipelines.images.packed import PackedImage
+from pipelines.images.inspect import PackedImage
 from pipelines.packs import PackFolder
 from pipelines.quality.filters import document_problem, image_problem
 from pipelines.settings import DocumentsConfig, QualityConfig

@@ -21,12 +21,11 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from pipelines.features.extraction import FeaturePlan
-from pipelines.images.claims import claim_libraries
 from pipelines.images.inspect import blas_kind, fingerprint_libraries
+from pipelines.images.metadata import claim_libraries
 from pipelines.settings import FingerprintName
 from pipelines.splits.shared import leak_counts
 from pipelines.transforms import stage_table
-from schemas import vector_ranges
 from schemas.codecs import picture_libraries
 from schemas.configs import Json
 from schemas.documents import Document, Split, document_schema, image_schema

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from pipelines.embedded import FeatureRow, parse_address
 from pipelines.features.extraction import FeaturedDocument, FeaturedImage, FeaturePlan
 from pipelines.features.values import DOCUMENTS, IMAGES
-from pipelines.images.packed import given_vector
+from pipelines.images.inspect import given_vector
 from pipelines.packs import PackFolder
 from pipelines.shards.manifest import DocumentSize, size_of
 from schemas.document_rows import to_row
@@ -27,9 +27,9 @@ from schemas.documents import Split, document_schema, image_schema
 from schemas.features import FeatureColumn, FeatureKind, vectors_to_column
 from schemas.lake import Folder, Lake
 from schemas.manifest import FileEntry
+from schemas.parts import VectorRange, merged, range_of
 from schemas.raw import RETRIEVAL_SCHEMA, Retrieval, Retrieved, retrieval_row
 from schemas.tables import records_table, to_table
-from schemas.vector_ranges import VectorRange, merged, range_of
 
 ROWS_PER_GROUP = 256
 HASH_BYTES = 16  # of a content hash: two that share them do not occur

@@ -55,7 +55,7 @@ class Context:
 
 
 class Source(Settings):
-    """Base of the settings of a source: a frozen dataclass with `inputs` (`pipelines.sources.inputs`).
+    """Base of the settings of a source: a frozen dataclass with `inputs` (`pipelines.sources.source`).
 
     Attributes:
         select: of (id, the items of this id, context), yields the item that is kept, and a failure for each other.

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from pipelines.sources.corpora.names import IMAGE_FEATURE
+from pipelines.sources.corpora.compose import IMAGE_FEATURE
 
 COLOURS = {
     "red": (200, 30, 30), "green": (30, 160, 40), "blue": (30, 60, 200), "yellow": (230, 210, 30),

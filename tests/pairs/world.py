@@ -33,7 +33,7 @@ from pipelines.exports.export import export_version
 from pipelines.exports.replicate import replicate as copy_version
 from pipelines.exports.subset import EmptySubsetError, Selection, write_subset
 from pipelines.forgetting.forget import forget as forget_named
-from pipelines.images import inspect, packed
+from pipelines.images import inspect
 from pipelines.run import BuildSummary, build_dataset
 from pipelines.shards import manifest as composing
 from pipelines.sources.takedowns import parse_takedowns
@@ -201,9 +201,9 @@ def upgrade_code(patch: pytest.MonkeyPatch, version: str) -> None:
     """Have another library, and code of our own that makes other bytes of a picture's copy."""
     encode = inspect.encode_jpeg
     patch.setattr(inspect, "encode_jpeg", lambda image, quality: encode(image, quality=quality - 1))
-    patch.setattr(packed, "copy_code", lambda: version)
+    patch.setattr(inspect, "copy_code", lambda: version)
     patch.setattr(composing, "reached_digest", lambda *_: version)
-    for module in (packed, composing):
+    for module in (inspect, composing):
         libraries = module.picture_libraries
         patch.setattr(module, "picture_libraries", lambda known=libraries: {**known(), "pillow": version})
 

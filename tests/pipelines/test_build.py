@@ -16,8 +16,8 @@ from PIL import Image
 from pipelines.config import recipe
 from pipelines.documents.settle import SettledDocument
 from pipelines.documents_for_linking import Extraction, VectorDocument, add_vectors, documents_of
+from pipelines.images.inspect import copy_packs
 from pipelines.images.obtain import ImageAccess
-from pipelines.images.packed import copy_packs
 from pipelines.recipe import BuildConfig
 from pipelines.run import BuildSummary, build_dataset, features_of
 from pipelines.settings import Runner
@@ -29,8 +29,8 @@ from schemas.failures import FAILURE_SCHEMA
 from schemas.lake import Folder, Lake
 from schemas.manifest import verify
 from schemas.overrides import override
+from schemas.parts import measured_ranges
 from schemas.tables import check_schema
-from schemas.vector_ranges import measured_ranges
 
 Say = Callable[[str], None]
 BEFORE_SPLITS = ("id", "sentences", "images", "links")

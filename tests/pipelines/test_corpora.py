@@ -21,7 +21,7 @@ from warcio.warcwriter import WARCWriter
 
 from pipelines.config import recipe
 from pipelines.run import build_dataset
-from pipelines.sources.corpora.names import IMAGE_FEATURE, extras_of
+from pipelines.sources.corpora.compose import IMAGE_FEATURE, extras_of
 from schemas.document_rows import to_row
 from schemas.documents import (
     Document,

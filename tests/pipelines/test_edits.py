@@ -26,7 +26,7 @@ from pipelines.config import recipe
 from pipelines.exports.subset import Selection, write_subset
 from pipelines.forgetting.forget import forget
 from pipelines.run import BuildSummary, build_dataset
-from pipelines.sources.corpora.names import extras_of
+from pipelines.sources.corpora.compose import extras_of
 from pipelines.sources.takedowns import parse_takedowns
 from schemas.document_rows import to_row
 from schemas.documents import Document, Given, GivenLink, ImageRef, Link, Provenance, Role, Sentence, Split

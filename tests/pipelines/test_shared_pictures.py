@@ -21,7 +21,7 @@ from warcio.warcwriter import WARCWriter
 from pipelines.config import recipe
 from pipelines.recipe import BuildConfig
 from pipelines.run import build_dataset
-from pipelines.sources.corpora.names import IMAGE_FEATURE
+from pipelines.sources.corpora.compose import IMAGE_FEATURE
 from schemas.lake import Lake
 from schemas.manifest import Manifest
 from schemas.overrides import override

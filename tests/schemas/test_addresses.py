@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from schemas.addresses import as_arguments, without_passwords
 from schemas.console import Console
-from schemas.errors import GateError, NotFoundError
+from schemas.errors import GateError, NotFoundError, as_arguments, without_passwords
 
 SHOWN = {
     "postgresql://mlflow:secret@db:5432/mlflow": "postgresql://***@db:5432/mlflow",

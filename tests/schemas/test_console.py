@@ -7,8 +7,8 @@ import io
 import pytest
 
 from schemas import console
-from schemas.addresses import without_passwords
 from schemas.console import Console, Passing, captured_by, erased, left_of, paced
+from schemas.errors import without_passwords
 
 
 class Terminal(io.StringIO):

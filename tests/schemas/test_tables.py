@@ -8,7 +8,7 @@ import pickle
 import pyarrow as pa
 import pytest
 
-from pipelines.images.packed import PackedImage
+from pipelines.images.inspect import PackedImage
 from pipelines.packs import PackRef
 from schemas.document_rows import to_row
 from schemas.documents import (

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from schemas.features import Storage, vectors_to_column
-from schemas.vector_ranges import VectorRange, merged, noted, range_of
+from schemas.parts import VectorRange, merged, noted, range_of
 
 FLOATS = st.floats(-100, 100, width=32)
 

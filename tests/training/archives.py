@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from newsroom.archive.parts import write_part
 from newsroom.archive.records import Picture, Records, write_table
-from schemas.indexes import FIELDS, FIELDS_SCHEMA, PLACES, PLACES_SCHEMA, WORDS
+from schemas.links import FIELDS, FIELDS_SCHEMA, PLACES, PLACES_SCHEMA, WORDS
 
 
 def key_of(picture: Picture) -> int:

@@ -15,9 +15,8 @@ from typing import Any
 import mlflow
 from mlflow.entities import Metric, Param, Run, RunTag
 
-from schemas.addresses import without_passwords
 from schemas.console import Say
-from schemas.errors import IntegrityError, UsageError
+from schemas.errors import IntegrityError, UsageError, without_passwords
 from training.mlflow.promotion import study_of
 from training.mlflow.pyfunc import ADDRESS_FILE
 from training.mlflow.registering import MODEL_ARTIFACT

@@ -9,8 +9,8 @@ import hashlib
 from pathlib import Path
 
 from schemas.errors import IntegrityError, NotFoundError, UsageError
-from schemas.indexes import MODEL, IndexManifest
 from schemas.lake import Folder
+from schemas.links import MODEL, IndexManifest
 from training.evaluation.class_names import CLASS_NAMES
 from training.mlflow.registry import registered
 from training.mlflow.runs import connect

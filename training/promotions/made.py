@@ -15,8 +15,8 @@ from securesystemslib.exceptions import VerificationError
 from securesystemslib.signer import CryptoSigner, Key
 
 from schemas.errors import IntegrityError
-from schemas.indexes import SIGNATURE
 from schemas.lake import MANIFEST, Folder
+from schemas.links import SIGNATURE
 from schemas.versions import canonical_json
 from training.promotions.chain import PAYLOAD_TYPE, STATEMENT_TYPE
 from training.promotions.keys import own_signer, trusted_keys

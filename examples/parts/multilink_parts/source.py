@@ -17,9 +17,8 @@ from typing import ClassVar
 from pipelines.files import read_lines
 from pipelines.recipe import BuildConfig
 from pipelines.settings import DedupeConfig, DocumentsConfig, Policy
-from pipelines.sources.inputs import IMAGES, Input, input_path
 from pipelines.sources.records import CandidateDocument, CandidateImage, rejected, sentence, utf8
-from pipelines.sources.source import Outcomes, Source
+from pipelines.sources.source import IMAGES, Input, Outcomes, Source, input_path
 from schemas.documents import Link, Provenance
 from schemas.failures import Reason
 

@@ -5,7 +5,7 @@ import typer
 from orchestration.commands import options
 from schemas.errors import GateError
 from schemas.manifest import verify
-from schemas.vector_ranges import measured_ranges, vector_ranges
+from schemas.parts import measured_ranges, vector_ranges
 
 
 def command(

@@ -1,32 +1,149 @@
-"""Texts and pictures in the order of a page, to a candidate document; and a document of ours, back from another format.
+"""CORPORA: what the readers share: names in files, and a document of texts and pictures.
+
+The names in the files of other projects, for the readers and for the writers (`pipelines.exports`) alike.
+
+    mmc4          JSON Lines: a document a line (Zhu et al. 2023; `Mmc4`, `Mmc4Image`)
+    obelics       Parquet: a document a row, `images` and `texts` parallel, one of both null at each place
+                  (Laurencon et al. 2023; MINT-1T's HTML documents; `OBELICS_SCHEMA`)
+    interleaved   Parquet: a text or an image a row (NeMo Curator; `INTERLEAVED_SCHEMA`)
+    webdataset    tars: files of one key are a sample; a JSON with parallel `texts` and `images` is a document (MINT-1T)
+    hf            Parquet or Arrow with Hugging Face's `Image` (`IMAGE_FEATURE`)
+
+None of them has a place for all that a document of this project says. What is left goes into one more field, `EXTRAS`:
+`extras_of` makes it, and a reader that finds it gives the same document back.
+
+Texts and pictures in the order of a page, to a candidate document; and a document of ours, back from another format.
 
     "Cut the boards. Sand them."   picture   "Glue them."      sentences   0 1    2
                                                                image at        2
 
-Running text is split into sentences. Where a document left this project (`names.EXTRAS`), every text is one sentence as
+Running text is split into sentences. Where a document left this project (`EXTRAS`), every text is one sentence as
 it stands, and everything else is as it was.
 """
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 
 from pipelines.files import INSIDE
 from pipelines.settings import HttpConfig
-from pipelines.sources.corpora.names import EXTRAS
 from pipelines.sources.fields import Number, Real, typed
-from pipelines.sources.inputs import is_language
 from pipelines.sources.records import CandidateDocument, CandidateImage, FieldError, rejected, sentence
+from pipelines.sources.source import is_language
 from pipelines.sources.text import paragraphs_of, split_sentences
 from schemas.document_rows import layout_problem
 from schemas.documents import Given, GivenLink, Link, Provenance, Role, Sentence, Split, numbers_of
 from schemas.failures import Failure, Reason
 from schemas.metadata import Metadata
 from schemas.tables import clean
+
+EXTRAS = "multilink"
+IMAGE_FEATURE = pa.struct([pa.field("bytes", pa.binary()), pa.field("path", pa.string())])
+
+
+class Mmc4(StrEnum):
+    """Fields of a document of MMC4."""
+
+    URL = "url"
+    TEXTS = "text_list"
+    IMAGES = "image_info"
+    SIMILARITIES = "similarity_matrix"  # images x sentences
+    MAY_REPEAT = "could_have_url_duplicate"
+
+
+class Mmc4Image(StrEnum):
+    """Fields of an image of MMC4."""
+
+    NAME = "image_name"
+    URL = "raw_url"
+    SENTENCE = "matched_text_index"
+    SIMILARITY = "matched_sim"
+    FACES = "face_detections"
+
+
+class Parallel(StrEnum):
+    """Columns of OBELICS, and of the JSON of an interleaved sample in a tar."""
+
+    IMAGES = "images"
+    TEXTS = "texts"
+    METADATA = "metadata"  # a JSON list, parallel to both: of each image `src`, `document_url`, `alt_text`
+    GENERAL = "general_metadata"  # a JSON object: `url`
+    URL = "url"  # MINT-1T's
+    PICTURES = "pictures"  # embedded pictures, parallel to both
+    IMAGE_INDEX = "image_index"  # place of each image in document order, where that is another than the layout's
+
+
+class Interleaved(StrEnum):
+    """Columns of NeMo Curator's rows."""
+
+    SAMPLE = "sample_id"
+    POSITION = "position"  # -1 for the row of metadata
+    MODALITY = "modality"  # text, image, metadata
+    CONTENT_TYPE = "content_type"
+    TEXT = "text_content"
+    BINARY = "binary_content"
+    SOURCE = "source_ref"  # a JSON object (`path`, `member`, `frame_index`), or a struct (`uri`)
+    MEMBER = "source_member"
+    FRAME = "source_frame_index"
+    ERROR = "materialize_error"
+
+
+OBELICS_SCHEMA = pa.schema(
+    [
+        (Parallel.IMAGES.value, pa.list_(pa.string())),
+        (Parallel.METADATA.value, pa.string()),
+        (Parallel.GENERAL.value, pa.string()),
+        (Parallel.TEXTS.value, pa.list_(pa.string())),
+    ]
+)
+
+
+INTERLEAVED_SCHEMA = pa.schema(
+    [
+        pa.field(Interleaved.SAMPLE.value, pa.string(), nullable=False),
+        pa.field(Interleaved.POSITION.value, pa.int32(), nullable=False),
+        pa.field(Interleaved.MODALITY.value, pa.string(), nullable=False),
+        pa.field(Interleaved.CONTENT_TYPE.value, pa.string()),
+        pa.field(Interleaved.TEXT.value, pa.string()),
+        pa.field(Interleaved.BINARY.value, pa.large_binary()),
+        pa.field(Interleaved.SOURCE.value, pa.string()),
+        pa.field(Interleaved.ERROR.value, pa.string()),
+    ]
+)
+
+
+def extras_of(row: Mapping[str, Any], images: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what goes beside a document in another project's format, as an object of JSON.
+
+    Args:
+        row: of a documents part (`schemas.documents.document_schema`), as Python values.
+        images: rows of the images part by hash: at least `licence` and `metadata`.
+    """
+    shown = [images.get(image["hash"], {}) for image in row["images"]]
+    return {
+        "id": row["id"],
+        "dataset": row["dataset"],
+        "language": row["language"],
+        "split": row["split"],
+        "roles": [sentence["role"] for sentence in row["sentences"]],
+        "images": [
+            {**image, "licence": known.get("licence"), "metadata": known.get("metadata")}
+            for image, known in zip(row["images"], shown, strict=True)
+        ],
+        "links": row["links"],
+        "after_sentence": row.get("after_sentence"),
+        "given_links": row.get("given_links"),
+        "given_similarities": row.get("given_similarities"),
+        "sentence_numbers": row.get("sentence_numbers"),
+        "image_numbers": row.get("image_numbers"),
+        "provenance": row["provenance"],
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +273,41 @@ def object_of(field: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def parallel(record: Mapping[str, Any], kind: Any) -> tuple[list[Any], list[str | None]]:
+    """Return the images and the texts of a document, which are parallel lists.
+
+    Args:
+        record: of the document.
+        kind: of what stands for an image.
+
+    Raises:
+        FieldError: they are not.
+    """
+    images = typed(record.get(Parallel.IMAGES), list[kind], f"$.{Parallel.IMAGES}")
+    texts = typed(record.get(Parallel.TEXTS), list[str | None], f"$.{Parallel.TEXTS}")
+    if len(texts) != len(images):
+        found = f"{len(images)} images and {len(texts)} texts"
+        raise FieldError(Reason.BROKEN_RECORD, f"expected parallel lists, found {found}")
+    return images, texts
+
+
+def in_document_order(pieces: list[Piece], index: object) -> list[Piece]:
+    """Return texts in order, then pictures in document order.
+
+    Args:
+        pieces: in the order of the layout.
+        index: of each piece, the picture's number in the document; None: they are in its order.
+    """
+    pictures = [piece for piece in pieces if isinstance(piece, CandidateImage)]
+    if index is not None:
+        numbers = [each for each in typed(index, list[int | None], f"$.{Parallel.IMAGE_INDEX}") if each is not None]
+        if sorted(numbers) != list(range(len(pictures))):
+            raise FieldError(Reason.BROKEN_RECORD, f"image_index: expected each of {len(pictures)} pictures once")
+        placed = dict(zip(numbers, pictures, strict=True))
+        pictures = [placed[each] for each in range(len(pictures))]
+    return [*(piece for piece in pieces if isinstance(piece, str)), *pictures]
+
+
 class _Image(msgspec.Struct):
     source: str | None = None
     licence: str | None = None
@@ -174,7 +326,7 @@ class _Link(msgspec.Struct):
 
 
 class _Extras(msgspec.Struct):
-    """What `names.extras_of` gives."""
+    """What `extras_of` gives."""
 
     id: str
     language: str
@@ -197,7 +349,7 @@ def restored(pieces: Sequence[Piece], reading: Reading, record_id: str, extras: 
         pieces: its sentences in order, and its pictures in document order.
         reading: of the corpus.
         record_id: where it is, for messages.
-        extras: see `names.extras_of`.
+        extras: see `extras_of`.
 
     Raises:
         FieldError: they do not fit together.

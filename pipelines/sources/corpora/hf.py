@@ -12,7 +12,7 @@ pictures stand. A row of one text and one picture is a pair, whose link is known
 path: a URL, or below `source.images`, or beside the file where it is no table of types. Bytes may be text in base64.
 
 A document has the id in the column `id` or `uid`; a number there, or a key, may be in every shard: it stands behind the
-shard's path. Exports of this project have a column `multilink` (`names.py`), and come back whole.
+shard's path. Exports of this project have a column `multilink` (`compose.EXTRAS`), and come back whole.
 """
 
 import re
@@ -24,11 +24,10 @@ from typing import Any
 
 from pipelines.embedded import Cell, on_web
 from pipelines.files import BrokenInputError
-from pipelines.sources.corpora.compose import Reading, document_of, restored, value_of
-from pipelines.sources.corpora.names import EXTRAS
-from pipelines.sources.corpora.rows import Row, columns_of, read_rows
+from pipelines.sources.corpora.compose import EXTRAS, Reading, document_of, restored, value_of
 from pipelines.sources.fields import split_named, typed
 from pipelines.sources.records import CandidateDocument, CandidateImage, FieldError, outcomes_of, sentence, unusable
+from pipelines.sources.rows import Row, columns_of, read_rows
 from pipelines.tables import is_table
 from schemas.documents import Link, Split
 from schemas.failures import Failure, Reason

@@ -1,4 +1,31 @@
-"""NeMo Curator's interleaved rows in Parquet, and MINT-1T's tars of JSON and pictures (which `webdataset.py` reads).
+"""Published corpora of documents of texts and pictures: MMC4, OBELICS and MINT-1T, and NeMo Curator's rows.
+
+MMC4: a shard of JSON Lines, plain, compressed or in a zip, a document a line (Zhu et al. 2023).
+
+    docs_no_face_shard_0_v2.jsonl.zip
+    {"text_list": ["..", ".."], "url": "http://..", "image_info": [{"image_name": "b9040a0dbb22.jpg",
+     "raw_url": "http://..", "matched_text_index": 1, "matched_sim": 0.27, "face_detections": null}, ..],
+     "similarity_matrix": [[0.24, 0.27], ..], "could_have_url_duplicate": 0}
+
+The full corpus, its core and those with fewer faces have one form. The texts are sentences. CLIP's assignment and its
+similarities are kept as given (`schemas.documents.Given`): they are no ground truth. Where a picture stood on its page
+the corpus does not tell.
+
+A picture is the file `image_name` in `images-X.tar` beside a shard `docs-X.jsonl` (this project's exports), or in
+`source.images`; else it is fetched from its `raw_url`.
+
+OBELICS and MINT-1T's HTML documents: Parquet, a document a row (Laurencon et al. 2023, Awadalla et al. 2024).
+
+    images             ["https://..", null, null]         URLs
+    texts              [null, "Cut the boards. Sand them.", "Glue them."]
+    metadata           '[{"src": "https://..", "document_url": "https://..", "alt_text": ".."}, null, null]'
+    general_metadata   '{"url": "https://..", ..}'         MINT-1T has a column `url`; OmniCorpus has structs in both
+
+At each place stands either a picture or a text of several paragraphs, in the order of the page. Pictures are fetched
+from their URLs, or looked up by them in `source.images`; a column `pictures` of Hugging Face's `Image`, parallel to
+`images`, holds them (this project's exports). Alternative texts are metadata of the pictures.
+
+NeMo Curator's interleaved rows in Parquet, and MINT-1T's tars of JSON and pictures (which `webdataset.py` reads).
 
     sample_id  position  modality   text_content       binary_content  source_ref
     doc-1      -1        metadata   '{"url": "..."}'
@@ -12,20 +39,55 @@ A picture that the curator could not get (`materialize_error`) is a failure with
 (tables, audio) are passed over.
 """
 
+import os
 from collections.abc import Iterator, Mapping
 from functools import partial
+from pathlib import PurePosixPath
 from typing import Any
 
 from pipelines.embedded import Cell, Span, on_web
-from pipelines.files import INSIDE, is_archive
-from pipelines.sources.corpora.compose import Piece, Reading, compose, object_of, value_of
-from pipelines.sources.corpora.names import EXTRAS, INTERLEAVED_SCHEMA, Interleaved
-from pipelines.sources.corpora.rows import read_rows
+from pipelines.files import INSIDE, file_names, is_archive
+from pipelines.sources.corpora.compose import (
+    EXTRAS,
+    INTERLEAVED_SCHEMA,
+    Interleaved,
+    Mmc4,
+    Mmc4Image,
+    Parallel,
+    Piece,
+    Reading,
+    compose,
+    document_of,
+    in_document_order,
+    object_of,
+    parallel,
+    restored,
+    value_of,
+)
 from pipelines.sources.corpora.webdataset import read_webdataset
-from pipelines.sources.fields import Number, text_or_none, typed
-from pipelines.sources.records import CandidateDocument, CandidateImage, FieldError, outcomes_of, unusable
+from pipelines.sources.fields import Number, Object, Real, text_or_none, typed
+from pipelines.sources.records import (
+    CandidateDocument,
+    CandidateImage,
+    FieldError,
+    file_name,
+    json_lines,
+    outcomes_of,
+    rejected,
+    sentence,
+    unusable,
+    web_url,
+)
+from pipelines.sources.rows import read_rows
+from pipelines.tables import read_schema
+from schemas.documents import Given, GivenLink
 from schemas.failures import Failure, Reason
+from schemas.metadata import Metadata, plain_text
+from schemas.tables import clean
 
+_COLUMNS = (
+    Parallel.IMAGES, Parallel.TEXTS, Parallel.METADATA, Parallel.GENERAL, Parallel.URL, Parallel.IMAGE_INDEX, EXTRAS,
+)  # fmt: skip
 _NEEDED = tuple(field.name for field in INTERLEAVED_SCHEMA if not field.nullable)
 _READ = (
     *_NEEDED, Interleaved.TEXT, Interleaved.SOURCE, Interleaved.MEMBER, Interleaved.FRAME, Interleaved.ERROR, "url",
@@ -33,6 +95,139 @@ _READ = (
 )  # fmt: skip
 _ROW = "row"  # its number
 Row = dict[str, Any]
+
+
+def read_mmc4(shard: str, reading: Reading) -> Iterator[CandidateDocument | Failure]:
+    """Yield the documents of a shard."""
+    place = PurePosixPath(reading.place(shard))
+    files = {shard: str(place)}
+    if is_archive(shard):
+        members = (name for name in sorted(file_names(shard)) if name.endswith(".jsonl"))
+        files = {f"{shard}{INSIDE}{name}": str(place.parent / name) for name in members}
+    read = partial(_mmc4_outcomes, reading=reading, beside=_beside(shard, reading))
+    for file, name in files.items():
+        yield from outcomes_of(json_lines(file, name), read)
+
+
+def _beside(shard: str, reading: Reading) -> str:
+    """Return the address of the tar of a shard's pictures, where there is one."""
+    name = PurePosixPath(shard).name.partition(".")[0]
+    tar = f"{shard.rpartition('/')[0] or '.'}/images-{name.removeprefix('docs-')}.tar"
+    return reading.address(tar) if name.startswith("docs-") and os.path.isfile(tar) else ""  # noqa: PTH113
+
+
+def _mmc4_outcomes(
+    record: Mapping[str, Any], record_id: str, *, reading: Reading, beside: str
+) -> Iterator[CandidateDocument | Failure]:
+    texts = typed(record.get(Mmc4.TEXTS), list[str], f"$.{Mmc4.TEXTS}")
+    shown = list(map(value_of, typed(value_of(record.get(Mmc4.IMAGES)), list[Any], f"$.{Mmc4.IMAGES}")))
+    extras = record.get(EXTRAS)
+    pictures = [_mmc4_picture(image, reading, beside) for image in shown]
+    if extras is not None:
+        yield restored([*texts, *pictures], reading, record_id, extras)
+        return
+    if reading.skip_repeats and record.get(Mmc4.MAY_REPEAT) == 1:
+        yield rejected(record_id, Reason.DUPLICATE_RECORD, "the corpus may have its page twice")
+        return
+    sentences = [sentence(text) for text in texts]
+    kept_texts = [number for number, text in enumerate(sentences) if text.text]
+    for position in range(len(texts)):
+        if not sentences[position].text:
+            yield rejected(record_id, Reason.EMPTY_SENTENCE, f"sentence {position} is blank")
+    given = None
+    try:
+        given = _given(record, shown, len(texts)).of_kept(kept_texts, range(len(shown)), images_before=len(shown))
+    except FieldError as problem:
+        yield problem.failure(record_id)
+    yield from document_of(
+        [sentences[position] for position in kept_texts],
+        pictures,
+        reading,
+        record_id,
+        url=text_or_none(record, Mmc4.URL),
+        given=given,
+        sentence_numbers=kept_texts,
+    )
+
+
+def _mmc4_picture(image: object, reading: Reading, beside: str) -> CandidateImage:
+    """Return where a picture is."""
+    try:
+        fields = typed(image, Object, f"$.{Mmc4.IMAGES}")
+        if beside or (reading.has_images and fields.get(Mmc4Image.NAME)):
+            name = file_name(text_or_none(fields, Mmc4Image.NAME), Mmc4Image.NAME)
+            url = (text_or_none(fields, Mmc4Image.URL) or "").strip() or None
+            return CandidateImage(f"{beside}{INSIDE}{name}" if beside else name, url)
+        return CandidateImage(web_url(typed(fields.get(Mmc4Image.URL), str, Mmc4Image.URL).strip(), Mmc4Image.URL))
+    except FieldError as problem:
+        return CandidateImage(unusable(problem))
+
+
+def _given(record: Mapping[str, Any], images: list[Any], texts: int) -> Given:
+    """Return CLIP's assignment and, transposed, its similarities.
+
+    Raises:
+        FieldError: an index leads outside the texts, or the similarities have another shape.
+    """
+    links = []
+    for position, image in enumerate(images):
+        if isinstance(image, dict) and image.get(Mmc4Image.SENTENCE) is not None:
+            text = typed(image[Mmc4Image.SENTENCE], Number, f"$.{Mmc4Image.SENTENCE}", is_lax=True)
+            if text >= texts:
+                raise FieldError(Reason.BAD_LINK, f"matched_text_index {text}: the document has {texts} texts")
+            links.append(
+                GivenLink(
+                    text, position, typed(image.get(Mmc4Image.SIMILARITY), Real | None, f"$.{Mmc4Image.SIMILARITY}")
+                )
+            )
+    rows = value_of(record.get(Mmc4.SIMILARITIES))
+    if not rows:
+        return Given(tuple(links))
+    cells = typed(rows, list[list[Real]], f"$.{Mmc4.SIMILARITIES}")
+    if len(cells) != len(images) or any(len(row) != texts for row in cells):
+        raise FieldError(Reason.BROKEN_RECORD, f"similarity_matrix: expected {len(images)} x {texts} numbers")
+    return Given(tuple(links), tuple(row[text] for text in range(texts) for row in cells))
+
+
+def read_obelics(shard: str, reading: Reading) -> Iterator[CandidateDocument | Failure]:
+    """Yield the documents of a shard."""
+    records = read_rows(shard, reading.place(shard), _COLUMNS, needed=(Parallel.IMAGES, Parallel.TEXTS))
+    has_pictures = Parallel.PICTURES in read_schema(shard).names
+    embedded = reading.address(shard) if has_pictures else ""
+    yield from outcomes_of(records, partial(_obelics_outcomes, reading=reading, embedded=embedded))
+
+
+def _obelics_outcomes(
+    numbered: tuple[int, Mapping[str, Any]], record_id: str, *, reading: Reading, embedded: str
+) -> Iterator[CandidateDocument | Failure]:
+    row, record = numbered
+    images, texts = parallel(record, str | None)
+    listed = value_of(record.get(Parallel.METADATA))
+    about = listed if isinstance(listed, list) and len(listed) == len(images) else [None] * len(images)
+    pieces = list(_obelics_pieces(images, texts, about, embedded, row))
+    url = text_or_none(record, Parallel.URL) or object_of(record.get(Parallel.GENERAL)).get("url")
+    extras = value_of(record.get(EXTRAS))
+    if extras is not None:
+        pieces = in_document_order(pieces, record.get(Parallel.IMAGE_INDEX))
+    yield from compose(pieces, reading, record_id, url=url if isinstance(url, str) else None, extras=extras)
+
+
+def _obelics_pieces(
+    images: list[str | None], texts: list[str | None], about: list[Any], shard: str, row: int
+) -> Iterator[Piece]:
+    """Yield texts and pictures; those are in a shard, "": none of them is."""
+    for item, (image, text) in enumerate(zip(images, texts, strict=True)):
+        if image is not None:
+            address = str(Cell(shard, Parallel.PICTURES, row, item)) if shard else image.strip()
+            yield CandidateImage(address, image.strip() or None if shard else None, metadata=_metadata(about[item]))
+        if text is not None:
+            yield f"{text}\n"
+
+
+def _metadata(about: object) -> Metadata | None:
+    caption = object_of(about).get("alt_text")
+    text = plain_text(clean(caption)) if isinstance(caption, str) else None
+    return Metadata(caption=text) if text else None
 
 
 def read_interleaved(shard: str, reading: Reading) -> Iterator[CandidateDocument | Failure]:

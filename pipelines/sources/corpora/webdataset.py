@@ -43,10 +43,17 @@ from pipelines.files import (
     tar_members,
 )
 from pipelines.named_files import EXTENSIONS, FileRejected, read_named, read_span
-from pipelines.sources.corpora.compose import Piece, Reading, compose, document_of, value_of
-from pipelines.sources.corpora.names import EXTRAS, Parallel
-from pipelines.sources.corpora.obelics import in_document_order, parallel
-from pipelines.sources.corpora.rows import Row, read_rows
+from pipelines.sources.corpora.compose import (
+    EXTRAS,
+    Parallel,
+    Piece,
+    Reading,
+    compose,
+    document_of,
+    in_document_order,
+    parallel,
+    value_of,
+)
 from pipelines.sources.fields import text_or_none, typed
 from pipelines.sources.records import (
     CandidateDocument,
@@ -58,6 +65,7 @@ from pipelines.sources.records import (
     sentence,
     utf8,
 )
+from pipelines.sources.rows import Row, read_rows
 from pipelines.tables import is_table, read_schema
 from schemas.documents import Link, Role
 from schemas.failures import Failure, Reason
@@ -126,7 +134,7 @@ def read_webdataset(shard: str, reading: Reading) -> Iterator[CandidateDocument 
         )
     members, problem = _members(shard)
     samples = _samples(members)
-    read = partial(_outcomes, reading=reading, tar=reading.address(shard))
+    read = partial(_obelics_outcomes, reading=reading, tar=reading.address(shard))
     yield from outcomes_of(((f"{stem}/{sample.key}", sample) for sample in samples), read)
     beside = Path(shard).with_suffix(".parquet")
     if beside.is_file() and {"key", "status"} <= set(read_schema(str(beside)).names):
@@ -220,7 +228,9 @@ def _by_name(samples: Iterable[Sample], place: int) -> dict[tuple[str, ...], lis
     return named
 
 
-def _outcomes(sample: Sample, record_id: str, *, reading: Reading, tar: str) -> Iterator[CandidateDocument | Failure]:
+def _obelics_outcomes(
+    sample: Sample, record_id: str, *, reading: Reading, tar: str
+) -> Iterator[CandidateDocument | Failure]:
     told, written = sample.text("json"), sample.text("txt")
     about = {} if told is None else json_object(told)
     if isinstance(about, FieldError):
@@ -229,7 +239,7 @@ def _outcomes(sample: Sample, record_id: str, *, reading: Reading, tar: str) -> 
         about = {}  # a picture's description
     url = about.get("url") if isinstance(about.get("url"), str) else None
     if isinstance(about.get(Parallel.TEXTS), list):
-        pieces = list(_pieces(about, sample, f"{tar}{INSIDE}"))
+        pieces = list(_obelics_pieces(about, sample, f"{tar}{INSIDE}"))
         extras = value_of(about.get(EXTRAS))
         if extras is not None:
             pieces = in_document_order(pieces, about.get(Parallel.IMAGE_INDEX))
@@ -258,7 +268,7 @@ def captioned(
     yield from document_of([text], pictures, reading, record_id, url=pictures[0].source, links=links)
 
 
-def _pieces(about: Mapping[str, Any], sample: Sample, tar: str) -> Iterator[Piece]:
+def _obelics_pieces(about: Mapping[str, Any], sample: Sample, tar: str) -> Iterator[Piece]:
     """Yield the texts and pictures of a document in their order."""
     images, texts = parallel(about, Any)
     names = _names([image for image in images if image is not None], sample)

@@ -5,7 +5,7 @@
     CLUE     ,index,caption,url,Visible,Subjective,Action,Story,Meta,Irrelevant,Other,When,...     1, 0 or blank
 
 A row of a CSV file is a document of one sentence and one image, linked, the link carrying each relation as true, false
-or unknown. A row that is not as the header says is a failure row of its own (`pipelines.sources.delimited`).
+or unknown. A row that is not as the header says is a failure row of its own (`pipelines.sources.rows`).
 
 CITE's texts are steps of RecipeQA's recipes; of its ten questions, `q2` to `q8` are relations. It has no published
 split: where neither a file nor a column `split` names one, test and validation rows are drawn by a hash of the image's
@@ -25,11 +25,8 @@ from typing import ClassVar
 
 from pipelines.embedded import on_web
 from pipelines.recipe import BuildConfig, as_published
-from pipelines.sources.delimited import Row, read_table
 from pipelines.sources.draws import share_of
 from pipelines.sources.fields import UNKNOWN, split_named
-from pipelines.sources.inputs import IMAGES, Input, input_path
-from pipelines.sources.json_files import read_mapping
 from pipelines.sources.records import (
     CandidateDocument,
     CandidateImage,
@@ -39,7 +36,8 @@ from pipelines.sources.records import (
     sentence,
     web_url,
 )
-from pipelines.sources.source import Outcomes, Source
+from pipelines.sources.rows import Cells, read_mapping, read_table
+from pipelines.sources.source import IMAGES, Input, Outcomes, Source, input_path
 from schemas.configs import require
 from schemas.documents import Link, Provenance, Split
 from schemas.errors import BuildError
@@ -106,7 +104,7 @@ class CiteSource(Source):
             image_of = partial(self._image, part)
             yield from read_pairs(path, "cite", part, relations=CITE_RELATIONS, columns=columns, image_of=image_of)
 
-    def _image(self, part: str, row: Row) -> tuple[str, Split]:
+    def _image(self, part: str, row: Cells) -> tuple[str, Split]:
         name = file_name(row["qimg"], "qimg")
         test_share = {"test": 1.0, "train": 0.0, "all": CITE_TEST_SHARE}[part]
         drawn = share_of(name, seed=0)
@@ -158,7 +156,7 @@ class ClueSource(Source):
             image_of = partial(self._image, part, numbers)
             yield from read_pairs(path, "clue", part, relations=CLUE_RELATIONS, columns=columns, image_of=image_of)
 
-    def _image(self, part: str, numbers: Mapping[str, int], row: Row) -> tuple[str, Split]:
+    def _image(self, part: str, numbers: Mapping[str, int], row: Cells) -> tuple[str, Split]:
         if not row["url"]:
             raise FieldError(Reason.MISSING_FIELD, "expected the URL of an image, found it empty")
         url = web_url(row["url"], "url")
@@ -174,7 +172,7 @@ def read_pairs(
     *,
     relations: Mapping[str, tuple[str, ...]],
     columns: tuple[str, str, str],
-    image_of: Callable[[Row], tuple[str, Split]],
+    image_of: Callable[[Cells], tuple[str, Split]],
 ) -> Iterator[CandidateDocument | Failure]:
     """Yield the document of each row of a file, or why there is none; nothing where the path is empty.
 
@@ -201,7 +199,7 @@ def read_pairs(
     if missing:
         raise BuildError(f"{path}: expected the columns {', '.join(missing)}; found {', '.join(header)[:200]}")
 
-    def document(row: Row, document_id: str) -> Iterator[CandidateDocument]:
+    def document(row: Cells, document_id: str) -> Iterator[CandidateDocument]:
         uri, split = image_of(row)
         text = sentence(html.unescape(_SPELLED.sub(_spelled, row[text_column])))
         if not text.text:
@@ -222,7 +220,7 @@ def read_pairs(
     yield from outcomes_of(((_id(where, row, part), row) for where, row in rows), document)
 
 
-def _id(where: str, row: Row | FieldError, part: str) -> str:
+def _id(where: str, row: Cells | FieldError, part: str) -> str:
     if isinstance(row, FieldError):
         return where
     number = next((row[name] for name in _ROW_NUMBERS if row.get(name)), f"line{where.rpartition(':')[2]}")

@@ -15,15 +15,22 @@ from pipelines.files import BrokenInputError
 from pipelines.recipe import BuildConfig, without_limits
 from pipelines.settings import HttpConfig
 from pipelines.sources.corpora.compose import Reading
-from pipelines.sources.corpora.hf import read_hf
-from pipelines.sources.corpora.interleaved import read_interleaved
-from pipelines.sources.corpora.mmc4 import read_mmc4
-from pipelines.sources.corpora.obelics import read_obelics
+from pipelines.sources.corpora.interleaved import read_interleaved, read_mmc4, read_obelics
 from pipelines.sources.corpora.web import read_web
 from pipelines.sources.corpora.webdataset import read_webdataset
-from pipelines.sources.inputs import IMAGES, Input, Language, image_root, input_path, shard_root
+from pipelines.sources.datasets.corpora import read_hf
 from pipelines.sources.records import CandidateDocument
-from pipelines.sources.source import Context, Outcomes, Source
+from pipelines.sources.source import (
+    IMAGES,
+    Context,
+    Input,
+    Language,
+    Outcomes,
+    Source,
+    image_root,
+    input_path,
+    shard_root,
+)
 from schemas.documents import UNDETERMINED
 from schemas.failures import Failure
 

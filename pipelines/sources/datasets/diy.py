@@ -1,25 +1,46 @@
-"""The data set `diy`: Reddit's posts with their imgur albums; how these are read is in `pipelines.sources.diy`."""
+"""The data set `diy`: Reddit's posts with their imgur albums; how these are read is in `pipelines.sources.diy`.
 
+Posts are those of dumps, or of a listing of Reddit's API, through PRAW, read-only. A listing changes: what it gave is
+kept in the raw store as one JSON object, and used again while it is young. PRAW's requests go through the same address
+checks as all others.
+
+    raw/reddit/listings/<subreddit>-<listing>-<limit>-<host>.json
+"""
+
+from __future__ import annotations
+
+import json
+import math
 import os
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from pipelines.recipe import BuildConfig
-from pipelines.settings import DocumentsConfig
+from pipelines.settings import DocumentsConfig, HttpConfig
 from pipelines.sources.diy.albums import AlbumHost, fetch_albums
 from pipelines.sources.diy.submissions import (
+    GALLERY_FIELDS,
+    REMOVAL_FIELDS,
     Credentials,
     Submission,
     choose_capture,
     read_dump,
+    read_records,
     reject_submission,
 )
-from pipelines.sources.inputs import Input, input_path
 from pipelines.sources.records import rejected
-from pipelines.sources.source import Context, Outcomes, Source
+from pipelines.sources.source import Context, Input, Outcomes, Source, input_path
 from pipelines.sources.takedowns import NAMELESS
+from pipelines.web.transport import Transport
+from schemas.errors import BuildError, UsageError
 from schemas.failures import Failure, Reason
+from schemas.lake import Folder
+
+_OBJECTS = ("author", "subreddit")  # of PRAW, where the API has names
+_FIELDS = frozenset({"id", "score", "title", "url", "permalink", *_OBJECTS, *REMOVAL_FIELDS, *GALLERY_FIELDS})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,10 +102,7 @@ class DiySource(Source):
         """Yield the submissions of a dump or of the listing, and failures."""
         if shard in self.dump:
             return read_dump(shard, subreddit=self.subreddit)
-        from pipelines.sources.diy.listing import Listing, read_listing  # PRAW's import takes a quarter of a second
-
-        listing = Listing(self.subreddit, self.listing, self.limit, self.reddit_url, self.oauth_url)
-        return read_listing(listing, _credentials(), http=context.http, raw=context.raw)
+        return read_listing(self, _credentials(), http=context.http, raw=context.raw)
 
     def select(self, key: str, submissions: Iterable[Submission], context: Context) -> Iterator[Submission | Failure]:
         """Yield the submission of an id that counts, where it is wanted, and a failure for each other."""
@@ -101,6 +119,75 @@ class DiySource(Source):
         client_id = _credentials().imgur_client_id if self.albums == "api" else ""
         host = AlbumHost(self.imgur_api_url if self.albums == "api" else self.imgur_url, client_id)
         return fetch_albums(submissions, client=context.client, host=host, note=context.note)
+
+
+def read_listing(
+    source: DiySource,
+    credentials: Credentials,
+    *,
+    http: HttpConfig,
+    raw: Folder,
+    clock: Callable[[], float] = time.time,
+) -> Iterator[Submission | Failure]:
+    """Yield the submissions of a listing, in its order, and a failure for each record that cannot be used.
+
+    Raises:
+        UsageError: Reddit does not know the credentials, or there are none.
+        BuildError: the listing cannot be fetched.
+    """
+    folder = raw.child("reddit", "listings")
+    host = urlsplit(source.oauth_url).netloc.replace(":", "-")
+    name = f"{source.subreddit.lower()}-{source.listing}-{source.limit}-{host}.json"
+    kept: dict[str, Any] = json.loads(folder.read(name)) if folder.exists(name) else {"fetched_s": -math.inf}
+    if kept["fetched_s"] < clock() - http.listing_max_age_s:
+        kept = {"fetched_s": clock(), "submissions": _ask(source, credentials, http)}
+        folder.write(name, json.dumps(kept, ensure_ascii=False, indent=1).encode())
+    records = (record | {"retrieved_on": kept["fetched_s"]} for record in kept["submissions"])
+    yield from read_records((f"{name}#{position}", record) for position, record in enumerate(records))
+
+
+def _ask(source: DiySource, credentials: Credentials, http: HttpConfig) -> list[dict[str, Any]]:
+    if not (credentials.reddit_client_id and credentials.reddit_client_secret):
+        raise UsageError("Reddit's API needs REDDIT_CLIENT_ID and REDDIT_CLIENT_SECRET in the environment")
+    import praw  # takes a quarter of a second
+    import prawcore
+
+    with Transport(http).session() as session:
+        reddit = praw.Reddit(
+            client_id=credentials.reddit_client_id,
+            client_secret=credentials.reddit_client_secret,
+            user_agent=http.identity,
+            reddit_url=source.reddit_url,
+            oauth_url=source.oauth_url,
+            requestor_kwargs={"session": session},
+            check_for_updates=False,
+            timeout=math.ceil(http.total_timeout_s),
+        )
+        reddit.read_only = True
+        try:
+            listing = getattr(reddit.subreddit(source.subreddit), source.listing)
+            return [_record(submission) for submission in listing(limit=source.limit)]
+        except prawcore.PrawcoreException as error:
+            where = f"r/{source.subreddit}, listing {source.listing}, at {source.oauth_url}"
+            raise _explained(error, where) from error
+
+
+def _explained(error: Exception, where: str) -> UsageError | BuildError:
+    import prawcore
+
+    status = error.response.status_code if isinstance(error, prawcore.ResponseException) else None
+    if status == 401 or isinstance(error, prawcore.OAuthException | prawcore.exceptions.InvalidToken):
+        return UsageError(f"{where}: Reddit refused REDDIT_CLIENT_ID and REDDIT_CLIENT_SECRET: {error}")
+    if status is not None:
+        return BuildError(f"{where}: expected a listing, found status {status}")
+    cause = getattr(error, "original_exception", error)
+    return BuildError(f"{where}: no answer: {type(cause).__name__}: {cause}")
+
+
+def _record(submission: Any) -> dict[str, Any]:
+    """Return a listed submission's published fields; one that Reddit left out stays out (and is not asked for)."""
+    published = {name: value for name, value in vars(submission).items() if name in _FIELDS}
+    return {name: str(value) if name in _OBJECTS and value is not None else value for name, value in published.items()}
 
 
 def _credentials() -> Credentials:

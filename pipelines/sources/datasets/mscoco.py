@@ -27,10 +27,9 @@ import msgspec
 from pipelines.recipe import BuildConfig, as_published
 from pipelines.sources.draws import CaptionPool, hashed, shuffled_order
 from pipelines.sources.fields import MAX_ID, Number, caption_text, typed
-from pipelines.sources.inputs import Input, input_path
-from pipelines.sources.json_files import read_lists
 from pipelines.sources.records import CandidateDocument, CandidateImage, FieldError, file_name, outcomes_of, rejected
-from pipelines.sources.source import Outcomes, Source
+from pipelines.sources.rows import read_lists
+from pipelines.sources.source import Input, Outcomes, Source, input_path
 from schemas.configs import NonNegativeInt, PositiveInt, Probability, require
 from schemas.documents import Link, Provenance, Sentence, Split
 from schemas.failures import Failure, Reason

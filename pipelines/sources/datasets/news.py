@@ -1,4 +1,16 @@
-"""News articles: the project's own JSON Lines, GoodNews and VisualNews, and published splits.
+"""What newsrooms have: picture archives, and articles.
+
+A picture archive: pictures with their descriptions, and no articles; what `multilink index` makes searchable.
+
+    archive.jsonl   {"id": "p-1", "image": "pictures/1.jpg", "licence": "CC-BY-4.0", "title": "..", "caption": "..",
+                     "credit": "..", "rights": "..", "date": "2019-05-01", "place": "..", "keywords": [".."]}
+    pictures        a folder, a tar or a zip without such a file: every picture in it, its path being its id
+
+A document is one picture and no sentence: there is nothing to train on. `id` and `image` (a path relative to the file's
+folder or `source.images`, or a URL) must be there; the other fields are metadata (`schemas.metadata`) and go, together
+with what the picture's own file says, into the images table. Where both say something, the record counts.
+
+News articles: the project's own JSON Lines, GoodNews and VisualNews, and published splits.
 
     JSON Lines    {"id": "n-1", "language": "de", "headline": "..", "lead": "..", "caption": "..", "body": "..",
                    "image": "pictures/1.jpg", "entities": [..], "date": "2019-05-01", "split": "train",
@@ -38,12 +50,11 @@ from typing import Any, Literal
 import msgspec
 
 from pipelines.embedded import on_web
-from pipelines.files import INSIDE, input_file
-from pipelines.named_files import FileRejected, read_named
-from pipelines.recipe import BuildConfig, as_published
+from pipelines.files import INSIDE, file_names, input_file
+from pipelines.named_files import EXTENSIONS, FileRejected, read_named
+from pipelines.recipe import EVERY_DOCUMENT, BuildConfig, as_published, without_limits
+from pipelines.settings import FeaturesConfig, SplitsConfig
 from pipelines.sources.fields import Object, described, identifier, misspelt, split_named, text_or_none, typed
-from pipelines.sources.inputs import IMAGES, Input, Language, input_path
-from pipelines.sources.json_files import read_items, read_mapping, read_members
 from pipelines.sources.records import (
     CandidateDocument,
     CandidateImage,
@@ -56,18 +67,83 @@ from pipelines.sources.records import (
     stated_address,
     utf8,
 )
-from pipelines.sources.source import Outcomes, Source
+from pipelines.sources.rows import read_items, read_mapping, read_members
+from pipelines.sources.source import IMAGES, Input, Language, Outcomes, Source, input_path
 from schemas.documents import UNDETERMINED, Link, Provenance, Role, Split
 from schemas.errors import BuildError
 from schemas.failures import Failure, Reason
 from schemas.metadata import Metadata
 from schemas.tables import clean
 
+ARCHIVE = "archive"
 DATASET = "news"
 ROLES = (Role.HEADLINE, Role.LEAD, Role.CAPTION, Role.BODY)  # their order in a document
 MAX_ARTICLE_BYTES = 16 * 2**20
 _PUBLISHED = {"jsonl": "*.jsonl", "goodnews": "captioning_dataset.json", "visualnews": "data.json"}
 Texts = Mapping[Role, str | None]
+
+
+class _ArchiveRecord(msgspec.Struct):
+    image: str
+    licence: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveSource(Source):
+    """A picture archive.
+
+    Attributes:
+        archive: path of its JSON Lines file; empty: there is none, and every picture of `images` is taken.
+        images: folder, tar or zip with the pictures, or the URL of a folder; empty: what the file itself is in.
+    """
+
+    archive: str = input_path("")
+    images: str = input_path("")
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """Return the settings that name what is read."""
+        return Input("archive", published=("archive.jsonl", "*.jsonl"), is_needed=not self.images), IMAGES
+
+    def read(self) -> Outcomes:
+        """Yield a document a picture, in order, and a failure for each record that cannot be used.
+
+        Raises:
+            NotFoundError: there is no such file.
+        """
+        if self.archive:
+            yield from outcomes_of(json_lines(self.archive), _archive_outcomes, identifier)
+            return
+        for name in sorted(file_names(self.images)):
+            if PurePosixPath(name).suffix in EXTENSIONS:
+                yield _archive_document(name, CandidateImage(name))
+
+
+def _archive_outcomes(record: Mapping[str, Any], record_id: str) -> Iterator[CandidateDocument | Failure]:
+    row = typed(record, _ArchiveRecord)
+    description, failures = described(record, record_id)
+    address = stated_address(row.image, "$.image")
+    yield _archive_document(record_id, CandidateImage(address, None, row.licence, description))
+    yield from failures
+    yield from misspelt(record, _ArchiveRecord, Metadata, record_id=record_id)
+
+
+def _archive_document(record_id: str, image: CandidateImage) -> CandidateDocument:
+    return CandidateDocument(
+        id=record_id,
+        dataset=ARCHIVE,
+        sentences=(),
+        images=(image,),
+        links=None,
+        provenance=Provenance(ARCHIVE, record_id, licence=image.licence),
+    )
+
+
+def archive() -> BuildConfig:
+    """A picture archive to be searched: one picture a document, no sentence, all in one split."""
+    thresholds = replace(EVERY_DOCUMENT, min_sentences=0)
+    config = without_limits("archive", ArchiveSource(), thresholds)
+    return replace(config, features=FeaturesConfig(sentences=()), splits=SplitsConfig(val=0.0, test=0.0))
 
 
 class _Article(msgspec.Struct):
@@ -290,4 +366,4 @@ def news() -> BuildConfig:
     return as_published("news", NewsSource())
 
 
-RECIPES = {"news": news}
+RECIPES = {"news": news, "archive": archive}

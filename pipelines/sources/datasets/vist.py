@@ -21,10 +21,9 @@ import msgspec
 from pipelines.recipe import BuildConfig, as_published
 from pipelines.sources.draws import CaptionPool, shuffled_order
 from pipelines.sources.fields import Name, Number, caption_text, typed
-from pipelines.sources.inputs import IMAGES, Input, input_path
-from pipelines.sources.json_files import read_lists
 from pipelines.sources.records import CandidateDocument, CandidateImage, FieldError, outcomes_of, rejected, sentence
-from pipelines.sources.source import Outcomes, Source
+from pipelines.sources.rows import read_lists
+from pipelines.sources.source import IMAGES, Input, Outcomes, Source, input_path
 from schemas.configs import NonNegativeInt
 from schemas.documents import Link, Provenance, Split
 from schemas.failures import Failure, Reason

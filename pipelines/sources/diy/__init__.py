@@ -1,7 +1,6 @@
 """The `diy` data set: Reddit submissions, from dumps or the API, and the imgur albums they point at.
 
-submissions.py   what a submission is, which record of one counts, whether it is gone, which are wanted
-listing.py       submissions of Reddit's API
-galleries.py     addresses of imgur albums; entries of albums; Reddit's own galleries
+submissions.py   what a submission is, which record of one counts, whether it is gone, which are wanted; addresses of
+                 imgur albums; Reddit's own galleries
 albums.py        an album is fetched, from a page of any of imgur's generations or from its API: a candidate document
 """

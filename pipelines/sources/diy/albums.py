@@ -25,8 +25,7 @@ from typing import Any
 
 from bs4 import BeautifulSoup, Tag
 
-from pipelines.sources.diy.galleries import Album, AlbumEntry, find_album, join_caption
-from pipelines.sources.diy.submissions import Submission
+from pipelines.sources.diy.submissions import Album, AlbumEntry, Submission, find_album, join_caption
 from pipelines.sources.fields import Object, text_or_none, typed
 from pipelines.sources.records import CandidateDocument, CandidateImage, FieldError, unusable
 from pipelines.sources.source import fetch_records

@@ -1,7 +1,5 @@
-"""The `wiki` data set: articles with their pictures, from the ImageCLEF collection or from a live MediaWiki.
+"""Articles of Wikipedia with their pictures: their text, and those of a live MediaWiki.
 
-imageclef.py    the collection of 2010: which images illustrate an article, and its wiki markup
-wikitext.py     wiki markup becomes paragraphs
+articles.py     wiki markup, and an article's HTML, become paragraphs and pictures
 live.py         titles and articles of a MediaWiki over its interfaces
-pages.py        an article's HTML becomes paragraphs and pictures
 """

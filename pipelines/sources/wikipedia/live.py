@@ -22,12 +22,11 @@ import msgspec
 
 from pipelines.files import input_file, read_lines
 from pipelines.sources.fields import Object, typed
-from pipelines.sources.inputs import Input, Language, input_path
 from pipelines.sources.records import CandidateDocument, CandidateImage, FieldError, outcomes_of, sentence, utf8
-from pipelines.sources.source import Context, Outcomes, Source, fetch_records
+from pipelines.sources.source import Context, Input, Language, Outcomes, Source, fetch_records, input_path
 from pipelines.sources.takedowns import taken_down
 from pipelines.sources.text import split_sentences
-from pipelines.sources.wikipedia.pages import ArticlePage, file_name, parse_article
+from pipelines.sources.wikipedia.articles import ArticlePage, file_name, parse_article
 from pipelines.web.client import Client
 from pipelines.web.opt_outs import refusal
 from pipelines.web.requests import Kind, Request, Response

@@ -145,7 +145,7 @@ def trained(lake: Lake, reference: str, folder: Path) -> Path:
 
 def indexed(model: object, lake: Lake, reference: str, confidence: object, name: str = "searcher-1") -> str:
     from newsroom.archive.build import build_index
-    from schemas.indexes import CONFIDENCE
+    from schemas.links import CONFIDENCE
 
     made = build_index(
         model, lake, reference, uri=f"models:/{name.replace('-', '/')}", name=name,  # type: ignore[arg-type]

@@ -12,8 +12,8 @@ import pytest
 from newsroom.pages import app
 from newsroom.pages.archives import Archives, Choice, index_key
 from schemas.errors import BuildError, IntegrityError, NotFoundError
-from schemas.indexes import IndexManifest
 from schemas.lake import MANIFEST, Lake
+from schemas.links import IndexManifest
 
 
 def write_index(lake: Lake, model: str, dataset: str = "news@v1", titles: int = 1) -> None:

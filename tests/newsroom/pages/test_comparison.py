@@ -13,8 +13,8 @@ import pytest
 from newsroom.pages.archives import Archives
 from newsroom.pages.comparison import pair_of
 from schemas.errors import NotFoundError
-from schemas.indexes import IndexManifest
 from schemas.lake import MANIFEST, Lake
+from schemas.links import IndexManifest
 
 MODELS = ("models:/searcher/1", "models:/searcher/2")
 

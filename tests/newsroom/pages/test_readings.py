@@ -17,8 +17,8 @@ from newsroom.pages.opened import Opened
 from newsroom.pages.search_request import SearchParameters
 from newsroom.pages.state import READINGS_KEPT, Readings
 from newsroom.pages.store import Article
-from schemas.indexes import IndexManifest
 from schemas.lake import MANIFEST, Lake
+from schemas.links import IndexManifest
 
 ARTICLE = Article(texts={"headline": "Neptun, einer der »Gasriesen«.", "body": "In Graz blieben die Leute stehen."})
 

@@ -19,8 +19,8 @@ from newsroom.pages.archives import Choice
 from newsroom.pages.opened import Opened
 from newsroom.pages.searches import Searches
 from schemas.errors import BuildError, UsageError
-from schemas.indexes import IndexManifest
 from schemas.lake import MANIFEST
+from schemas.links import IndexManifest
 
 if TYPE_CHECKING:
     from running_newsroom import Newsroom

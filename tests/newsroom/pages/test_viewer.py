@@ -35,7 +35,7 @@ from newsroom.pages.datasets import rendered
 from newsroom.pages.settings import PagesSettings
 from newsroom.pages.store import Store
 from orchestration.cli import run
-from pipelines.images.packed import ROWS_PER_GROUP
+from pipelines.images.inspect import ROWS_PER_GROUP
 from pipelines.packs import PackFolder
 from schemas.documents import COPY_SCHEMA, Provenance, Sentence, Split
 from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, Duplicate, Leak, LeakKind

@@ -12,7 +12,7 @@ from PIL import Image
 
 from pipelines.card import duplicates as page
 from pipelines.card.duplicates import duplicates_page
-from pipelines.images.packed import ROWS_PER_GROUP
+from pipelines.images.inspect import ROWS_PER_GROUP
 from pipelines.packs import PackFolder
 from schemas.documents import COPY_SCHEMA
 from schemas.duplicates import DUPLICATE_SCHEMA, Duplicate

@@ -17,7 +17,7 @@ from pipelines.copy_detection.transforms import by_vector
 from pipelines.dedupe.transforms import FindDuplicates
 from pipelines.features.extraction import FeaturedDocument, FeaturedImage, FeaturePlan
 from pipelines.features.values import IMAGES, feature_packs
-from pipelines.images.packed import PackedImage
+from pipelines.images.inspect import PackedImage
 from pipelines.launch import Runner, run_pipeline
 from pipelines.settings import CopyDetectionConfig, FeaturesConfig, HttpConfig, Policy
 from schemas.documents import Document, Image, Provenance

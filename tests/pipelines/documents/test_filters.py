@@ -9,7 +9,7 @@ import pytest
 from candidates import candidate_of
 
 from pipelines.documents.settle import SettledDocument, check_candidate, settle, without_images
-from pipelines.images.packed import PackedImage
+from pipelines.images.inspect import PackedImage
 from pipelines.settings import DocumentsConfig
 from pipelines.sources.records import CandidateDocument
 from schemas.documents import Image, ImageRef, Link, Provenance, Sentence

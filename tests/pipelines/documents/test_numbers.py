@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from pipelines.documents.settle import SettledDocument, settle, without_images
-from pipelines.images.packed import PackedImage
+from pipelines.images.inspect import PackedImage
 from pipelines.recipe import EVERY_DOCUMENT
-from pipelines.sources.own.rows import read_row
+from pipelines.sources.datasets.documents import read_row
 from pipelines.sources.records import CandidateDocument
 from schemas.document_rows import from_row, to_row
 from schemas.documents import Image, Split, indexes, numbers_of

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipelines.images.packed import given_array, given_vector
+from pipelines.images.inspect import given_array, given_vector
 from schemas.codecs import ImageRejected
 from schemas.errors import ConfigError, NotFoundError
 from schemas.failures import Reason

@@ -9,8 +9,8 @@ import pytest
 from apache_beam.testing.test_pipeline import TestPipeline as Pipeline
 from apache_beam.testing.util import assert_that, equal_to
 
-from pipelines.images import placeholders
-from pipelines.images.packed import PackedImage
+from pipelines.images import obtain
+from pipelines.images.inspect import PackedImage
 from pipelines.images.transforms import LeaveOutPlaceholders
 from pipelines.settings import ImagesConfig
 from schemas.documents import Image
@@ -29,11 +29,11 @@ def left_out(outcomes: Outcomes, config: ImagesConfig = FIVE) -> set[str]:
     """Return which addresses are left out, by the plain functions; in any order the same."""
     shared: dict[str, list[frozenset[int]]] = {}
     for outcome in outcomes:
-        for sign, address in placeholders.keyed_signs(outcome):
+        for sign, address in obtain.keyed_signs(outcome):
             shared.setdefault(sign, []).append(address)
-    merged = {sign: len(placeholders.merge_addresses(each)) for sign, each in shared.items()}
+    merged = {sign: len(obtain.merge_addresses(each)) for sign, each in shared.items()}
     many = {sign: count for sign, count in merged.items() if 0 < config.placeholder_addresses <= count}
-    judged = [placeholders.judge(outcome, many, config) for outcome in outcomes]
+    judged = [obtain.judge(outcome, many, config) for outcome in outcomes]
     assert all(found.reason is Reason.REMOVED_IMAGE for _, found in judged if isinstance(found, Failure))
     return {uri for uri, found in judged if isinstance(found, Failure)}
 
@@ -88,10 +88,10 @@ def test_a_known_one_is_named_by_an_address_or_a_digest() -> None:
 
 
 def test_the_numbers_of_very_many_addresses_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(placeholders, "COUNTED", 10)
+    monkeypatch.setattr(obtain, "COUNTED", 10)
     parts = [frozenset({n}) for n in range(25)]
-    merged = placeholders.merge_addresses([placeholders.merge_addresses(parts[:12]), *parts[12:]])
-    assert merged == placeholders.merge_addresses(reversed(parts)) == frozenset(range(10))
+    merged = obtain.merge_addresses([obtain.merge_addresses(parts[:12]), *parts[12:]])
+    assert merged == obtain.merge_addresses(reversed(parts)) == frozenset(range(10))
 
 
 def test_the_stage_gives_what_the_plain_functions_give() -> None:

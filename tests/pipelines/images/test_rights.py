@@ -14,7 +14,7 @@ import pytest
 from PIL import ExifTags, Image
 
 from pipelines.images.metadata import read_metadata
-from schemas.rights import RIGHTS_TYPE, Claim, Rights
+from schemas.metadata import RIGHTS_TYPE, Claim, Rights
 
 XMP = """<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">
 <rdf:Description rdf:about="" xmlns:dc="http://purl.org/dc/elements/1.1/" xmlns:plus="http://ns.useplus.org/ldf/xmp/1.0/"

@@ -20,8 +20,8 @@ from apache_beam.testing.util import assert_that, equal_to
 from PIL import Image as Pixels
 
 from pipelines.images import obtain
+from pipelines.images.inspect import PackedImage, copy_packs
 from pipelines.images.obtain import Found, ImageAccess, obtain_images
-from pipelines.images.packed import PackedImage, copy_packs
 from pipelines.images.transforms import ObtainImages
 from pipelines.launch import run_pipeline
 from pipelines.settings import FingerprintName, HttpConfig, ImagesConfig, Runner
@@ -198,7 +198,7 @@ import os, sys
 from dataclasses import replace
 from pipelines import raw
 from pipelines.images.obtain import ImageAccess, obtain_images
-from pipelines.images.packed import copy_packs
+from pipelines.images.inspect import copy_packs
 from pipelines.settings import FingerprintName, HttpConfig, ImagesConfig
 from schemas.lake import Lake
 

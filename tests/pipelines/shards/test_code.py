@@ -29,7 +29,7 @@ BESIDE = {
     "schemas.leases": "the same",
     "schemas.overrides": "reads settings, which count themselves",
     "pipelines.sources": "recipes of other data sets, and what they read",
-    "pipelines.sources.corpora.names": "the same",
+    "pipelines.sources.corpora.compose": "the same",
 }
 RENAMED = """
 import json, sys
@@ -75,7 +75,7 @@ KEYS = """
 import json, sys
 from pathlib import Path
 from pipelines.features.extraction import _code_of
-from pipelines.images.packed import copy_code
+from pipelines.images.inspect import copy_code
 from schemas.versions import digest_within
 
 def codes():
@@ -112,14 +112,14 @@ def test_an_edit_renames_the_data_sets_whose_build_reaches_it(tmp_path: Path) ->
         "pipelines/partitions/columns.py": every,
         "schemas/documents.py": every,
         "schemas/manifest.py": every,
-        "pipelines/sources/diy/listing.py": [True, False, False],
+        "pipelines/sources/diy/albums.py": [True, False, False],
         "pipelines/sources/datasets/documents.py": [False, True, True],
         "pipelines/features/extractors/nasnet_mobile.py": [False, True, False],
         "networks/nasnet_mobile.py": [False, True, False],
         "pipelines/features/extractors/all_minilm_l6_v2.py": [False, False, True],
         "pipelines/features/onnx.py": [False, False, True],
         "pipelines/features/extractors/densenet169.py": none,
-        "pipelines/sources/wikipedia/wikitext.py": none,
+        "pipelines/sources/wikipedia/articles.py": none,
         "pipelines/card/card.py": none,
         "pipelines/card/README.md.j2": none,
         "pipelines/exports/export.py": none,
@@ -137,7 +137,6 @@ def test_what_a_lake_keeps_is_made_anew_where_the_code_that_makes_it_changes(tmp
     expected = {  # of copies of pictures, values of DenseNet, of MiniLM
         "pipelines/images/inspect.py": copies,
         "pipelines/images/metadata.py": copies,
-        "pipelines/images/claims.py": copies,
         "schemas/metadata.py": copies,
         "schemas/codecs.py": [True, True, True],
         "pipelines/features/pixels.py": [False, True, True],

@@ -12,8 +12,7 @@ from PIL import Image
 
 from pipelines.config import recipe
 from pipelines.run import build_dataset
-from pipelines.sources.datasets.archive import ArchiveSource
-from pipelines.sources.datasets.news import NewsSource
+from pipelines.sources.datasets.news import ArchiveSource, NewsSource
 from pipelines.sources.records import CandidateDocument
 from schemas.documents import image_schema
 from schemas.errors import UsageError

@@ -10,7 +10,7 @@ import pytest
 from candidates import candidate_of, uris_of
 
 from pipelines.documents.settle import SettledDocument, settle
-from pipelines.images.packed import PackedImage
+from pipelines.images.inspect import PackedImage
 from pipelines.settings import DocumentsConfig, SplitsConfig
 from pipelines.sources.datasets.coherence import CiteSource, ClueSource
 from pipelines.sources.records import CandidateDocument

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.files import BrokenInputError
-from pipelines.sources.delimited import MAX_CELL_LINES, read_table
 from pipelines.sources.records import FieldError
+from pipelines.sources.rows import MAX_CELL_LINES, read_table
 from schemas.failures import Reason
 
 HEADER = ["id", "a", "b", "c", "text"]

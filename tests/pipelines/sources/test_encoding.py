@@ -12,15 +12,14 @@ from typing import Any
 
 import pytest
 
-from pipelines.sources.datasets.archive import ArchiveSource
 from pipelines.sources.datasets.coherence import CiteSource
 from pipelines.sources.datasets.corpora import CorpusSource
+from pipelines.sources.datasets.hessel import RecipeqaSource
 from pipelines.sources.datasets.mscoco import MscocoSource
-from pipelines.sources.datasets.news import NewsSource
-from pipelines.sources.datasets.rqa import RecipeqaSource
+from pipelines.sources.datasets.news import ArchiveSource, NewsSource
 from pipelines.sources.datasets.vist import VistSource
+from pipelines.sources.datasets.wikipedia import ImageclefSource, read_articles, with_sentences
 from pipelines.sources.records import CandidateDocument
-from pipelines.sources.wikipedia.imageclef import ImageclefSource, read_articles, with_sentences
 from schemas.failures import Failure, Reason
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"

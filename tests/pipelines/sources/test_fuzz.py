@@ -37,24 +37,21 @@ from pipelines.embedded import read_picture
 from pipelines.files import BrokenInputError, read_tree
 from pipelines.named_files import FileRejected
 from pipelines.shards.manifest import content_digest
-from pipelines.sources.corpora.names import INTERLEAVED_SCHEMA
+from pipelines.sources.corpora.compose import INTERLEAVED_SCHEMA
 from pipelines.sources.datasets.coherence import CiteSource, ClueSource
 from pipelines.sources.datasets.corpora import CorpusSource, Format
 from pipelines.sources.datasets.documents import DocumentsSource
+from pipelines.sources.datasets.hessel import MultiRetrievalSource, RecipeqaSource
 from pipelines.sources.datasets.mscoco import MscocoSource
-from pipelines.sources.datasets.multi_retrieval import MultiRetrievalSource
 from pipelines.sources.datasets.news import NewsSource
-from pipelines.sources.datasets.rqa import RecipeqaSource
 from pipelines.sources.datasets.vist import VistSource
+from pipelines.sources.datasets.wikipedia import article_wikitext, parse_metadata
 from pipelines.sources.diy.albums import parse_album_api, parse_album_page
-from pipelines.sources.diy.galleries import find_album
-from pipelines.sources.diy.submissions import read_dump, reject_submission
+from pipelines.sources.diy.submissions import find_album, read_dump, reject_submission
 from pipelines.sources.html import read_page
 from pipelines.sources.records import CandidateDocument, outcomes_of
 from pipelines.sources.takedowns import Takedowns
-from pipelines.sources.wikipedia.imageclef import article_wikitext, parse_metadata
-from pipelines.sources.wikipedia.pages import parse_article
-from pipelines.sources.wikipedia.wikitext import strip_markup
+from pipelines.sources.wikipedia.articles import parse_article, strip_markup
 from schemas.errors import BuildError, UsageError
 from schemas.failures import Failure
 from schemas.versions import canonical_json, content

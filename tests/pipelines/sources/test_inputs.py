@@ -19,14 +19,13 @@ from pipelines.sources.datasets.coherence import CiteSource, ClueSource
 from pipelines.sources.datasets.corpora import CorpusSource, Format
 from pipelines.sources.datasets.diy import DiySource
 from pipelines.sources.datasets.documents import DocumentsSource
+from pipelines.sources.datasets.hessel import MultiRetrievalSource, RecipeqaSource
 from pipelines.sources.datasets.mscoco import MscocoSource
-from pipelines.sources.datasets.multi_retrieval import MultiRetrievalSource
 from pipelines.sources.datasets.news import NewsSource
-from pipelines.sources.datasets.rqa import RecipeqaSource
 from pipelines.sources.datasets.vist import VistSource
-from pipelines.sources.inputs import Settings as Source
-from pipelines.sources.inputs import find_inputs, image_root, named_inputs
 from pipelines.sources.records import CandidateDocument, web_address
+from pipelines.sources.source import Settings as Source
+from pipelines.sources.source import find_inputs, image_root, named_inputs
 from schemas.errors import UsageError
 from schemas.failures import Failure
 

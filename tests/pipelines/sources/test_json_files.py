@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from pipelines.files import BrokenInputError
-from pipelines.sources import json_files
-from pipelines.sources.json_files import read_items, read_lists, read_mapping, read_members
+from pipelines.sources import rows
 from pipelines.sources.records import FieldError
+from pipelines.sources.rows import read_items, read_lists, read_mapping, read_members
 from schemas.errors import BuildError
 
 CONTENT: dict[str, Any] = {
@@ -105,7 +105,7 @@ def test_a_list_that_is_needed(tmp_path: Path, text: str) -> None:
 
 
 def test_a_file_above_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_files, "MAX_BYTES", 100)
+    monkeypatch.setattr(rows, "MAX_BYTES", 100)
     path = tmp_path / "c.json.gz"
     path.write_bytes(gzip.compress(b" " * 10_000))
     with pytest.raises(BrokenInputError, match="at most 100 bytes"):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from candidates import candidate_of, uris_of
 
-from pipelines.sources.datasets.multi_retrieval import MultiRetrievalSource
+from pipelines.sources.datasets.hessel import MultiRetrievalSource
 from pipelines.sources.records import CandidateDocument
 from schemas.documents import Link, Provenance, Sentence, Split
 from schemas.errors import BuildError

@@ -19,13 +19,13 @@ from published import read_source
 from pipelines.config import recipe
 from pipelines.documents.settle import SettledDocument
 from pipelines.documents_for_linking import documents_of
+from pipelines.images.inspect import copy_packs
 from pipelines.images.obtain import ImageAccess
-from pipelines.images.packed import copy_packs
 from pipelines.shards.manifest import content_digest
-from pipelines.sources.corpora.names import INTERLEAVED_SCHEMA
+from pipelines.sources.corpora.compose import INTERLEAVED_SCHEMA
 from pipelines.sources.datasets.corpora import CorpusSource
 from pipelines.sources.datasets.documents import DocumentsSource
-from pipelines.sources.inputs import find_inputs, image_root
+from pipelines.sources.source import find_inputs, image_root
 from schemas.failures import Failure
 from schemas.lake import Lake
 

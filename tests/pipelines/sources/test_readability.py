@@ -10,8 +10,8 @@ from urllib.parse import urljoin
 import pytest
 from lxml import html
 
+from pipelines.sources.dom import is_stand_in
 from pipelines.sources.html import PagePicture, read_page
-from pipelines.sources.page_pictures import is_stand_in
 
 PAGES = os.environ.get("READABILITY_PAGES", "")
 URL = "http://fakehost/test/page.html"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from candidates import candidate_of, uris_of
 
-from pipelines.sources.datasets.rqa import RecipeqaSource
+from pipelines.sources.datasets.hessel import RecipeqaSource
 from pipelines.sources.records import CandidateDocument
 from schemas.documents import Link, Provenance, Sentence, Split
 from schemas.errors import BuildError, NotFoundError

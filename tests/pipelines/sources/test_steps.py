@@ -19,11 +19,11 @@ from pipelines.launch import run_pipeline
 from pipelines.settings import HttpConfig, Runner
 from pipelines.sources.datasets.diy import DiySource
 from pipelines.sources.datasets.documents import DocumentsSource
+from pipelines.sources.datasets.wikipedia import ImageclefSource
 from pipelines.sources.records import MAX_ADDRESS, CandidateDocument, rejected, sentence
 from pipelines.sources.source import Context, Outcomes, Source
 from pipelines.sources.takedowns import NAMELESS, Takedowns, parse_takedowns
 from pipelines.sources.transforms import ReadSource
-from pipelines.sources.wikipedia.imageclef import ImageclefSource
 from schemas.documents import Provenance
 from schemas.failures import Failure, Reason
 from schemas.lake import Folder

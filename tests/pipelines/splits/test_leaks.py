@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from pipelines.dedupe.transforms import FindDuplicates, by_hash
 from pipelines.documents.settle import SettledDocument
-from pipelines.images.packed import PackedImage
+from pipelines.images.inspect import PackedImage
 from pipelines.launch import run_pipeline
 from pipelines.partitions.columns import from_hex
 from pipelines.settings import Policy, Runner, SharedThing, SplitsConfig

@@ -22,8 +22,8 @@ import pytest
 from PIL import Image as Pixels
 
 import pipelines
+from pipelines.images.inspect import PackedImage, copy_packs
 from pipelines.images.obtain import ImageAccess, obtain_images
-from pipelines.images.packed import PackedImage, copy_packs
 from pipelines.packs import PackFolder
 from pipelines.settings import FingerprintName, HttpConfig, ImagesConfig
 from pipelines.web.addresses import AddressBook

@@ -15,8 +15,8 @@ from PIL import Image
 from pipelines.embedded import read_picture
 from pipelines.settings import HttpConfig
 from pipelines.sources.datasets.corpora import CorpusSource
-from pipelines.sources.inputs import find_inputs, image_root
 from pipelines.sources.records import CandidateDocument
+from pipelines.sources.source import find_inputs, image_root
 from schemas.failures import Failure
 
 

@@ -10,8 +10,8 @@ from candidates import candidate_of, sources_of, uris_of
 
 from pipelines.shards.manifest import content_digest
 from pipelines.sources.datasets.corpora import CorpusSource
-from pipelines.sources.inputs import find_inputs
 from pipelines.sources.records import CandidateDocument
+from pipelines.sources.source import find_inputs
 from schemas.documents import Document, Given, GivenLink, ImageRef, Provenance, Sentence
 from schemas.failures import Failure
 

@@ -16,10 +16,10 @@ from PIL import Image
 
 from pipelines.embedded import read_picture
 from pipelines.named_files import FileRejected
-from pipelines.sources.corpora.names import INTERLEAVED_SCHEMA
+from pipelines.sources.corpora.compose import INTERLEAVED_SCHEMA
 from pipelines.sources.datasets.corpora import CorpusSource, Format
-from pipelines.sources.inputs import find_inputs, image_root
 from pipelines.sources.records import CandidateDocument
+from pipelines.sources.source import find_inputs, image_root
 from pipelines.tables import BYTES_AT_ONCE, read_batches, read_cell
 from schemas.documents import Link, Split
 from schemas.failures import Failure

@@ -11,8 +11,7 @@ from candidates import after_of, uris_of
 
 from pipelines.settings import HttpConfig
 from pipelines.sources.diy.albums import AlbumHost, fetch_albums, parse_album_api, parse_album_page
-from pipelines.sources.diy.galleries import AlbumEntry
-from pipelines.sources.diy.submissions import Submission
+from pipelines.sources.diy.submissions import AlbumEntry, Submission
 from pipelines.sources.records import CandidateDocument, FieldError
 from pipelines.web.client import Client
 from pipelines.web.requests import FetchFailed, Kind, Request, Response

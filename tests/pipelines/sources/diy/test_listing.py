@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from pipelines.settings import HttpConfig
-from pipelines.sources.diy.listing import Listing, read_listing
+from pipelines.sources.datasets.diy import DiySource, read_listing
 from pipelines.sources.diy.submissions import Credentials, Submission
 from schemas.errors import BuildError, UsageError
 from schemas.failures import Failure
@@ -79,10 +79,10 @@ def reddit() -> Iterator[Reddit]:
     thread.join()
 
 
-def source_of(reddit: Reddit, **changes: Any) -> Listing:
+def source_of(reddit: Reddit, **changes: Any) -> DiySource:
     base = f"http://127.0.0.1:{reddit.port}"
     asked = {"subreddit": "DIY", "name": "top", "limit": 1000} | changes
-    return Listing(reddit_url=base, oauth_url=base, **asked)
+    return DiySource(reddit_url=base, oauth_url=base, **asked)
 
 
 def read(reddit: Reddit, tmp_path: Path, *, now: float = 1000.0, keys: Credentials = KEYS, **changes: Any) -> list[Any]:

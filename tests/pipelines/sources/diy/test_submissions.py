@@ -6,8 +6,14 @@ from typing import Any
 import pytest
 
 from pipelines.sources.datasets.diy import DiySource
-from pipelines.sources.diy.galleries import Album, find_album
-from pipelines.sources.diy.submissions import Submission, choose_capture, read_records, reject_submission
+from pipelines.sources.diy.submissions import (
+    Album,
+    Submission,
+    choose_capture,
+    find_album,
+    read_records,
+    reject_submission,
+)
 from pipelines.sources.takedowns import NAMELESS, NO_TAKEDOWNS, parse_takedowns
 from schemas.failures import Failure, Reason, Stage
 

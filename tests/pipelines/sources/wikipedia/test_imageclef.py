@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from candidates import after_of, candidate_of, uris_of
 
-from pipelines.sources.records import CandidateDocument, FieldError
-from pipelines.sources.wikipedia.imageclef import (
+from pipelines.sources.datasets.wikipedia import (
     ImageclefSource,
     NamedImage,
     parse_metadata,
     read_articles,
     with_sentences,
 )
-from pipelines.sources.wikipedia.wikitext import strip_markup
+from pipelines.sources.records import CandidateDocument, FieldError
+from pipelines.sources.wikipedia.articles import strip_markup
 from schemas.documents import Provenance, Sentence
 from schemas.errors import ConfigError, NotFoundError
 from schemas.failures import Failure

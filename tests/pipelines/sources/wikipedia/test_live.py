@@ -14,8 +14,8 @@ from candidates import candidate_of, licences_of, uris_of
 
 from pipelines.settings import HttpConfig
 from pipelines.sources.records import CandidateDocument, FieldError, outcomes_of
+from pipelines.sources.wikipedia.articles import parse_article
 from pipelines.sources.wikipedia.live import WikipediaSource, article_request, fetch_articles, list_titles
-from pipelines.sources.wikipedia.pages import parse_article
 from pipelines.web.client import Client
 from schemas.documents import Provenance, Sentence
 from schemas.errors import ConfigError, NotFoundError

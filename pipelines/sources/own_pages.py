@@ -27,10 +27,9 @@ from lxml import etree
 
 from pipelines.embedded import on_web
 from pipelines.files import DAMAGE, INSIDE, MAX_FILE_BYTES, BrokenInputError
-from pipelines.sources.charsets import decode_page
 from pipelines.sources.corpora.compose import Piece, Reading, compose
 from pipelines.sources.fields import Object, identifier, split_named, text_or_none, typed
-from pipelines.sources.html import PagePicture, read_page
+from pipelines.sources.html import PagePicture, decode_page, read_page
 from pipelines.sources.own_files import Kind, OwnFile
 from pipelines.sources.records import CandidateDocument, CandidateImage, FieldError, file_name, unusable
 from schemas.failures import Failure, Reason

@@ -10,8 +10,8 @@ from candidates import after_of, metadata_of, uris_of
 
 from pipelines.named_files import FileRejected, read_named
 from pipelines.sources.datasets.documents import DocumentsSource
-from pipelines.sources.inputs import image_root
 from pipelines.sources.records import CandidateDocument
+from pipelines.sources.source import image_root
 from schemas.errors import UsageError
 from schemas.failures import Failure, Reason
 

@@ -1,4 +1,6 @@
-"""RecipeQA: the recipe that each question is about, as Hessel 2019 used it (suppl. 1; SPEC 2).
+"""Two data sets of Hessel 2019: RecipeQA, and the files that were released.
+
+RecipeQA: the recipe that each question is about, as Hessel 2019 used it (suppl. 1; SPEC 2).
 
     {"data": [{"recipe_id": "plum-cake", "qid": "...", "task": "textual_cloze",
                "context": [{"id": 1, "title": "Dough", "body": "Mix ...", "images": ["plum-cake_1_0.jpg"]}, ...]}]}
@@ -10,40 +12,54 @@ one); a step without a word goes, and its images with it. The published validati
 validation recipes are drawn from the training ones by a hash of their id.
 That a recipe has two images and two steps at least is for `DocumentsConfig` (`min_images`, `min_sentences`) to see to:
 here it needs one of each.
+
+The files Hessel 2019 released: documents whose images are rows of a feature array.
+
+    docs.json     {"train": [[images, sentences, meta], ...], "val": ..., "test": ...}
+                  image = [id, sentence index], sentence = [text, image index]; -1: no partner; null: unlabelled corpus
+    id2row.json   {image id: row of features.npy}
+
+The links of a document are the union of what both of its sides say. The feature array itself is not read here.
+`docs.json` is streamed; `id2row.json` is in memory.
 """
 
 from __future__ import annotations
 
 import html
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
 
 import msgspec
 
-from pipelines.recipe import BuildConfig, without_limits
-from pipelines.settings import NO_LIMIT, DocumentsConfig
+from pipelines.recipe import EVERY_DOCUMENT, BuildConfig, without_limits
+from pipelines.settings import NO_LIMIT, DocumentsConfig, FeaturesConfig, SplitsConfig
 from pipelines.sources.draws import share_of
 from pipelines.sources.fields import Number, Object, identifier, typed
-from pipelines.sources.inputs import IMAGES, Input, input_path
-from pipelines.sources.json_files import read_lists
 from pipelines.sources.records import (
     CandidateDocument,
     CandidateImage,
     FieldError,
     file_name,
+    linked,
     outcomes_of,
     rejected,
     sentence,
 )
-from pipelines.sources.source import Outcomes, Source
+from pipelines.sources.rows import read_lists, read_mapping
+from pipelines.sources.source import IMAGES, Input, Outcomes, Source, input_path
 from schemas.documents import Link, Provenance, Sentence, Split
 from schemas.failures import Failure, Reason
 
 DATASET = "rqa"
 LANGUAGE = "en"
 VAL_SHARE = 0.125  # of the training recipes (H: 1K beside 7K)
+SOURCE = "multi-retrieval"
+EXTRACTOR = "released"  # the name of the vectors' column
+_NO_PARTNER = (-1, None)
+_Pairs = tuple[list[tuple[Any, int | None]], list[tuple[str, int | None]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,4 +211,105 @@ def rqa() -> BuildConfig:
     return without_limits("rqa", RecipeqaSource(), thresholds)
 
 
-RECIPES = {"rqa": rqa}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MultiRetrievalSource(Source):
+    """The files Hessel 2019 released: documents, and one feature row per image (STACK, data formats).
+
+    Attributes:
+        documents: path of `docs.json`.
+        id2row: path of `id2row.json`.
+        features: path of `features.npy`, rows x dimensions.
+    """
+
+    inputs: ClassVar = (
+        Input("documents", published=("docs.json",), is_needed=True),
+        Input("id2row", published=("id2row.json",), is_needed=True),
+        Input("features", "array", is_needed=True),
+    )
+    documents: str = input_path("")
+    id2row: str = input_path("")
+    features: str = input_path("")
+
+    @property
+    def is_fixed(self) -> bool:
+        """Return that it is."""
+        return True
+
+    @property
+    def given_features(self) -> tuple[str, str]:
+        """Return the released array."""
+        return EXTRACTOR, self.features
+
+    def read(self) -> Outcomes:
+        """Yield the released documents, split by split in file order, and a failure for each thing that cannot be used.
+
+        A document is kept without the images that have no row (FEATURE_MISSING) and the links that lead nowhere
+        (BAD_LINK). Its id is the one in its meta data unless one before has it, else `<split>-<index>`.
+
+        Raises:
+            BuildError: `id2row` is not JSON of the published form.
+            NotFoundError: there is no such file.
+        """
+        rows = read_mapping(self.id2row, int)
+        counts: Counter[str] = Counter()
+        seen: set[str] = set()
+
+        def identify(listed: tuple[str, object]) -> str:
+            split, record = listed
+            own_id = _own_id(record)
+            record_id = own_id if own_id and own_id not in seen else f"{split}-{counts[split]}"
+            seen.add(record_id)
+            counts[split] += 1
+            return record_id
+
+        yield from outcomes_of(read_lists(self.documents, *Split), partial(_released_document, rows), identify)
+
+
+def _released_document(
+    rows: Mapping[str, int], listed: tuple[str, object], record_id: str
+) -> Iterator[CandidateDocument | Failure]:
+    """Yield the document of a record, then the failures of its parts.
+
+    Raises:
+        FieldError: it is not `[images, sentences, meta]`.
+    """
+    split, item = listed
+    images, texts = typed(item[:2] if isinstance(item, list) else item, _Pairs)
+    image_ids = [str(image_id) for image_id, _ in images]
+    sides = {(text, image) for image, (_, text) in enumerate(images) if text not in _NO_PARTNER}
+    sides |= {(text, image) for text, (_, image) in enumerate(texts) if image not in _NO_PARTNER}
+    links, lost = linked(sorted(sides), [True] * len(texts), [image_id in rows for image_id in image_ids])
+    is_labelled = any(partner is not None for _, partner in (*images, *texts))
+    yield CandidateDocument(
+        id=record_id,
+        dataset=SOURCE,
+        sentences=tuple(sentence(text) for text, _ in texts),
+        images=tuple(CandidateImage(f"row:{rows[image_id]}") for image_id in image_ids if image_id in rows),
+        links=links if is_labelled else None,
+        provenance=Provenance(SOURCE, record_id),
+        split=Split(split),
+    )
+    for index, image_id in enumerate(image_ids):
+        if image_id not in rows:
+            expected = f"expected a row of image {image_id!r}, found none in id2row"
+            yield rejected(record_id, Reason.FEATURE_MISSING, expected, image=index)
+    for message in lost:
+        yield rejected(record_id, Reason.BAD_LINK, message)
+
+
+def _own_id(record: object) -> str | None:
+    """Return the id in a record's meta data, which is an object with one, or the id itself."""
+    meta = record[2] if isinstance(record, list) and len(record) > 2 else None
+    try:
+        return identifier(meta if isinstance(meta, dict) else {"id": meta})
+    except FieldError:
+        return None
+
+
+def multi_retrieval() -> BuildConfig:
+    """The files Hessel 2019 released: documents and feature rows, no pixels, splits as published."""
+    config = without_limits("multi-retrieval", MultiRetrievalSource(), EVERY_DOCUMENT)
+    return replace(config, features=FeaturesConfig(images=()), splits=SplitsConfig(val=0.0, test=0.0))
+
+
+RECIPES = {"rqa": rqa, "multi-retrieval": multi_retrieval}
