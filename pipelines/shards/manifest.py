@@ -26,6 +26,7 @@ from pipelines.images.metadata import claim_libraries
 from pipelines.settings import FingerprintName
 from pipelines.splits.shared import leak_counts
 from pipelines.transforms import stage_table
+from schemas import parts
 from schemas.codecs import picture_libraries
 from schemas.configs import Json
 from schemas.documents import Document, Split, document_schema, image_schema
@@ -144,7 +145,7 @@ def compose_manifest(
             "leaks": list(map(dataclasses.asdict, leak_counts(known["leaks"]))),
             "heeded_leaks": list(map(dataclasses.asdict, leak_counts(known["heeded_leaks"]))),
             COPIES: copies,
-            vector_ranges.NOTE: vector_ranges.noted(shard.ranges for shard in shards),
+            parts.NOTE: parts.noted(shard.ranges for shard in shards),
             "near_duplicates": {"pictures": int(alike[0]), "left": int(alike[1])},
             **({"near_copies": {"images": int(near[0][2]), "clusters": int(near[0][3])}} if near else {}),
         },

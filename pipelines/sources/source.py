@@ -5,26 +5,76 @@
 
 A source of files has `read` alone. Steps that a source does not have are None. Records that are asked of hosts are
 fetched by `fetch_records`: one request each, and what is read of its answer.
+
+What it reads is found before anything is read:
+
+    a file                         as it is; `ARCHIVE!/MEMBER` is a file, too
+    a folder, a tar, a zip         the published file in it, at whatever depth, compressed or not
+    http://, https://              the same, once what is there is captured in raw/
+    (images) http://, https://     an archive is captured; else a folder, whose pictures are fetched one by one
+
+A source's settings say in `inputs` which of them name what it reads. `find_inputs` returns the same settings with
+paths and `ARCHIVE!/MEMBER` alone, which any worker can open.
 """
 
+import posixpath
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
+from msgspec import Meta
+
+from pipelines.embedded import on_web
+from pipelines.files import COMPRESSED, INSIDE, BrokenInputError, file_names, is_archive, is_pattern
 from pipelines.ledger import LedgerRow, Read, append
 from pipelines.settings import HttpConfig
+from pipelines.sources.own_files import OwnFiles
 from pipelines.sources.records import CandidateDocument, outcomes_of
 from pipelines.sources.takedowns import Takedowns
 from pipelines.web.client import Client, process_client, usable
 from pipelines.web.pool import fetch_all
 from pipelines.web.requests import Outcome, Request, Response
-from schemas.configs import Settings
+from schemas.configs import Outside, Settings, outside
+from schemas.errors import UsageError
 from schemas.failures import Failure
-from schemas.lake import Folder
+from schemas.lake import Folder, folder_of
 
 T = TypeVar("T")
 R = TypeVar("R")
+Paths = TypeVar("Paths", str, tuple[str, ...])
 Outcomes = Iterator[CandidateDocument | Failure]
+Capture = Callable[[str], Path]
+_LANGUAGE = r"[a-z]{2,3}(-[A-Za-z0-9]{1,8})*"
+Language = Annotated[str, Meta(pattern=rf"^{_LANGUAGE}\Z", description="expected a language code such as 'en'")]
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A setting that names what a source reads.
+
+    Attributes:
+        form: how that is read, and so what it may be. A `file` is streamed, and may lie in a folder, in an archive,
+            compressed; `files` are all such that there are; so are `shards`, which may themselves be archives. A
+            `tree` is a folder or an archive, read as a whole, a file, or a pattern of paths. An `array` is mapped into
+            memory: a plain file. `images` are files by name: a folder, a tar, a zip, or the address of a folder on the
+            web.
+        published: the names it has where it is published, the likeliest first. Of shards those of all names are read;
+            of two that differ in their name's end alone, the likelier one. `!` begins the name of what is none.
+        is_needed: whether the source can do nothing without it.
+        is_one_kind: whether shards of two names in one folder are refused, since they may hold the same twice.
+    """
+
+    name: str
+    form: Literal["file", "files", "shards", "tree", "array", "images"] = "file"
+    published: tuple[str, ...] = ()
+    is_needed: bool = False
+    is_one_kind: bool = False
+
+
+IMAGES = Input("images", "images")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +105,7 @@ class Context:
 
 
 class Source(Settings):
-    """Base of the settings of a source: a frozen dataclass with `inputs` (`pipelines.sources.source`).
+    """Base of the settings of a source: a frozen dataclass with `inputs`: some `Input`.
 
     Attributes:
         select: of (id, the items of this id, context), yields the item that is kept, and a failure for each other.
@@ -139,3 +189,143 @@ def fetch_records(
             return read(item, usable(outcome))
 
         yield from outcomes_of(waiting.pop(request.url), outcomes)
+
+
+def input_path(default: Paths) -> Paths:
+    """Return the field of a setting that `inputs` name: a version's name has the content of what it reads, not this."""
+    return outside(default, Outside.PATH)
+
+
+def find_inputs(source: Any, capture: Capture) -> Any:
+    """Return a source whose settings name files that are there.
+
+    Args:
+        source: as it was configured.
+        capture: brings the file behind a URL and returns where it is.
+
+    Raises:
+        UsageError: a setting that is needed is empty, or what one names is not there.
+    """
+    found: dict[str, str | tuple[str, ...]] = {}
+    for given in source.inputs:
+        texts = _texts(source, given)
+        if given.is_needed and not texts:
+            expected = "expected the path of a file, a folder or an archive, or a URL"
+            raise UsageError(f"source.{given.name}: {expected}; --set source.{given.name}=PATH")
+        files = tuple(file for text in texts for file in _found(text, given, capture))
+        found[given.name] = "".join(files) if isinstance(getattr(source, given.name), str) else files
+    return replace(source, **found)
+
+
+def named_inputs(source: Any) -> list[str]:
+    """Return every path that the settings of a source name, images on the web apart."""
+    texts = (text for given in source.inputs for text in _texts(source, given))
+    return [text for text in texts if not on_web(text)]
+
+
+def image_root(source: Any) -> str:
+    """Return what a source's image names are looked up in: by default the folder or archive a user's file is in."""
+    images, documents, archive = (getattr(source, name, "") for name in ("images", "documents", "archive"))
+    documents = documents or archive
+    if on_web(images):
+        return "."
+    if images or not documents:
+        return images or "."
+    if not isinstance(documents, str):
+        return shard_root(documents)
+    return OwnFiles(documents).root
+
+
+def shard_root(shards: Sequence[str]) -> str:
+    """Return the folder that all shards are below."""
+    uris = [shard.partition(INSIDE)[0] for shard in shards]
+    folders = [uri if "://" in uri else str(Path(uri).absolute()) for uri in uris]
+    common = posixpath.commonpath([folder.rpartition("/")[0] for folder in folders])
+    return common.replace(":/", "://", 1) if "://" in folders[0] and "://" not in common else common
+
+
+def is_language(code: str) -> bool:
+    """Return whether a text has the form of a language code (BCP 47)."""
+    return re.fullmatch(_LANGUAGE, code) is not None
+
+
+def _texts(source: Any, given: Input) -> list[str]:
+    """Return what a setting names: of one that lists several, each."""
+    value = getattr(source, given.name)
+    return [text for text in ((value,) if isinstance(value, str) else value) if text]
+
+
+def _found(text: str, given: Input, capture: Capture) -> list[str]:
+    """Return the files that a setting's text names."""
+    uri, inside, member = text.partition(INSIDE)
+    published = given.published
+    if on_web(uri):
+        if given.form == "images" and not is_archive(uri.partition("?")[0]):
+            return [text]
+        uri = str(capture(uri))
+    folder, _, name = uri.rpartition("/")
+    if given.form == "shards" and "*" in name and not inside:
+        uri, published = folder, (name,)
+        folder, _, name = uri.rpartition("/")
+    if given.form == "tree" and is_pattern(text):
+        return [text]
+    above, leaf = folder_of(uri)
+    if not (above.exists(leaf) if "://" in uri else Path(uri).exists()):
+        raise UsageError(f"source.{given.name} = {uri!r}: no such file")
+    if not ("://" in uri or Path(uri).is_file() or Path(uri).is_dir()):
+        raise UsageError(f"source.{given.name} = {uri!r}: expected a file or a folder, found a pipe or a device")
+    if given.form == "array" and (not Path(uri).is_file() or is_archive(uri)):
+        raise UsageError(f"source.{given.name} = {uri!r}: expected a plain file on a file system")
+    is_folder = Folder(uri).is_folder()
+    if inside:
+        return [f"{uri}{INSIDE}{member}"]
+    is_shard = given.form == "shards" and not is_folder
+    if given.form not in ("file", "files", "shards") or is_shard or not (is_folder or is_archive(uri)):
+        return [uri]
+    try:
+        there = list(file_names(uri))
+    except BrokenInputError as problem:
+        raise UsageError(f"source.{given.name} = {text!r}: {problem}") from problem
+    names = _shards(there, published, given, text) if given.form == "shards" else _published(there, published)
+    if not names:
+        expected = " or ".join(name for name in published if not name.startswith("!"))
+        raise UsageError(f"source.{given.name} = {text!r}: expected {expected} in it, found none")
+    root = f"{uri.rstrip('/')}/" if is_folder else f"{uri}{INSIDE}"
+    return [f"{root}{name}" for name in (names[:1] if given.form == "file" else names)]
+
+
+def _published(paths: Iterable[str], wanted: tuple[str, ...]) -> list[str]:
+    """Return the files of the likeliest name that any has; the one nearest to the root comes first."""
+    ranked = sorted(paths, key=_depth_first)
+    for name in wanted:
+        found = [path for path in ranked if fnmatchcase(_plain_name(path), name)]
+        if found:
+            return found
+    return []
+
+
+def _shards(paths: Iterable[str], wanted: tuple[str, ...], given: Input, text: str) -> list[str]:
+    """Return the files of any of the names, as `Input.published` says."""
+    chosen: dict[str, tuple[int, str]] = {}
+    for path in sorted(paths, key=_depth_first):
+        plain = _plain_name(path)
+        rank = next((rank for rank, name in enumerate(wanted) if fnmatchcase(plain, name.lstrip("!"))), None)
+        if rank is not None and not wanted[rank].startswith("!"):
+            stem = f"{path.removesuffix(PurePosixPath(path).name)}{plain.removesuffix(wanted[rank].lstrip('*'))}"
+            chosen[stem] = min(chosen.get(stem, (rank, path)), (rank, path))
+    kinds = sorted({rank for rank, _ in chosen.values()})
+    if given.is_one_kind and len(kinds) > 1:
+        found = " and ".join(wanted[rank] for rank in kinds)
+        hint = f"name one of them: source.{given.name}={text.rstrip('/')}/{wanted[kinds[0]]}"
+        raise UsageError(f"source.{given.name} = {text!r}: expected shards of one kind, found {found}; {hint}")
+    return [path for _, path in chosen.values()]
+
+
+def _plain_name(path: str) -> str:
+    """Return a file's name without folders and without what compression adds."""
+    name = PurePosixPath(path)
+    return name.stem if name.suffix in COMPRESSED else name.name
+
+
+def _depth_first(path: str) -> tuple[int, str]:
+    return path.count("/"), path

@@ -81,8 +81,7 @@ def reddit() -> Iterator[Reddit]:
 
 def source_of(reddit: Reddit, **changes: Any) -> DiySource:
     base = f"http://127.0.0.1:{reddit.port}"
-    asked = {"subreddit": "DIY", "name": "top", "limit": 1000} | changes
-    return DiySource(reddit_url=base, oauth_url=base, **asked)
+    return DiySource(reddit_url=base, oauth_url=base, **changes)
 
 
 def read(reddit: Reddit, tmp_path: Path, *, now: float = 1000.0, keys: Credentials = KEYS, **changes: Any) -> list[Any]:
@@ -93,7 +92,7 @@ def read(reddit: Reddit, tmp_path: Path, *, now: float = 1000.0, keys: Credentia
 
 
 def test_a_listing_is_read_over_its_pages(reddit: Reddit, tmp_path: Path) -> None:
-    found = read(reddit, tmp_path, limit=120, name="new")
+    found = read(reddit, tmp_path, limit=120, listing="new")
     assert [o.record_id if isinstance(o, Failure) else o.id for o in found] == [str(number) for number in range(120)]
     assert isinstance(found[0], Submission) and found[0].page_url == "https://www.reddit.com/r/DIY/"
     assert found[1].author == "[deleted]"
