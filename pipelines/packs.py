@@ -45,7 +45,7 @@ from schemas.tables import travels
 PACK_BYTES = 64 << 20
 PACK_AGE_S = 60.0
 SMALL_BYTES = PACK_BYTES // 8
-RUN_PACKS = 512  # whose keys are sorted together
+RUN_PACKS = (512, 64, 8)  # whose keys are sorted together: as many as there are packs for, the oldest first
 MANY = 64  # small packs of a folder, beyond which they are put together: an index reads something of each
 SUFFIX = ".parquet"
 FLUSHED_GROUPS = 16  # row groups that are written at once: one at a time costs several times as much
@@ -157,15 +157,14 @@ class PackIndex:
     """Where every key of a folder is, as it was when it was last listed.
 
     Packs are taken together in the order of their names, RUN_PACKS at a time. What is known of so many is a sorted file
-    that all processes of a machine map (`_mapped_run`), so that memory holds the keys of fewer packs than that.
+    that all processes of a machine map (`_mapped_run`), so that memory holds the keys of a few packs, the newest.
     """
 
     def __init__(self, folder: Folder, key: str) -> None:
         self._folder = folder
         self._key = key
         self._runs: dict[tuple[str, ...], _Run] = {}  # by the names of their packs, the oldest first
-        self._keys: dict[str, _Keys] = {}  # of the packs of the last run
-
+        self._keys: dict[str, _Keys] = {}  # of the packs after the mapped runs
         self.listed = -math.inf  # when the folder was, by the monotonic clock
 
     def refresh(self, max_age_s: float) -> None:
@@ -174,11 +173,10 @@ class PackIndex:
             return
         self.listed = time.monotonic()
         packs = [name.removesuffix(SUFFIX) for name in self._folder.names() if _is_pack(name)]
-        names = [tuple(packs[start : start + RUN_PACKS]) for start in range(0, len(packs), RUN_PACKS)]
-        self._runs = {some: self._runs.get(some) or self._run(some) for some in names}
+        self._runs = {some: self._runs.get(some) or self._run(some) for some in runs_of(packs)}
 
     def _run(self, packs: tuple[str, ...]) -> _Run:
-        if len(packs) == RUN_PACKS:
+        if len(packs) in RUN_PACKS:
             return _mapped_run(self._folder, self._key, packs)
         known = self._keys
         self._keys = {pack: known[pack] if pack in known else _keys_of(self._folder, pack, self._key) for pack in packs}
@@ -196,6 +194,17 @@ class PackIndex:
                 for number, position in zip(order[is_there].tolist(), where[at[is_there]].tolist(), strict=True):
                     refs[number] = PackRef(packs[position // _MOST_ROWS], position % _MOST_ROWS)
         return [refs.get(number) for number in range(len(keys))]
+
+
+def runs_of(packs: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Yield packs that are taken together, in their order: the longest runs first, and what is left as the last."""
+    start = 0
+    for size in RUN_PACKS:
+        while len(packs) - start >= size:
+            yield tuple(packs[start : start + size])
+            start += size
+    if start < len(packs):
+        yield tuple(packs[start:])
 
 
 def _sorted_run(keys_of_packs: Sequence[_Keys]) -> _Run:

@@ -113,11 +113,11 @@ class _ExtractSentences(_Extract):
 
 def _shown(settled: SettledDocument) -> Iterator[tuple[str, PackedImage]]:
     for packed, ref in zip(settled.images, settled.document.images, strict=True):
-        metadata = packed.image.metadata if ref.metadata is None else ref.metadata.over(packed.image.metadata)
-        yield (
-            packed.image.hash,
-            replace(packed, image=replace(packed.image, licence=ref.licence or None, metadata=metadata)),
-        )
+        image, licence = packed.image, ref.licence or None
+        metadata = image.metadata if ref.metadata is None else ref.metadata.over(image.metadata)
+        if (licence, metadata) != (image.licence, image.metadata):
+            packed = replace(packed, image=replace(image, licence=licence, metadata=metadata))  # noqa: PLW2901
+        yield image.hash, packed
 
 
 def _first(images: Iterable[PackedImage]) -> PackedImage:

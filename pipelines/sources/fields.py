@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from difflib import get_close_matches
+from functools import cache
 from typing import Annotated, Any, TypeVar, overload
 
 import msgspec
@@ -124,10 +125,16 @@ def misspelt(record: object, *kinds: type, record_id: str, where: str = "$") -> 
         where: path of the object.
     """
     there = {name for name, value in record.items() if value is not None} if isinstance(record, dict) else set()
-    known = [field.name for kind in kinds for field in (fields if is_dataclass(kind) else msgspec.structs.fields)(kind)]
-    for name in sorted(there - {*known}):
-        if like := get_close_matches(name, sorted({*known} - there), n=1, cutoff=_LIKE):
+    known = set[str]().union(*map(_names_of, kinds))
+    for name in sorted(there - known):
+        if like := get_close_matches(name, sorted(known - there), n=1, cutoff=_LIKE):
             yield rejected(record_id, Reason.MISSPELT_FIELD, f"{where}.{name}: did you mean '{like[0]}'?")
+
+
+@cache
+def _names_of(kind: type) -> frozenset[str]:
+    """Return the names of the fields of a struct or a dataclass."""
+    return frozenset(field.name for field in (fields if is_dataclass(kind) else msgspec.structs.fields)(kind))
 
 
 def text_or_none(record: Mapping[str, Any], name: str) -> str | None:
@@ -170,6 +177,8 @@ def metadata(record: object, where: str = "$") -> Metadata | None:
     Raises:
         FieldError: BROKEN_RECORD: a field has another type, or the date is none.
     """
+    if isinstance(record, dict) and record.keys().isdisjoint(_names_of(Metadata)):
+        return None
     found = typed(record, Metadata, where)
     texts = {name: plain_text(getattr(found, name) or "") for name in Metadata.__slots__ if name != "keywords"}
     if texts["date"]:

@@ -155,7 +155,8 @@ def _usable(image: CandidateImage, root: str) -> CandidateImage:
     if len(uri) > MAX_ADDRESS:
         message = f"expected an address of at most {MAX_ADDRESS} characters, found {len(uri)}: {uri[:80]!r}"
         uri = unusable(FieldError(Reason.BROKEN_RECORD, message))
-    return replace(image, uri=uri, source=None if len(image.source or "") > MAX_ADDRESS else image.source)
+    source = None if len(image.source or "") > MAX_ADDRESS else image.source
+    return image if (uri, source) == (image.uri, image.source) else replace(image, uri=uri, source=source)
 
 
 def web_address(root: str, name: str) -> str:

@@ -61,16 +61,16 @@ def test_every_row_is_found_by_its_key_and_read_by_its_reference(
 
 def test_many_packs_are_found_by_files_that_processes_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What other processes of the machine have sorted is mapped, and nothing is read again; packs come and go."""
-    monkeypatch.setattr(packs, "RUN_PACKS", 3)
+    monkeypatch.setattr(packs, "RUN_PACKS", (6, 3))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
     folder = folder_at(tmp_path / "packs")
-    many(folder, 8)
+    many(folder, 11)
     stale = tmp_path / "temporary" / f"multilink-keys-{os.getuid()}" / "stale"
     stale.parent.mkdir()
     stale.touch()
     os.utime(stale, (0, 0))
-    assert values_of(folder, 8) == [*range(8), 7] and not stale.exists()
+    assert values_of(folder, 11) == [*range(11), 10] and not stale.exists()
     read = Counter[str]()
 
     def counted(of: Folder, name: str, key: str) -> object:
@@ -80,12 +80,12 @@ def test_many_packs_are_found_by_files_that_processes_share(tmp_path: Path, monk
     monkeypatch.setattr(packs, "read_keys", counted)
     another = packs.PackIndex(folder.folder, "hash")
     another.refresh(0.0)
-    assert another.find([key(value) for value in range(8)]) == folder.index().find([key(value) for value in range(8)])
+    assert another.find([key(value) for value in range(11)]) == folder.index().find([key(value) for value in range(11)])
     assert len(read) == 2  # the packs after the two runs that were sorted before
     first = min(path for path in (tmp_path / "packs").iterdir())
     many(folder, 1)
     first.unlink()
-    assert values_of(folder, 8) == [0, *range(1, 8), 0]  # the newest counts
+    assert values_of(folder, 11) == [0, *range(1, 11), 0]  # the newest counts
     assert folder.index().find([key(-2)]) == [None]
 
 

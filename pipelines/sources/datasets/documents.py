@@ -56,7 +56,6 @@ from pipelines.sources.source import IMAGES, Input, Language, Outcomes, Source, 
 from schemas.documents import UNDETERMINED, Provenance, Role, Split, numbers_of
 from schemas.failures import Failure, Reason, Stage
 from schemas.metadata import Metadata
-from schemas.versions import fingerprint, plain
 
 DATASET = "documents"
 _HEAD_BYTES = 2048
@@ -275,16 +274,16 @@ def _read_page(data: bytes, name: str, *, pages: dict[str, OwnFile], place: Plac
 
 def _each_id_once(outcomes: Iterable[CandidateDocument | Failure]) -> Outcomes:
     """Yield outcomes; of documents with one id the first, and for each other a failure."""
-    seen: dict[str, str] = {}
+    seen: dict[str, int] = {}  # what each document hashes to
     for outcome in outcomes:
-        if isinstance(outcome, CandidateDocument):
-            content = fingerprint(plain(outcome))
-            first = seen.setdefault(outcome.id, content)
-            if first is not content:
-                reason = Reason.DUPLICATE_RECORD if first == content else Reason.ID_TAKEN
-                yield Failure(Stage.DOCUMENTS, outcome.id, reason, "another document has the same id")
-                continue
-        yield outcome
+        if not isinstance(outcome, CandidateDocument):
+            yield outcome
+        elif (first := seen.get(outcome.id)) is None:
+            seen[outcome.id] = hash(outcome)
+            yield outcome
+        else:
+            reason = Reason.DUPLICATE_RECORD if first == hash(outcome) else Reason.ID_TAKEN
+            yield Failure(Stage.DOCUMENTS, outcome.id, reason, "another document has the same id")
 
 
 def documents() -> BuildConfig:
