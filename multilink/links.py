@@ -25,6 +25,7 @@ class Links(list[PredictedLink]):
     Attributes:
         document: its id.
         left_out: why sentences and images have no link: blank ones, pictures that cannot be had.
+        caution: why links have a `word` and no `probability`; empty: they have one, or the model was not calibrated.
     """
 
     def __init__(
@@ -33,20 +34,30 @@ class Links(list[PredictedLink]):
         images: Sequence[Picture] | Mapping[int, Picture],
         left_out: Sequence[Failure] = (),
         document: str = "",
+        caution: str = "",
     ) -> None:
         shown = dict(images if isinstance(images, Mapping) else enumerate(images))
         names = {number: str(image) if isinstance(image, str | Path) else None for number, image in shown.items()}
         super().__init__(replace(link, source=names[link.image]) for link in links)
-        self._images, self.left_out, self.document = shown, tuple(left_out), document
+        self._images, self.left_out, self.document, self.caution = shown, tuple(left_out), document, caution
 
     def _repr_html_(self) -> str:
         """Return a table of the links for a notebook; it needs neither a script nor another file, unless for URLs."""
         rows = ""
         for link in self:
-            sureness = f"{link.similarity:.2f}" if link.probability is None else f"{link.probability:.0%}"
+            sure = (
+                f", {link.word}"
+                if link.word
+                else ""
+                if link.probability is None
+                else f", probability {link.probability:.0%}"
+            )
+            sureness = f"similarity {link.similarity:.2f}{sure}"
             picture = f'<img src="{html.escape(_address(self._images[link.image]))}" width="96">'
             rows += f"<tr><td>{html.escape(link.text or '')}</td><td>{picture}</td><td>{sureness}</td></tr>"
-        return f"<table><tr><th>sentence</th><th>image</th><th>how sure</th></tr>{rows}</table>"
+        return (
+            f"<table><tr><th>sentence</th><th>image</th><th>how sure</th></tr>{rows}</table>{html.escape(self.caution)}"
+        )
 
 
 def picture_bytes(picture: Picture) -> bytes:

@@ -44,7 +44,8 @@ class Model:
             class-names, which needs no training.
         tracking_uri: MLflow's address; by default MLFLOW_TRACKING_URI, that of `multilink.toml`, ./mlflow.db.
         settings: `key=value` of the `documents` recipe, such as where weights are.
-        options: how links are chosen; its own calibration gives them their probability unless the options have one.
+        options: how links are chosen. The model's own calibration gives a user's documents words (`Links.caution`); one
+            that the options name gives them probabilities.
 
     Raises:
         UsageError: there is no such model, it reads features that cannot be made here, or cannot link with these
@@ -98,7 +99,7 @@ class Model:
             UsageError: no text or no picture can be used; the message says why.
         """
         found, left_out = self._linked(sentences, images, roles, language)
-        return Links(found.links, images, left_out, found.id)
+        return Links(found.links, images, left_out, found.id, found.caution)
 
     def link_documents(self, address: str | Path) -> list[Links]:
         """Return the predicted links of each of a user's own documents, as `multilink link --input` takes them.
@@ -114,7 +115,7 @@ class Model:
                 continue
             names = {link.image: str(link.source) for link in found.links}
             shown = {number: name if "://" in name else f"{root}/{name}" for number, name in names.items()}
-            linked.append(Links(found.links, shown, document=found.id))
+            linked.append(Links(found.links, shown, document=found.id, caution=found.caution))
         if not linked:
             raise UsageError(f"{address}: no document can be linked: {_reasons(lost)}")
         for each in linked:

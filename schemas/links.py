@@ -103,7 +103,8 @@ class PredictedLink:
         similarity: cosine of the two embeddings, -1 to 1, or what the model's steps at link time make of it.
         rank: place among the document's links by similarity, from 1.
         model: URI of the model that predicted it, with its version.
-        probability: that it is true, 0 to 1, by the model's calibration; None without one.
+        probability: that it is true, 0 to 1, by the model's calibration; None without one, or where it does not hold.
+        word: how the link looks by the calibration where its probability does not hold: strong, fair or weak.
         relations: those that a coherence model predicts, each with its probability; None of other models.
         text: the sentence, in a user's own documents; None in a data set version, whose shards hold it.
         source: path or URL of the image, as `text`.
@@ -119,6 +120,7 @@ class PredictedLink:
     relations: tuple[PredictedRelation, ...] | None = None
     text: str | None = None
     source: str | None = None
+    word: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,7 @@ class DocumentLinks:
         wrong: predicted links that are not in the ground truth; None where that is unknown.
         missed: links of the ground truth that were not predicted; None likewise.
         auc: of all similarities, in percent; None where the truth is unknown, empty, or every pair.
-        confidence: mean probability of the links, without a calibration their mean similarity; None without a link.
+        confidence: mean of what the calibration makes of the links, without one of their similarities; None: no link.
         relations: those that some link has by the model: with a probability of at least 1/2.
         truth: the true links of the sentences that the model reads; None: unknown.
         sentence_numbers: of each of the document's sentences; None: its index (`schemas.documents`).
@@ -227,13 +229,14 @@ LINK_SCHEMA = table_schema(
         column(
             "probability",
             pa.float32(),
-            "that it is true, by the model's calibration on validation links; null without one",
+            "that it is true, by the calibration on validation links; null without one or where it does not hold",
             nullable=True,
             unit="0 to 1",
         ),
         column("relations", pa.list_(_RELATION), "null of a model that predicts none", nullable=True),
         column("text", pa.string(), "the sentence; null in a data set version, whose shards hold it", nullable=True),
         column("source", pa.string(), "path or URL of the image; null as text is", nullable=True),
+        column("word", pa.string(), "where its probability does not hold: strong, fair or weak", nullable=True),
     ],
 )
 
@@ -269,7 +272,7 @@ LINKED_SCHEMA = table_schema(
         column(
             "confidence",
             pa.float32(),
-            "mean probability of the links, without a calibration their mean similarity; null without a link",
+            "mean of what the calibration makes of the links, without one of their similarities; null without a link",
             nullable=True,
         ),
         column("relations", pa.list_(pa.string()), "that some link has, with a probability of at least 1/2"),
@@ -297,6 +300,7 @@ _PREDICTED = pa.struct(
         column("image", pa.int32(), "index into images", unit="from 0"),
         LINK_SCHEMA.field("similarity"),
         LINK_SCHEMA.field("probability"),
+        LINK_SCHEMA.field("word"),
     ],
 )
 

@@ -24,7 +24,7 @@ from schemas.manifest import FileEntry, Manifest
 from schemas.parts import read_part
 from training.data.ragged import Bool, Int64
 from training.linking.shards import DOCUMENTS, LINKS
-from training.report.examples import ExampleDocument
+from training.report.examples import ExampleDocument, sureness_of
 
 TABLES_HELD, PARTS_HELD, ORDERS_KEPT = 8, 16, 32  # what came of documents by a model; its links; orders of documents
 
@@ -220,13 +220,12 @@ def linked_documents(links: LinkSet, manifest: Manifest, folder: Folder, rows: S
 
 @lru_cache(PARTS_HELD)
 def _links(folder: Folder, entry: FileEntry) -> pa.Table:
-    return read_part(folder, entry, ["sentence", "image", "similarity", "probability"], LINK_SCHEMA)
+    return read_part(folder, entry, ["sentence", "image", "similarity", "probability", "word"], LINK_SCHEMA)
 
 
 def _example(
     outcome: Mapping[str, Any], text: Mapping[str, Any], links: Sequence[Mapping[str, Any]], pictures: Sequence[str]
 ) -> ExampleDocument:
-    probabilities = [link["probability"] for link in links if link["probability"] is not None]
     truth = outcome["truth"]
     sentences = indexes(outcome[SENTENCE_NUMBERS] or range(len(text["sentences"])))
     images = indexes(outcome[IMAGE_NUMBERS] or range(len(pictures)))
@@ -236,7 +235,7 @@ def _example(
         sentences=tuple(sentence["text"] for sentence in text["sentences"]),
         images=tuple(pictures),
         predicted=tuple((sentences[link["sentence"]], images[link["image"]], link["similarity"]) for link in links),
-        probabilities=tuple(probabilities),
+        sureness=sureness_of((link["probability"], link["word"]) for link in links),
         links=None if truth is None else tuple((sentences[link["sentence"]], images[link["image"]]) for link in truth),
     )
 

@@ -78,12 +78,15 @@ def _lines(summary: dict[str, Any]) -> list[str]:
     links, documents = counted(summary["links"], "link"), counted(summary["documents"], "document")
     lines = [f"{links} of {documents}{about}: {summary['output']}"]
     lines += [_example(**link) for link in summary.get("examples", ())]
+    lines += [f"no percentage for {counted(count, 'document')}: {why}" for why, count in summary["cautions"].items()]
     if summary.get("page"):
         lines.append(f"page: {summary['page']}")
     return [*lines, *options.failure_lines(summary)]
 
 
-def _example(*, text: str, source: str, similarity: float, probability: float | None, **_: Any) -> str:
-    """Return a link in a line: how sure it is, in percent where it is calibrated, the sentence and the image."""
-    sure = f"{similarity:5.2f}" if probability is None else f"{100 * probability:4.0f}%"
-    return f"  {sure}  {textwrap.shorten(text, 50, placeholder='...'):50}  {source}"
+def _example(
+    *, text: str, source: str, similarity: float, probability: float | None, word: str | None, **_: Any
+) -> str:
+    """Return a link in a line: similarity, probability or the word in its place, sentence and image."""
+    sure = word or "" if probability is None else f"{probability:.0%}"
+    return f"  similarity {similarity:5.2f} {sure:6}  {textwrap.shorten(text, 50, placeholder='...'):50}  {source}"

@@ -51,7 +51,7 @@ def links_of(lake: Lake, reference: str, output: str) -> str:
     entry = next((each for each in made.files if each.path.startswith(f"{LINKS}/") and each.rows), None)
     if entry is None:
         return ""
-    rows = read_part(home, entry, ("document", "sentence", "image", "similarity", "probability"), LINK_SCHEMA)
+    rows = read_part(home, entry, ("document", "sentence", "image", "similarity", "probability", "word"), LINK_SCHEMA)
     surest: dict[str, dict[str, Any]] = {}
     for link in rows.sort_by([("similarity", "descending"), ("document", "ascending")]).to_pylist():
         surest.setdefault(link["document"], link)
@@ -65,11 +65,17 @@ def links_of(lake: Lake, reference: str, output: str) -> str:
     found = {row["id"]: row for row in rows_where(folder, documents, _NUMBERED, list(surest)[:LINKED])}
     keys = [_part(found[link["document"]], "images", IMAGE_NUMBERS, link["image"])["hash"] for link in links]
     pictures = _pictures(folder, images, keys)
-    lines = ["| probability | sentence | picture | document |", "|---|---|---|---|"]
+    lines = ["| similarity | probability | sentence | picture | document |", "|---|---|---|---|---|"]
     for link, key in zip(links, keys, strict=True):
         sentence = _part(found[link["document"]], "sentences", SENTENCE_NUMBERS, link["sentence"])["text"]
-        sure = "" if link["probability"] is None else f"{link['probability']:.0%}"
-        cells = (sure, _cell(clip(sentence)), pictures.get(key, ""), _cell(link["document"]))
+        sure = link["word"] or "" if link["probability"] is None else f"{link['probability']:.0%}"
+        cells = (
+            f"{link['similarity']:.2f}",
+            sure,
+            _cell(clip(sentence)),
+            pictures.get(key, ""),
+            _cell(link["document"]),
+        )
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -26,6 +26,7 @@ from schemas.tables import records_table
 from training.data.documents import DocumentSet, GivenDocument
 from training.data.ragged import Floats, Int64
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
+from training.metrics.calibration import word_of
 from training.metrics.relations import RelationPredictor
 from training.model import EmbeddedDocument, LinkModel
 from training.similarity.assignment import predicted_pairs
@@ -48,6 +49,8 @@ class LinkedDocument:
         links: the predicted links, by the same.
         image_numbers: of a user's m images.
         given: the document itself, where it is a user's.
+        confidence: mean of what the calibration makes of its links, without one of their similarities; None: no link.
+        caution: why its links have a word and no probability; empty: they have one, or there is no calibration.
     """
 
     id: str
@@ -56,6 +59,8 @@ class LinkedDocument:
     links: tuple[PredictedLink, ...]
     image_numbers: Sequence[int] = ()
     given: GivenDocument | None = None
+    confidence: float | None = None
+    caution: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +71,7 @@ class Linker:
         model: predicts.
         uri: its address, with its version; it is part of every link.
         options: how links are chosen, and what they carry; without a calibration they have no probability.
+        dataset: NAME or NAME@VERSION that the documents are of; empty: a user's own.
 
     Raises:
         UsageError: the model cannot link with these options.
@@ -74,6 +80,7 @@ class Linker:
     model: LinkModel
     uri: str
     options: LinkOptions = DEFAULT_OPTIONS
+    dataset: str = ""
 
     def __post_init__(self) -> None:
         self.options.check(self.model, self.uri)
@@ -122,8 +129,11 @@ class Linker:
         rows, columns = by_similarity(matrix, *self._chosen(matrix, vectors))
         columns_of: dict[str, list[Any]] = {"sentence": sentence_numbers[rows].tolist(), "image": columns.tolist()}
         columns_of["similarity"] = matrix[rows, columns].tolist()
-        if self.options.calibration is not None and len(rows):
-            columns_of["probability"] = self.options.calibration.of_links(matrix, rows, columns).tolist()
+        sureness, caution = columns_of["similarity"], ""
+        if self.options.calibration is not None:
+            sureness = self.options.calibration.of_links(matrix, rows, columns).tolist()
+            caution = self.options.outside(self.dataset, matrix.shape)
+            columns_of |= {"word": list(map(word_of, sureness))} if caution else {"probability": sureness}
         if self.model.relations is not None:
             predictor = RelationPredictor.of(self.model)
             columns_of["relations"] = [
@@ -134,7 +144,8 @@ class Linker:
             PredictedLink(document=document, rank=rank, model=self.uri, **dict(zip(columns_of, values, strict=True)))
             for rank, values in enumerate(zip(*columns_of.values(), strict=True), start=1)
         )
-        return LinkedDocument(document, sentence_numbers, matrix, tuple(links))
+        confidence = sum(sureness) / len(sureness) if sureness else None
+        return LinkedDocument(document, sentence_numbers, matrix, tuple(links), confidence=confidence, caution=caution)
 
     def pairs(self, vectors: EmbeddedDocument) -> tuple[Int64, Int64]:
         """Return the rows and columns of a document's links."""

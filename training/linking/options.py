@@ -26,15 +26,27 @@ class LinkOptions:
         refine: links are chosen by similarities that predicted relations refine (Alikhani 2022, eq. 4-6), and keep
             their cosines; None: by the cosines.
         calibration: gives links their probability; None: the model's own, where it has one.
+        is_of_model: whether the calibration is the model's own, which holds for the data set it was fitted on. Who
+            names another one answers for it.
     """
 
     precision: float | None = None
     refine: RefineConfig | None = None
     calibration: Calibration | None = None
+    is_of_model: bool = False
 
     def calibrated(self, own: Calibration | None) -> LinkOptions:
         """Return the options with a model's own calibration, where they have none."""
-        return replace(self, calibration=self.calibration or own)
+        return self if self.calibration else replace(self, calibration=own, is_of_model=True)
+
+    def outside(self, dataset: str, shape: tuple[int, int] | None = None) -> str:
+        """Return why links have a word and no probability (`Calibration.outside`); empty: they have one, or neither."""
+        calibration = self.calibration
+        return (
+            ""
+            if calibration is None
+            else calibration.outside(dataset if self.is_of_model else calibration.dataset, shape)
+        )
 
     def threshold(self, uri: str) -> float:
         """Return the similarity below which links of the model at an address are left out.
@@ -70,6 +82,7 @@ class LinkOptions:
         return {
             "calibration": None if self.calibration is None else self.calibration.to_json(),
             "precision": self.precision,
+            "is_of_model": self.is_of_model,
             **({} if self.refine is None else {"refine": resolve(self.refine)}),
         }
 

@@ -104,7 +104,7 @@ def link_shard(linking: Linking, model: LinkModel, shard: Shard) -> LinkedShard:
     outcomes: list[DocumentLinks] = []
     unreadable: list[Unreadable] = []
     card, where = model.card, (linking.manifest, linking.folder, shard.split)
-    linker = Linker(model=model, uri=linking.model, options=linking.options)
+    linker = Linker(model=model, uri=linking.model, options=linking.options, dataset=linking.reference)
     documents = read_for_model(
         card.config.reading, card.data, *where, with_truth=True, shards=[shard], unreadable=unreadable
     )
@@ -156,7 +156,6 @@ def _outcome(
     predicted = {(link.sentence, link.image) for link in linked.links}
     numbers = linked.sentence_numbers
     truth = None if known is None else {(int(numbers[row]), image) for row, image in known.tolist()}
-    confidences = [link.similarity if link.probability is None else link.probability for link in linked.links]
     relations = {
         each.name for link in linked.links for each in link.relations or () if each.probability >= RELATION_FROM
     }
@@ -169,7 +168,7 @@ def _outcome(
         wrong=None if truth is None else len(predicted - truth),
         missed=None if truth is None else len(truth - predicted),
         auc=float(scores[0, 0]) if len(scores) else None,
-        confidence=sum(confidences) / len(confidences) if confidences else None,
+        confidence=linked.confidence,
         relations=tuple(sorted(relations)),
         truth=None
         if truth is None

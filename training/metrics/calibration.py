@@ -3,7 +3,8 @@
 A `Calibration` is learnt from validation links, and small enough to be a JSON file beside a model's report. It is about
 predicted links, the edges that linking draws, not about all pairs of a document. Every predicted link of a
 document with known links, some pair of which is no link, is one observation: how sure it looks (`link_features`), and
-whether it is true. A calibration is fitted to the observations of one split, and judged on those of another.
+whether it is true. A calibration is fitted to the observations of one split, and judged on those of another. It holds
+for documents like those: of the same data set, with as many sentences and images (`Calibration.outside`).
 How sure the result of a search is has a class of its own, `curves.ProbabilityCurve`.
 """
 
@@ -22,7 +23,7 @@ from schemas.configs import restore_json
 from schemas.errors import UsageError
 from training.closed_form.plans import soft_plans
 from training.data.ragged import Bool, Float64, Floats, Int64
-from training.metrics.curves import fit_sigmoid
+from training.metrics.curves import ENOUGH_FOR_ISOTONIC, fit_isotonic, fit_sigmoid
 from training.metrics.intervals import mean_interval
 from training.metrics.links import link_mask
 from training.metrics.precision import PrecisionPoint, precision_points
@@ -32,6 +33,9 @@ from training.similarity.assignment import predicted_pairs
 FILE_NAME = "calibration.json"
 RELIABILITY_BINS = 10
 FEATURES, PLAN_SHARPNESS = 3, 10.0
+FOLDS = 5  # of documents: those that the curve is fitted to had no part in their own logits
+USUAL = (0.01, 0.99)  # shares of documents with fewer, and with at most as many, sentences or images
+WORDS = {2 / 3: "strong", 1 / 3: "fair", 0.0: "weak"}  # least probability -> how a link looks
 WANTED_PRECISIONS = (0.8, 0.9, 0.95)
 
 
@@ -45,8 +49,12 @@ class Calibration:
         documents: documents with known links.
         links: predicted links in them.
         true_links: those that are true.
-        slopes: of the `link_features` of a link in the sigmoid of its probability.
-        intercept: of that sigmoid.
+        slopes: of the `link_features` of a link in its logit.
+        intercept: of the logit.
+        sentences: fewest and most that its documents had, but for one of a hundred at either end.
+        images: likewise.
+        logits: rising knots of the curve from logit to probability; none: it is the sigmoid.
+        probabilities: the curve there, 0 to 1; linear in between, constant beyond.
         points: thresholds that keep fewer and fewer links at a higher and higher precision.
     """
 
@@ -57,6 +65,10 @@ class Calibration:
     true_links: int
     slopes: tuple[float, float, float]
     intercept: float
+    sentences: tuple[int, int]
+    images: tuple[int, int]
+    logits: tuple[float, ...] = ()
+    probabilities: tuple[float, ...] = ()
     points: tuple[PrecisionPoint, ...] = ()
 
     def of_links(self, matrix: Floats, rows: Int64, columns: Int64) -> Float64:
@@ -65,7 +77,23 @@ class Calibration:
 
     def of_features(self, features_EF: Float64) -> Float64:
         """Return the probability of E links by their `link_features`."""
-        return np.asarray(expit(features_EF @ np.array(self.slopes) + self.intercept), np.float64)
+        logits = features_EF @ np.array(self.slopes) + self.intercept
+        return np.asarray(np.interp(logits, self.logits, self.probabilities) if self.logits else expit(logits))
+
+    def outside(self, dataset: str, shape: tuple[int, int] | None = None) -> str:
+        """Return why a link of a document has no probability by this; empty: it has one.
+
+        Args:
+            dataset: NAME or NAME@VERSION that the document is of; empty: of none.
+            shape: its numbers of sentences and images; None: any.
+        """
+        if dataset.partition("@")[0] != self.dataset.partition("@")[0]:
+            return f"probabilities were fitted on {self.dataset}, and hold for its documents alone"
+        bounds = (("sentences", self.sentences), ("images", self.images))
+        for (what, (low, high)), count in zip(bounds, shape or (), strict=False):
+            if not low <= count <= high:
+                return f"probabilities were fitted on documents of {low} to {high} {what}, and hold for such alone"
+        return ""
 
     def threshold(self, precision: float) -> float:
         """Return the smallest similarity from which on links have at least this precision, 0 to 1, with 95% confidence.
@@ -114,13 +142,14 @@ class Observations:
         features: E x F, the similarity first (`link_features`).
         are_true: E.
         documents: E document numbers.
-        document_count: documents with known links and an unlinked pair, those without a prediction among them.
+        shapes: D x 2, numbers of sentences and images of the documents with known links and an unlinked pair, those
+            without a prediction among them.
     """
 
     features: Float64
     are_true: Bool
     documents: Int64
-    document_count: int
+    shapes: Int64
 
     def __len__(self) -> int:
         return len(self.features)
@@ -142,16 +171,18 @@ def observe(matrices: Sequence[Floats], links: Sequence[Int64 | None]) -> Observ
     ([0.8, 0.7], [True, False])
     """
     parts: list[tuple[Float64, Bool, Int64]] = []
-    count = 0
+    shapes: list[tuple[int, ...]] = []
     for number, (matrix, known) in enumerate(zip(matrices, links, strict=True)):
         if known is None or (true := link_mask(matrix.shape, known)).all():
             continue
-        count += 1
+        shapes.append(matrix.shape)
         pairs = predicted_pairs(matrix)
         parts.append((link_features(matrix, *pairs), true[pairs], np.full(len(pairs[0]), number)))
     parts.append((np.zeros((0, FEATURES)), np.zeros(0, bool), np.zeros(0, np.int64)))
     features, are_true, documents = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return Observations(features, are_true.astype(bool), documents.astype(np.int64), document_count=count)
+    return Observations(
+        features, are_true.astype(bool), documents.astype(np.int64), np.array(shapes, np.int64).reshape(-1, 2)
+    )
 
 
 def fit_calibration(observed: Observations, *, dataset: str, split: str) -> Calibration:
@@ -168,16 +199,49 @@ def fit_calibration(observed: Observations, *, dataset: str, split: str) -> Cali
     if not len(observed):
         raise ValueError("expected predicted links of documents with known links, there are none")
     *slopes, intercept = fit_sigmoid(observed.features, observed.are_true)
+    (fewest, most), count = np.quantile(observed.shapes, USUAL, axis=0, method="nearest").tolist(), len(observed.shapes)
+    logits, probabilities = _curve(observed)
     return Calibration(
         dataset=dataset,
         split=split,
-        documents=observed.document_count,
+        documents=count,
         links=len(observed),
         true_links=int(observed.are_true.sum()),
         slopes=(slopes[0], slopes[1], slopes[2]),
         intercept=intercept,
-        points=precision_points(observed.similarities, observed.are_true, observed.documents, observed.document_count),
+        sentences=(fewest[0], most[0]),
+        images=(fewest[1], most[1]),
+        logits=logits,
+        probabilities=probabilities,
+        points=precision_points(observed.similarities, observed.are_true, observed.documents, count),
     )
+
+
+def _curve(observed: Observations) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return knots of the isotonic curve from logits to probabilities; none where links or documents are few.
+
+    Each document's logits are by the others' sigmoid. One false link more is as sure as the surest and a true one as
+    the least sure: the curve reaches neither 0 nor 1.
+    """
+    folds = observed.documents % FOLDS
+    if len(observed) < ENOUGH_FOR_ISOTONIC or len(np.unique(folds)) < FOLDS:
+        return (), ()
+    logits = np.zeros(len(observed))
+    for fold in range(FOLDS):
+        is_out = folds == fold
+        *slopes, intercept = fit_sigmoid(observed.features[~is_out], observed.are_true[~is_out])
+        logits[is_out] = observed.features[is_out] @ np.array(slopes) + intercept
+    ends = [logits.max(), logits.min()]
+    return fit_isotonic(np.append(logits, ends), np.append(observed.are_true, [False, True]))
+
+
+def word_of(probability: float) -> str:
+    """Return how a link looks, in a word, where its probability does not hold.
+
+    >>> [word_of(probability) for probability in (0.9, 0.5, 0.1)]
+    ['strong', 'fair', 'weak']
+    """
+    return next(word for least, word in WORDS.items() if probability >= least)
 
 
 def link_features(matrix: Floats, rows: Int64, columns: Int64) -> Float64:

@@ -41,9 +41,9 @@ SENTENCES, SENTENCE_VECTORS, IMAGE_VECTORS = "sentences", "sentence_vectors", "i
 ROLES, LANGUAGE, PICTURES = "roles", "language", "pictures"
 REGION_VECTORS, REGION_LABELS = "region_vectors", "region_labels"
 ALWAYS_KNOWN = (SENTENCES, SENTENCE_VECTORS, IMAGE_VECTORS)
-READ, SIMILARITIES, LINKS, MODEL = "read", "similarities", "links", "model"
+READ, SIMILARITIES, LINKS, MODEL, CAUTION = "read", "similarities", "links", "model", "caution"
 RELATIONS = "relations"
-LINK_FIELDS = ("sentence", "image", "similarity", "probability")
+LINK_FIELDS = ("sentence", "image", "similarity", "probability", "word")
 ADDRESS_FILE = "registered_model_meta"  # where MLflow notes which version it downloaded
 
 
@@ -74,7 +74,7 @@ class LinkPredictor:
         """
         try:
             rows: Any = documents.to_dict("records")
-            return pd.DataFrame(self.answers(self.given(rows)), columns=[READ, SIMILARITIES, LINKS, MODEL])
+            return pd.DataFrame(self.answers(self.given(rows)), columns=[READ, SIMILARITIES, LINKS, MODEL, CAUTION])
         except UsageError as problem:
             raise MlflowException.invalid_parameter_value(str(problem)) from problem
 
@@ -91,8 +91,8 @@ class LinkPredictor:
 
         `read` are the indices of the n sentences that the model reads (all but blank ones, unless it goes by roles),
         and `similarities` n lists of m cosines, or what the model's steps make of them; `links` are those of
-        `multilink link`, the most similar first, with their `sentence`, `image`, `similarity` and `probability`; of a
-        coherence model also their `relations`.
+        `multilink link`, the most similar first, with their `sentence`, `image`, `similarity`, and `probability` or,
+        where that does not hold, a `word`: `caution` says why. Of a coherence model they also have `relations`.
 
         Raises:
             UsageError: vectors are not finite.
@@ -107,6 +107,7 @@ class LinkPredictor:
                     SIMILARITIES: each.similarities.astype(np.float64).tolist(),
                     LINKS: [_fields(link) for link in each.links],
                     MODEL: self.linker.uri,
+                    CAUTION: each.caution,
                 }
             )
         return found
@@ -206,7 +207,7 @@ def _load_pyfunc(path: str) -> LinkPredictor:
 
 
 def _predictor(folder: Path, address: str) -> LinkPredictor:
-    options = LinkOptions(calibration=logged_calibration(folder))
+    options = LinkOptions().calibrated(logged_calibration(folder))
     return LinkPredictor(Linker(model=LinkModel.load(folder, choose_device()), uri=address, options=options))
 
 

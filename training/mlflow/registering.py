@@ -206,6 +206,7 @@ def signature_of(model: LinkModel) -> ModelSignature:
             Property("image", DataType.long),
             Property("similarity", DataType.double),
             Property("probability", DataType.double, required=False),
+            Property("word", DataType.string, required=False),
             Property(pyfunc.RELATIONS, Map(DataType.double), required=False),
         ]
     )
@@ -214,6 +215,7 @@ def signature_of(model: LinkModel) -> ModelSignature:
         pyfunc.SIMILARITIES: vectors,
         pyfunc.LINKS: Array(link),
         pyfunc.MODEL: DataType.string,
+        pyfunc.CAUTION: DataType.string,
     }
     return ModelSignature(
         inputs=Schema(columns), outputs=Schema([ColSpec(kind, name) for name, kind in answers.items()])

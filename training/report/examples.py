@@ -50,7 +50,7 @@ class ExampleDocument:
         links: true (sentence, image) links; None: unknown.
         auc: its AUC in percent; None where links are unknown.
         concepts: labels of the main regions of each image (Li 2022, figure 6); () where none were detected.
-        probabilities: that each predicted link is true, 0 to 1; () where they are not known.
+        sureness: probability of each predicted link, 0 to 1, or the word in its place; () where there is neither.
         is_predicted: whether a model predicted links; else the document is drawn with those of the data set.
         is_compared: whether `links` are those that a corpus came with, and no truth.
     """
@@ -62,7 +62,7 @@ class ExampleDocument:
     links: tuple[tuple[int, int], ...] | None = None
     auc: float | None = None
     concepts: tuple[tuple[str, ...], ...] = ()
-    probabilities: tuple[float, ...] = ()
+    sureness: tuple[float | str, ...] = ()
     is_predicted: bool = True
     is_compared: bool = False
 
@@ -124,18 +124,17 @@ class EdgeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """An edge between a sentence and an image (from 0); a missed link has no weight, and no probability."""
+    """An edge between a sentence and an image (from 0); a missed link has neither weight nor sureness."""
 
     sentence: int
     image: int
     kind: EdgeKind
     weight: float | None = None
-    probability: float | None = None
+    sureness: float | str | None = None
 
     def is_under(self, threshold: float | None) -> bool:
-        """Return whether a predicted edge is less sure than a threshold: a probability, or where unknown a weight."""
-        sureness = self.weight if self.probability is None else self.probability
-        return threshold is not None and sureness is not None and sureness < threshold
+        """Return whether the similarity of a predicted edge is below a threshold."""
+        return threshold is not None and self.weight is not None and self.weight < threshold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,15 +168,15 @@ class ExampleGraph:
         left = row_centre_px(self.sentences.index(edge.sentence), len(self.sentences), self.height_px)
         return left, row_centre_px(self.images.index(edge.image), len(self.images), self.height_px)
 
-    def probability_of(self, image: int) -> float | None:
-        """Return the probability of the link of an image, which has one at most; None where none is known."""
-        return next((edge.probability for edge in self.edges if edge.image == image and edge.weight is not None), None)
+    def sureness_of(self, image: int) -> float | str | None:
+        """Return the probability of the link of an image, which has one at most, or the word in its place."""
+        return next((edge.sureness for edge in self.edges if edge.image == image and edge.weight is not None), None)
 
     def opacity(self, edge: Edge) -> float:
         """Return the opacity of a predicted edge: of unknown truth the greater, the surer its link."""
-        if edge.kind is not EdgeKind.PREDICTED or edge.probability is None:
+        if edge.kind is not EdgeKind.PREDICTED or not isinstance(edge.sureness, float):
             return _OPACITY
-        return _LEAST_OPACITY + (_OPACITY - _LEAST_OPACITY) * edge.probability
+        return _LEAST_OPACITY + (_OPACITY - _LEAST_OPACITY) * edge.sureness
 
     def width_px(self, edge: Edge) -> float | None:
         """Return the width of an edge; None of one without a weight."""
@@ -214,7 +213,7 @@ def classify_edges(document: ExampleDocument) -> tuple[Edge, ...]:
     if document.is_compared:
         is_in, is_not, missed = EdgeKind.AGREED, EdgeKind.OTHERWISE, EdgeKind.GIVEN
     edges = []
-    known = dict(zip(document.predicted, document.probabilities, strict=False))
+    known = dict(zip(document.predicted, document.sureness, strict=False))
     for link in sorted(document.predicted, key=lambda edge: (-edge[2], edge[0], edge[1])):
         s, i, weight = link
         right = is_in if (s, i) in (true or ()) else is_not
@@ -222,6 +221,17 @@ def classify_edges(document: ExampleDocument) -> tuple[Edge, ...]:
     others = sorted((true or set()) - {(edge.sentence, edge.image) for edge in edges})
     kind = missed if document.is_predicted else EdgeKind.KNOWN
     return (*edges, *(Edge(s, i, kind) for s, i in others))
+
+
+def sureness_of(links: Iterable[tuple[float | None, str | None]]) -> tuple[float | str, ...]:
+    """Return what is shown beside links: probabilities, or the words in their place; () where there is neither."""
+    found = (word if probability is None else probability for probability, word in links)
+    return tuple(each for each in found if each is not None)
+
+
+def sure_text(sureness: float | str) -> str:
+    """Return a probability in percent, or the word in its place."""
+    return sureness if isinstance(sureness, str) else f"{sureness:.0%}"
 
 
 def edge_width_px(weight: float, largest: float) -> float:

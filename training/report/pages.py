@@ -25,6 +25,7 @@ from training.report.examples import (
     clip,
     draw_example,
     emphasised,
+    sure_text,
     thumbnail_uri,
 )
 from training.report.figures import axes_of
@@ -72,7 +73,7 @@ def environment() -> Environment:
     )
     found.globals["axes_of"] = axes_of
     found.filters |= {"cell": cell_text, "value": value_text, "range": range_text}
-    found.filters |= {"clip": clip, "thumbnail": thumbnail_uri, "emphasised": emphasised, "percent": "{:.0%}".format}
+    found.filters |= {"clip": clip, "thumbnail": thumbnail_uri, "emphasised": emphasised, "sure": sure_text}
     found.tests |= {"clear": is_clear, "score": _has_value, "under": Edge.is_under}
     return found
 
@@ -83,7 +84,7 @@ def drawn(graph: ExampleGraph, title: str, *, threshold: float | None = None, be
     Args:
         graph: the document, laid out.
         title: above it.
-        threshold: predicted edges below it (a probability; where unknown a similarity) are there, hidden.
+        threshold: predicted edges of a lower similarity are there, hidden.
         beside: other elements of the page about the document; below the drawing.
     """
     parts: Any = environment().get_template("parts.html.j2").module
@@ -130,7 +131,7 @@ def linked_page(documents: Iterable[ExampleDocument], *, model: str, about: str)
         about: which documents they are.
     """
     graphs = [draw_example(document) for document in documents]
-    has_probabilities = any(edge.probability is not None for graph in graphs for edge in graph.edges)
+    has_probabilities = any(isinstance(edge.sureness, float) for graph in graphs for edge in graph.edges)
     legend = edge_legend(graphs)
     return render("linked", model=model, about=about, graphs=graphs, legend=legend, has_probabilities=has_probabilities)
 

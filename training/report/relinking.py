@@ -12,7 +12,7 @@ from schemas.manifest import Manifest
 from schemas.parts import part_name, split_parts
 from training.linking.relinked import Agreement, Relinked
 from training.report.example_documents import read_examples
-from training.report.examples import ExampleDocument
+from training.report.examples import ExampleDocument, sureness_of
 from training.report.pages import documents_page
 from training.report.sections import Row, Table
 
@@ -73,8 +73,8 @@ def caution_line(trained_on: str, dataset: str) -> str:
             "its probabilities hold for those of val and test"
         )
     return (
-        f"the model was trained on {trained_on}, where its probabilities were fitted: "
-        f"they are not promised for the pictures and texts of {dataset}"
+        f"the model was trained on {trained_on}, where its probabilities were fitted: they do not hold in {dataset}, "
+        "where a link has a word in place of one: strong, fair or weak"
     )
 
 
@@ -84,7 +84,7 @@ def _example(example: ExampleDocument, row: Mapping[str, Any]) -> ExampleDocumen
     return replace(
         example,
         predicted=tuple((link["sentence"], link["image"], link["similarity"]) for link in predicted),
-        probabilities=tuple(link["probability"] for link in predicted if link["probability"] is not None),
+        sureness=sureness_of((link["probability"], link["word"]) for link in predicted),
         links=tuple((link["sentence"], link["image"]) for link in row[GIVEN_LINKS]),
         is_compared=True,
     )

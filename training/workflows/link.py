@@ -5,7 +5,7 @@ How documents of a user's own get their vectors is known in `orchestration/infer
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -23,7 +23,7 @@ from training.linking.links import LinkedDocument, write_links
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
 from training.linking.versions import LinkedVersion, link_version, prepare_linking
 from training.mlflow.loading import LoadedModel
-from training.report.examples import ExampleDocument
+from training.report.examples import ExampleDocument, sureness_of
 from training.report.pages import own_documents_page, write_page
 
 DRAWN = 200  # documents on a page; beyond, a browser becomes slow
@@ -41,6 +41,7 @@ class LinkSummary:
         documents: that were linked.
         links: of them.
         examples: the first of the links.
+        cautions: why links have a word and no probability, and of how many documents.
         failures: of documents and images, as they were read and as they were linked.
         failures_path: file of them; there is none without failures.
         seconds: from the first document read to the last link written.
@@ -52,6 +53,7 @@ class LinkSummary:
     documents: int
     links: int
     examples: tuple[PredictedLink, ...]
+    cautions: Mapping[str, int]
     failures: tuple[Failure, ...]
     failures_path: str
     seconds: float
@@ -91,6 +93,7 @@ def run_link(
     """
     linker, began, linked = loaded.linker(options), time.monotonic(), 0
     failures, drawn, examples = list[Failure](), list[ExampleDocument](), list[PredictedLink]()
+    cautions = Counter[str]()
 
     def links() -> Iterator[PredictedLink]:
         nonlocal linked
@@ -99,6 +102,7 @@ def run_link(
                 failures.append(found)
                 continue
             linked += 1
+            cautions.update([found.caution] if found.caution and found.links else ())
             pace = linked / (time.monotonic() - began)
             say(Passing(f"{counted(linked, 'document')} linked, {pace:.1f} documents/s"))
             if page is not None and len(drawn) < DRAWN:
@@ -118,6 +122,7 @@ def run_link(
         documents=linked,
         links=count,
         examples=tuple(examples),
+        cautions=dict(cautions),
         failures=tuple(failures),
         failures_path=_write_failures(failures, output.with_suffix(".failures.parquet")),
         seconds=time.monotonic() - began,
@@ -141,7 +146,7 @@ def _drawn(found: LinkedDocument) -> ExampleDocument:
         sentences=tuple(document.texts),
         images=tuple(document.jpegs or [None] * len(document.image_vectors)),
         predicted=tuple((sentences[link.sentence], images[link.image], link.similarity) for link in found.links),
-        probabilities=tuple(link.probability for link in found.links if link.probability is not None),
+        sureness=sureness_of((link.probability, link.word) for link in found.links),
     )
 
 

@@ -3,15 +3,9 @@
 
 const slider = document.getElementById("threshold");
 
-// A link without a probability counts by its similarity, as on the server.
-function sureness(element) {
-  const { probability, similarity } = element.dataset;
-  return probability ?? similarity;
-}
-
 function atThreshold(value) {
   for (const element of document.querySelectorAll(".linked [data-similarity]")) {
-    element.classList.toggle("below", Number(sureness(element)) < value);
+    element.classList.toggle("below", Number(element.dataset.similarity) < value);
   }
   document.querySelector("output[for=threshold]").textContent = value.toFixed(2);
 }

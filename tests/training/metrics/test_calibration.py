@@ -25,14 +25,14 @@ def drawn(count=4000, seed=0):
     are_true = numbers.random(count) < expit(6 * similarities - 2)
     documents = np.arange(count) // 8
     features = np.column_stack([similarities, np.zeros((count, 2))])
-    return Observations(features, are_true, documents, document_count=int(documents[-1]) + 1)
+    return Observations(features, are_true, documents, np.full((int(documents[-1]) + 1, 2), 8))
 
 
 def test_what_is_observed_are_the_predicted_links_of_known_documents():
     matrix = np.array([[0.9, 0.8], [0.7, -0.1]])  # the best matching: (0, 1) and (1, 0)
     everything = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])  # says nothing: no prediction could be wrong
     seen = observe([matrix] * 4, [np.array([[0, 1]]), None, np.zeros((0, 2), np.int64), everything])
-    assert seen.document_count == 2 and seen.documents.tolist() == [0, 0, 2, 2]
+    assert seen.shapes.tolist() == [[2, 2], [2, 2]] and seen.documents.tolist() == [0, 0, 2, 2]
     assert seen.similarities.tolist() == [0.8, 0.7, 0.8, 0.7]
     assert seen.are_true.tolist() == [True, False, False, False]
 
@@ -101,6 +101,48 @@ def test_a_margin_tells_links_apart_that_are_equally_similar():
     """Every link has a similarity of 0.5; it is true where nothing else comes near."""
     numbers = np.random.default_rng(0)
     features = np.column_stack([np.full(400, 0.5), numbers.normal(size=400), numbers.random(400)])
-    seen = Observations(features, features[:, 2] > 0.5, np.arange(400) // 4, document_count=100)
+    seen = Observations(features, features[:, 2] > 0.5, np.arange(400) // 4, np.full((100, 2), 4))
     found = fit_calibration(seen, dataset="d@v", split="val")
     assert np.abs(found.of_features(features) - seen.are_true).mean() < 0.15
+
+
+def scenes(draws, count, size=5, spread=0.12):
+    """Documents of as many sentences as pictures, all linked: cosines about 0.4 of true pairs, about 0.2 of others."""
+    matrices, links, places = [], [], np.arange(size)
+    for _ in range(count):
+        matrix, partners = draws.normal(0.2, spread, (size, size)), draws.permutation(size)
+        matrix[places, partners] = draws.normal(0.4, spread, size)
+        matrices.append(matrix)
+        links.append(np.stack([places, partners], axis=1))
+    return observe(matrices, links)
+
+
+def test_probabilities_are_true_in_every_tenth_where_a_sigmoid_bends():
+    """By the sigmoid alone links that were shown with 16 and 25% were true in 37%."""
+    fitted = fit_calibration(scenes(np.random.default_rng(0), 400), dataset="d@v", split="val")
+    fresh = scenes(np.random.default_rng(100), 800)
+    shown = fitted.of_features(fresh.features)
+    assert max(abs(each.expected - each.true) for each in reliability(shown, fresh.are_true)) < 0.06
+    for least in np.arange(0, 1, 0.1):
+        part = (shown >= least) & (shown < least + 0.1)
+        if part.sum() >= 200:
+            assert abs(shown[part].mean() - fresh.are_true[part].mean()) < 0.1
+    assert shown.min() > 0 and shown.max() < 1  # nothing is certain
+
+
+def test_a_probability_holds_for_documents_like_those_it_was_fitted_on():
+    draws = np.random.default_rng(0)
+    shapes = np.concatenate([draws.integers(4, 9, (198, 2)), [[1, 1], [90, 90]]])
+    seen = observe([draws.normal(size=shape) for shape in shapes], [np.zeros((0, 2), np.int64)] * len(shapes))
+    fitted = fit_calibration(seen, dataset="diy@v1", split="val")
+    assert (fitted.sentences, fitted.images) == ((4, 8), (4, 8))  # but for one of a hundred at either end
+    for dataset, shape, reason in [
+        ("diy@v1", (4, 8), ""),
+        ("diy@v2", None, ""),  # another version of the same documents
+        ("diy", (9, 8), "4 to 8 sentences"),
+        ("diy", (4, 3), "4 to 8 images"),
+        ("rqa@v1", (4, 8), "diy@v1"),
+        ("", None, "diy@v1"),  # a user's own
+    ]:
+        found = fitted.outside(dataset, shape)
+        assert reason in found and bool(found) == bool(reason)
