@@ -63,7 +63,7 @@ class BlindComparison:
 def preferred_by_editors(store: str) -> Callable[[Lake, str, str], Preference | None]:
     """Return a function of lake, champion and challenger that returns what editors preferred; None: nobody compared.
 
-    All versions of the data set count, and comparisons from before the two models changed places.
+    All versions of the data set count, and comparisons from before the two models changed places; an article once.
 
     Args:
         store: address of the pages' database; empty: the one in the lake.
@@ -72,13 +72,10 @@ def preferred_by_editors(store: str) -> Callable[[Lake, str, str], Preference | 
     def preferred(lake: Lake, champion: str, challenger: str) -> Preference | None:
         try:
             with opened_log(lake.root.uri, store) as log:
-                found = {(first, second): result for first, second, _, result in log.won(by_version=False)}
+                found = log.preferred(champion, challenger)
         except NotFoundError:
             return None
-        own, other = found.get((champion, challenger)), found.get((challenger, champion))
-        if own is None or other is None:
-            return own or (other and other.swapped)
-        return own + other.swapped
+        return found if found.articles else None
 
     return preferred
 

@@ -33,6 +33,7 @@ from sqlalchemy import (
     case,
     func,
     literal,
+    or_,
     select,
     text,
 )
@@ -208,26 +209,27 @@ class DecisionLog:
         of_pair = select(COMPARED.c.number).where(*_of_pair(article, models))
         yield from self._decisions(select(DECISIONS).where(DECISIONS.c.number.in_(of_pair)), 0)
 
-    def won(self, *, by_version: bool = True) -> list[tuple[str, str, str, Preference]]:
+    def won(self) -> list[tuple[str, str, str, Preference]]:
         """Return champion, challenger, NAME@VERSION and the articles that each won, by the last choices of each pair.
 
-        One query counts them, a row an article. An article counts once: of each version that was searched, or with ""
-        for all of them.
+        One query counts them, a row an article. An article counts once of each version that was searched.
         """
-        each, names = WON.c, [WON.c.champion, WON.c.challenger, WON.c.dataset]
-        wanted = select(
-            *names,
-            _sum(each.lead < 0),
-            _sum(each.lead > 0),
-            _sum(and_(each.lead == 0, each.chosen > 0)),
-            _sum(and_(each.chosen == 0, each.listed == 0, each.rejected > 0)),
-        )
+        names = [WON.c.champion, WON.c.challenger, WON.c.dataset]
+        wanted = select(*names, *_kinds(WON.c)).where(WON.c.dataset != "").group_by(*names).order_by(*names)
         with self._connected() as connection:
-            of_kind = each.dataset != "" if by_version else each.dataset == ""
-            rows = connection.execute(wanted.where(of_kind).group_by(*names).order_by(*names)).all()
-        kinds = ("first", "second", "ties", "none_fits")
-        found = [(*of[:3], Preference(**dict(zip(kinds, map(int, of[3:]), strict=True)))) for of in rows]
+            found = [(*row[:3], _preference(row[3:])) for row in connection.execute(wanted)]
         return [of for of in found if of[3].articles]
+
+    def preferred(self, first: str, second: str) -> Preference:
+        """Return the articles that two models won, whichever of them was the champion; an article counts once."""
+        each = WON.c
+        is_as_named = and_(each.champion == first, each.challenger == second)
+        is_swapped = and_(each.champion == second, each.challenger == first)
+        lead = func.sum(case((is_as_named, each.lead), else_=-each.lead)).label("lead")
+        counts = [func.sum(each[name]).label(name) for name in _COUNTS[1:]]
+        articles = select(lead, *counts).where(each.dataset == "", or_(is_as_named, is_swapped)).group_by(each.article)
+        with self._connected() as connection:
+            return _preference(connection.execute(select(*_kinds(articles.subquery().c))).one())
 
     def corrections(self, dataset: str, documents: Iterable[str]) -> Iterator[Decision]:
         """Yield the corrections of links of some documents of a version (NAME@VERSION), in order of each document."""
@@ -349,6 +351,21 @@ def _of_pair(article: str, models: Sequence[str]) -> tuple[ColumnElement[bool], 
 
 def _sum(condition: ColumnElement[bool], value: Any = 1) -> Any:
     return func.sum(case((condition, value), else_=0))
+
+
+def _kinds(each: Any) -> tuple[Any, ...]:
+    """Return the numbers of articles of a `Preference`, of rows like those of `won`."""
+    return (
+        _sum(each.lead < 0),
+        _sum(each.lead > 0),
+        _sum(and_(each.lead == 0, each.chosen > 0)),
+        _sum(and_(each.chosen == 0, each.listed == 0, each.rejected > 0)),
+    )
+
+
+def _preference(counts: Iterable[Any]) -> Preference:
+    first, second, ties, none_fits = (int(count or 0) for count in counts)  # the sum of no row is null
+    return Preference(first=first, second=second, ties=ties, none_fits=none_fits)
 
 
 def _count_won(connection: Connection, *of: ColumnElement[bool]) -> None:

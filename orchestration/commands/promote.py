@@ -77,4 +77,5 @@ def _lines(promotion: "Promotion", *, is_explained: bool) -> list[str]:
         verdict = f"{candidate.uri} stays the champion by its earlier statement, which is not renewed"
     marked = (f"  {'met    ' if check.is_passed else 'NOT MET'}  {check.reason}" for check in decision.checks)
     unsigned = () if promotion.is_dry_run or not decision.is_promoted else options.signature_lines()
-    return [verdict, *(explained(decision) if is_explained else marked), *unsigned]
+    differences = (f"  {each}" for each in decision.differences)
+    return [verdict, *(explained(decision) if is_explained else (*marked, *differences)), *unsigned]

@@ -1,6 +1,6 @@
 """Which of two rankings people prefer, by the articles that each won: a verdict that holds at every look."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -27,15 +27,6 @@ class Preference:
     second: int
     ties: int = 0
     none_fits: int = 0
-
-    def __add__(self, other: "Preference") -> "Preference":
-        """Return what the articles of both say; an article in both counts twice."""
-        return Preference(**{name: value + getattr(other, name) for name, value in asdict(self).items()})
-
-    @property
-    def swapped(self) -> "Preference":
-        """Return the same with first and second exchanged."""
-        return replace(self, first=self.second, second=self.first)
 
     @property
     def articles(self) -> int:

@@ -26,6 +26,7 @@ def explained(decision: Decision) -> Iterator[str]:
             f"one's is of {100 * level_of(policy.level, 1):.4g}%."
         )
     yield from (_undecided(check, decision) for check in compared if check.is_undecided)
+    yield from (f"Candidate minus champion, {each}." for each in decision.differences)
 
 
 def _undecided(check: Check, decision: Decision) -> str:

@@ -12,6 +12,9 @@ retrieve their images. A candidate is promoted if every check passes:
 - documents: enough documents were scored, with both models where there is a champion;
 - minimum: its mean scores reach the policy's minima;
 - guard: on another data set the whole interval of that difference lies above minus the guard's margin;
+- group: where the policy names groups of documents, such as languages, in none of them is it shown to be more than the
+  margin worse, and in those with documents enough to show it, it is shown to be at most that. The differences of all
+  languages are part of every decision (`Difference`);
 - editors: where the policy asks for it, those who compared it blind with the champion are shown to prefer it;
 - latest: it was scored on the latest version of the target data set;
 - approval: where the policy asks for one, or the documents cannot tell, a named person has approved it (`multilink
@@ -25,19 +28,27 @@ Policy files are read in `policy.py`. Models are loaded, documents scored and al
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 
 from schemas.configs import Json, resolve
+from schemas.console import counted
 from schemas.errors import UsageError
 from schemas.versions import fingerprint
 from training.data.ragged import Float64
 from training.evaluation.evaluate import Evaluation
-from training.metrics.intervals import Interval, difference_interval, documents_needed, level_of, mean_interval
+from training.metrics.intervals import (
+    Interval,
+    difference_interval,
+    documents_needed,
+    fewest_documents,
+    level_of,
+    mean_interval,
+)
 from training.metrics.links import LinkScore, PairScore, ScoreKind
 from training.metrics.preference import Preference
-from training.mlflow.policy import STANDARD_POLICY, Guard, Measure, Policy
+from training.mlflow.policy import STANDARD_POLICY, By, Guard, Measure, Policy
 from training.promotions.record import Approval
 
 Scores = Mapping[str, LinkScore | PairScore]
@@ -59,6 +70,7 @@ class Contest:
         attempt: how many candidates the best champion has met with this one, from 1.
         measure: the score that decides; not `auto`.
         chance: its mean for a model that knows nothing, percent.
+        groups: of each kind of groups, document id -> group.
     """
 
     dataset: str
@@ -69,6 +81,7 @@ class Contest:
     attempt: int = 1
     measure: Measure = Measure.AUC
     chance: float = RANDOM_AUC
+    groups: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -92,6 +105,25 @@ class Contest:
         """Return candidate minus another model, of the documents that both could score."""
         both = [name for name in self.candidate if name in other]
         return self._column(self.candidate, both, self.measure) - self._column(other, both, self.measure)
+
+    def within(self, by: str) -> dict[str, Contest]:
+        """Return the contest in each group of a kind, by name; documents of no group are in none."""
+        group_of = self.groups.get(by, {})
+
+        def only(scores: Scores | None, group: str) -> Scores | None:
+            if scores is None:
+                return None
+            return {name: each for name, each in scores.items() if group_of.get(name) == group}
+
+        return {
+            group: replace(
+                self,
+                candidate=only(self.candidate, group) or {},
+                champion=only(self.champion, group),
+                best=only(self.best, group),
+            )
+            for group in sorted({group_of[name] for name in self.documents if name in group_of})
+        }
 
     def to_json(self) -> Json:
         """Return every score, by model and document: one value, one text, to the last bit."""
@@ -133,6 +165,24 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """Candidate minus champion in a group of the target's documents.
+
+    Attributes:
+        group: what tells groups apart, and its name: `language=de`.
+        documents: that both could score.
+        points: the mean difference with its interval, at the level of the comparison with the champion.
+    """
+
+    group: str
+    documents: int
+    points: Interval
+
+    def __str__(self) -> str:
+        return f"{self.group}: {_show(self.points, signed=True)} in {counted(self.documents, 'document')}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """A decision on a promotion, and what it was made from.
 
@@ -146,6 +196,8 @@ class Decision:
         attempt: how many candidates the best champion has met with this one.
         scores: SHA-256 (hex) of every score that it was made from; empty: of none.
         approved_by: whose approval counted; empty: none was needed, or there was none.
+        differences: from the champion by language, and by what else the policy groups documents by, where there are
+            several groups.
     """
 
     checks: tuple[Check, ...]
@@ -157,6 +209,7 @@ class Decision:
     attempt: int = 1
     scores: str = ""
     approved_by: str = ""
+    differences: tuple[Difference, ...] = ()
 
     @property
     def is_promoted(self) -> bool:
@@ -188,7 +241,13 @@ class Decision:
 
 
 def contest_of(
-    dataset: str, split: str, evaluations: Sequence[Evaluation], measure: Measure, *, attempt: int = 1
+    dataset: str,
+    split: str,
+    evaluations: Sequence[Evaluation],
+    measure: Measure,
+    *,
+    attempt: int = 1,
+    groups: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Contest:
     """Return the contest of a candidate's evaluation, the champion's and the best champion's, as far as there are some.
 
@@ -217,6 +276,7 @@ def contest_of(
         attempt=attempt,
         measure=measure,
         chance=getattr(chance, measure, RANDOM_AUC),
+        groups=groups or {},
     )
 
 
@@ -246,6 +306,7 @@ def decide(
     checks[1:1] = _against_champions(target, policy)
     if target.champion is not None:
         checks += [_against_guard(guard, (guards or {})[guard.dataset], policy) for guard in policy.guards]
+        checks += [check for each in policy.groups for check in _within_groups(each.by, target, policy)]
         is_new = target.champion is not target.candidate
         checks += [_preferred(preference)] if policy.editors.preferred and is_new else []
     if policy.latest_only and latest is not None:
@@ -270,6 +331,7 @@ def decide(
         attempt=target.attempt,
         scores=fingerprint([each.to_json() for each in (target, *(guards or {}).values())]),
         approved_by=approved_by,
+        differences=tuple(_differences(target, policy)),
     )
 
 
@@ -294,6 +356,40 @@ def _against_champions(target: Contest, policy: Policy) -> Iterator[Check]:
     for name, other in zip(COMPARED, (target.champion, target.best), strict=True):
         if other is not None:
             yield _within_margin(name, target, other, margin, level)
+
+
+def _within_groups(by: str, target: Contest, policy: Policy) -> Iterator[Check]:
+    """Yield the comparison with the champions in each group; of few documents, a check that it is not shown worse."""
+    level = level_of(policy.level, target.attempt)
+    for group, contest in target.within(by).items():
+        for name, other in zip(COMPARED, (contest.champion, contest.best), strict=True):
+            if other is None or _are_same(target, name):
+                continue
+            count, needed = len(contest.differences(other)), fewest_documents(policy.margin, level=level)
+            check = _within_margin(f"{name} in {by} {group}", contest, other, policy.margin, level)
+            if count < needed and check.is_undecided:
+                reason = (
+                    f"{count} documents in {by} {group} tell too little, {needed} are needed: not shown to be worse"
+                )
+                check = replace(check, is_passed=True, is_undecided=False, reason=reason)
+            yield replace(check, name=f"group {by}={group}, {name}")
+
+
+def _differences(target: Contest, policy: Policy) -> Iterator[Difference]:
+    """Yield candidate minus champion in every group of the kinds that have several."""
+    level = level_of(policy.level, target.attempt)
+    for by in dict.fromkeys((By.LANGUAGE, *(each.by for each in policy.groups))):
+        groups = target.within(by)
+        for group, contest in groups.items() if len(groups) > 1 else ():
+            if contest.champion is not None:
+                found = contest.differences(contest.champion)
+                yield Difference(
+                    group=f"{by}={group}", documents=len(found), points=difference_interval(found, level=level)
+                )
+
+
+def _are_same(target: Contest, name: str) -> bool:
+    return target.candidate is (target.champion if name == COMPARED[0] else target.best)
 
 
 def _within_margin(name: str, contest: Contest, other: Scores, margin: float, level: float) -> Check:

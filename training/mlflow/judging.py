@@ -11,13 +11,14 @@ from schemas.documents import Split
 from schemas.errors import UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
+from schemas.parts import read_part, split_parts
 from training.config import Select
 from training.evaluation.evaluate import Evaluation
 from training.evaluation.models import evaluate_model
 from training.metrics.preference import Preference
 from training.mlflow.gate import Contest, Decision, contest_of, decide, refuse
 from training.mlflow.loading import LoadedModel, load_version
-from training.mlflow.policy import Guard, Measure, Policy
+from training.mlflow.policy import By, Guard, Measure, Policy
 from training.mlflow.registry import ModelVersion
 from training.model import ModelCard
 from training.promotions.record import Approval
@@ -75,8 +76,8 @@ def find_judging_data(lake: Lake, target: str, *, split: str, guards: Sequence[G
     return JudgingData(
         lake=lake,
         target=target,
-        split=_split(lake, target, split),
-        guards={name: (reference, _split(lake, reference, split)) for name, (reference, split) in found.items()},
+        split=gate_split(lake, target, split),
+        guards={name: (reference, gate_split(lake, reference, split)) for name, (reference, split) in found.items()},
         latest="@".join(lake.find(target.partition("@")[0])),
     )
 
@@ -116,7 +117,9 @@ def judge(
                 say(f"scoring {each.uri} on {reference}, split {split}")
                 scored[each.digest] = _evaluate(each, data.lake, reference, split, measure)
         found = [scored[each.digest] for each in models[:count]]
-        return contest_of(reference, split, found, measure, attempt=rivals.attempt)
+        by = {By.LANGUAGE, *(each.by for each in policy.groups)} if reference == data.target else ()
+        groups = {each: _groups(data.lake, reference, split, each) for each in by}
+        return contest_of(reference, split, found, measure, attempt=rivals.attempt, groups=groups)
 
     own = contest(data.target, data.split, policy.measure, count=len(models))
     guards = {
@@ -136,6 +139,18 @@ def _evaluate(model: LoadedModel, lake: Lake, reference: str, split: str, measur
         raise UsageError(f"{model.uri}: {problem}") from problem
 
 
+def _groups(lake: Lake, reference: str, split: str, by: By) -> dict[str, str]:
+    """Return document id -> language, or source, of a split."""
+    manifest, folder = read_manifest(lake, reference)
+    column = "provenance" if by is By.SOURCE else str(by)
+    rows = (
+        row
+        for documents, _ in split_parts(manifest, split)
+        for row in read_part(folder, documents, ["id", column]).to_pylist()
+    )
+    return {row["id"]: row[column]["source"] if by is By.SOURCE else row[column] for row in rows}
+
+
 def chose_epoch(model: ModelCard, contest: Contest) -> bool:
     """Return whether a model's epoch was chosen by what it is judged by: on the validation split of its own data set.
 
@@ -151,6 +166,6 @@ def chose_epoch(model: ModelCard, contest: Contest) -> bool:
     return is_own and contest.split == Split.VAL and (by_links or by_ranks)
 
 
-def _split(lake: Lake, reference: str, named: str) -> str:
-    """Return the split of NAME@VERSION to be judged on."""
+def gate_split(lake: Lake, reference: str, named: str = "") -> str:
+    """Return the split of NAME@VERSION to be judged on; a policy may name it."""
     return named or (GATE_SPLIT if GATE_SPLIT in read_manifest(lake, reference)[0].splits else Split.VAL.value)

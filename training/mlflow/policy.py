@@ -24,6 +24,9 @@ A policy file is TOML; a key that is left out has its default, an unknown one is
     [[guards]]                    # other data sets, on their latest version, on which it may not fall back
     dataset = "rqa"
     margin = 2.0
+
+    [[groups]]                    # groups of the documents, in none of which it may fall back by more than the margin
+    by = "language"               # or source
 """
 
 import tomllib
@@ -130,6 +133,24 @@ class Guard:
         require(self.split != Split.TEST, field="guards.split", value=self.split, rule=NOT_TEST)
 
 
+class By(StrEnum):
+    """What groups documents: their language, or the source that gave them."""
+
+    LANGUAGE = "language"
+    SOURCE = "source"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Groups:
+    """Groups of the target's documents, in each of which a candidate must keep what the champions can.
+
+    Attributes:
+        by: what tells them apart.
+    """
+
+    by: By = By.LANGUAGE
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """Settings of the rule.
@@ -151,6 +172,8 @@ class Policy:
         editors: what people must say.
         forget: what follows where data that it was trained on is taken out.
         guards: data sets on which the candidate may not fall back.
+        groups: groups of the target's documents in which it may not: it must not be shown to be more than the margin
+            worse, and where there are documents enough to show it, it must be shown to be at most that.
     """
 
     level: float = LEVEL
@@ -166,6 +189,7 @@ class Policy:
     editors: Editors = field(default_factory=Editors)
     forget: Forget = field(default_factory=Forget)
     guards: tuple[Guard, ...] = ()
+    groups: tuple[Groups, ...] = ()
 
     def __post_init__(self) -> None:
         require(0 < self.level < 1, field="level", value=self.level, rule="must be between 0 and 1")

@@ -14,13 +14,13 @@ import mlflow
 from mlflow.exceptions import MlflowException
 
 from schemas.console import Say
-from schemas.errors import GateError, NotFoundError, UsageError
+from schemas.errors import BuildError, GateError, NotFoundError, UsageError
 from schemas.lake import Lake
 from training.metrics.preference import Preference
 from training.mlflow.champions import align, append, change_champion, check_signer, record_of
 from training.mlflow.evidence import evidence_of
 from training.mlflow.gate import Check, Decision, refuse
-from training.mlflow.judging import Rivals, find_judging_data, judge
+from training.mlflow.judging import Rivals, find_judging_data, gate_split, judge
 from training.mlflow.loading import LoadedModel, load_version
 from training.mlflow.policy import STANDARD_POLICY, Policy
 from training.mlflow.registry import ModelVersion, find_version
@@ -32,6 +32,7 @@ from training.promotions.record import (
     BEST,
     BEST_BEFORE,
     CELLS,
+    EVALUATED,
     JUDGED,
     STUDY,
     Record,
@@ -163,6 +164,33 @@ def study_of(client: mlflow.MlflowClient, version: ModelVersion) -> tuple[str, i
             wanted = f"tags.`{PARENT_TAG}` = '{parent}'"
             return f"sweep {parent}", len(client.search_runs([run.info.experiment_id], wanted, max_results=MOST_CELLS))
     return "", 1
+
+
+def count_look(
+    client: mlflow.MlflowClient, version: ModelVersion, lake: Lake, reference: str, split: str
+) -> str | None:
+    """State that a version was scored on the documents that the gate judges by: it counts as a candidate.
+
+    Returns:
+        Why it could not be stated; None where it is, or where no candidate can be chosen by it: on another split,
+        without a champion, or of one that is or was champion.
+    """
+    record = record_of(client, version.name)
+    if split != gate_split(lake, reference) or record.best is None or version.version in record.champions:
+        return None
+    study, cells = study_of(client, version)
+    look = {"dataset": reference, "split": split, "champion_before": record.champion, BEST_BEFORE: record.best}
+    stated = {
+        (each.version, each.decision.get(BEST_BEFORE), each.decision["dataset"])
+        for each in record.about(version.version, EVALUATED)
+    }
+    if (version.version, record.best, reference) in stated:
+        return None
+    try:
+        append(client, version, EVALUATED, {"decision": {**look, STUDY: study, CELLS: cells}}, lake=lake)
+    except (UsageError, BuildError) as problem:
+        return str(problem)
+    return None
 
 
 def rollback(client: mlflow.MlflowClient, name: str, *, champion: str | None = None) -> tuple[ModelVersion, str]:

@@ -2,6 +2,7 @@
 
     champion   a change of champion: by a promotion, whose decision has checks, or by a rollback
     judged     a decision of the gate that changed no champion
+    evaluated  a version was scored on the documents that the gate judges by
     approval   who approves a version, by the digests of its files
     tainted    what was taken out of the data that a version was trained on
     adopted    who signs it takes over what stands before: an unsigned record, another key's, a renamed model's
@@ -29,7 +30,14 @@ from training.promotions.chain import Chain, Statement
 from training.promotions.keys import trusted_keys
 from training.promotions.seen import check_seen
 
-CHANGED, JUDGED, APPROVED, TAINTED, ADOPTED = "champion", "judged", "approval", "tainted", "adopted"  # events
+CHANGED, JUDGED, EVALUATED, APPROVED, TAINTED, ADOPTED = (  # events
+    "champion",
+    "judged",
+    "evaluated",
+    "approval",
+    "tainted",
+    "adopted",
+)
 CHAMPION, PREVIOUS_CHAMPION = "champion", "previous_champion"  # aliases
 HOME_TAG, COUNT_TAG = "promotions", "promotions_count"  # of a registered model
 DECISION_TAG, APPROVED_TAG, MODEL_DIGEST_TAG, RUN_TAG = "promotion", "approved_by", "model_digest", "run_id"
@@ -38,6 +46,7 @@ STUDY, CELLS = "study", "cells"  # of a decision: what the version was chosen in
 REQUIRED = {  # of the predicate of a statement
     CHANGED: {"champions", "decision"},
     JUDGED: {"decision"},
+    EVALUATED: {"decision"},
     APPROVED: {"approved_by"},
     TAINTED: {"dataset", "documents", "images"},
     ADOPTED: {"champions", BEST},
@@ -240,7 +249,7 @@ class Record:
         """Return how many candidates the best champion has met with this one on these documents, from 1.
 
         The same version on the same documents by the same measure beside the same champion counts once, however often
-        it is judged. A version that was chosen from several counts as all of them, once for the study they are of.
+        it is judged. Who scored it by `multilink evaluate` has seen as much. A version that was chosen from several counts as all of them, once for the study they are of.
 
         Args:
             version: its number.
@@ -253,7 +262,8 @@ class Record:
         met: dict[tuple[str, ...], int] = {}
         for each in self.statements:
             decision = each.decision
-            if each.event in (CHANGED, JUDGED) and "checks" in decision and decision.get(BEST_BEFORE) == self.best:
+            is_look = each.event == EVALUATED or (each.event in (CHANGED, JUDGED) and "checks" in decision)
+            if is_look and decision.get(BEST_BEFORE) == self.best:
                 about = decision.get(STUDY) or f"{each.version} {each.model['digest']}"
                 of = (decision.get("dataset"), decision.get("split"), decision.get("champion_before"))
                 key = (about, *map(str, of), str(decision.get("policy", {}).get("measure", "auto")))

@@ -27,6 +27,7 @@ from training.evaluation.judge import CALIBRATION, Judged, judge_model
 from training.evaluation.score_files import evaluate_scores
 from training.metrics.scores import Score
 from training.mlflow.loading import LoadedModel, load, open_registry
+from training.mlflow.promotion import count_look
 from training.mlflow.registering import load_nostruct, record_evaluation
 from training.report.outcome import next_lines, outcome_lines
 from training.report.sections import score_table, sections
@@ -150,6 +151,10 @@ def run_evaluate(
         )
     report = _report_of(loaded, reference, str(split), (*judged.rows, *beside))
     record_evaluation(client, loaded, report, judged.calibration)
+    uncounted = None if loaded.version is None else count_look(client, loaded.version, home, reference, str(split))
+    notes = (
+        [] if uncounted is None else [f"not counted as a candidate of the gate, which judges by {split}: {uncounted}"]
+    )
     return EvaluateSummary(
         evaluation=judged.evaluation,
         rows=report.rows,
@@ -157,6 +162,7 @@ def run_evaluate(
         loaded=loaded,
         judged=judged,
         report=report,
+        notes=tuple(notes),
         values={"model": loaded.uri, "dataset": reference, "split": str(split)},
     )
 

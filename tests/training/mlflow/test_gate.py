@@ -24,7 +24,7 @@ from training.mlflow.gate import (
     decide,
     refuse,
 )
-from training.mlflow.policy import STANDARD_POLICY, Editors, Guard, Minimum, Policy, read_policy
+from training.mlflow.policy import STANDARD_POLICY, By, Editors, Groups, Guard, Minimum, Policy, read_policy
 from training.promotions.record import Approval
 
 
@@ -266,6 +266,45 @@ def test_order_of_the_champions_documents_does_not_matter() -> None:
         for rival in (champion, turned)
     ]
     assert decisions[0] == decisions[1]
+
+
+@pytest.mark.parametrize(
+    ("lost", "count", "unmet"),
+    [
+        (0.0, 20, []),  # too few to show anything: not shown to be worse
+        (90.0, 20, ["de"]),  # few, and shown to be worse
+        (0.0, 600, []),
+        (4.0, 600, ["de"]),
+    ],
+)
+def test_a_policy_may_name_groups_in_none_of_which_a_candidate_may_fall_back(
+    lost: float, count: int, unmet: list[str]
+) -> None:
+    """The other language gains so much that the mean over all documents is better than the champion's."""
+    champion = np.clip(_normal(60, seed=1, count=600 + count), 5, 95)
+    gain = np.append(np.full(600, 5.0), np.full(count, -lost))
+    candidate = np.clip(champion + gain, 0, 100)
+    languages = {f"d{number}": "en" if number < 600 else "de" for number in range(600 + count)}
+    contest = Contest(
+        dataset="diy@v1",
+        split="val",
+        candidate=_scores(candidate),
+        champion=_scores(champion),
+        groups={By.LANGUAGE: languages},
+    )
+    policy = Policy(groups=(Groups(by=By.LANGUAGE),))
+    decision = decide(contest, policy)
+    checks = {name: check for name, check in _checks(decision).items() if name.startswith("group")}
+    assert {*checks} == {f"group language={name}, champion" for name in ("de", "en")}
+    assert [name for name in ("de", "en") if not checks[f"group language={name}, champion"].is_passed] == unmet
+    assert decision.is_promoted == (not unmet)
+    for free in (decision, decide(contest)):  # the differences are told, whatever the policy asks for
+        assert [(each.group, each.documents) for each in free.differences] == [
+            ("language=de", count),
+            ("language=en", 600),
+        ]
+        assert free.differences[1].points.mean == pytest.approx((candidate - champion)[:600].mean())
+    assert not decide(replace(contest, groups={By.LANGUAGE: dict.fromkeys(languages, "en")})).differences
 
 
 def test_every_minimum_that_is_named_must_be_reached() -> None:

@@ -23,7 +23,7 @@ from training.mlflow.explanation import explained
 from training.mlflow.gate import Contest
 from training.mlflow.judging import chose_epoch
 from training.mlflow.policy import Guard, Measure, Minimum, Policy
-from training.mlflow.promotion import Promotion, promote, rollback
+from training.mlflow.promotion import Promotion, count_look, promote, rollback
 from training.mlflow.registry import find_version
 from training.model import LinkModel
 from training.promotions.history import championships
@@ -364,6 +364,27 @@ def test_a_cell_of_a_sweep_counts_as_all_of_its_cells(
         client.set_tag(run, "mlflow.parentRunId", runs[4])
     judged = promote(client, "linker", "2", is_dry_run=True, say=print)
     assert judged.decision.attempt == judged.cells == 4 and judged.study == f"sweep {runs[4]}"
+
+
+def test_a_version_that_was_scored_on_the_documents_of_the_gate_counts_as_a_candidate(
+    client: mlflow.MlflowClient,
+    register_model: Register,
+    trained: Path,
+    other_files: Callable[[], Path],
+    registry_lake: Lake,
+) -> None:
+    def look(version: str, split: str = "val") -> int:
+        assert count_look(client, find_version(client, "linker", version), registry_lake, "synthetic@v1", split) is None
+        return len(record_of(client, "linker").chain)
+
+    for folder in (trained, other_files(), other_files()):
+        register_model(folder)
+    assert look("2") == 0  # beside no champion
+    promote(client, "linker", "1", say=print)
+    assert [look("2", "test"), look("1"), look("2"), look("2")] == [1, 1, 2, 2]
+    record = record_of(client, "linker")
+    assert record.attempt("3", "synthetic@v1", "val") == 2 and record.attempt("2", "synthetic@v1", "val") == 1
+    assert record.judgement("2") is None  # it was not judged
 
 
 def test_a_tainted_champion_cannot_come_back(

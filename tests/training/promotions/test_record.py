@@ -13,6 +13,7 @@ from training.promotions.record import (
     ADOPTED,
     APPROVED,
     CHANGED,
+    EVALUATED,
     JUDGED,
     TAINTED,
     Approval,
@@ -107,6 +108,10 @@ def test_a_candidate_that_was_chosen_from_several_counts_as_all_of_them(tmp_path
     assert attempt("3", study="sweep a", cells=30) == 30 and attempt("3", study="sweep a", cells=40) == 40
     assert attempt("3", study="sweep b", cells=5) == 35 and attempt("3") == 31
     assert attempt("2", measure="auc", study="sweep a", cells=30) == 60
+    for version in ("4", "5"):  # scored by hand on the documents of the gate
+        look = {"dataset": "diy@v1", "split": "val", "champion_before": "1", "best_before": "1"}
+        state(tmp_path, EVALUATED, version, decision=look)
+    assert attempt("3") == 33 and attempt("4") == 32 and attempt("5", measure="auc") == 33
 
 
 def test_an_approval_is_by_a_name_and_where_a_policy_says_so_by_a_key(tmp_path: Path) -> None:
