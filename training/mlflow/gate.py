@@ -106,7 +106,7 @@ class Contest:
         both = [name for name in self.candidate if name in other]
         return self._column(self.candidate, both, self.measure) - self._column(other, both, self.measure)
 
-    def within(self, by: str) -> dict[str, Contest]:
+    def within(self, by: str) -> "dict[str, Contest]":
         """Return the contest in each group of a kind, by name; documents of no group are in none."""
         group_of = self.groups.get(by, {})
 

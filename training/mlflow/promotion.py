@@ -180,14 +180,10 @@ def count_look(
         return None
     study, cells = study_of(client, version)
     look = {"dataset": reference, "split": split, "champion_before": record.champion, BEST_BEFORE: record.best}
-    stated = {
-        (each.version, each.decision.get(BEST_BEFORE), each.decision["dataset"])
-        for each in record.about(version.version, EVALUATED)
-    }
-    if (version.version, record.best, reference) in stated:
-        return None
+    look |= {STUDY: study, CELLS: cells}
     try:
-        append(client, version, EVALUATED, {"decision": {**look, STUDY: study, CELLS: cells}}, lake=lake)
+        if not any(each.decision == look for each in record.about(version.version, EVALUATED)):
+            append(client, version, EVALUATED, {"decision": look}, lake=lake)
     except (UsageError, BuildError) as problem:
         return str(problem)
     return None
