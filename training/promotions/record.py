@@ -249,7 +249,8 @@ class Record:
         """Return how many candidates the best champion has met with this one on these documents, from 1.
 
         The same version on the same documents by the same measure beside the same champion counts once, however often
-        it is judged. Who scored it by `multilink evaluate` has seen as much. A version that was chosen from several counts as all of them, once for the study they are of.
+        it is judged. Who scored it by `multilink evaluate` has seen as much. A version that was chosen from several
+        counts as all of them, once for the study they are of.
 
         Args:
             version: its number.

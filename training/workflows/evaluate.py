@@ -153,7 +153,7 @@ def run_evaluate(
     record_evaluation(client, loaded, report, judged.calibration)
     uncounted = None if loaded.version is None else count_look(client, loaded.version, home, reference, str(split))
     notes = (
-        [] if uncounted is None else [f"not counted as a candidate of the gate, which judges by {split}: {uncounted}"]
+        () if uncounted is None else (f"not counted as a candidate, though the gate judges by {split}: {uncounted}",)
     )
     return EvaluateSummary(
         evaluation=judged.evaluation,
@@ -162,7 +162,7 @@ def run_evaluate(
         loaded=loaded,
         judged=judged,
         report=report,
-        notes=tuple(notes),
+        notes=notes,
         values={"model": loaded.uri, "dataset": reference, "split": str(split)},
     )
 
