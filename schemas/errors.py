@@ -21,12 +21,18 @@ address.
 
 import re
 
-_IN_ADDRESS = re.compile(r"://[^/?#@\s'\"]*:[^/?#\s'\"]*@")
+_USER = re.compile(r"://[^/?#\s'\"]+@")
+_NAMES = r"[\w-]*password|[\w-]*secret[\w-]*|[\w-]*token|access_key|api_?key|sig|signature"
+_SECRET = re.compile(rf"([?&;](?:{_NAMES})=)[^&;\s'\"]+", re.IGNORECASE)
 
 
 def without_passwords(text: str) -> str:
-    """Return a text in which no address has a user and a password: `http://***@host`."""
-    return _IN_ADDRESS.sub("://***@", text)
+    """Return a text in which no address has a user, a password, or one among its parameters.
+
+    >>> without_passwords("postgresql://ann:secret@db/mlflow?password=secret&sslmode=require")
+    'postgresql://***@db/mlflow?password=***&sslmode=require'
+    """
+    return _SECRET.sub(r"\1***", _USER.sub("://***@", text))
 
 
 def as_arguments(option: str, address: str) -> tuple[str, ...]:

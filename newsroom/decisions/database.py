@@ -31,7 +31,7 @@ def database_in(lake: str) -> str:
     """
     local = Lake.at(lake).root.local
     if local is None:
-        raise UsageError("--store: name a database (postgresql://USER@HOST/NAME): the lake is on an object store")
+        raise UsageError("--store: name a database (postgresql://HOST/NAME): the lake is on an object store")
     return f"sqlite:///{local.absolute() / 'pages' / 'pages.sqlite'}"
 
 
@@ -61,7 +61,7 @@ def open_database(address: str, *, must_exist: bool = False) -> sql.Engine:
         sql.event.listen(engine, "connect", _keep_what_is_committed)
         return engine
     except (SQLAlchemyError, ValueError, KeyError) as problem:
-        raise UsageError("--store: expected sqlite:///PATH or postgresql://USER@HOST/DATABASE") from problem
+        raise UsageError("--store: expected sqlite:///PATH or postgresql://HOST/DATABASE") from problem
     except ModuleNotFoundError as problem:
         raise UsageError("--store: PostgreSQL needs psycopg: install multilink with the extra server") from problem
 

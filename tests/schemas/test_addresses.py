@@ -11,6 +11,12 @@ SHOWN = {
     "postgresql://mlflow:secret@db:5432/mlflow": "postgresql://***@db:5432/mlflow",
     "http://ann:p%40s@host": "http://***@host",
     "s3://key:secret@bucket/lake?region=eu": "s3://***@bucket/lake?region=eu",
+    "https://token-of-ann@host/api": "https://***@host/api",  # a token stands in the user's place
+    "http://ann:a@b@host/": "http://***@host/",
+    "postgresql://db/mlflow?user=ann&password=secret": "postgresql://db/mlflow?user=ann&password=***",
+    "s3://bucket/lake?secret_key=abc&region=eu": "s3://bucket/lake?secret_key=***&region=eu",
+    "https://host/x.jpg?X-Amz-Security-Token=abc": "https://host/x.jpg?X-Amz-Security-Token=***",
+    "models:/linker@champion": "models:/linker@champion",
     "sqlite:////tmp/a@b/mlflow.db": "sqlite:////tmp/a@b/mlflow.db",
     "mail ann@example.org": "mail ann@example.org",
 }
