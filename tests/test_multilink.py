@@ -205,14 +205,16 @@ def test_a_notebook_draws_links_with_their_pictures() -> None:
     links = [
         PredictedLink("document", 0, 1, 0.75, 1, "m", text="A <red> ball."),
         PredictedLink("document", 1, 0, 0.5, 2, "m", probability=0.876, text="Another."),
+        PredictedLink("document", 2, 0, 0.4, 3, "m", word="fair", text="A third."),
     ]
-    drawn = multilink.Links(links, [picture(1, "blue"), "https://example.org/a.jpg?a=1&b=2"])
-    assert [link.source for link in drawn] == ["https://example.org/a.jpg?a=1&b=2", None]
-    assert drawn == [replace(links[0], source="https://example.org/a.jpg?a=1&b=2"), links[1]]
-    page = ElementTree.fromstring(drawn._repr_html_().replace('width="96">', 'width="96"/>'))
+    drawn = multilink.Links(links, [picture(1, "blue"), "https://example.org/a.jpg?a=1&b=2"], caution="why")
+    assert [link.source for link in drawn] == ["https://example.org/a.jpg?a=1&b=2", None, None]
+    assert drawn == [replace(links[0], source="https://example.org/a.jpg?a=1&b=2"), *links[1:]]
+    assert drawn._repr_html_().endswith("</table>why")
+    page = ElementTree.fromstring(drawn._repr_html_().removesuffix("why").replace('width="96">', 'width="96"/>'))
     cells = [[cell.text or cell[0].get("src") for cell in row] for row in page.findall("tr")[1:]]
-    assert cells[0] == ["A <red> ball.", "https://example.org/a.jpg?a=1&b=2", "0.75"]
-    assert cells[1][0::2] == ["Another.", "88%"]
+    assert cells[0] == ["A <red> ball.", "https://example.org/a.jpg?a=1&b=2", "similarity 0.75"]
+    assert cells[1][0::2] == ["Another.", "similarity 0.50, probability 88%"] and cells[2][2] == "similarity 0.40, fair"
     shown = Image.open(io.BytesIO(base64.b64decode(cells[1][1].partition("base64,")[2])))
     assert shown.size == (97, 96)
 

@@ -75,13 +75,13 @@ def test_links_are_a_table_with_the_surest_of_each_document(lake: Lake, tmp_path
         for image in (1, 0)
     ]
     links[0] |= {"similarity": 0.1, "probability": 0.2}
-    links[3] |= {"similarity": 0.95, "probability": None}
+    links[3] |= {"similarity": 0.95, "probability": None, "word": "weak"}
     page, pictures = rendered(links_of(lake, "synthetic@v1", _written(tmp_path, links)))
     assert len(pictures) == 2 and len(set(pictures)) == 2
     body = page.partition("<tbody>")[2]
     second, first = (re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL) for row in body.split("</tr>")[:2])
-    assert first == ["80%", f"<code>{SHOWN}</code>", "", f"<code>{rows[0]['id']}</code>"]
-    assert second[0] == "" and second[3] == f"<code>{rows[1]['id']}</code>"
+    assert first == ["0.90", "80%", f"<code>{SHOWN}</code>", "", f"<code>{rows[0]['id']}</code>"]
+    assert second[:2] == ["0.95", "weak"] and second[4] == f"<code>{rows[1]['id']}</code>"
     assert links_of(lake, "synthetic@v1", _written(tmp_path, [])) == ""
 
 

@@ -79,7 +79,15 @@ CONFIG = TrainConfig(
     training=LoopConfig(epochs=8, learning_rate=1e-2, select=Select.LAST),
 )
 CALIBRATION = Calibration(
-    dataset="synthetic@v1", split="val", documents=9, links=30, true_links=20, slopes=(8.0, 0.0, 0.0), intercept=0.0
+    sentences=(1, 99),
+    images=(1, 99),
+    dataset="synthetic@v1",
+    split="val",
+    documents=9,
+    links=30,
+    true_links=20,
+    slopes=(8.0, 0.0, 0.0),
+    intercept=0.0,
 )
 COUNT, TRAINED = 23, 40
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
@@ -282,7 +290,7 @@ def test_a_document_is_drawn_with_the_links_that_the_model_predicts(site: Site) 
     matrix = evaluation.matrices[evaluation.ids.index("test-005")]
     pairs = set(zip(*(each.tolist() for each in predicted_pairs(matrix)), strict=True))
     assert {(s, i) for s, i, _ in found.drawn.predicted} == pairs
-    for (s, i, similarity), probability in zip(found.drawn.predicted, found.drawn.probabilities, strict=True):
+    for (s, i, similarity), probability in zip(found.drawn.predicted, found.drawn.sureness, strict=True):
         assert similarity == pytest.approx(matrix[s, i], abs=1e-5)
         assert probability == pytest.approx(1 / (1 + np.exp(-8 * matrix[s, i])), abs=1e-5)
     text = got(site.links, language="de")
@@ -299,13 +307,13 @@ def test_a_document_is_drawn_with_the_links_that_the_model_predicts(site: Site) 
 def test_two_models_stand_side_by_side(site: Site) -> None:
     text = got(site.links, language="de", other=MODELS[1])
     assert text.count('<article class="card example">') == 2
-    numbers = re.findall(r'data-similarity="([^"]*)"( data-probability)?', text)
-    assert len({bool(mark) for _, mark in numbers}) == 2  # one has a calibration, the other has none
+    titles = re.findall(r"similarity -?[\d.]+, (probability)?", text)
+    assert len(set(titles)) == 2  # one has a calibration, the other has none
 
 
 def test_links_below_the_threshold_are_there_but_hidden(site: Site) -> None:
     text = got(site.links, threshold="0.6", order="worst")
-    edges = re.findall(r'<path class="edge (\w+)( below)?"[^>]*?(?: data-probability="([^"]*)")?>', text)
+    edges = re.findall(r'<path class="edge (\w+)( below)?"[^>]*?(?: data-similarity="([^"]*)")?>', text)
     told = [(bool(below), float(sure)) for _, below, sure in edges if sure]
     assert {below for below, _ in told} == {True, False}
     assert all(below == (sure < 0.6) for below, sure in told)
@@ -455,8 +463,8 @@ def browser(site: Site) -> Iterator[Page]:
 @in_chromium
 def test_the_slider_hides_links_and_its_place_is_in_the_address(site: Site, browser: Page) -> None:
     browser.goto(f"{site.links}?split=test&order=worst")
-    edges = browser.locator(".linked path.edge[data-probability]")
-    sureness = edges.evaluate_all("all => all.map(each => Number(each.dataset.probability))")
+    edges = browser.locator(".linked path.edge[data-similarity]")
+    sureness = edges.evaluate_all("all => all.map(each => Number(each.dataset.similarity))")
     assert edges.evaluate_all("all => all.filter(each => each.checkVisibility()).length") == len(sureness) > 0
     slider = browser.locator("#threshold")
     slider.focus()

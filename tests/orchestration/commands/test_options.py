@@ -84,7 +84,15 @@ def test_search_has_the_options_of_refinement() -> None:
 
 
 def test_the_options_of_links(tmp_path: Path) -> None:
-    about = {"dataset": "d@1", "split": "val", "documents": 1, "links": 2, "true_links": 1}
+    about = {
+        "dataset": "d@1",
+        "split": "val",
+        "documents": 1,
+        "links": 2,
+        "true_links": 1,
+        "sentences": (1, 9),
+        "images": (1, 9),
+    }
     calibration = Calibration(**about, slopes=(1.0, 0.0, 0.0), intercept=0.0)  # type: ignore[arg-type]
     (tmp_path / "calibration.json").write_text(calibration.to_json())
     found = options.link_options(

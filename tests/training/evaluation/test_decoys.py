@@ -167,7 +167,7 @@ def precise(lake: Lake, model: LinkModel) -> LinkOptions:
         precision=0.9,
         calibration=Calibration(
             dataset="d", split="val", documents=9, links=99, true_links=90, slopes=(0.0, 0.0, 0.0), intercept=0.0,
-            points=points,
+            points=points, sentences=(1, 99), images=(1, 99),
         ),
     )  # fmt: skip
 

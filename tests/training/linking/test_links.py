@@ -45,6 +45,7 @@ def test_written_links_have_the_schema(tmp_path: Path) -> None:
         "relations": [{"name": "story", "probability": 0.75}],
         "text": None,
         "source": None,
+        "word": None,
     }
 
 

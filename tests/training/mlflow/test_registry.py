@@ -126,7 +126,9 @@ def test_signature_and_requirements(client: mlflow.MlflowClient, register_model:
         "sentence_vectors",
         "image_vectors",
     ]
-    assert [column["name"] for column in info.signature.outputs.to_dict()] == ["read", "similarities", "links", "model"]
+    assert [column["name"] for column in info.signature.outputs.to_dict()] == [
+        "read", "similarities", "links", "model", "caution",
+    ]  # fmt: skip
     links = next(column for column in info.signature.outputs.to_dict() if column["name"] == "links")
     fields = links["items"]["properties"]
     assert [name for name, field in fields.items() if field["required"]] == ["image", "sentence", "similarity"]

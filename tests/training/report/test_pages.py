@@ -200,7 +200,7 @@ def test_what_was_measured_has_its_section():
         np.column_stack([similarities, np.zeros((300, 2))]),
         numbers.random(300) < similarities,
         np.arange(300) // 10,
-        document_count=30,
+        np.full((30, 2), 10),
     )
     calibration = fit_calibration(seen, dataset="d@v", split="val")
     rows = [
@@ -291,7 +291,7 @@ def test_edges_of_unknown_truth_are_neither_right_nor_wrong():
 
 
 def test_the_probability_of_a_link_stands_at_its_image_and_its_edge():
-    sure = document(links=None, auc=None, probabilities=(0.9, 0.25, 0.5))  # of (0, 0), (1, 2), (2, 1)
+    sure = document(links=None, auc=None, sureness=(0.9, 0.25, 0.5))  # of (0, 0), (1, 2), (2, 1)
     page = own_documents_page([sure], model="models:/m/1", count=3)
     at_images = re.findall(r'class="probability"[^>]*>(.*?)</span><img|class="probability"[^>]*>(.*?)</span>', page)
     assert [one or other for one, other in at_images] == ["90%", "50%", "25%"]
@@ -300,6 +300,15 @@ def test_the_probability_of_a_link_stands_at_its_image_and_its_edge():
         re.findall(r'stroke-opacity="([^"]*)" data-sim', page) == ["0.79", "0.4", "0.55"]
         and "They are the first 1 of 3." in page
     )
+
+
+def test_a_word_stands_where_a_percentage_does_not_hold():
+    page = own_documents_page([document(sureness=("strong", "weak", "fair"))], model="models:/m/1", count=1)
+    assert re.findall(r'class="probability" title="([^"]*)">(\w+)<', page)[0] == (
+        "How the link to this image looks",
+        "strong",
+    )
+    assert "similarity 0.40, weak, " in page and "A word in place of a percentage" in page and "%</span>" not in page
 
 
 def test_edges_of_a_document_known_to_have_no_link_are_wrong():
