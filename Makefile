@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ENGINE ?= flink
 READY := $(VENV)/.ready
-PYTEST := $(BIN)/python -m pytest --numprocesses 4 --durations 15
+PYTEST := $(BIN)/python -m pytest --numprocesses 3 --durations 15
 FAST := not slow and not trial and not cluster and not infra and not ray and not mlflow and not dagster and not browser and not java and not build and not network and not trains
 
 # Empty: processes keep the byte code of what they import, for the many that come after them.

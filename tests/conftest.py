@@ -1,6 +1,6 @@
 """Options and fixtures of the whole suite: `--refresh-golden` writes the golden files anew instead of comparing.
 
-Several processes may share the tests (`make test` takes four: some of them wait for servers). Files whose tests share
+Several processes may share the tests (`make test` takes three: some of them wait for servers). Files whose tests share
 something costly stay together. What a test file uses marks its tests: `pytest -m "not ray"`.
 """
 

@@ -86,6 +86,13 @@ def start(*arguments: str | Path, folder: Path, environment: Mapping[str, str], 
     return Running(process, output)
 
 
+def run_code(code: str, *arguments: str | Path, folder: Path) -> Outcome:
+    """Run code as a program of its own, with arguments, to its end."""
+    program = folder / "program.py"
+    program.write_text(code, encoding="utf-8")
+    return start(*arguments, folder=folder, environment=clean_environment(), program=program).finish()
+
+
 @cache
 def server() -> ForkServerContext:
     """Return the server; it starts here, in the root of the repository, with no setting of the tests."""

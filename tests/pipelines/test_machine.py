@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from forked import Running, clean_environment, run_code, start
 
 from pipelines.launch import _own_error
 from schemas.errors import BuildError, ConfigError
@@ -20,79 +18,64 @@ from schemas.manifest import read_manifest, verify
 PLAIN = ["--set", "features.images=", "--set", "features.sentences="]
 
 
-def build(documents: Path, folder: Path, *arguments: str, **options: object) -> subprocess.Popen[str]:
+SMALL_FILES = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, 8_000))\n"
+
+
+def build(documents: Path, folder: Path, *arguments: str, program: Path | None = None) -> Running:
     (folder / "tmp").mkdir(exist_ok=True)
     settings = ["--set", f"source.documents={documents}", *PLAIN, "--lake", str(folder / "lake"), *arguments]
-    return subprocess.Popen(
-        [sys.executable, "-c", "from orchestration.__main__ import main; main()", "build", "documents", *settings],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"TMPDIR": str(folder / "tmp")},
-        **options,  # type: ignore[call-overload]
-    )
-
-
-def small_files() -> None:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, 8_000))
+    environment = clean_environment(TMPDIR=str(folder / "tmp"))
+    return start("build", "documents", *settings, folder=folder, environment=environment, program=program)
 
 
 def test_no_room_is_one_line_and_the_next_build_goes_on(ten_documents: Path, tmp_path: Path) -> None:
-    process = build(ten_documents, tmp_path, preexec_fn=small_files)
-    _, said = process.communicate()
-    assert process.returncode == 1
-    *progress, problem = said.splitlines()
+    program = tmp_path / "limited.py"
+    program.write_text(f"{SMALL_FILES}from orchestration.__main__ import main\nmain()\n")
+    ended = build(ten_documents, tmp_path, program=program).finish()
+    assert ended.status == 1
+    *progress, problem = ended.err.splitlines()
     assert problem.startswith("multilink: ") and all(line.startswith("[") for line in progress)
-    assert "build again" in said or "TMPDIR" in said
+    assert "build again" in problem or "TMPDIR" in problem
     assert list((tmp_path / "tmp").iterdir()) == []
-    again = build(ten_documents, tmp_path)
-    said, _ = again.communicate()
-    assert again.returncode == 0 and "built" in said
+    again = build(ten_documents, tmp_path).finish()
+    assert again.status == 0 and "built" in again.out
 
 
 @pytest.mark.slow
 def test_worker_processes_say_nothing_of_their_own(ten_documents: Path, tmp_path: Path) -> None:
-    process = build(ten_documents, tmp_path, "--workers", "2")
-    printed, said = process.communicate()
-    assert process.returncode == 0 and "built" in said + printed
-    assert "WARNING" not in said + printed and "INFO" not in said + printed
+    ended = build(ten_documents, tmp_path, "--workers", "2").finish()
+    assert ended.status == 0 and "built" in ended.err + ended.out
+    assert "WARNING" not in ended.err + ended.out and "INFO" not in ended.err + ended.out
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
 @pytest.mark.parametrize("end", ["sink.discard()", "del sink"])
 def test_a_file_without_room_for_its_last_bytes_is_given_up_without_a_word(tmp_path: Path, end: str) -> None:
-    program = (
-        "import sys; from schemas.lake import Folder\n"
+    (tmp_path / "own").mkdir()
+    code = (
+        f"{SMALL_FILES}import sys; from schemas.lake import Folder\n"
         f"sink = Folder(sys.argv[1]).create('part'); sink.stream.write(bytes(9_000)); {end}"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program, tmp_path],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        preexec_fn=small_files,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert not (tmp_path / "part").exists() and (end == "del sink" or list(tmp_path.iterdir()) == [])
+    ended = run_code(code, tmp_path / "own", folder=tmp_path)
+    assert (ended.status, ended.err) == (0, "")
+    assert not (tmp_path / "own" / "part").exists() and (end == "del sink" or not list((tmp_path / "own").iterdir()))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_ended_build_leaves_nothing_temporary(ten_documents: Path, tmp_path: Path, number: signal.Signals) -> None:
-    process = build(ten_documents, tmp_path)
-    while not list((tmp_path / "tmp").iterdir()) and process.poll() is None:
+    running = build(ten_documents, tmp_path)
+    while not list((tmp_path / "tmp").iterdir()) and running.process.is_alive():
         time.sleep(0.05)
-    process.send_signal(number)
-    _, said = process.communicate()
-    assert process.returncode == 130 and "Traceback" not in said
+    os.kill(running.process.pid, number)
+    ended = running.finish()
+    assert ended.status == 130 and "Traceback" not in ended.err
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
 def test_of_two_builds_at_once_one_waits_and_reuses(ten_documents: Path, tmp_path: Path) -> None:
-    processes = [build(ten_documents, tmp_path) for _ in range(2)]
-    said = ["".join(process.communicate()) for process in processes]
-    assert [process.returncode for process in processes] == [0, 0]
-    assert sorted("reused" in text for text in said) == [False, True], said
+    ended = [each.finish() for each in [build(ten_documents, tmp_path) for _ in range(2)]]
+    assert [each.status for each in ended] == [0, 0]
+    assert sorted("reused" in each.out + each.err for each in ended) == [False, True], ended
     (version,) = [folder for folder in (tmp_path / "lake/datasets/documents").iterdir() if folder.is_dir()]
     manifest, folder = read_manifest(Lake.at(str(tmp_path / "lake")), f"documents@{version.name}")
     assert list(verify(manifest, folder)) == []

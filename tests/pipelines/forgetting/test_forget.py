@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from forked import run_code
 
 from pipelines.forgetting.forget import Forgotten, forget
 from pipelines.forgetting.holdings import find_holdings
@@ -246,8 +246,7 @@ def test_what_was_killed_goes_on(lake: Lake, tmp_path: Path, home: str, name: st
     calm = Lake.at(str(tmp_path / "calm"))
     shutil.copytree(lake.root.uri, calm.root.uri)
     run(calm, entry)
-    killed = subprocess.run([sys.executable, "-c", KILLED, lake.root.uri, entry, home, name, str(calls)], check=False)
-    assert killed.returncode == 9
+    assert run_code(KILLED, lake.root.uri, entry, home, name, str(calls), folder=tmp_path).status == 9
     run(lake, entry)
     assert traces(lake, needles) == set()
     assert sorted(lake.versions("diy")) == sorted(calm.versions("diy"))

@@ -1,8 +1,6 @@
 """Relinking a version: documents keep what they had, agreement is what a plain count gives, a killed one goes on."""
 
 import signal
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from forked import run_code
 
 from schemas.document_rows import to_row
 from schemas.documents import Given, GivenLink, Split
@@ -174,8 +173,8 @@ def test_without_given_links_there_is_nothing_to_compare(lakes: ModuleType, fold
 
 
 def test_a_killed_relinking_goes_on_where_it_was(lake: Lake, folder: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-c", KILLED, lake.root.uri, str(folder), str(tmp_path / "killed")]
-    assert subprocess.run(command, check=False, timeout=600).returncode == -signal.SIGKILL
+    ended = run_code(KILLED, lake.root.uri, folder, tmp_path / "killed", folder=tmp_path)
+    assert ended.status == -signal.SIGKILL
     before = tree(tmp_path / "killed")
     assert sorted(name.partition("/")[0] for name in before) == [
         "documents",

@@ -3,8 +3,6 @@
 import hashlib
 import io
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from forked import run_code
 
 from schemas.documents import Split
 from schemas.errors import BuildError, NotFoundError, UsageError
@@ -229,8 +228,8 @@ def test_two_workers_write_the_bytes_of_one(lake: Lake, model: LinkModel, tmp_pa
 
 
 def test_a_killed_linking_goes_on_where_it_was(lake: Lake, folder: Path, model: LinkModel, tmp_path: Path) -> None:
-    command = [sys.executable, "-c", KILLED, lake.root.uri, str(folder), str(tmp_path / "killed")]
-    assert subprocess.run(command, check=False, timeout=600).returncode == -signal.SIGKILL
+    ended = run_code(KILLED, lake.root.uri, folder, tmp_path / "killed", folder=tmp_path)
+    assert ended.status == -signal.SIGKILL
     before = tree(tmp_path / "killed")
     assert len(before) == 2 * 3 and MANIFEST not in before
     times = {name: (tmp_path / "killed" / name).stat().st_mtime_ns for name in before}
