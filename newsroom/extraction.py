@@ -70,4 +70,5 @@ def given_document(read: VectorDocument) -> GivenDocument:
         sources=[image.source or image.hash for image in document.images],
         sentence_numbers=document.sentence_numbers,
         image_numbers=document.image_numbers,
+        after_sentence=document.after_sentence,
     )

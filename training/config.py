@@ -312,6 +312,7 @@ class TrainConfig(Settings):
             seed=settings.seed,
             max_rows=settings.max_rows,
             objective=self.objective_name,
+            places=self.link.order != "off",
         )
 
     @property

@@ -5,6 +5,7 @@
     class-names      + w (z_si - z), where z_si is the cosine of sentence s with the names of the classes of image i
                      (the mean over columns of names), z its mean over the banks, and w the weight times the deviation
                      of cosines over that of z_si
+    order            + log w_b / 10, where w_b is the weight of the pair's bin, learnt in training (`closed_form.order`)
     half-sinkhorn    the mean of the similarity and of (log p_si + log max(n, m)) / 10, where p is the soft plan of ten
                      times the similarities (`closed_form.plans`): where all pairs are alike, nothing changes
 
@@ -22,6 +23,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from training.closed_form.order import BINS, bins_of, relative_places
+from training.closed_form.order import described as order_in_words
 from training.closed_form.plans import soft_plans
 from training.data.documents import DocumentSet
 from training.data.loading import NamedColumns
@@ -30,6 +33,7 @@ from training.settings import LinkSettings, LinkStep
 
 SHARPNESS, SHARE = 10.0, 0.5  # of the soft plan
 Namer = Callable[[Any, Int64], Float32 | None]
+Binner = Callable[[slice, slice], Int64 | None]
 
 
 class LinkSteps(nn.Module):
@@ -42,6 +46,7 @@ class LinkSteps(nn.Module):
 
     Attributes:
         weights: how much `csls` (0 or 1) and class names count (`w` above); 0 until training is over.
+        order: logarithms of the weights of the bins of places; there is none where `link.order` is off.
     """
 
     texts: Tensor
@@ -49,6 +54,7 @@ class LinkSteps(nn.Module):
     counts: Tensor
     levels: Tensor
     weights: Tensor
+    order: Tensor | None
 
     def __init__(self, settings: LinkSettings, dimensions: int, columns: NamedColumns | None = None) -> None:
         super().__init__()
@@ -60,6 +66,7 @@ class LinkSteps(nn.Module):
         self.register_buffer("counts", torch.zeros(2, dtype=torch.int64))
         self.register_buffer("levels", torch.zeros(2))
         self.register_buffer("weights", torch.zeros(2))
+        self.register_buffer("order", None if settings.order == "off" else torch.zeros(BINS))
 
     def _apply(self, *arguments: Any, **named: Any) -> Self:
         return self
@@ -83,9 +90,13 @@ class LinkSteps(nn.Module):
         self.levels[1] = float(names_KL.mean())
         return float((texts_Kd @ images_Ld.T).std() / max(float(names_KL.std()), np.finfo(np.float32).tiny))
 
-    def similarities(self, texts_nd: Float32, images_md: Float32, names_nm: Float32 | None) -> Float32:
+    def similarities(
+        self, texts_nd: Float32, images_md: Float32, names_nm: Float32 | None, bins_nm: Int64 | None = None
+    ) -> Float32:
         """Return the n x m similarities of a document's unit vectors, by all steps."""
         found = self.weighted(texts_nd, images_md, names_nm, tuple(self.weights.tolist()))
+        if self.order is not None and bins_nm is not None:
+            found = found + self.order.numpy()[bins_nm] / SHARPNESS
         if LinkStep.HALF_SINKHORN in self.settings.steps and found.size:
             found = half_sinkhorn(found)
         return found.astype(np.float32)
@@ -111,7 +122,22 @@ class LinkSteps(nn.Module):
             LinkStep.CLASS_NAMES: f"class names of weight {names:.2g}" * bool(names),
             LinkStep.HALF_SINKHORN: "half Sinkhorn",
         }
-        return ", ".join(filter(None, (done[step] for step in self.settings.steps))) or "none helped"
+        steps = [done[step] for step in self.settings.steps]
+        if self.order is not None and self.order.any():
+            steps.append(f"order: {order_in_words(self.order)}")
+        return ", ".join(filter(None, steps)) or "none helped"
+
+    def binner(self, documents: DocumentSet) -> Binner:
+        """Return what gives the bins of some rows and image places of documents; None where order does not count."""
+        if self.order is None or not self.order.any() or documents.sources is not None:
+            return lambda rows, places: None
+        texts, images = map(torch.from_numpy, relative_places(documents))
+
+        def bins(rows: slice, places: slice) -> Int64:
+            found: Int64 = bins_of(texts[rows], images[places]).numpy()
+            return found
+
+        return bins
 
     def namer(self, documents: DocumentSet) -> Namer:
         """Return what gives the cosines of some rows of documents with the class names of some of their images.

@@ -64,19 +64,21 @@ class ModelCard:
 class EmbeddedDocument:
     """Unit vectors of a document, float32: n x d of its sentences, m x d of its images; and the model's steps.
 
-    `names` are the n x m cosines of the sentences with the names of the images' classes, where the steps read them.
+    `names` are the n x m cosines of the sentences with the names of the images' classes, `bins` where pairs stand, each
+    where the steps read them.
     """
 
     texts: Float32
     images: Float32
     steps: LinkSteps | None = None
     names: Float32 | None = None
+    bins: Int64 | None = None
 
     def similarities(self) -> Float32:
         """Return the n x m similarities: cosines, or what the steps make of them."""
         if self.steps is None:
             return self.texts @ self.images.T
-        return self.steps.similarities(self.texts, self.images, self.names)
+        return self.steps.similarities(self.texts, self.images, self.names, self.bins)
 
 
 class LinkModel(nn.Module):
@@ -105,7 +107,8 @@ class LinkModel(nn.Module):
         self.image = card.config.image.build(sizes, self.text)
         self.relations = RelationHead(len(card.relations), sizes.dimensions) if card.relations else None
         link = card.config.link
-        self.steps = LinkSteps(link, sizes.dimensions, card.data.named_columns) if link.steps else None
+        has_steps = link.steps or link.order != "off"
+        self.steps = LinkSteps(link, sizes.dimensions, card.data.named_columns) if has_steps else None
         if any(term.drops_signs for term in card.config.objective):
             for tower in (self.text, self.image):
                 tower.register_forward_hook(_without_signs)
@@ -242,9 +245,12 @@ def embedded(
     documents: DocumentSet, texts: Float32, images: Float32, steps: LinkSteps | None = None
 ) -> list[EmbeddedDocument]:
     """Return each document's vectors, out of N x d of the rows and U x d of the different images."""
-    named = (lambda rows, shown: None) if steps is None else steps.namer(documents)
+    if steps is None:
+        parts = zip(documents.sentences, documents.images, strict=True)
+        return [EmbeddedDocument(texts[rows], images[documents.image_rows[places]]) for rows, places in parts]
+    named, binned = steps.namer(documents), steps.binner(documents)
     return [
-        EmbeddedDocument(texts[rows], images[shown], steps, named(rows, shown))
+        EmbeddedDocument(texts[rows], images[shown], steps, named(rows, shown), binned(rows, places))
         for rows, places in zip(documents.sentences, documents.images, strict=True)
         for shown in [documents.image_rows[places]]
     ]

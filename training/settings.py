@@ -61,6 +61,9 @@ class LinkSettings(Settings):
 
     Attributes:
         steps: steps of a document's similarities; none: they are the cosines.
+        order: whether the order of sentences and images counts, learnt from the training documents without links. auto:
+            where the data set has no known links, and the documents show an order. (The links of published data sets
+            often come from the layout: with `on`, a model is measured by what its links were made of.)
         names: weight of the class names, in standard deviations of the cosines a standard deviation of theirs.
         bank: sentences and images of the training split, each so many, that `csls` keeps with the model; the cosines of
             all its pairs are held once (0.8 GB for 10,000).
@@ -69,6 +72,7 @@ class LinkSettings(Settings):
 
     part: ClassVar[str] = "link"
     steps: tuple[LinkStep, ...] = ()
+    order: Literal["off", "auto", "on"] = "off"
     names: NonNegativeFloat | Literal["auto"] = "auto"
     bank: Annotated[int, Meta(ge=1, le=10_000)] = 1000
     neighbours: PositiveInt = 10

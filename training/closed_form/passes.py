@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from training.closed_form.order import FOLDS, relative_places
 from training.data.documents import DocumentSet, Vectors
-from training.data.ragged import Float32, Int64, Ragged
+from training.data.ragged import Float32, Float64, Int64, Ragged
 from training.data.split import TrainingSplit
 from training.towers.inputs import Workers, add_of_workers
 
@@ -33,12 +34,16 @@ class Sets:
         images: which of the M rows are of which document.
         texts: N x v of the sentences.
         places: M x v of the images, one a place.
+        where: N places of the sentences, M of the images, 0 to 1 (`order`).
+        folds: of the B documents.
     """
 
     sentences: Ragged
     images: Ragged
     texts: Float32
     places: Float32
+    where: tuple[Float64, Float64]
+    folds: Int64
 
 
 def summed(split: TrainingSplit, workers: Workers, of_documents: Callable[[Sets], Tensor], like: Tensor) -> Tensor:
@@ -64,18 +69,20 @@ def summed(split: TrainingSplit, workers: Workers, of_documents: Callable[[Sets]
 
 def _batches(documents: DocumentSet) -> Iterator[Sets]:
     """Yield documents of about one size together, so that not much of their padded pairs is padding."""
-    known = sentence_vectors(documents)
+    known, where = sentence_vectors(documents), relative_places(documents)
     n, m = documents.sentences.counts, documents.images.counts
     usable = np.flatnonzero((n > 0) & (m > 0))
     usable = usable[np.lexsort((m[usable], n[usable]))]
     for places in _cut(n[usable], m[usable]):
         rows = usable[places]
-        image_rows = documents.image_rows[documents.images.positions(rows)]
+        text_places, image_places = documents.sentences.positions(rows), documents.images.positions(rows)
         yield Sets(
             sentences=documents.sentences.take(rows),
             images=documents.images.take(rows),
-            texts=np.asarray(known[documents.sentences.positions(rows)], np.float32),
-            places=np.asarray(documents.image_bank[image_rows], np.float32),
+            texts=np.asarray(known[text_places], np.float32),
+            places=np.asarray(documents.image_bank[documents.image_rows[image_places]], np.float32),
+            where=(where[0][text_places], where[1][image_places]),
+            folds=rows % FOLDS,
         )
 
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from training.closed_form.order import BINS, FOLDS, Order, bins_of, masses
 from training.closed_form.passes import Sets, on, summed
 from training.closed_form.plans import pair_weights
 from training.data.loading import NamedColumns
@@ -33,6 +34,7 @@ from training.towers.inputs import Tower, VectorRows, Workers, unit
 from training.towers.whitening import SMALLEST, Column, Whitening, shared_whitening, sums_of
 
 Watch = Callable[[int], None]
+CONTENT_PASSES = 3  # of a path, by content alone; the last of them shows in which order partners stand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,10 +44,12 @@ class Pass:
     Attributes:
         regularisation: what is added to covariances, in mean eigenvalues.
         sharpness: what cosines are multiplied with before the plan; None: the path starts.
+        number: of the pass in its path, from 0.
     """
 
     regularisation: float
     sharpness: float | None
+    number: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,6 +64,8 @@ class Solver:
         columns: parts of the sentence vectors, and of the image vectors.
         named: where sentences and class names stand in them, as vectors of one space; None where they do not.
         pass_of: gives what an epoch (from 1) is made with.
+        order: kept with the model; learnt in the last pass of a path that goes by content alone, and read in those
+            after it. None: places do not count.
     """
 
     text: Tower
@@ -69,6 +75,7 @@ class Solver:
     columns: tuple[Sequence[Column], Sequence[Column]]
     named: NamedColumns | None
     pass_of: Callable[[int], Pass]
+    order: Order | None = None
     _inputs: tuple[Whitening, Whitening] | None = field(default=None, init=False)
     _names_sharpness: float = field(default=1.0, init=False)
 
@@ -87,9 +94,12 @@ class Solver:
             watch(len(sets.sentences))
             return self._products(sets, step)
 
-        like = torch.zeros(2 + sizes[0] * sizes[1], dtype=torch.float64, device=self.workers.device)
-        total = summed(self.split, self.workers, of_documents, like)
-        self._solve(total[2:].view(sizes), step.regularisation)
+        counts = [2, sizes[0] * sizes[1], 0 if self.order is None else FOLDS * 2 * BINS]
+        like = torch.zeros(sum(counts), dtype=torch.float64, device=self.workers.device)
+        total, products, places = torch.split(summed(self.split, self.workers, of_documents, like), counts)
+        self._solve(products.view(sizes), step.regularisation)
+        if self.order is not None and step.number == CONTENT_PASSES - 1:
+            self.order.learn(places.view(FOLDS, 2, BINS))
         known = {"train_loss": -float(total[1] / total[0]), "regularisation": step.regularisation}
         return known if step.sharpness is None else known | {"sharpness": step.sharpness}
 
@@ -121,6 +131,12 @@ class Solver:
             names = torch.stack([pairs.double(), names_Bnm.sum(), names_Bnm.square().sum()])
         return torch.cat([*(sums.flatten() for sums in both), names])
 
+    def _bins(self, sets: Sets) -> Tensor:
+        """Return B x n x m bins of pairs; beyond a document's size they mean nothing."""
+        device = self.workers.device
+        text_places, image_places = (torch.from_numpy(each).to(device) for each in sets.where)
+        return bins_of(text_places[padding(sets.sentences, device)[0]], image_places[padding(sets.images, device)[0]])
+
     def _names(self, sets: Sets) -> Tensor:
         """Return B x n x m cosines of sentences with class names; beyond a document's size they mean nothing."""
         if self.named is None:
@@ -131,20 +147,27 @@ class Solver:
         return _blocks(texts, images.mean(dim=0), sets)
 
     def _products(self, sets: Sets, step: Pass) -> Tensor:
-        """Return the number of documents, the sum of their weighted cosines, and K x K of `x_s^T P_si v_i`."""
+        """Return the number of documents, their weighted cosines, K x K of `x_s^T P_si v_i`, and what bins get."""
         with torch.inference_mode():
             text_ND, image_MD = self.text(VectorRows(sets.texts)), self.image(VectorRows(sets.places))
         cosines_Bnm = _blocks(text_ND, image_MD, sets)
         scores_Bnm, sharpness = cosines_Bnm, step.sharpness
         if sharpness is None and self.named is not None:
             scores_Bnm, sharpness = self._names(sets), self._names_sharpness
+        bins_Bnm = None if self.order is None else self._bins(sets)
+        if self.order is not None and sharpness is not None and step.number >= CONTENT_PASSES:
+            scores_Bnm = scores_Bnm + self.order.log_weights.to(scores_Bnm)[bins_Bnm] / sharpness
         weights_Bnm = pair_weights(scores_Bnm, sets.sentences, sets.images, sharpness)
         texts, images = self.inputs
         x_NK, v_MK = texts.of(on(sets.texts, self.workers)), images.of(on(sets.places, self.workers))
         partners_BnK = weights_Bnm @ v_MK[padding(sets.images, v_MK.device)[0]]
         product_KK = x_NK.T @ partners_BnK[_counted(sets.sentences, x_NK.device)]
         known = torch.stack([x_NK.new_tensor(len(sets.sentences)), (weights_Bnm * cosines_Bnm).sum()])
-        return torch.cat([known, product_KK.flatten()]).double()
+        sums = torch.cat([known, product_KK.flatten()]).double()
+        if bins_Bnm is None:
+            return sums
+        places = masses(weights_Bnm, bins_Bnm, sets.sentences, sets.images, torch.from_numpy(sets.folds))
+        return torch.cat([sums, places.flatten()])
 
     def _solve(self, product_KK: Tensor, regularisation: float) -> None:
         """Set the maps of both towers from the sum of the documents' products."""

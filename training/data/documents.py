@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -248,6 +249,7 @@ class GivenDocument:
         sources: paths or URLs of the m images; None where they have none.
         sentence_numbers: of the n texts (`schemas.documents`); empty: their indexes.
         image_numbers: of the m images, likewise.
+        after_sentence: numbers of the texts before each of the m images, None where that is not known; empty: of none.
     """
 
     id: str = ""
@@ -261,6 +263,7 @@ class GivenDocument:
     sources: Sequence[str] | None = None
     sentence_numbers: Sequence[int] = ()
     image_numbers: Sequence[int] = ()
+    after_sentence: Sequence[int | None] = ()
 
     def check(self) -> None:
         """Raise a `UsageError` where the parts of the document do not fit together."""
@@ -274,6 +277,7 @@ class GivenDocument:
             "pictures": self.jpegs,
             "sources": self.sources,
             "numbers": self.image_numbers or None,
+            "places": self.after_sentence or None,
         }
         for what, count, parts in (
             ("sentences", len(self.texts), of_sentences),
@@ -307,10 +311,16 @@ def document_set(given: Sequence[GivenDocument]) -> DocumentSet:
         image_hashes=tuple(map(str, places)),
         image_bank=_stacked([document.image_vectors for document in given]),
         roles=_flat(_all([document.roles for document in given])),
+        after_sentence=_places(given),
         languages=None if (known := _all([document.language for document in given])) is None else tuple(known),
         regions=None if regions is None else RegionBank.joined(regions),
         image_jpegs=_flat(_all([document.jpegs for document in given])),
     )
+
+
+def _places(given: Sequence[GivenDocument]) -> Int64:
+    places = chain.from_iterable(each.after_sentence or [None] * len(each.image_vectors) for each in given)
+    return np.array([UNKNOWN_PLACE if place is None else place for place in places], np.int64)
 
 
 def _all(parts: Sequence[Any]) -> Sequence[Any] | None:

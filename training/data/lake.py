@@ -63,7 +63,7 @@ class Columns:
         jpegs: whether the pictures are read.
         links: whether ground truth is read. Training never asks for it.
         places: whether it is read where images stand among the sentences, which in many data sets is nearly the ground
-            truth: training never asks for it.
+            truth: training asks for it where `link.order` does.
         relations: whether the relations of links are read (without the links themselves).
     """
 

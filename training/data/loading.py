@@ -79,11 +79,15 @@ def _slices(names: str | None, sizes: Sequence[int]) -> dict[str, slice]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingData:
-    """What `training.loop.trainer.train` consumes; `validation` is None where the split is absent or empty."""
+    """What `training.loop.trainer.train` consumes; `validation` is None where the split is absent or empty.
+
+    `knows_links` says whether links of the data set are known, in whatever split.
+    """
 
     identity: DatasetIdentity
     training: TrainingSplit
     validation: TrainingSplit | None
+    knows_links: bool = False
 
 
 def load_training_data(lake: Lake, reference: str, reading: Reading) -> TrainingData:
@@ -106,7 +110,8 @@ def load_training_data(lake: Lake, reference: str, reading: Reading) -> Training
     validation = open_split(manifest, folder, identity, reading, Split.VAL) if has_validation else None
     if validation is not None and not len(validation.index.usable):
         validation = None
-    return TrainingData(identity=identity, training=training, validation=validation)
+    knows_links = any(split.documents_with_known_links for split in manifest.splits.values())
+    return TrainingData(identity=identity, training=training, validation=validation, knows_links=knows_links)
 
 
 def identify(manifest: Manifest, folder: Folder, reading: Reading) -> DatasetIdentity:
@@ -150,6 +155,7 @@ def columns_of(reading: Reading, identity: DatasetIdentity) -> Columns:
         sentences=identity.sentence_features,
         regions=identity.region_features,
         jpegs=reading.needs.jpegs,
+        places=reading.places,
     )
 
 
@@ -173,7 +179,7 @@ def read_for_model(
         UsageError: the data set version has no such vectors.
         IntegrityError: as for `read_split`.
     """
-    columns = replace(columns_of(reading, identity), links=with_truth, places=with_truth)
+    columns = replace(columns_of(reading, identity), links=with_truth, places=with_truth or reading.places)
     view = TextView.of(reading)
     try:
         return read_split(manifest, folder, split, columns, view=view, shards=shards, unreadable=unreadable)

@@ -18,6 +18,7 @@ class Reading:
         seed: of the run, by which the documents are drawn whose links are shown.
         max_rows: sentences and images of a document that take part in a step at most; 0: all.
         objective: name of what is minimised, for messages.
+        places: whether the order of sentences and images counts.
     """
 
     needs: Needs
@@ -25,3 +26,4 @@ class Reading:
     seed: int = 0
     max_rows: int = 0
     objective: str = ""
+    places: bool = False

@@ -20,7 +20,7 @@ from training.data.threads import one_thread
 from training.loop import state as states
 from training.loop.context import Context
 from training.loop.epoch import solve_epoch, train_epoch
-from training.loop.link_steps import settle_steps
+from training.loop.link_steps import order_of, settle_steps
 from training.loop.setup import new_model
 from training.loop.state import RunState, check_alike
 from training.loop.validation import ENOUGH_TO_RANK, Validation, can_rank, validate
@@ -83,7 +83,9 @@ def _trained(config: TrainConfig, data: TrainingData, context: Context, run_dire
             "document; expected at least two"
         )
     towers = run.model.text, run.model.image
-    solver = objectives.solver(config.objective, *towers, data, context, epochs=config.training.epochs)
+    solver = objectives.solver(
+        config.objective, *towers, data, context, epochs=config.training.epochs, order=order_of(run.model, data)
+    )
     while run.epoch < config.training.epochs:
         run.epoch += 1
         if solver is None:

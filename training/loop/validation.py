@@ -11,6 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 import torch
+from scipy.sparse import coo_array
 from torch import Tensor
 
 from schemas.documents import Split
@@ -19,8 +20,9 @@ from schemas.lake import Folder
 from schemas.manifest import Manifest
 from training.config import TrainConfig
 from training.data.batches import validation_bounds
+from training.data.documents import DocumentSet
 from training.data.loading import open_split
-from training.data.ragged import Float64, Int64
+from training.data.ragged import Bool, Float64, Int64
 from training.data.split import TrainingSplit
 from training.loop.context import Context
 from training.loop.encoding import EncodedDocuments, encode_documents
@@ -132,6 +134,17 @@ def own_set_ranks(similarity_BB: Tensor, allowed_BB: Tensor) -> Tensor:
     return 1 + better + equal / 2
 
 
+def sharing(documents: DocumentSet) -> Bool:
+    """Return D x D, whether two documents share an image or a sentence: then neither's rank can judge the other."""
+    numbers = {text: number for number, text in enumerate(dict.fromkeys(documents.row_texts))}
+    texts = np.array([numbers[text] for text in documents.row_texts], np.int64)
+    found = np.eye(len(documents), dtype=bool)
+    for members, sets in ((texts, documents.sentences), (documents.image_rows, documents.images)):
+        holds = coo_array((np.ones(len(members), np.int32), (sets.owners, members))).tocsr()
+        found |= (holds @ holds.T).toarray() > 0
+    return found
+
+
 def batch_losses(config: TrainConfig, encoded: EncodedDocuments, batches: Iterator[Int64]) -> Iterator[Tensor]:
     """Yield the losses of each batch of encoded documents, over draws that are the same every time.
 
@@ -173,7 +186,8 @@ def _judge(model: LinkModel, split: TrainingSplit, places: Int64, cuts: Int64) -
         losses = [part.sum() for part in batch_losses(config, encoded, batches)]
         pool = encoded.batch(np.arange(end - start), _draw_key(config))
         similarity_BB = pool.similarity(rank_similarity(config))
-        ranks = own_set_ranks(similarity_BB, pool.allowed)
+        shared = torch.from_numpy(sharing(encoded.documents.take_documents(np.arange(end - start))))
+        ranks = own_set_ranks(similarity_BB, ~shared.to(similarity_BB.device))
     return _Pool(
         loss=float(torch.stack(losses).double().sum()) if losses else 0.0,
         spread=float(similarity_BB.max() - similarity_BB.min()),

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from training.closed_form.order import Order
 from training.data.loading import TrainingData
 from training.data.ragged import Int64
 from training.data.sampling import Choice, Documents, choose_all
@@ -25,8 +26,15 @@ def losses(terms: Sequence[Term], batch: EncodedBatch) -> Tensor:
 
 
 def solver(
-    terms: Sequence[Term], text: Tower, image: Tower, data: TrainingData, workers: Workers, *, epochs: int
+    terms: Sequence[Term],
+    text: Tower,
+    image: Tower,
+    data: TrainingData,
+    workers: Workers,
+    *,
+    epochs: int,
+    order: Order | None,
 ) -> Solver | None:
     """Return what sets the maps of the towers in the place of steps, where a term does."""
-    solvers = (each.solver(text, image, data, workers, epochs=epochs) for each in terms)
+    solvers = (each.solver(text, image, data, workers, epochs=epochs, order=order) for each in terms)
     return next((each for each in solvers if each is not None), None)

@@ -16,6 +16,7 @@ from training.parts import PartSettings
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from training.closed_form.order import Order
     from training.data.loading import TrainingData
     from training.data.ragged import Int64
     from training.data.sampling import Choice, Documents
@@ -62,6 +63,15 @@ class Term(PartSettings, ABC):
     def losses(self, batch: EncodedBatch) -> Tensor:
         """Return the B losses, one a document."""
 
-    def solver(self, text: Tower, image: Tower, data: TrainingData, workers: Workers, *, epochs: int) -> Solver | None:
+    def solver(
+        self,
+        text: Tower,
+        image: Tower,
+        data: TrainingData,
+        workers: Workers,
+        *,
+        epochs: int,
+        order: Order | None,
+    ) -> Solver | None:
         """Return what sets the maps of two towers, once an epoch; None: steps along the gradient of the losses do."""
         return None

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from schemas.configs import PositiveFloat, PositiveInt, require
 from schemas.plugins import SIMILARITIES
+from training.closed_form.order import Order
 from training.closed_form.plans import pair_weights
 from training.closed_form.solver import Pass, Solver
 from training.data.loading import TrainingData
@@ -66,7 +67,16 @@ class ClosedForm(Term):
         require(bool(self.regularisation), field=f"{self.part}.regularisation", value=(), rule="expected at least one")
         check_column_weights(self.column_weights, field=f"{self.part}.column_weights")
 
-    def solver(self, text: Tower, image: Tower, data: TrainingData, workers: Workers, *, epochs: int) -> Solver:
+    def solver(
+        self,
+        text: Tower,
+        image: Tower,
+        data: TrainingData,
+        workers: Workers,
+        *,
+        epochs: int,
+        order: Order | None,
+    ) -> Solver:
         identity, wanted = data.identity, self.passes * len(self.regularisation)
         if epochs < wanted and workers.rank == 0:
             cut = "training.epochs = %d cuts the %d passes of objective.regularisation; use --set training.epochs=%d"
@@ -82,6 +92,7 @@ class ClosedForm(Term):
             ),
             named=identity.named_columns,
             pass_of=self.pass_of,
+            order=order,
         )
 
     def pass_of(self, epoch: int) -> Pass:
@@ -92,6 +103,7 @@ class ClosedForm(Term):
         return Pass(
             regularisation=self.regularisation[path] * self.fall ** -self._share(number),
             sharpness=self.sharpness * self.rise ** self._share(number - 1) if number else None,
+            number=number,
         )
 
     def losses(self, batch: EncodedBatch) -> Tensor:
