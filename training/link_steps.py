@@ -23,8 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from training.closed_form.order import BINS, bins_of, relative_places
-from training.closed_form.order import described as order_in_words
+from training.closed_form.order import BINS, Order, bins_of, relative_places
 from training.closed_form.plans import soft_plans
 from training.data.documents import DocumentSet
 from training.data.loading import NamedColumns
@@ -124,7 +123,7 @@ class LinkSteps(nn.Module):
         }
         steps = [done[step] for step in self.settings.steps]
         if self.order is not None and self.order.any():
-            steps.append(f"order: {order_in_words(self.order)}")
+            steps.append(f"order ({Order(log_weights=self.order, is_tested=False).words})")
         return ", ".join(filter(None, steps)) or "none helped"
 
     def binner(self, documents: DocumentSet) -> Binner:

@@ -141,14 +141,16 @@ class LinkModel(nn.Module):
         """
         return [document.similarities() for document in self.embed(documents)]
 
-    def embed(self, documents: DocumentSet) -> list[EmbeddedDocument]:
+    def embed(self, documents: DocumentSet, steps: LinkSteps | None = None) -> list[EmbeddedDocument]:
         """Return per document the unit vectors of its rows and of its images; each different image is encoded once.
+
+        `steps` take the place of the model's.
 
         Raises:
             UsageError: as for `similarities`.
         """
         texts, images = self.encode(documents)
-        return embedded(documents, texts.cpu().numpy(), images.cpu().numpy(), self.steps)
+        return embedded(documents, texts.cpu().numpy(), images.cpu().numpy(), steps or self.steps)
 
     def encode(self, documents: DocumentSet) -> tuple[Tensor, Tensor]:
         """Return N x d unit vectors of documents' rows and U x d of their different images, on the model's device.

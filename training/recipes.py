@@ -54,7 +54,7 @@ def closed_form() -> TrainConfig:
         image=image_tower("linear", dropout=0.0),
         objective=objective("closed-form"),
         training=LoopConfig(epochs=16, select=Select.RETRIEVAL),
-        link=LinkSettings(steps=tuple(LinkStep)),
+        link=LinkSettings(steps=tuple(LinkStep), order="auto"),
     )
 
 

@@ -79,6 +79,8 @@ def _lines(summary: dict[str, Any]) -> list[str]:
     lines = [f"{links} of {documents}{about}: {summary['output']}"]
     lines += [_example(**link) for link in summary.get("examples", ())]
     lines += [f"no percentage for {counted(count, 'document')}: {why}" for why, count in summary["cautions"].items()]
+    if summary.get("fitted"):
+        lines.append(f"chosen on these documents: {summary['fitted']}")
     if summary.get("page"):
         lines.append(f"page: {summary['page']}")
     return [*lines, *options.failure_lines(summary)]

@@ -90,6 +90,19 @@ def make_documents(split: Split, count: int, world: World) -> Made:
     return Made(tuple(documents), sentence_vectors, image_vectors)
 
 
+def in_order(made: Made, share: float) -> Made:
+    """Return documents of which a share has its pictures in the order of their sentences."""
+    rng, changed = np.random.default_rng(0), []
+    for document in made.documents:
+        sentence_of = {link.image: link.sentence for link in document.links}
+        places = [sentence_of.get(image, rng.uniform(0, 9)) for image in range(len(document.images))]
+        order = np.argsort(places) if rng.random() < share else np.arange(len(places))
+        new = {int(old): place for place, old in enumerate(order)}
+        links = tuple(sorted(Link(link.sentence, new[link.image]) for link in document.links))
+        changed.append(replace(document, images=tuple(document.images[old] for old in order), links=links))
+    return replace(made, documents=tuple(changed))
+
+
 def with_roles(made: Made, roles: Sequence[str], language: str = "und") -> Made:
     """Return the same documents with roles given to their sentences in turn."""
     documents = tuple(

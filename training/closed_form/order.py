@@ -46,6 +46,14 @@ class Order:
         is_known = round(float(total_2K[1].sum())) >= ENOUGH and (not self.is_tested or _is_shown(masses_F2K))
         self.log_weights.copy_(_log_weights(total_2K) if is_known else torch.zeros(BINS))
 
+    @property
+    def words(self) -> str:
+        """Return where pictures stand: the bin of the largest weight, and how much it weighs."""
+        largest = int(self.log_weights.argmax())
+        times, side = math.exp(float(self.log_weights[largest])), largest - BINS // 2
+        where = "beside" if not side else "after" if side > 0 else "before"
+        return f"pictures stand {where} their sentences, {times:.1f} times as often as by chance"
+
 
 def relative_places(documents: DocumentSet) -> tuple[Float64, Float64]:
     """Return N places of sentences and M of images, 0 to 1."""
@@ -87,14 +95,6 @@ def masses(weights_Bnm: Tensor, bins_Bnm: Tensor, sentences: Ragged, images: Rag
     for number, mass_Bnm in enumerate((weights_Bnm.double() * are_pairs, equal_Bnm)):
         flat.index_add_(0, (where + number * BINS).flatten(), mass_Bnm.flatten())
     return flat.view(FOLDS, 2, BINS)
-
-
-def described(log_weights_K: Tensor) -> str:
-    """Return where pictures stand, in words: the bin of the largest weight, and how much it weighs."""
-    largest = int(log_weights_K.argmax())
-    times, side = math.exp(float(log_weights_K[largest])), largest - BINS // 2
-    where = "at the height of their sentences" if not side else f"{'after' if side > 0 else 'before'} their sentences"
-    return f"pictures stand {where} ({times:.1f} times as often as by chance)"
 
 
 def _is_shown(masses_F2K: Tensor) -> bool:

@@ -25,6 +25,7 @@ from schemas.links import LINK_SCHEMA, PredictedLink, PredictedRelation
 from schemas.tables import records_table
 from training.data.documents import DocumentSet, GivenDocument
 from training.data.ragged import Floats, Int64
+from training.link_steps import LinkSteps
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
 from training.metrics.calibration import word_of
 from training.metrics.relations import RelationPredictor
@@ -33,7 +34,8 @@ from training.similarity.assignment import predicted_pairs
 
 DOCUMENTS_AT_ONCE = 64
 ROWS_AT_ONCE = 65_536
-COMPRESSION = "zstd"
+COMPRESSION, FITTED = "zstd", b"multilink.fitted"
+CHOSEN_HERE = "the model's steps were chosen on these documents, and its probabilities are of others"
 T = TypeVar("T")
 
 
@@ -72,6 +74,7 @@ class Linker:
         uri: its address, with its version; it is part of every link.
         options: how links are chosen, and what they carry; without a calibration they have no probability.
         dataset: NAME or NAME@VERSION that the documents are of; empty: a user's own.
+        steps: in place of the model's.
 
     Raises:
         UsageError: the model cannot link with these options.
@@ -81,6 +84,7 @@ class Linker:
     uri: str
     options: LinkOptions = DEFAULT_OPTIONS
     dataset: str = ""
+    steps: LinkSteps | None = None
 
     def __post_init__(self) -> None:
         self.options.check(self.model, self.uri)
@@ -114,7 +118,7 @@ class Linker:
         """
         try:
             documents = read(batch)
-            embedded = self.model.embed(documents)
+            embedded = self.model.embed(documents, self.steps)
         except (UsageError, IntegrityError) as problem:
             if len(batch) == 1:
                 return [_failure(ids[0], Reason.UNREADABLE, str(problem), type(problem).__name__)]
@@ -132,7 +136,7 @@ class Linker:
         sureness, caution = columns_of["similarity"], ""
         if self.options.calibration is not None:
             sureness = self.options.calibration.of_links(matrix, rows, columns).tolist()
-            caution = self.options.outside(self.dataset, matrix.shape)
+            caution = CHOSEN_HERE if self.steps else self.options.outside(self.dataset, matrix.shape)
             columns_of |= {"word": list(map(word_of, sureness))} if caution else {"probability": sureness}
         if self.model.relations is not None:
             predictor = RelationPredictor.of(self.model)
@@ -193,17 +197,21 @@ def _failure(document: str, reason: Reason, message: str, exception: str | None 
     return Failure(Stage.LINKING, document, reason, message, exception)
 
 
-def write_links(links: Iterable[PredictedLink], path: Path) -> int:
-    """Write links to a Parquet file, replacing what is there once all are written; return how many there are."""
+def write_links(links: Iterable[PredictedLink], path: Path, *, note: str = "") -> int:
+    """Write links to a Parquet file, replacing what is there once all are written; return how many there are.
+
+    A note goes into the file's metadata, as `multilink.fitted`.
+    """
     remaining, count = iter(links), 0
     path.parent.mkdir(parents=True, exist_ok=True)
     for left in path.parent.glob(f".{path.name}.*.tmp"):  # by a program that was killed
         left.unlink(missing_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
-        with pq.ParquetWriter(temporary, LINK_SCHEMA, compression=COMPRESSION) as writer:
+        schema = LINK_SCHEMA.with_metadata({**LINK_SCHEMA.metadata, FITTED: note}) if note else LINK_SCHEMA
+        with pq.ParquetWriter(temporary, schema, compression=COMPRESSION) as writer:
             while batch := list(islice(remaining, ROWS_AT_ONCE)):
-                writer.write_table(records_table(batch, LINK_SCHEMA))
+                writer.write_table(records_table(batch, LINK_SCHEMA).replace_schema_metadata(schema.metadata))
                 count += len(batch)
         temporary.replace(path)
     finally:

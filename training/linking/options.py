@@ -48,6 +48,11 @@ class LinkOptions:
             else calibration.outside(dataset if self.is_of_model else calibration.dataset, shape)
         )
 
+    @property
+    def can_fit(self) -> bool:
+        """Return whether steps may be chosen on the documents that are linked: nothing given is of the model's own."""
+        return self.precision is None and self.calibration is None and self.refine is None
+
     def threshold(self, uri: str) -> float:
         """Return the similarity below which links of the model at an address are left out.
 

@@ -3,16 +3,17 @@
 The first worker does it alone, for the model that is kept.
 """
 
-from collections.abc import Sequence
-from itertools import chain, product
+from collections.abc import Iterable, Sequence
+from itertools import product
 
 import numpy as np
 import torch
 
 from training.closed_form.order import BINS, FOLDS, Order, bins_of, masses, relative_places
 from training.closed_form.plans import pair_weights
+from training.data.documents import DocumentSet
 from training.data.loading import TrainingData
-from training.data.ragged import Int64
+from training.data.ragged import Float64, Int64
 from training.data.split import TrainingSplit
 from training.link_steps import SHARPNESS, LinkSteps
 from training.loop.validation import RETRIEVAL_POOL, can_rank, own_set_ranks, rank_similarity, sharing
@@ -30,15 +31,17 @@ Weights = tuple[float, ...]
 def settle_steps(model: LinkModel, data: TrainingData) -> None:
     """Fill the banks of a model's steps from training documents, and choose their weights on validation documents.
 
-    What is kept lies evenly over the split. Of weights that rank own images alike, the smallest are taken. Where no rank
-    can judge, class names count a little, and `csls` is done beside them alone: by itself it may lose links where
-    training documents are few.
+    What is kept lies evenly over the split. Of weights that rank own images alike, the smallest are taken. Where the
+    rank cannot judge, class names count a little, and `csls` is done beside them alone: by itself it may lose links
+    where training documents are few.
     """
     steps = model.steps
     if steps is None:
         return
     if (order := order_of(model, data)) is not None:
-        _learn_order(model, steps, data.training, order)
+        usable = data.training.index.usable
+        evenly = usable[_evenly(len(usable), ORDERED)]
+        learn_order(model, (data.training.documents(each) for each in evenly[:, None]), order)
     if not set(steps.settings.steps) - {LinkStep.HALF_SINKHORN}:
         return
     unit = _fill(model, steps, data.training)
@@ -47,7 +50,7 @@ def settle_steps(model: LinkModel, data: TrainingData) -> None:
     csls = (0.0, 1.0) if len(steps.texts) else (0.0,)
     tried = [(hubs, unit * weight) for hubs, weight in product(csls, names)]
     weight = unit * (UNJUDGED if wanted == "auto" else wanted)
-    chosen = (csls[-1] if weight else 0.0, weight)
+    chosen: Weights = (csls[-1] if weight else 0.0, weight)
     if data.validation is not None and can_rank(data.validation):
         chosen = _judged(model, steps, data.validation, tried, chosen)
     steps.weights.copy_(torch.tensor(chosen))
@@ -61,18 +64,16 @@ def order_of(model: LinkModel, data: TrainingData) -> Order | None:
     return None if is_tested and data.knows_links else Order(log_weights=model.steps.order, is_tested=is_tested)
 
 
-def _learn_order(model: LinkModel, steps: LinkSteps, training: TrainingSplit, order: Order) -> None:
-    """Learn an order from plans of a model's cosines alone, of training documents that lie evenly over the split."""
-    usable = training.index.usable
+def learn_order(model: LinkModel, each_document: Iterable[DocumentSet], order: Order) -> None:
+    """Learn an order from plans of a model's cosines alone, of sets of one document each."""
     total = torch.zeros(FOLDS, 2, BINS, dtype=torch.float64)
-    for number in _evenly(len(usable), ORDERED).tolist():
-        documents = training.documents(usable[number : number + 1])
-        texts, images = (rows.cpu() for rows in model.encode(documents))
-        cosines_1nm = (texts @ images[documents.image_rows].T)[None]
-        weights_1nm = pair_weights(cosines_1nm, documents.sentences, documents.images, SHARPNESS)
-        text_places, image_places = (torch.from_numpy(each)[None] for each in relative_places(documents))
+    for number, document in enumerate(each_document):
+        texts, images = (rows.cpu() for rows in model.encode(document))
+        cosines_1nm = (texts @ images[document.image_rows].T)[None]
+        weights_1nm = pair_weights(cosines_1nm, document.sentences, document.images, SHARPNESS)
+        text_places, image_places = (torch.from_numpy(each)[None] for each in relative_places(document))
         bins_1nm, fold = bins_of(text_places, image_places), torch.tensor([number % FOLDS])
-        total += masses(weights_1nm, bins_1nm, documents.sentences, documents.images, fold)
+        total += masses(weights_1nm, bins_1nm, document.sentences, document.images, fold)
     order.learn(total)
 
 
@@ -92,29 +93,38 @@ def _judged(
 
     They are the default where it leaves nearly all other documents behind: there the rank cannot judge.
     """
-    usable, kind = split.index.usable, rank_similarity(model.card.config)
-    pools = np.array_split(usable, -(-len(usable) // RETRIEVAL_POOL))
-    behind: list[list[float]] = []
-    for pool in (pools[number] for number in _evenly(len(pools), POOLS)):
-        documents = split.documents(_few(split, pool))
+    pools = np.array_split(split.index.usable, -(-len(split.index.usable) // RETRIEVAL_POOL))
+    sizes = [each.counts for each in (split.index.sentences, split.index.images)]
+    pools = [pool[: few_enough(*(counts[pool] for counts in sizes))] for pool in pools]
+    evenly = (split.documents(pools[number]) for number in _evenly(len(pools), POOLS))
+    means = [float(each.mean()) if len(each) else 1.0 for each in shares_behind(model, steps, evenly, tried)]
+    return default if means[tried.index(default)] > SATURATED else tried[int(np.argmax(means))]
+
+
+def shares_behind(
+    model: LinkModel, steps: LinkSteps, pools: Iterable[DocumentSet], tried: Sequence[Weights]
+) -> list[Float64]:
+    """Return for each of some weights, a document: the share of others in its pool that are behind its own images.
+
+    Others are those that share no image and no sentence with it; a document without one is left out.
+    """
+    kind, shares = rank_similarity(model.card.config), list[list[Float64]]([] for _ in tried)
+    for documents in pools:
         texts, images = (rows.cpu().numpy() for rows in model.encode(documents))
         images = images[documents.image_rows]
         names = steps.namer(documents)(np.arange(len(texts)), documents.image_rows)
         allowed = torch.from_numpy(~sharing(documents))
-        for weights in tried:
+        for weights, found in zip(tried, shares, strict=True):
             matrix = torch.from_numpy(steps.weighted(texts, images, names, weights))
             similarity_BB = kind.blocks(matrix, documents.sentences, documents.images)
             ahead = own_set_ranks(similarity_BB, allowed) - 1
-            behind.append((1 - ahead / allowed.sum(dim=1))[allowed.any(dim=1)].tolist())
-    shares = [list(chain.from_iterable(behind[number :: len(tried)])) for number in range(len(tried))]
-    means = [float(np.mean(each)) if each else 1.0 for each in shares]
-    return default if means[tried.index(default)] > SATURATED else tried[int(np.argmax(means))]
+            found.append((1 - ahead / allowed.sum(dim=1))[allowed.any(dim=1)].double().numpy())
+    return [np.concatenate([np.zeros(0), *each]) for each in shares]
 
 
-def _few(split: TrainingSplit, pool: Int64) -> Int64:
-    """Return the first documents of a pool whose sentences and images make a matrix that memory holds; two at least."""
-    n, m = (np.cumsum(each.counts[pool]) for each in (split.index.sentences, split.index.images))
-    return pool[: max(2, int(np.searchsorted(n * m, PAIRS_AT_ONCE, side="right")))]
+def few_enough(n: Int64, m: Int64) -> int:
+    """Return how many of some documents, at least two, have sentences and images whose matrix memory holds."""
+    return max(2, int(np.searchsorted(np.cumsum(n) * np.cumsum(m), PAIRS_AT_ONCE, side="right")))
 
 
 def _evenly(count: int, wanted: int) -> Int64:

@@ -136,10 +136,14 @@ def linked_page(documents: Iterable[ExampleDocument], *, model: str, about: str)
     return render("linked", model=model, about=about, graphs=graphs, legend=legend, has_probabilities=has_probabilities)
 
 
-def own_documents_page(documents: Sequence[ExampleDocument], *, model: str, count: int) -> str:
-    """Return the page of the first of a user's own documents, of which `count` were linked."""
+def own_documents_page(documents: Sequence[ExampleDocument], *, model: str, count: int, fitted: str = "") -> str:
+    """Return the page of the first of a user's own documents, of which `count` were linked.
+
+    `fitted` says what of the model's steps was chosen on the documents, in words.
+    """
     first = "" if count == len(documents) else f" They are the first {len(documents):,} of {count:,}."
-    return linked_page(documents, model=model, about=f"The documents came without links.{first}")
+    chosen = f" Chosen on these documents, without links: {fitted}." if fitted else ""
+    return linked_page(documents, model=model, about=f"The documents came without links.{first}{chosen}")
 
 
 def examples_page(

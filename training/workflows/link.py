@@ -6,7 +6,8 @@ How documents of a user's own get their vectors is known in `orchestration/infer
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,9 +20,11 @@ from schemas.lake import Folder, Lake
 from schemas.links import PredictedLink
 from schemas.tables import records_table
 from training.data.documents import GivenDocument
+from training.linking.fitting import fit_steps
 from training.linking.links import LinkedDocument, write_links
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
 from training.linking.versions import LinkedVersion, link_version, prepare_linking
+from training.loop.validation import RETRIEVAL_POOL
 from training.mlflow.loading import LoadedModel
 from training.report.examples import ExampleDocument, sureness_of
 from training.report.pages import own_documents_page, write_page
@@ -40,6 +43,7 @@ class LinkSummary:
         page: where the first documents are drawn; None: nowhere.
         documents: that were linked.
         links: of them.
+        fitted: what of the model's steps was chosen anew on these documents; None: nothing.
         examples: the first of the links.
         cautions: why links have a word and no probability, and of how many documents.
         failures: of documents and images, as they were read and as they were linked.
@@ -52,6 +56,7 @@ class LinkSummary:
     page: str | None
     documents: int
     links: int
+    fitted: str | None
     examples: tuple[PredictedLink, ...]
     cautions: Mapping[str, int]
     failures: tuple[Failure, ...]
@@ -78,7 +83,9 @@ def run_link(
 ) -> LinkSummary:
     """Write the links that a model predicts in documents to a Parquet file (columns: `schemas.links`).
 
-    Documents and images that cannot be used become rows of the file `NAME.failures.parquet` beside it.
+    Of at least 20 documents the first 200 choose the steps' weights (`training.linking.fitting`), unless a calibration
+    or a precision is given: these are of the model's own. Documents and images that cannot be used become rows of the
+    file `NAME.failures.parquet` beside it.
 
     Args:
         loaded: the model.
@@ -92,12 +99,19 @@ def run_link(
         UsageError: the model cannot link with these options.
     """
     linker, began, linked = loaded.linker(options), time.monotonic(), 0
+    remaining = iter(documents)
+    first = list(islice(remaining, RETRIEVAL_POOL)) if options.can_fit else []
+    fitted = fit_steps(linker.model, [each for each in first if isinstance(each, GivenDocument)]) if first else None
+    words = "" if fitted is None else fitted.words
+    if fitted is not None:
+        say(f"chosen on these documents: {words}")
+        linker = replace(linker, steps=fitted.steps)
     failures, drawn, examples = list[Failure](), list[ExampleDocument](), list[PredictedLink]()
     cautions = Counter[str]()
 
     def links() -> Iterator[PredictedLink]:
         nonlocal linked
-        for found in linker.link_given(documents):
+        for found in linker.link_given(chain(first, remaining)):
             if isinstance(found, Failure):
                 failures.append(found)
                 continue
@@ -110,11 +124,11 @@ def run_link(
             yield from found.links
             examples.extend(found.links[: EXAMPLES - len(examples)])
 
-    count = write_links(links(), output)
+    count = write_links(links(), output, note=words)
     say(f"{counted(count, 'link')} in {counted(linked, 'document')}")
     drawn_at = None
     if page is not None and drawn:
-        drawn_at = str(write_page(page, own_documents_page(drawn, model=loaded.uri, count=linked)))
+        drawn_at = str(write_page(page, own_documents_page(drawn, model=loaded.uri, count=linked, fitted=words)))
     return LinkSummary(
         model=loaded.uri,
         output=str(output),
@@ -124,6 +138,7 @@ def run_link(
         examples=tuple(examples),
         cautions=dict(cautions),
         failures=tuple(failures),
+        fitted=words or None,
         failures_path=_write_failures(failures, output.with_suffix(".failures.parquet")),
         seconds=time.monotonic() - began,
     )

@@ -1,0 +1,103 @@
+"""Steps chosen on the documents that are linked: clear of chance, or those of the model; links and page say which."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from schemas.documents import Split
+from schemas.lake import Lake
+from schemas.manifest import read_manifest
+from schemas.overrides import override
+from training.data.documents import DocumentSet, GivenDocument
+from training.data.loading import load_training_data
+from training.linking.fitting import fit_steps
+from training.linking.options import LinkOptions
+from training.loop.context import Context
+from training.loop.trainer import train
+from training.metrics.links import score_documents
+from training.mlflow.loading import LoadedModel
+from training.model import LinkModel
+from training.recipes import recipe
+from training.shards import embed_split
+from training.workflows.link import run_link
+
+NOISE, SIZES = 3.0, (6, 9)
+
+
+@pytest.fixture(scope="module")
+def trained(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> tuple[LinkModel, DocumentSet]:
+    """A model of documents without an order, and test documents with one."""
+    folder, world = tmp_path_factory.mktemp("fitting"), lakes.World(noise=NOISE, sentences=SIZES, images=SIZES)
+    made = {split: lakes.make_documents(split, 120, world) for split in Split}
+    made[Split.TEST] = lakes.in_order(made[Split.TEST], 1.0)
+    lake: Lake = lakes.write_lake(str(folder / "lake"), made, is_named=True)
+    config = override(recipe("closed-form"), ["dimensions=8"])
+    data = load_training_data(lake, "synthetic", config.reading)
+    model = LinkModel.load(train(config, data, Context(), run_directory=folder / "run").model)
+    return model, embed_split(model, *read_manifest(lake, "synthetic"), Split.TEST)[0]
+
+
+def given(documents: DocumentSet) -> Iterator[GivenDocument]:
+    assert documents.sentence_vectors is not None
+    for number, (rows, places) in enumerate(zip(documents.sentences, documents.images, strict=True)):
+        yield GivenDocument(
+            id=documents.ids[number],
+            texts=documents.texts[rows],
+            image_vectors=documents.image_bank[documents.image_rows[places]],
+            sentence_vectors=documents.sentence_vectors[rows],
+        )
+
+
+def test_an_order_of_the_linked_documents_makes_links_better(trained: tuple[LinkModel, DocumentSet]) -> None:
+    model, documents = trained
+    before = model.digest()
+    fitted = fit_steps(model, list(given(documents)))
+    assert fitted is not None and "pictures stand" in fitted.words
+    means = []
+    for steps in (None, fitted.steps):
+        matrices = [each.similarities() for each in model.embed(documents, steps)]
+        means.append(score_documents(matrices, documents.links or ()).table[:, 0].mean())
+    assert means[1] > means[0] + 1 and model.digest() == before
+
+
+def test_a_better_weight_of_class_names_is_found(trained: tuple[LinkModel, DocumentSet]) -> None:
+    """The maps are wrong for these documents, class names are right."""
+    model, documents = trained
+    weights = [parameter.detach().clone() for parameter in model.image.parameters()]
+    with torch.no_grad():
+        for parameter in model.image.parameters():
+            parameter.normal_(generator=torch.Generator().manual_seed(0))
+    try:
+        fitted = fit_steps(model, list(given(documents)))
+    finally:
+        with torch.no_grad():
+            for parameter, value in zip(model.image.parameters(), weights, strict=True):
+                parameter.copy_(value)
+    assert model.steps is not None and fitted is not None and "class names" in fitted.words
+    assert fitted.steps.weights[1] > model.steps.weights[1]
+
+
+def test_few_documents_change_nothing(trained: tuple[LinkModel, DocumentSet]) -> None:
+    model, documents = trained
+    assert fit_steps(model, list(given(documents))[:19]) is None
+    assert fit_steps(model, []) is None
+
+
+def test_links_say_what_was_chosen_and_have_no_probability(
+    trained: tuple[LinkModel, DocumentSet], tmp_path: Path
+) -> None:
+    model, documents = trained
+    loaded, lines = LoadedModel(model=model, uri="models:/m/1"), list[object]()
+    summary = run_link(loaded=loaded, documents=given(documents), output=tmp_path / "l.parquet", say=lines.append)
+    note = (pq.read_schema(tmp_path / "l.parquet").metadata or {})[b"multilink.fitted"].decode()
+    assert summary.documents == len(documents) and summary.fitted == note and any(note in str(line) for line in lines)
+    assert set(pq.read_table(tmp_path / "l.parquet")["probability"].to_pylist()) == {None}
+    assert not LinkOptions(precision=0.9).can_fit
+    few = run_link(loaded=loaded, documents=list(given(documents))[:3], output=tmp_path / "f.parquet", say=lines.append)
+    assert few.fitted is None and few.documents == 3
+    assert np.isfinite(pq.read_table(tmp_path / "f.parquet")["similarity"].to_numpy()).all()
