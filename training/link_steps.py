@@ -114,7 +114,7 @@ class LinkSteps(nn.Module):
         return found
 
     def described(self) -> str:
-        """Return the steps that are done, with the weights that training chose, for cards and reports."""
+        """Return the steps that are done, with the weights that training chose, for cards and reports; "" of none."""
         hubs, names = self.weights.tolist()
         done = {
             LinkStep.CSLS: "csls" * bool(hubs),
@@ -124,7 +124,7 @@ class LinkSteps(nn.Module):
         steps = [done[step] for step in self.settings.steps]
         if self.order is not None and self.order.any():
             steps.append(f"order ({Order(log_weights=self.order, is_tested=False).words})")
-        return ", ".join(filter(None, steps)) or "none helped"
+        return ", ".join(filter(None, steps)) or ("none helped" if self.settings.steps else "")
 
     def binner(self, documents: DocumentSet) -> Binner:
         """Return what gives the bins of some rows and image places of documents; None where order does not count."""
