@@ -214,7 +214,9 @@ class LinkModel(nn.Module):
             "Trained": "closed form, solved for without a gradient" if is_solved else "by steps along a gradient",
             "Columns of sentences": (data.sentence_features or "").replace("+", ", "),
             "Columns of images": (data.image_features or "").replace("+", ", "),
-            "Similarity of a pair": ", then ".join(filter(None, ["cosine", self.steps.described() if self.steps else ""])),
+            "Similarity of a pair": ", then ".join(
+                filter(None, ["cosine", self.steps.described() if self.steps else ""])
+            ),
         }
         return {name: value for name, value in found.items() if value}
 
