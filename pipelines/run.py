@@ -54,7 +54,7 @@ from schemas.failures import TRANSIENT, Reason, is_about_machine
 from schemas.lake import DRAFTS, MANIFEST, REQUESTS, Folder, Lake
 from schemas.leases import HeldError
 from schemas.manifest import CARDS, Manifest, check_same, commit, small_splits, table_parts
-from schemas.raw import RETRIEVAL_SCHEMA, Retrieval, Retrieved, retrieval_row, unreached_tables
+from schemas.raw import RETRIEVAL_SCHEMA, Retrieval, Retrieved, retrieval_row, retrieval_tables
 from schemas.versions import digest_stream, fingerprint
 
 UNREACHED_SHARE = 0.05
@@ -411,7 +411,7 @@ def summary_lines(summary: BuildSummary) -> list[str]:
 def host_hints(manifest: Manifest, folder: Folder, beside: Folder) -> Iterator[str]:
     """Yield how often hosts failed and why, what of it is remembered, and how to ask again."""
     lasting = table_parts(manifest, folder, "failures")
-    hosts = failures_by_host(chain(lasting, unreached_tables(beside)))
+    hosts = failures_by_host(chain(lasting, retrieval_tables(beside, is_unreached=True)))
     yield from host_lines(hosts)
     yield from memory_lines(hosts)
 

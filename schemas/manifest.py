@@ -23,6 +23,7 @@ from schemas.errors import IntegrityError
 from schemas.failures import TRANSIENT, Reason
 from schemas.features import FeatureColumn, FeatureKind
 from schemas.lake import MANIFEST, Folder, Lake, check_name, inner_path
+from schemas.overrides import flatten
 from schemas.versions import digest_stream, fingerprint
 
 VERSION_DIGITS = 16
@@ -218,7 +219,7 @@ def _digest(folder: Folder, path: str) -> str:
 
 def diff(old: Manifest, new: Manifest) -> Iterator[str]:
     """Yield one line per difference between two versions: configuration, inputs, counts, features, files."""
-    before, after = dict(_leaves("", _compared(old))), dict(_leaves("", _compared(new)))
+    before, after = flatten(_compared(old)), flatten(_compared(new))
     for key in sorted({*before, *after}):
         if before.get(key) != after.get(key):
             yield f"{key}: {_short(before.get(key))} -> {_short(after.get(key))}"
@@ -230,14 +231,6 @@ def _compared(manifest: Manifest) -> dict[str, Any]:
     features = {table: {c["name"]: c for c in columns} for table, columns in values["features"].items()}
     files = {entry.path: entry.sha256 for entry in manifest.files}
     return {name: values[name] for name in names} | {"features": features, "files": files}
-
-
-def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if not isinstance(value, Mapping):
-        yield path, value
-        return
-    for key, inner in value.items():
-        yield from _leaves(f"{path}.{key}" if path else key, inner)
 
 
 def _short(value: Any) -> str:

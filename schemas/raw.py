@@ -120,19 +120,10 @@ RETRIEVAL_SCHEMA = table_schema(
 )
 
 
-def retrieval_tables(folder: Folder) -> Iterator[pa.Table]:
-    """Yield the tables of times in a version's folder of retrievals."""
-    yield from _tables(folder, is_of_failures=False)
-
-
-def unreached_tables(folder: Folder) -> Iterator[pa.Table]:
-    """Yield the tables of failures in a version's folder of retrievals: those that another try may not see."""
-    yield from _tables(folder, is_of_failures=True)
-
-
-def _tables(folder: Folder, *, is_of_failures: bool) -> Iterator[pa.Table]:
+def retrieval_tables(folder: Folder, *, is_unreached: bool = False) -> Iterator[pa.Table]:
+    """Yield the tables of times in a version's folder of retrievals; or of failures that another try may not see."""
     for name in folder.files():
-        if name.startswith(f"{UNREACHED}/") is is_of_failures:
+        if name.startswith(f"{UNREACHED}/") is is_unreached:
             with folder.open(name) as stream:
                 yield pq.read_table(stream)
 

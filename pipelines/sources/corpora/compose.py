@@ -37,11 +37,11 @@ from pipelines.sources.fields import Number, Real, typed
 from pipelines.sources.records import CandidateDocument, CandidateImage, FieldError, rejected, sentence
 from pipelines.sources.source import is_language
 from pipelines.sources.text import paragraphs_of, split_sentences
-from schemas.document_rows import layout_problem
-from schemas.documents import Given, GivenLink, Link, Provenance, Role, Sentence, Split, numbers_of
+from schemas.document_rows import from_row, layout_problem
+from schemas.documents import Given, GivenLink, ImageRef, Link, Provenance, Role, Sentence, Split, numbers_of
 from schemas.failures import Failure, Reason
-from schemas.metadata import Metadata
 from schemas.tables import clean
+from schemas.versions import plain
 
 EXTRAS = "multilink"
 IMAGE_FEATURE = pa.struct([pa.field("bytes", pa.binary()), pa.field("path", pa.string())])
@@ -136,7 +136,7 @@ def extras_of(row: Mapping[str, Any], images: Mapping[str, Mapping[str, Any]]) -
             {**image, "licence": known.get("licence"), "metadata": known.get("metadata")}
             for image, known in zip(row["images"], shown, strict=True)
         ],
-        "links": row["links"],
+        "links": plain(from_row(row).links),
         "after_sentence": row.get("after_sentence"),
         "given_links": row.get("given_links"),
         "given_similarities": row.get("given_similarities"),
@@ -308,33 +308,16 @@ def in_document_order(pieces: list[Piece], index: object) -> list[Piece]:
     return [*(piece for piece in pieces if isinstance(piece, str)), *pictures]
 
 
-class _Image(msgspec.Struct):
-    source: str | None = None
-    licence: str | None = None
-    metadata: Metadata | None = None
-
-
-class _Relation(msgspec.Struct):
-    name: str
-    value: bool | None = None
-
-
-class _Link(msgspec.Struct):
-    sentence: Number
-    image: Number
-    relations: list[_Relation] = []
-
-
 class _Extras(msgspec.Struct):
     """What `extras_of` gives."""
 
     id: str
     language: str
     roles: list[Role]
-    images: list[_Image]
+    images: list[ImageRef]
     provenance: Provenance
     split: Split | None = None
-    links: list[_Link] | None = None
+    links: list[Link] | None = None
     after_sentence: list[int | None] = []
     given_links: list[GivenLink] | None = None
     given_similarities: tuple[Real, ...] = ()
@@ -362,10 +345,6 @@ def restored(pieces: Sequence[Piece], reading: Reading, record_id: str, extras: 
         after, sentences=len(texts), images=len(pictures)
     ):
         raise FieldError(Reason.BROKEN_RECORD, f"$.{EXTRAS}: {problem}")
-    links = (
-        Link(each.sentence, each.image, tuple((relation.name, relation.value) for relation in each.relations))
-        for each in about.links or ()
-    )
     return CandidateDocument(
         id=about.id or record_id,
         dataset=reading.dataset,
@@ -374,7 +353,7 @@ def restored(pieces: Sequence[Piece], reading: Reading, record_id: str, extras: 
             CandidateImage(picture.uri, said.source, said.licence, said.metadata, place)
             for picture, said, place in zip(pictures, about.images, after, strict=True)
         ),
-        links=None if about.links is None else tuple(links),
+        links=None if about.links is None else tuple(about.links),
         provenance=about.provenance,
         language=about.language,
         split=about.split,
