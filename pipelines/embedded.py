@@ -7,19 +7,21 @@
     crawl.warc.gz!/29381          Record: the answer in the record at this byte
     x.tar!/k.tiff!/2              Frame: the third picture of a TIFF, as a PNG
     x.bin!/bytes=1000-1999        Span: a range of bytes, first and last, as in HTTP
+    page.html!/base64=90-4099     Span: a range of text in base64, of a `data:` address
     row:17                        FeatureRow: of a released feature array: an image without pixels
     unusable:<reason>:<why>       Unusable: a record names no address for it
 
 The name of a file is relative to a root: what is below another root has the same address.
 """
 
+import base64
 import io
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from pipelines.files import INSIDE, BrokenInputError
+from pipelines.files import INSIDE, MAX_FILE_BYTES, BrokenInputError
 from pipelines.named_files import FileRejected, path_below, read_named, read_span
 from pipelines.tables import is_table, read_cell
 from pipelines.warc import is_warc, read_body
@@ -28,7 +30,7 @@ from schemas.failures import Reason
 _WEB = ("http://", "https://")
 _UNUSABLE, _ROW = "unusable:", "row:"
 _TIFF = (".tif", ".tiff")
-_SPAN = re.compile(r"bytes=(\d{1,18})-(\d{1,18})")
+_SPAN = re.compile(r"(bytes|base64)=(\d{1,18})-(\d{1,18})")
 _NO_NAME = re.compile(f"{_UNUSABLE}|{_ROW}|data:|javascript:|[a-z][a-z0-9+.-]*://|.*[\x00-\x1f\x7f]", re.IGNORECASE)
 _MAX_PIXELS = 100_000_000  # of a picture of a TIFF, before it is decoded
 
@@ -68,14 +70,16 @@ class Frame(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Some bytes of a file."""
+    """Some bytes of a file, or what they spell in base64."""
 
     file: str
     begin: int
     size: int
+    is_base64: bool = False
 
     def __str__(self) -> str:
-        return f"{self.file}{INSIDE}bytes={self.begin}-{self.begin + self.size - 1}"
+        unit = "base64" if self.is_base64 else "bytes"
+        return f"{self.file}{INSIDE}{unit}={self.begin}-{self.begin + self.size - 1}"
 
 
 class FeatureRow(NamedTuple):
@@ -114,8 +118,8 @@ def parse_address(address: str) -> Address:
     if last.isdecimal() and (outer.lower().endswith(_TIFF) or INSIDE in outer):
         return Frame(outer, int(last))
     if span := _SPAN.fullmatch(last):
-        begin, end = map(int, span.groups())
-        return Span(outer, begin, max(0, end - begin + 1))
+        begin, end = map(int, span.groups()[1:])
+        return Span(outer, begin, max(0, end - begin + 1), span[1] == "base64")
     if is_table(outer):
         column, *numbers = last.split("/")
         is_cell = 1 <= len(numbers) <= 2 and all(number.isdecimal() for number in numbers)
@@ -156,6 +160,10 @@ def read_picture(root: str, address: str, *, max_bytes: int) -> bytes:
             raise FileRejected(reason, why)
         case Frame(tiff, number):
             return _frame(read_picture(root, tiff, max_bytes=max_bytes), number)
+        case Span(file, begin, size, is_base64=True):
+            page = read_named(root, file, max_bytes=MAX_FILE_BYTES, extensions=())
+            with _damage(address):
+                data = base64.b64decode(page[begin : begin + size])
         case Span(file, begin, size):
             data = read_span(path_below(root, file), begin, size, max_bytes + 1)
         case Cell(table, column, row, item):

@@ -37,6 +37,7 @@ MAX_LINE_BYTES = 64 * 2**20  # a longer line is no record
 MAX_FILE_BYTES = 64 * 2**20  # of a file of a collection: no article is longer
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")  # what may follow a published name
 ARCHIVES = (".zip", ".tar", ".tgz", ".tbz2", ".txz", *(f".tar{suffix}" for suffix in COMPRESSED))
+_ZIP_STARTS = (b"PK\x03\x04", b"PK\x05\x06")  # the second of one without files
 _BUFFER_BYTES = 2**20
 _PIECE_BYTES = 2**18
 _REQUEST_BYTES = 2**22  # of a file on an object store: a read is a request
@@ -129,6 +130,13 @@ def is_archive(name: str) -> bool:
     return name.lower().endswith(ARCHIVES)
 
 
+def is_zip(stream: BinaryIO) -> bool:
+    """Return whether a file is a zip, by its first bytes: a tar whose last file is a zip ends as one."""
+    start = stream.read(len(_ZIP_STARTS[0]))
+    stream.seek(0)
+    return start in _ZIP_STARTS
+
+
 def read_lines(address: str | Path) -> Iterator[tuple[int, bytes]]:
     """Yield the number (from 1) and bytes of each line that is not blank, without its line break.
 
@@ -216,9 +224,7 @@ def _members(stream: BinaryIO, uri: str) -> Iterator[tuple[str, Callable[[], Bin
 
     Those of a zip are sorted by name; a tar, which may be compressed, is read from front to back. Links go unseen.
     """
-    is_zip = zipfile.is_zipfile(stream)
-    stream.seek(0)
-    if is_zip:
+    if is_zip(stream):
         with zipfile.ZipFile(stream) as zipped:
             for entry in sorted(zipped.infolist(), key=attrgetter("filename")):
                 if not entry.is_dir():

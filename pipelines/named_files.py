@@ -4,6 +4,7 @@ An archive is indexed once per process and stays open. What a name leads to is n
 """
 
 import contextlib
+import io
 import os
 import posixpath
 import re
@@ -13,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import PurePosixPath
 
-from pipelines.files import ABSENT, DAMAGE, INSIDE, is_archive, open_uri, tar_members
+from pipelines.files import ABSENT, DAMAGE, INSIDE, MAX_FILE_BYTES, is_archive, is_zip, open_uri, tar_members
 from schemas.errors import ConfigError
 from schemas.failures import Reason, is_about_machine
 
@@ -37,7 +38,7 @@ def read_named(root: str, name: str, *, max_bytes: int, extensions: Sequence[str
     Args:
         root: the path of a folder, or the path or URI of a tar or a zip, perhaps `ARCHIVE!/FOLDER`.
         name: relative to the root, or, for a folder on this machine, absolute; it may lead to nothing outside it. It
-            may be `ARCHIVE!/MEMBER` below a folder.
+            may be `ARCHIVE!/MEMBER`, in an archive a zip, such as a book.
         max_bytes: a larger file is refused.
         extensions: those to try after the name as written.
 
@@ -48,10 +49,13 @@ def read_named(root: str, name: str, *, max_bytes: int, extensions: Sequence[str
     """
     try:
         container, is_inside, member = name.partition(INSIDE)
-        if is_inside:
-            root, name = path_below(root, container), member
-        data = _named_bytes(root, name, max_bytes + 1, extensions)
-    except ABSENT as problem:
+        if is_inside and is_archive(root):
+            book = _inner_zip(root, container, None if "://" in root else os.stat(root).st_mtime_ns)  # noqa: PTH116
+            data = _zipped_bytes(book, book.getinfo(_inside(member)), max_bytes + 1)
+        else:
+            root, name = (path_below(root, container), member) if is_inside else (root, name)
+            data = _named_bytes(root, name, max_bytes + 1, extensions)
+    except (*ABSENT, KeyError) as problem:
         raise _absent(name) from problem
     except ConfigError as problem:
         if not is_inside:
@@ -134,11 +138,10 @@ def _index(uri: str, changed: int | None) -> Mapping[str, Callable[[int], bytes]
     """Return what reads each file of a plain tar or a zip, given a limit; made once until it changes."""
     try:
         with open_uri(uri) as stream:
-            if zipfile.is_zipfile(stream):
+            if is_zip(stream):
                 zipped = zipfile.ZipFile(open_uri(uri) if "://" in uri else uri)  # stays open
                 entries = (entry for entry in zipped.infolist() if not entry.is_dir())
                 return {entry.filename.removeprefix("./"): partial(_zipped_bytes, zipped, entry) for entry in entries}
-            stream.seek(0)
             found: dict[str, Callable[[int], bytes]] = {}
             tar = tarfile.open(fileobj=stream, mode="r:", errors="replace")  # noqa: SIM115 - it closes nothing
             with contextlib.suppress(tarfile.TarError):  # it is damaged: what comes before that is good
@@ -149,6 +152,12 @@ def _index(uri: str, changed: int | None) -> Mapping[str, Callable[[int], bytes]
             return found
     except (tarfile.TarError, zipfile.BadZipFile) as problem:
         raise ConfigError(f"{uri}: expected a folder, a zip, or a tar that is not compressed: {problem}") from problem
+
+
+@lru_cache(maxsize=1)
+def _inner_zip(root: str, name: str, _changed: int | None) -> zipfile.ZipFile:
+    """Return a zip that is in an archive; the last one stays in memory."""
+    return zipfile.ZipFile(io.BytesIO(read_named(root, name, max_bytes=MAX_FILE_BYTES, extensions=())))
 
 
 def _zipped_bytes(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, limit: int) -> bytes:

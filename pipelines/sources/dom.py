@@ -41,6 +41,8 @@ _STAND_IN = re.compile(
     r"|^(?:blank|spacer|pixel|placeholder|transparent)",
     re.IGNORECASE,
 )
+_INLINE = re.compile(r"\s*data:image/(?!svg)[\w.+-]+;base64,", re.IGNORECASE)
+_LEAST_INLINE = 400  # characters: a shorter one is a dot that stands in for a picture
 _CANDIDATE = re.compile(r"\s*,*\s*(\S*[^\s,])(?:\s+([\d.]+)([wx])(?:\s+\d+h)?)?\s*(?:,|$)")
 _LENGTH = re.compile(r"([\d.]+)(px|vw|r?em|)$")
 _MEDIA = re.compile(r"(min|max)-width\s*:\s*([\d.]+)(px|r?em)")
@@ -86,6 +88,11 @@ def addresses_of(image: Any) -> list[str]:
         sets.append(str(image.get("src") or "").strip())
     found = [*_of_sources(image), *late, *sets, *singles]
     return [each for each in dict.fromkeys(found) if each and not is_stand_in(each)]
+
+
+def _inline(address: str) -> str:
+    """Return a `data:` address of a picture in base64; empty of any other, and of one too short to be a picture."""
+    return address if len(address) >= _LEAST_INLINE and _INLINE.match(address) else ""
 
 
 def is_stand_in(address: str) -> bool:
@@ -182,6 +189,7 @@ class Image:
 
     Attributes:
         addresses: as they stand in it, the best first; empty: it has a stand-in alone.
+        inline: the picture itself in base64, a `data:` address; empty: it has an address elsewhere, or a stand-in.
         after: how many blocks stand wholly before it.
         node: number of its element.
         alt: its text.
@@ -195,6 +203,7 @@ class Image:
     alt: str
     is_tiny: bool
     is_copy: bool
+    inline: str = ""
 
 
 @dataclass(slots=True)
@@ -316,7 +325,8 @@ class _Reader:
         is_tiny = any(_TINY.fullmatch(element.get(side) or "") for side in ("width", "height"))
         alt = " ".join(clean(element.get("alt") or "").split())
         addresses = tuple(addresses_of(element))
-        image = Image(addresses, len(self.dom.blocks), self._node, alt, is_tiny, self._copies > 0)
+        inline = "" if addresses else _inline(element.get("src") or "")
+        image = Image(addresses, len(self.dom.blocks), self._node, alt, is_tiny, self._copies > 0, inline)
         images = self.dom.images
         if images and self._is_beside and self._is_copied(images[-1], image):
             last = images.pop()

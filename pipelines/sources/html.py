@@ -144,7 +144,8 @@ class PagePicture:
     """An image of a page.
 
     Attributes:
-        addresses: at which it may be, resolved against the page's base; the best first, one at least.
+        addresses: at which it may be, resolved against the page's base; the best first, one at least. Of a page that is
+            read whole it may be a `data:` address.
         caption: of its `figcaption`, else its `alt`; empty: it has neither.
     """
 
@@ -224,7 +225,7 @@ def _ordered(dom: Dom, texts: Sequence[str], base: str, *, is_whole: bool) -> It
     captions = set[int]()
     pictures: dict[int, list[PagePicture]] = {}
     for image in dom.images:
-        addresses = _usable(image, base)
+        addresses = _usable(image, base) or ((image.inline,) if is_whole and image.inline else ())
         if addresses and (article is None or article.holds(image)):
             caption, blocks = _caption(dom, image)
             captions.update(aligned[block] for block in blocks if block in aligned)

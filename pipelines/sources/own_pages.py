@@ -25,7 +25,7 @@ from urllib.parse import unquote, urlsplit
 import yaml
 from lxml import etree
 
-from pipelines.embedded import on_web
+from pipelines.embedded import Span, on_web
 from pipelines.files import DAMAGE, INSIDE, MAX_FILE_BYTES, BrokenInputError
 from pipelines.sources.corpora.compose import Piece, Reading, compose
 from pipelines.sources.fields import Object, identifier, split_named, text_or_none, typed
@@ -88,6 +88,7 @@ def _document(
     about: Mapping[str, Any] | None = None,
     book: str = "",
     content_type: str | None = None,
+    file: bytes = b"",
 ) -> Outcomes:
     """Yield the document of a page of HTML.
 
@@ -98,6 +99,7 @@ def _document(
         about: what its front matter or its book says of it.
         book: name of the book below the root.
         content_type: where it is known how the page is encoded.
+        file: that the page was made of; empty: it is as it stands.
     """
     page, about = read_page(data, content_type=content_type, is_whole=True), about or {}
     folder, prefix = posixpath.dirname(name), f"{book}{INSIDE}" if book else ""
@@ -106,7 +108,10 @@ def _document(
     for piece in page.pieces:
         if isinstance(piece, PagePicture):
             caption = Metadata(caption=piece.caption) if piece.caption else None
-            pieces.append(CandidateImage(_address(piece, folder, prefix, place), None, _licence(about), caption))
+            is_inline = piece.addresses[0].lstrip().lower().startswith("data:")
+            where = f"{prefix}{name}" if book else posixpath.join(place.below, name)
+            found = _inline(piece, where, file or data) if is_inline else _address(piece, folder, prefix, place)
+            pieces.append(CandidateImage(found, None, _licence(about), caption))
         else:
             pieces.append(f"{piece}\n")
     title = " ".join((text_or_none(about, "title") or "").split())
@@ -129,6 +134,15 @@ def _document(
 
 def _licence(about: Mapping[str, Any]) -> str | None:
     return (text_or_none(about, "licence") or text_or_none(about, "license") or "").strip() or None
+
+
+def _inline(picture: PagePicture, page: str, data: bytes) -> str:
+    """Return the address of a picture that stands in a page in base64."""
+    text = picture.addresses[0].partition(",")[2].strip().encode()
+    begin = data.find(text)
+    if begin < 0 or not text:
+        return unusable(FieldError(Reason.BROKEN_RECORD, "expected base64 in one piece in a data: address"))
+    return str(Span(page, begin, len(text), is_base64=True))
 
 
 def _address(picture: PagePicture, folder: str, prefix: str, place: Place) -> str:
@@ -177,7 +191,7 @@ def _markdown(file: OwnFile, data: bytes, place: Place) -> Outcomes:
         lambda match: f"![{match[2] or ''}](<{match[1].strip()}>)", text[found.end() if found else 0 :]
     )
     html = _commonmark().render(body)
-    yield from _document(file.name, html.encode(), place, about=about, content_type=_UTF8)
+    yield from _document(file.name, html.encode(), place, about=about, content_type=_UTF8, file=data)
 
 
 def _front_matter(fence: str, text: str) -> dict[str, Any]:

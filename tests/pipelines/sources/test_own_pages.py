@@ -3,11 +3,13 @@
 import json
 import shutil
 import zipfile
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
 from candidates import after_of, metadata_of, uris_of
 
+from pipelines.embedded import read_picture
 from pipelines.named_files import FileRejected, read_named
 from pipelines.sources.datasets.documents import DocumentsSource
 from pipelines.sources.records import CandidateDocument
@@ -80,9 +82,12 @@ def test_a_folder_of_pages(own: Path, form: str) -> None:
     }
 
 
-def test_a_book_has_its_pictures_and_no_other(own: Path) -> None:
-    (chapter,) = outcomes(own / "book.epub")[0].values()
-    source = DocumentsSource(documents=str(own / "book.epub"))
+@pytest.mark.parametrize("form", ["alone", "zip", "tar"])
+def test_a_book_has_its_pictures_and_no_other(own: Path, tmp_path: Path, form: str) -> None:
+    shutil.copytree(own, tmp_path / "books", ignore=lambda _, names: {*names} - {"book.epub"})
+    address = own / "book.epub" if form == "alone" else shutil.make_archive(str(own), form, tmp_path / "books")
+    (chapter,) = outcomes(address)[0].values()
+    source = DocumentsSource(documents=str(address))
     assert chapter.language == "fr"
     assert read_named(image_root(source), uris_of(chapter)[0], max_bytes=9) == b"1"
     with pytest.raises(FileRejected) as refused:
@@ -103,6 +108,20 @@ def test_nothing_outside_the_folder_is_read(own: Path, address: str) -> None:
         assert read_named(image_root(source), uri, max_bytes=9) != b"secret"
     except FileRejected as refused:
         assert refused.reason in (Reason.FORBIDDEN, Reason.NOT_FOUND)
+
+
+@pytest.mark.parametrize("form", ["folder", "zip"])
+def test_a_picture_in_a_page_is_read(own: Path, form: str) -> None:
+    data = bytes(range(256)) * 2
+    address = f"data:image/png;base64,{b64encode(data).decode()}"
+    (own / "in.md").write_text(f"A note.\n\n![a]({address})\n")
+    dot = '<img src="data:image/gif;base64,R0lGODlhAQABAAAAACwAAAAAAQABAAA=">'
+    (own / "in.html").write_text(f"<p>Text.</p><img src='{address}'>{dot}<img src='data:image/svg+xml,%3Csvg'>")
+    where = str(own) if form == "folder" else shutil.make_archive(str(own), "zip", own)
+    documents = outcomes(where)[0]
+    for name in ("in.md", "in.html"):
+        (uri,) = uris_of(documents[name])
+        assert read_picture(image_root(DocumentsSource(documents=where)), uri, max_bytes=512) == data
 
 
 def test_pictures_beside_a_page_that_is_named_need_a_folder_that_has_both(own: Path) -> None:
