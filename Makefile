@@ -45,7 +45,7 @@ up: $(READY)
 	@$(BIN)/multilink up --workspace workspace
 
 cluster: $(READY)
-	@$(BIN)/python -m infra.local --home cluster --engine $(ENGINE)
+	@PYTHONPATH=tests $(BIN)/python -m cluster.local --home cluster --engine $(ENGINE)
 
 posts: $(READY)
 	@$(BIN)/python tests/replay/add_posts.py --web workspace/web

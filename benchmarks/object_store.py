@@ -2,7 +2,7 @@
 
     python -m benchmarks.object_store [--documents 200] [--images 5] [--new 2] [--json]
 
-They are counted in the server's own log (versitygw, built once by Go: `infra/local/programs.py`). Targets: under 40 for
+They are counted in the log of the server (versitygw, built once by Go). Targets: under 40 for
 1,000 images of a first build, under 10 of a rebuild. Beginning and ending a build take the same requests whatever its
 size, so that few images cost more each than many. Found on 2026-11-26 with 10,000 images of 64 px in 2,000 documents:
 13 for 1,000 images of a first build (126 in all), and 10 of a rebuild with 20 documents more (104 in all: 47 writes, 38
@@ -18,6 +18,7 @@ import os
 import re
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -26,7 +27,9 @@ from pathlib import Path
 
 from benchmarks.build import build_apart, generate, server, settings_of
 from benchmarks.command import parser_of, print_figures
-from infra.local.programs import find_object_store
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from cluster.local.programs import find_object_store
 
 FIRST_TARGET, REBUILD_TARGET = 40, 10
 BUCKET = "lake"

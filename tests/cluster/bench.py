@@ -15,10 +15,10 @@ from typing import Any
 
 import mlflow
 import torch
+from cluster.local.cluster import Cluster
+from cluster.local.deployment import WEB
+from cluster.local.settings import web_of
 
-from infra.local.cluster import Cluster
-from infra.local.deployment import WEB
-from infra.local.settings import web_of
 from schemas.lake import Lake
 from schemas.manifest import Manifest
 from training.mlflow.loading import load

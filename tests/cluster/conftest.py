@@ -3,7 +3,7 @@
     make cluster                starts the same cluster to look at
     make test-cluster           runs these tests on one of their own; ENGINE=spark: those of the build, on Spark
 
-What a test found is a row of `infra/local/RESULTS.md`, in place of its last one.
+What a test found is a row of `tests/cluster/RESULTS.md`, in place of its last one.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cluster.local.cluster import Cluster, running
+from cluster.local.programs import BEAM_JAVA, FLINK, SPARK, VERSITYGW, Engine
 
-from infra.local.cluster import Cluster, running
-from infra.local.programs import BEAM_JAVA, FLINK, SPARK, VERSITYGW, Engine
 from orchestration.demo.recorded_web import scraping
 from schemas.errors import UsageError
 from schemas.lake import Lake
@@ -45,7 +45,7 @@ from bench import (
     weights_of,
 )
 
-RESULTS = ROOT / "infra" / "local" / "RESULTS.md"
+RESULTS = ROOT / "tests" / "cluster" / "RESULTS.md"
 _HEAD = """\
 # What ran on the cluster
 

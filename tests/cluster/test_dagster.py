@@ -8,10 +8,10 @@ from collections.abc import Callable
 import mlflow
 import pytest
 from bench import COMMAND_TIMEOUT_S, Bench, Local
+from cluster.local.deployment import DAGSTER
 from dagster import DagsterRunStatus
 from dagster_graphql import DagsterGraphQLClient
 
-from infra.local.deployment import DAGSTER
 from orchestration.dagster.definitions import EVERYTHING
 from schemas.lake import MANIFEST, Lake
 from schemas.manifest import read_manifest

@@ -32,9 +32,9 @@ from bench import (
     largest_difference,
     summary_of,
 )
+from cluster.local.engines import FLINK_PAGE
+from cluster.local.programs import Engine
 
-from infra.local.engines import FLINK_PAGE
-from infra.local.programs import Engine
 from pipelines.launch import run_pipeline
 from pipelines.settings import Runner
 from schemas.errors import BuildError

@@ -6,12 +6,12 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from cluster.local.deployment import MACHINES, stages
+from cluster.local.machines import Machine
+from cluster.local.plan import Plan, Secrets
+from cluster.local.programs import Engine, Programs
+from cluster.local.settings import write_settings
 
-from infra.local.deployment import MACHINES, stages
-from infra.local.machines import Machine
-from infra.local.plan import Plan, Secrets
-from infra.local.programs import Engine, Programs
-from infra.local.settings import write_settings
 from orchestration.config import SETTINGS_VARIABLE, load_settings
 
 

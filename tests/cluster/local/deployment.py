@@ -21,11 +21,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from infra.local.engines import beam_services
-from infra.local.plan import Plan
 from orchestration.config import PAGE_VARIABLE, SETTINGS_VARIABLE
 from orchestration.demo.recorded_web import recording_at, replay
 from orchestration.local.supervisor import Service
+
+from .engines import beam_services
+from .plan import Plan
 
 MACHINES = (
     "store", "database", "web", "tracking", "beam-head", "beam-1", "beam-2", "ray-head", "ray-1", "ray-2", "dagster",

@@ -8,9 +8,10 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from infra.local.plan import Plan
-from infra.local.programs import Engine
 from orchestration.local.supervisor import Service
+
+from .plan import Plan
+from .programs import Engine
 
 FLINK_PAGE, FLINK_RPC, FLINK_BLOBS = 8081, 6123, 6124
 SPARK_MASTER, SPARK_PAGE = 7077, 8082

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.local.machines import Machine
-from infra.local.programs import Engine, Programs
 from orchestration.local.supervisor import Service
+
+from .machines import Machine
+from .programs import Engine, Programs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """`make cluster`: a real cluster on this machine, until Ctrl-C.
 
-    python -m infra.local [--home cluster] [--engine flink|spark]
+    PYTHONPATH=tests python -m cluster.local [--home cluster] [--engine flink|spark]
 
 It prints where everything is, and writes what a command needs in its environment to `HOME/environment`, which only its
 owner may read: `. cluster/environment`, then `multilink build`, `train`, `link` as anywhere.
@@ -17,12 +17,13 @@ from typing import Annotated
 
 import typer
 
-from infra.local.cluster import Cluster, running
-from infra.local.programs import Engine
-from infra.local.settings import TRAIN_WORKERS, web_of
 from orchestration.cli import run
 from schemas.console import Console
 from schemas.errors import UsageError
+
+from .cluster import Cluster, running
+from .programs import Engine
+from .settings import TRAIN_WORKERS, web_of
 
 WATCH_S = 1.0
 app = typer.Typer(add_completion=False)

@@ -4,10 +4,11 @@ from typing import Any
 
 import yaml
 
-from infra.local import deployment
-from infra.local.engines import beam_options
-from infra.local.plan import Plan
 from orchestration.demo.recorded_web import dumps_of, recording_at, web_settings
+
+from . import deployment
+from .engines import beam_options
+from .plan import Plan
 
 TRAIN_WORKERS = 2
 _DAGSTER: dict[str, Any] = {

@@ -25,7 +25,7 @@ from schemas.errors import BuildError, UsageError
 FLINK, SPARK, BEAM_JAVA, VERSITYGW = "1.19.3", "3.5.9", "2.62.0", "v1.8.0"
 CACHE_VARIABLE = "MULTILINK_PROGRAMS"
 _CACHE = Path.home() / ".cache" / "multilink" / "programs"
-_POMS = Path(__file__).resolve().parents[1]
+_POMS = Path(__file__).resolve().parents[3] / "infra"
 _NEEDED = {
     "java": "openjdk-17-jre-headless",
     "mvn": "maven",

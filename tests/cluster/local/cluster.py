@@ -22,14 +22,15 @@ import boto3
 import psycopg
 from botocore.exceptions import ClientError
 
-from infra.local import deployment, engines
-from infra.local.deployment import BUCKETS, DATABASES, clients, stages
-from infra.local.machines import networked
-from infra.local.plan import Plan, Secrets
-from infra.local.programs import Engine, find_programs
-from infra.local.settings import write_settings
 from orchestration.local.supervisor import MARK_VARIABLE, Supervisor
 from schemas.errors import BuildError, UsageError
+
+from . import deployment, engines
+from .deployment import BUCKETS, DATABASES, clients, stages
+from .machines import networked
+from .plan import Plan, Secrets
+from .programs import Engine, find_programs
+from .settings import write_settings
 
 ANSWER_TIMEOUT_S = 240.0
 _POLL_S = 0.5
