@@ -12,7 +12,6 @@ need. The help's line of a command is the first line of its docstring, read from
 import ast
 import errno
 import inspect
-import re
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -28,7 +27,6 @@ from typer.core import TyperGroup
 from typer.main import get_group
 
 from orchestration.interrupts import INTERRUPTS, STOPPED
-from orchestration.project import named_places
 from schemas.console import Console, erased
 from schemas.errors import MultilinkError, without_passwords
 from schemas.project import FILE
@@ -36,7 +34,7 @@ from schemas.versions import code_version
 
 # What is done -> the commands for it, in the order of the help. In `commands/`, a command is a file, a group a folder.
 SECTIONS = {
-    "All of it": ("demo", "open", "up", "use"),
+    "All of it": ("demo", "open", "up"),
     "Data sets": ("build", "datasets", "features", "lake"),
     "Models": ("train", "evaluate", "examples", "compare", "sweep", "transfer", "settings"),
     "Promotion": ("promote", "approve", "rollback", "promotions", "verify", "key", "copy", "relocate"),
@@ -60,10 +58,9 @@ _GOES_ON = {
     **dict.fromkeys(("build", "demo", "link", "relink", "index", "lake", "sweep"), "; the same command goes on"),
     "train": "; the same command with --reuse goes on",
 }
-# What a machine says of a place that cannot be read or written: read-only, full, of somebody else.
-_OF_PLACES = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
-# What it says of a place, or of a file that a fault of this program looks for: the former where the user named it.
-_OF_NAMES = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST)
+# Of paths that cannot be read or written: read-only, full, of somebody else, of another kind than expected, not there.
+_OF_PATHS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
+_OF_PATHS += (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST)
 _SUMMARISED = threading.Event()  # standard output has a summary
 _PLAIN: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": False}
 _OF_GROUP = _PLAIN | {"add_completion": False}
@@ -211,25 +208,11 @@ def _explained(problem: BaseException, arguments: Sequence[str]) -> tuple[str | 
         is_of_lake = message.startswith("Missing option '--lake'")
         hint = f" Name it, or call the command in a folder with a {FILE}; demo and up write one." if is_of_lake else ""
         return message + hint, 2
-    if isinstance(problem, OSError):
-        is_of_user = problem.errno in _OF_NAMES and _is_named(str(problem), arguments)
-        if is_of_user or problem.errno in _OF_PLACES:
-            return str(problem).partition("] ")[2] or str(problem), 2
+    if isinstance(problem, OSError) and problem.errno in _OF_PATHS:
+        return str(problem).partition("] ")[2] or str(problem), 2
     if type(problem).__module__.startswith(_OF_MLFLOW):
         return f"MLflow: {str(problem).splitlines()[0]}; {_MLFLOW_HINT}", 1
     return None, 1
-
-
-def _is_named(message: str, arguments: Sequence[str]) -> bool:
-    """Return whether an error is of a path that the user named, or of one below, above or beside it."""
-    given = {part for each in (*arguments, *named_places()) for part in (each, each.partition("=")[2]) if part}
-    named = [Path(each).absolute() for each in given]
-    found = [Path(each).absolute() for each in re.findall(r"'([^']+)'", message)]
-    return any(
-        path.is_relative_to(own) or own.is_relative_to(path) or (path.parent == own.parent and own.name in path.name)
-        for path in found
-        for own in named
-    )
 
 
 def print_error(message: str, status: int) -> int:

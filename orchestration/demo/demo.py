@@ -114,8 +114,9 @@ def _next_lines(settings: Settings, report: str, page: Path) -> list[str]:
     """Return what can be opened after the demo."""
     return [
         "",
-        "open it all             .venv/bin/multilink open demo",
+        "open next",
         f"  the report            {report}",
+        "                        .venv/bin/multilink open report",
         f"  the runs and models   .venv/bin/mlflow ui --backend-store-uri {settings.tracking_uri}",
         "                        then http://127.0.0.1:5000/#/experiments/1/runs?workflowType=machine_learning",
         f"  the linked documents  {page}",

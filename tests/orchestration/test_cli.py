@@ -438,21 +438,15 @@ def _raising(problem: Exception) -> typer.Typer:
     return commands
 
 
-def test_a_file_that_only_the_program_looks_for_is_a_fault(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("MULTILINK_LAKE", raising=False)
-    lost = FileNotFoundError(2, "No such file or directory", "/opt/multilink/training/report/lost.j2")
-    with pytest.raises(FileNotFoundError):
-        run(["--lake", "lake"], _raising(lost))
-    there = FileExistsError(17, "File exists", str(tmp_path / "lake" / "datasets"))
-    assert run(["--lake", "lake"], _raising(there)) == 2
-    monkeypatch.setenv("MULTILINK_LAKE", str(tmp_path / "lake"))
-    assert run([], _raising(there)) == 2
-    full = OSError(28, "No space left on device")
-    assert run([], _raising(full)) == 2
-    assert capsys.readouterr().err.splitlines()[-1] == "multilink: No space left on device"
+def test_an_error_of_a_path_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    for problem, words in (
+        (FileExistsError(17, "File exists", "lake/datasets"), "File exists: 'lake/datasets'"),
+        (OSError(28, "No space left on device"), "No space left on device"),
+    ):
+        assert run(["--lake", "lake"], _raising(problem)) == 2
+        assert capsys.readouterr().err == f"multilink: {words}\n"
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        run([], _raising(OSError(9, "Bad file descriptor")))
 
 
 def test_an_error_that_is_a_list_keeps_its_lines(capsys: pytest.CaptureFixture[str]) -> None:

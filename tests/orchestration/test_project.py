@@ -50,19 +50,6 @@ def test_a_workspace_has_a_key_of_its_own_where_the_user_has_none(
     assert workspace_key(home) == "" and key_path() == users
 
 
-def test_what_else_the_file_says_stays(tmp_path: Path) -> None:
-    (tmp_path / FILE).write_text("lake = 'old'\nverify = true\ntrust = 'keys'\n")
-    remember(tmp_path, tmp_path, lake=str(tmp_path / "lake"), tracking_uri="http://mlflow:5000", say=print)
-    found: dict[str, str] = {}
-    recall(tmp_path, found)
-    assert found == {
-        "MULTILINK_LAKE": "lake",
-        "MLFLOW_TRACKING_URI": "http://mlflow:5000",
-        "MULTILINK_VERIFY": "true",
-        "MULTILINK_TRUST": "keys",
-    }
-
-
 def test_uris_and_folders_elsewhere_are_kept_as_they_are(tmp_path: Path) -> None:
     remember(
         tmp_path / "here", tmp_path / "here", lake="s3://bucket/lake", tracking_uri="http://mlflow:5000", say=print
@@ -72,35 +59,22 @@ def test_uris_and_folders_elsewhere_are_kept_as_they_are(tmp_path: Path) -> None
     assert found == {"MULTILINK_LAKE": "s3://bucket/lake", "MLFLOW_TRACKING_URI": "http://mlflow:5000"}
 
 
-def _workspace(folder: Path, name: str, lines: list[str]) -> dict[str, str]:
-    """Make a whole workspace, as `demo` and `up` do, and return what a command in the folder finds."""
-    home = folder / name
-    (home / "lake").mkdir(parents=True)
-    remember(home, folder, lake=str(home / "lake"), tracking_uri=f"sqlite:///{home}/mlflow.db", say=lines.append)
-    return _found(folder)
-
-
-def _found(folder: Path) -> dict[str, str]:
+def test_a_file_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
+    """Somebody's file was rewritten by each demo, with another lake and without its comments."""
+    own, lines = "# mine\nlake = 'old'\nverify = true\n", list[str]()
+    (tmp_path / FILE).write_text(own)
+    home = tmp_path / "demo"
+    where = {"lake": str(home / "lake"), "tracking_uri": f"sqlite:///{home}/mlflow.db"}
+    for _ in range(2):
+        remember(home, tmp_path, **where, say=lines.append)
+        assert (tmp_path / FILE).read_text() == own and len(lines) == 1 and f"cd {home}" in lines.pop()
     found: dict[str, str] = {}
-    recall(folder, found)
-    return found
-
-
-def test_another_workspace_is_announced_and_undone_by_one_command(
-    multilink: Callable[..., Any], tmp_path: Path
-) -> None:
-    lines: list[str] = []
-    demo = _workspace(tmp_path, "demo", lines)
-    assert lines == [] and demo == {"MULTILINK_LAKE": "demo/lake", "MLFLOW_TRACKING_URI": "sqlite:///demo/mlflow.db"}
-    assert _workspace(tmp_path, "demo 2", lines)["MULTILINK_LAKE"] == "demo 2/lake"
-    assert lines == ["multilink.toml names demo 2 from now on, not the lake demo/lake; multilink use demo goes back"]
-    assert _found(tmp_path / "demo") == {"MULTILINK_LAKE": "lake", "MLFLOW_TRACKING_URI": "sqlite:///mlflow.db"}
-    done = multilink("use", "demo")
-    assert done.status == 0 and done.out.startswith("multilink.toml names demo\n")
-    assert "multilink use 'demo 2' goes back" in done.err
-    assert _found(tmp_path) == demo
-    refused = multilink("use", "elsewhere")
-    assert refused.status == 2 and "expected a workspace that demo or up has made" in refused.err
+    recall(home, found)
+    assert found == {"MULTILINK_LAKE": "lake", "MLFLOW_TRACKING_URI": "sqlite:///mlflow.db"}
+    (tmp_path / FILE).unlink()
+    for _ in range(2):
+        remember(home, tmp_path, **where, say=lines.append)
+    assert lines == []
 
 
 def test_the_environment_wins(tmp_path: Path) -> None:
