@@ -24,7 +24,7 @@ from datetime import datetime
 from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 from zoneinfo import available_timezones
 
 import yaml
@@ -62,7 +62,6 @@ class RayWhere(StrEnum):
 
     SUBPROCESS = "subprocess"  # `multilink train` on this machine
     RAY_JOB = "ray-job"  # submitted to a Ray cluster's job server
-    KUBERAY = "kuberay"  # a RayJob of the KubeRay operator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +72,6 @@ class DatasetSettings:
         name: data set, a partition of every asset.
         recipe: of the build; empty: the data set's own.
         settings: `key=value` overrides of the build, as `multilink build --set` takes them.
-        recorded_web: folder of a recorded web that is served while the build runs; empty: the real web.
         cron: when it is rebuilt; empty: weekly for `diy`, monthly for the others.
         objectives: what a new version is trained with.
         train_recipe: of the models, but for an objective that has a recipe of its own name (`closed-form`).
@@ -84,7 +82,6 @@ class DatasetSettings:
     name: str
     recipe: str = ""
     settings: tuple[str, ...] = ()
-    recorded_web: str = ""
     cron: str = ""
     objectives: tuple[str, ...] = (NOSTRUCT, "cross-document")
     train_recipe: str = "hessel-2019"
@@ -155,46 +152,20 @@ class RaySettings(configs.Settings):
         where: see `RayWhere`.
         workers: processes that train, link and index; training takes at most one for each batch of a step
             (`training.batches_per_step`).
-        address: of the Ray job server, `http://head:8265` (`ray-job`); of the dashboard of a RayJob's cluster, where
-            that is not reached by the name of its service (`kuberay`).
-        image: container image with this package (`kuberay`).
-        namespace: of the RayJob (`kuberay`).
-        gpus: of each worker (`kuberay`).
-        worker_cpu: processors of each worker, as Kubernetes writes them.
-        worker_memory: of each worker, likewise.
-        pull_secrets: Secrets of the image's registry (`kuberay`).
-        service_account: of the pods (`kuberay`); its token is not mounted. Empty: the namespace's default.
-        node_selector: labels of the nodes that pods may run on (`kuberay`).
-        tolerations: of the pods, as Kubernetes takes them (`kuberay`).
-        start_deadline_s: seconds within which the job must run, its cluster included (`kuberay`).
-        deadline_s: seconds within which the job must have ended, at least `start_deadline_s`.
+        address: of the Ray job server, `http://head:8265` (`ray-job`).
+        deadline_s: seconds within which a job must have ended.
     """
 
     part: ClassVar[str] = "ray"
     where: RayWhere = RayWhere.SUBPROCESS
     workers: PositiveInt = 1
     address: str = ""
-    image: str = ""
-    namespace: str = "default"
-    gpus: NonNegativeInt = 0
-    worker_cpu: str = "4"
-    worker_memory: str = "16Gi"
-    pull_secrets: tuple[str, ...] = ()
-    service_account: str = ""
-    node_selector: Mapping[str, str] = field(default_factory=dict)
-    tolerations: tuple[Mapping[str, Any], ...] = ()
-    start_deadline_s: PositiveInt = 1800
     deadline_s: PositiveInt = 48 * 3600
 
     def __post_init__(self) -> None:
         configs.Settings.__post_init__(self)
         has_address = bool(self.address) or self.where is not RayWhere.RAY_JOB
         require(has_address, field="ray.address", value="", rule="ray-job needs the address of a job server")
-        has_image = bool(self.image) or self.where is not RayWhere.KUBERAY
-        require(has_image, field="ray.image", value="", rule="kuberay needs a container image")
-        begins = self.start_deadline_s
-        rule = "must be at most ray.deadline_s"
-        require(begins <= self.deadline_s, field="ray.start_deadline_s", value=begins, rule=rule)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,7 +242,7 @@ class Settings(configs.Settings):
         ray: where training runs.
         links: how new versions are linked.
         checks: bounds of the checks.
-        retries: of builds and trainings.
+        retries: of every step.
         is_running: whether schedules and sensors start by themselves.
         sensor_interval_s: least seconds between two evaluations of a sensor.
         timezone: of the schedules.
@@ -331,10 +302,7 @@ class Settings(configs.Settings):
         def path(given: str) -> str:
             return str((folder / given).absolute()) if given else ""
 
-        made = (
-            dataclasses.replace(each, recorded_web=path(each.recorded_web), policy=path(each.policy))
-            for each in self.datasets
-        )
+        made = (dataclasses.replace(each, policy=path(each.policy)) for each in self.datasets)
         lake = self.lake if "://" in self.lake else str((folder / self.lake).absolute())
         tracking = self.tracking_uri or f"sqlite:///{path('mlflow.db')}"
         return dataclasses.replace(self, lake=lake, tracking_uri=tracking, datasets=tuple(made))

@@ -18,7 +18,7 @@ from schemas.errors import GateError, as_arguments
 from schemas.lake import Lake
 
 if TYPE_CHECKING:
-    from training.mlflow.registry import ModelVersion
+    from training.mlflow.registry import ModelStatus, ModelVersion
 
 Step = Sequence[str]
 Summary = dict[str, Any]
@@ -127,11 +127,29 @@ class Steps:
 
     def _champion(self, name: str) -> str | None:
         """Return the number of the champion of a registered model, whose name is in full; None where there is none."""
+        status = self._status(name)
+        return status and status.champion
+
+    def standing(self, dataset: str, objective: str) -> dict[str, str]:
+        """Return the champion of a model, and who approved its challenger; empty: nobody.
+
+        Raises:
+            MultilinkError: as of `training.mlflow.champions.align`, which also corrects aliases: who stated something
+                may have been killed right after it.
+        """
+        status = self._status(registered_name(dataset, objective))
+        if status is None:
+            return {}
+        approvals = status.approved_by and f"{status.challenger}: {status.approved_by}"
+        return {"champion": status.champion or "", "approvals": approvals}
+
+    def _status(self, name: str) -> ModelStatus | None:
+        """Return what the registry says of a model; None where there is no such model."""
         from training.mlflow.champions import align
-        from training.mlflow.registry import has_model
+        from training.mlflow.registry import has_model, status_of
 
         client = self.client()
-        return align(client, name).champion if has_model(client, name) else None
+        return status_of(align(client, name)) if has_model(client, name) else None
 
     def client(self) -> Any:
         """Return an `MlflowClient` of the store."""

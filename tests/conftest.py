@@ -189,7 +189,7 @@ SHARES = "share"  # what a file has fixtures for that all its tests use
 
 # Marker -> what stands in a file whose tests need it.
 USES = {
-    "ray": r"^\s*(?:from|import) (?:ray|training\.ray)\b|ray_operator|test_kuberay",
+    "ray": r"^\s*(?:from|import) (?:ray|training\.ray)\b|test_pipes",
     "mlflow": r"^\s*(?:from|import) (?:mlflow|training\.mlflow|training\.workflows)\b",
     "dagster": r"^\s*(?:from|import) (?:dagster|orchestration\.dagster)\b",
     "browser": r"playwright",

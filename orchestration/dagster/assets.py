@@ -1,40 +1,37 @@
-"""The assets: the stages of a data set version, and what is made of each objective.
+"""What makes the assets: the stages of a data set version, and what is made of each objective.
 
 One operation makes all stages, because a build is one Beam pipeline that computes its version inside: no stage can be
 made without the others. Repeating it is cheap: what was fetched is not fetched again, and the same inputs give the same
 version.
 
 Objectives are sets of assets, and data sets are the partitions of all assets, so that one run can go from sources to a
-promotion: Dagster gives a run one partitioning, and a failed blocking check stops what comes after it within a run.
+promotion: a failed blocking check stops what comes after it within a run. How the assets depend on each other, and when
+they are made, is in `definitions.py`.
 """
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+from pydantic import Field
 
-from orchestration.config import NOSTRUCT, DatasetSettings, RetrySettings, Settings
+from orchestration.config import NOSTRUCT, DatasetSettings
 from orchestration.dagster.record import (
-    GPU_POOL,
+    CHAMPION,
+    DATA_VERSION_TAG,
     MODEL_TAG,
     RUN_TAG,
-    SCRAPING_POOL,
     STAGES,
     VERSION,
     VERSION_TAG,
-    dataset_partitions,
-    group_of,
     model_key,
-    sound_before,
-    version_records,
+    newest_version,
+    sound_versions,
 )
-from orchestration.demo.recorded_web import recorded_web
-from orchestration.rules.decisions import EVALUATION, INDEX, LINKS, PROMOTION, TRAINED
 from orchestration.steps import Steps, Summary, registered_name
 from pipelines.card.changes import as_markdown, changes_between
 from schemas.configs import resolve
@@ -46,7 +43,6 @@ if TYPE_CHECKING:
     from training.mlflow.registry import ModelVersion
 
 Metadata = dict[str, Any]
-Results = Iterator[dg.MaterializeResult[None]]
 LEAD = "lead_over_nostruct"
 LEADING = "leading_score"
 REPORT = "report/index.html"  # among the artefacts of a run
@@ -58,71 +54,41 @@ COUNTED = {
     "features": (Stage.FEATURES,),
     "shards": (Stage.SHARDS,),
 }
-_MEANING = {
-    "documents": "Records of the source, filtered into documents.",
-    "images": "Pictures of the documents: fetched, checked, kept small.",
-    "duplicates": "Near-duplicate pictures, found exactly; what the policy left.",
-    "features": "A vector per picture and per sentence.",
-    "shards": "The version: Parquet shards by split, and the manifest that makes them real.",
-}
 
 
-def make_stages(settings: Settings) -> dg.AssetsDefinition:
-    """Return the stages of a build as assets."""
-    specs = [
-        dg.AssetSpec(
-            stage,
-            deps=[before] if before else [],
-            description=_MEANING[stage],
-            group_name="data_sets",
-            owners=settings.owners,
-            freshness_policy=freshness(settings),
-            kinds={"python", "beam" if stage != "shards" else "parquet"},
+class BuildConfig(dg.Config):
+    """What a person may change of one build in the launchpad."""
+
+    settings: list[str] = Field([], description="KEY=VALUE, as `multilink build --set` takes them; after the file's.")
+
+
+class TrainConfig(dg.Config):
+    """What a person may change of one training in the launchpad."""
+
+    recipe: str = Field("", description="Of the training; empty: the data set's.")
+    settings: list[str] = Field([], description="KEY=VALUE, as `multilink train --set` takes them; after the file's.")
+
+
+def build(context: dg.AssetExecutionContext, config: BuildConfig, steps: Steps) -> Iterator[dg.MaterializeResult[None]]:
+    """Build a version of the run's data set, and report what each stage made."""
+    from orchestration.dagster.pipes import piped  # imports the client of Ray
+
+    dataset = steps.settings.dataset(context.partition_key)
+    dataset = replace(dataset, settings=(*dataset.settings, *config.settings))
+    with mistakes_are_final():
+        summary = piped(steps, context).build(dataset, say=context.log.info)
+    context.instance.add_run_tags(context.run.run_id, {VERSION_TAG: summary["version"]})
+    try:
+        changes = changes_since(Lake.at(steps.settings.lake), dataset.name, summary["version"], context.instance)
+    except IntegrityError as problem:  # the checks of the version find it, too, and stop what depends on it
+        changes = str(problem)
+    for stage in STAGES:
+        more = {"changes": dg.MetadataValue.md(changes)} if stage == "shards" else {}
+        yield dg.MaterializeResult(
+            asset_key=stage,
+            metadata=stage_metadata(stage, summary, dataset) | more,
+            data_version=dg.DataVersion(summary["version"]),
         )
-        for before, stage in zip(("", *STAGES), STAGES, strict=False)
-    ]
-
-    @dg.multi_asset(
-        name="build",
-        specs=specs,
-        partitions_def=dataset_partitions(settings),
-        retry_policy=retry_policy(settings.retries),
-        pool=SCRAPING_POOL,
-    )
-    def build(context: dg.AssetExecutionContext, steps: dg.ResourceParam[Steps]) -> Results:
-        from orchestration.dagster.pipes import piped  # imports the clients of Ray and Kubernetes
-        from orchestration.dagster.samples import sample_of
-
-        dataset = settings.dataset(context.partition_key)
-        with mistakes_are_final(), recorded_web(dataset.recorded_web) as addresses:
-            summary = piped(steps, context).build(dataset, addresses, say=context.log.info)
-        context.instance.add_run_tags(context.run.run_id, {VERSION_TAG: summary["version"]})
-        lake = Lake.at(settings.lake)
-        texts: dict[str, str] = {}
-        try:
-            texts["changes"] = changes_since(lake, dataset.name, summary["version"], context.instance)
-            texts["sample"] = sample_of(lake, f"{dataset.name}@{summary['version']}")
-        except IntegrityError as problem:  # the checks of the version find it, too, and stop what depends on it
-            texts["damaged"] = str(problem)
-        more = {name: dg.MetadataValue.md(text) for name, text in texts.items()}
-        for stage in STAGES:
-            yield dg.MaterializeResult(
-                asset_key=stage,
-                metadata=stage_metadata(stage, summary, dataset) | (more if stage == "shards" else {}),
-                data_version=dg.DataVersion(summary["version"]),
-            )
-
-    return build
-
-
-def make_models(settings: Settings, objective: str) -> list[dg.AssetsDefinition]:
-    """Return the assets of an objective."""
-    return [_model_asset(settings, objective, kind) for kind in kinds_of(objective)]
-
-
-def kinds_of(objective: str) -> tuple[str, ...]:
-    """Return what is made of an objective; NoStruct is a baseline, which is neither promoted nor used to link."""
-    return (TRAINED, EVALUATION) if objective == NOSTRUCT else tuple(KINDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +100,18 @@ class Task:
     objective: str
     dataset: DatasetSettings
     version: str
+
+    @classmethod
+    def of(cls, context: dg.AssetExecutionContext, steps: Steps, objective: str) -> "Task":
+        """Return what a run is to make of an objective.
+
+        Raises:
+            dg.Failure: the data set has no version, or its newest one did not pass its checks.
+        """
+        from orchestration.dagster.pipes import piped
+
+        dataset = steps.settings.dataset(context.partition_key)
+        return cls(context, piped(steps, context), objective, dataset, sound_version(context))
 
     @property
     def reference(self) -> str:
@@ -147,7 +125,7 @@ class Task:
         """Return the model of an objective that was trained on the version."""
         found = self.steps.model_of(self.dataset.name, self.version, objective)
         if found is None:
-            raise dg.Failure(f"no {objective} model of {self.reference}; run the job train", allow_retries=False)
+            raise dg.Failure(f"no {objective} model of {self.reference}; make it first", allow_retries=False)
         return found
 
     def address(self, run_id: str | None, artifact: str = "") -> Any:
@@ -164,16 +142,18 @@ class Task:
         self.context.instance.add_run_tags(self.context.run.run_id, tags)
 
 
-def train(task: Task) -> Metadata:
+def train(task: Task, config: TrainConfig) -> Metadata:
     """Train, and return the model, its run, and how it was trained."""
-    summary = task.steps.train(task.dataset, task.version, task.objective, say=task.say)
+    settings = (*task.dataset.train_settings, *config.settings)
+    dataset = replace(task.dataset, train_recipe=config.recipe or task.dataset.train_recipe, train_settings=settings)
+    summary = task.steps.train(dataset, task.version, task.objective, say=task.say)
     task.tag_run(summary["model_uri"], summary["run_id"])
     return {
         "model": summary["model_uri"],
         "mlflow_run": task.address(summary["run_id"]),
         "epochs": summary["epochs"],
         "kept_epoch": summary["best_epoch"],
-        "configuration": resolve(task.dataset) | {"objective": task.objective},
+        "configuration": resolve(dataset) | {"objective": task.objective},
     }
 
 
@@ -210,10 +190,12 @@ def evaluate(task: Task) -> Metadata:
 
 
 def promote(task: Task) -> Metadata:
-    """Apply the gate, and return its decision with its reasons as a list for people."""
+    """Apply the gate, and return its decision with its reasons as a list for people; who is champion is observed."""
     model = task.model(task.objective)
     decision = task.steps.promote(model.name, model.version, policy=task.dataset.policy, say=task.say)
     task.tag_run(model.uri, model.run_id)
+    if decision["is_promoted"]:
+        task.context.log_event(observed(task.objective, CHAMPION, task.dataset.name, str(decision["version"])))
     return {
         VERSION: decision["dataset"].partition("@")[2],
         "model": f"models:/{decision['model']}/{decision['version']}",
@@ -227,12 +209,7 @@ def promote(task: Task) -> Metadata:
 
 def link(task: Task) -> Metadata:
     """Link the version with the champion; without a champion there is no metadata."""
-    from orchestration.dagster.samples import links_of
-
-    steps, name = task.steps, registered_name(task.dataset.name, task.objective)
-    summary = steps.link(name, task.reference, say=task.say)
-    sample = links_of(Lake.at(steps.settings.lake), task.reference, summary["output"]) if summary else ""
-    return summary | ({"sample": dg.MetadataValue.md(sample)} if sample else {})
+    return task.steps.link(registered_name(task.dataset.name, task.objective), task.reference, say=task.say)
 
 
 def index(task: Task) -> Metadata:
@@ -240,82 +217,21 @@ def index(task: Task) -> Metadata:
     return task.steps.index(registered_name(task.dataset.name, task.objective), task.reference, say=task.say)
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of asset that is made of an objective; `{}` in its description is the objective."""
-
-    make: Callable[[Task], Metadata]
-    description: str
-    programs: frozenset[str]
-
-
-KINDS = {
-    TRAINED: Kind(train, "The model trained with {}, registered as challenger.", frozenset({"ray", "mlflow"})),
-    EVALUATION: Kind(
-        evaluate,
-        "Scores on the test split with 95% intervals, beside random and NoStruct; the HTML report.",
-        frozenset({"mlflow"}),
-    ),
-    PROMOTION: Kind(
-        promote,
-        "The gate's decision with its reasons; where it promotes, the champion is this model.",
-        frozenset({"mlflow"}),
-    ),
-    LINKS: Kind(link, "The champion's links of every document of the newest version.", frozenset({"parquet"})),
-    INDEX: Kind(index, "The newest version's pictures, searchable by the champion.", frozenset({"arrow"})),
-}
-
-
-def _model_asset(settings: Settings, objective: str, name: str) -> dg.AssetsDefinition:
-    kind, is_training = KINDS[name], name == TRAINED
-
-    @dg.asset(
-        key=model_key(objective, name),
-        partitions_def=dataset_partitions(settings),
-        group_name=group_of(objective),
-        owners=settings.owners,
-        freshness_policy=freshness(settings),
-        output_required=False,  # a data set may not be configured for this objective
-        deps=_needed(settings, objective, name),
-        description=kind.description.format(objective),
-        retry_policy=retry_policy(settings.retries),
-        pool=GPU_POOL if is_training else None,
-        kinds={"python", *kind.programs},
-    )
-    def asset(context: dg.AssetExecutionContext, steps: dg.ResourceParam[Steps]) -> Results:
-        from orchestration.dagster.pipes import piped
-
-        dataset = settings.dataset(context.partition_key)
-        if objective not in dataset.objectives:
-            context.log.info(f"{dataset.name} is not configured for {objective}: nothing to do")
-            return
-        version = sound_version(context)
-        with mistakes_are_final():
-            metadata = kind.make(Task(context, piped(steps, context), objective, dataset, version))
-        if metadata:
-            yield dg.MaterializeResult(metadata={VERSION: version} | metadata)
-
-    return asset
-
-
-def _needed(settings: Settings, objective: str, kind: str) -> list[dg.AssetKey]:
-    """Return what an asset of an objective is made of; an evaluation compares with NoStruct, where that is trained."""
-    if kind == TRAINED:
-        return [dg.AssetKey(stage) for stage in STAGES]
-    if kind == EVALUATION:
-        compared = {NOSTRUCT} & set(settings.objectives)
-        return [model_key(each, TRAINED) for each in sorted({objective} | compared)]
-    return [model_key(objective, EVALUATION if kind == PROMOTION else PROMOTION)]
+def observed(objective: str, kind: str, dataset: str, value: str) -> dg.AssetMaterialization:
+    """Return the event by which Dagster learns what is so in the registry; what depends on it is due if it changed."""
+    key, tags = model_key(objective, kind), {DATA_VERSION_TAG: value}
+    return dg.AssetMaterialization(key, partition=dataset, tags=tags, metadata={kind: value})
 
 
 def sound_version(context: dg.AssetExecutionContext) -> str:
     """Return the newest version of the run's data set; nothing is made of one that did not pass its checks."""
-    newest = next(version_records(context.instance, context.partition_key, limit=1), None)
-    if newest is None:
-        raise dg.Failure(f"{context.partition_key} has no version yet; run the job rebuild", allow_retries=False)
-    if not newest.is_sound:
-        raise dg.Failure(f"{context.partition_key}@{newest.version} has not passed its checks", allow_retries=False)
-    return newest.version
+    dataset = context.partition_key
+    version = newest_version(context.instance, dataset)
+    if version is None:
+        raise dg.Failure(f"{dataset} has no version yet; run the job rebuild", allow_retries=False)
+    if version not in sound_versions(context.instance, dataset):
+        raise dg.Failure(f"{dataset}@{version} has not passed its checks", allow_retries=False)
+    return version
 
 
 def stage_metadata(stage: str, summary: Summary, dataset: DatasetSettings) -> Metadata:
@@ -349,7 +265,7 @@ def table(head: str, rows: Mapping[str, Mapping[str, int]]) -> dg.TableMetadataV
 
 def changes_since(lake: Lake, dataset: str, version: str, instance: dg.DagsterInstance) -> str:
     """Return as Markdown what differs between a version and the sound one before it."""
-    before = sound_before(instance, dataset, version)
+    before = next((each for each in sound_versions(instance, dataset) if each != version), None)
     if before is None or before not in lake.versions(dataset):
         return "The first sound version."
     return as_markdown(changes_between(lake, dataset, before, version))
@@ -368,19 +284,3 @@ def mistakes_are_final() -> Iterator[None]:
         yield
     except (UsageError, GateError, IntegrityError) as problem:
         raise dg.Failure(description=str(problem), allow_retries=False) from problem
-
-
-def freshness(settings: Settings) -> dg.FreshnessPolicy | None:
-    """Return when an asset counts as stale."""
-    hours = settings.fresh_within_hours
-    return dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=hours)) if hours else None
-
-
-def retry_policy(retries: RetrySettings) -> dg.RetryPolicy:
-    """Return how a failed step is repeated: after a while that doubles, and varies a little."""
-    return dg.RetryPolicy(
-        max_retries=retries.attempts,
-        delay=retries.delay_s,
-        backoff=dg.Backoff.EXPONENTIAL,
-        jitter=dg.Jitter.PLUS_MINUS,
-    )

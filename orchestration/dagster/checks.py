@@ -1,25 +1,26 @@
 """The blocking checks beside their assets: each gathers what a rule of `rules/` needs, and reports its verdict.
 
-A failed check stops what depends on its asset in the same run, and the sensors pass over the version; everything else
-goes on. The version itself stays on disk, to be examined.
+A failed check stops what depends on its asset, in the same run and in those that the automation would ask for;
+everything else goes on. The version itself stays on disk, to be examined. A check that is run again and passes releases
+it.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import dagster as dg
 
-from orchestration.config import NOSTRUCT, CheckSettings, Settings
+from orchestration.config import NOSTRUCT, Settings
 from orchestration.dagster.assets import LEAD, LEADING
 from orchestration.dagster.record import (
+    EVALUATION,
     PARTITION_TAG,
     VERSION,
     dataset_partitions,
-    materializations,
+    is_promoted,
     model_key,
-    sound_before,
+    newest,
+    sound_versions,
 )
-from orchestration.rules.decisions import EVALUATION
 from orchestration.rules.verdicts import STAGE_CHECKS, Verdict, VersionOnDisk, better_than_nostruct
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
@@ -27,10 +28,9 @@ from schemas.manifest import read_manifest
 
 def make_checks(settings: Settings) -> Sequence[dg.AssetChecksDefinition]:
     """Return every check."""
-    others = [objective for objective in settings.objectives if objective != NOSTRUCT]
     return [
         *(_stage_check(settings, asset, name) for asset, name in STAGE_CHECKS),
-        *(_model_check(settings, objective) for objective in others),
+        *(_model_check(settings, objective) for objective in settings.objectives if is_promoted(objective)),
     ]
 
 
@@ -45,7 +45,13 @@ def _stage_check(settings: Settings, asset: str, name: str) -> dg.AssetChecksDef
         partitions_def=dataset_partitions(settings),
     )
     def run_check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
-        return _result(rule(_subject(context, Lake.at(settings.lake), settings.checks)))
+        dataset, version = context.run.tags[PARTITION_TAG], _version(context, dg.AssetKey("shards"))
+        lake, there = Lake.at(settings.lake), Lake.at(settings.lake).versions(dataset)
+        manifest, folder = read_manifest(lake, f"{dataset}@{version}")
+        earlier = next((each for each in sound_versions(context.instance, dataset) if each != version), None)
+        before = read_manifest(lake, f"{dataset}@{earlier}")[0] if earlier in there else None
+        subject = VersionOnDisk(manifest=manifest, folder=folder, before=before, bounds=settings.checks)
+        return _result(rule(subject), version)
 
     return run_check
 
@@ -58,35 +64,30 @@ def _model_check(settings: Settings, objective: str) -> dg.AssetChecksDefinition
         name=better_than_nostruct.__name__,
         description="The model finds more links than one trained without structure (Hessel 2019).",
         blocking=True,
-        partitions_def=dataset_partitions(settings),
+        partitions_def=dataset_partitions(settings, objective),
     )
     def run_check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
-        dataset, scores = _newest(context, key)
-        verdict = better_than_nostruct(scores.get(LEAD), score=scores.get(LEADING, "auc"))
-        is_compared = NOSTRUCT in settings.dataset(dataset).objectives
-        return _result(verdict, dg.AssetCheckSeverity.ERROR if is_compared else dg.AssetCheckSeverity.WARN)
+        version = _version(context, key)
+        made = newest(context.instance, key, context.run.tags[PARTITION_TAG])
+        scores = {name: value.value for name, value in made.metadata.items()} if made is not None else {}
+        verdict = better_than_nostruct(scores.get(LEAD), score=str(scores.get(LEADING, "auc")))
+        is_compared = NOSTRUCT in settings.dataset(context.run.tags[PARTITION_TAG]).objectives
+        return _result(verdict, version, dg.AssetCheckSeverity.ERROR if is_compared else dg.AssetCheckSeverity.WARN)
 
     return run_check
 
 
-def _result(verdict: Verdict, severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR) -> dg.AssetCheckResult:
-    return dg.AssetCheckResult(
-        passed=verdict.passed, severity=severity, description=verdict.text, metadata=dict(verdict.numbers)
-    )
+def _result(
+    verdict: Verdict, version: str, severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR
+) -> dg.AssetCheckResult:
+    metadata = {VERSION: version, **verdict.numbers}
+    return dg.AssetCheckResult(passed=verdict.passed, severity=severity, description=verdict.text, metadata=metadata)
 
 
-def _newest(context: dg.AssetCheckExecutionContext, key: dg.AssetKey) -> tuple[str, dict[str, Any]]:
-    """Return the run's data set, and the metadata of the last materialization of an asset for it."""
-    dataset = context.run.tags[PARTITION_TAG]
-    for _, metadata in materializations(context.instance, key, dataset):
-        return dataset, metadata
-    raise dg.Failure(f"{key.to_user_string()} of {dataset} has never been made", allow_retries=False)
-
-
-def _subject(context: dg.AssetCheckExecutionContext, lake: Lake, bounds: CheckSettings) -> VersionOnDisk:
-    dataset, shards = _newest(context, dg.AssetKey("shards"))
-    manifest, folder = read_manifest(lake, f"{dataset}@{shards[VERSION]}")
-    earlier = sound_before(context.instance, dataset, manifest.version)
-    is_there = earlier is not None and earlier in lake.versions(dataset)
-    before = read_manifest(lake, f"{dataset}@{earlier}")[0] if is_there else None
-    return VersionOnDisk(manifest=manifest, folder=folder, before=before, bounds=bounds)
+def _version(context: dg.AssetCheckExecutionContext, key: dg.AssetKey) -> str:
+    """Return the data set version that an asset was made of last."""
+    made = newest(context.instance, key, context.run.tags[PARTITION_TAG])
+    if made is None:
+        name = key.to_user_string()
+        raise dg.Failure(f"{name} of {context.run.tags[PARTITION_TAG]} has never been made", allow_retries=False)
+    return str(made.metadata[VERSION].value)

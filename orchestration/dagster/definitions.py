@@ -1,86 +1,67 @@
-"""Dagster's definitions, made from the settings: assets, checks, and here what starts runs.
+"""The whole graph, and when its parts are made: what Dagster loads.
 
-Loading it reads the settings file and nothing else: no network, no credential, no lake. Beam, Ray, torch and MLflow are
-imported when a step first needs them.
+    documents -> images -> duplicates -> features -> shards     one operation, job `rebuild`
+    all of these -> OBJECTIVE/trained_model -> evaluation -> promotion -> links, index
+    OBJECTIVE/approvals -> promotion, OBJECTIVE/champion -> links, index    of people, and of other programs: observed
 
-Jobs are what a person, a schedule or a sensor starts, each on one data set; `everything` is the others in one run. They
-run in one process each, and each step in one of its own or on a cluster (`pipes.py`). Steps that do not depend on a
-failed one are done all the same.
+A partition is a data set; an objective has those that are configured for it. What depends on something that changed is
+made by an automation condition, once all that it needs is there and passed its blocking checks: at
+https://docs.dagster.io/guides/automate/declarative-automation, on Dagster's page under *Automation*. A failed check
+holds its data set alone, until it is run again and passes.
 
-Sensors read what there is, let `rules/decisions.py` decide, and hand its requests to Dagster. The state comes from
-three places: Dagster's record (versions and the results of their checks), the registry (models and aliases), the lake
-(links). Whatever moved an alias or registered a model, a sensor sees it.
+Loading this reads the settings file and nothing else: no network, no credential, no lake. Beam, Ray, torch and MLflow
+are imported when a step first needs them. A run is one process, and each of its steps is one of its own or runs on a
+cluster (`pipes.py`). What is made, and how, is in `assets.py`; the checks are in `checks.py`.
 """
 
-from __future__ import annotations
-
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
 
 import dagster as dg
 
-from orchestration.config import DatasetSettings, Settings, load_settings
-from orchestration.dagster.assets import kinds_of, make_models, make_stages
+from orchestration.config import NOSTRUCT, DatasetSettings, Settings, load_settings
+from orchestration.dagster import assets
+from orchestration.dagster.assets import BuildConfig, Task, TrainConfig
 from orchestration.dagster.checks import make_checks
-from orchestration.dagster.record import STAGES, VERSION_TAG, busy_datasets, group_of, model_key, version_records
-from orchestration.rules.decisions import (
+from orchestration.dagster.record import (
+    APPROVALS,
+    CHAMPION,
+    DATA_VERSION_TAG,
     EVALUATION,
+    GPU_POOL,
     INDEX,
     LINKS,
+    OBSERVED,
+    PARTITION_TAG,
     PROMOTION,
+    SCRAPING_POOL,
+    STAGES,
     TRAINED,
-    DatasetState,
-    ModelState,
-    Request,
-    decide_linking,
-    decide_promotion,
-    decide_training,
+    VERSION,
+    dataset_partitions,
+    group_of,
+    is_promoted,
+    model_key,
+    newest,
 )
-from orchestration.steps import Steps, registered_name
+from orchestration.steps import Steps
 from schemas.errors import MultilinkError
-from schemas.lake import MANIFEST, Lake
 
-REBUILD, TRAIN, PROMOTE, LINK, EVERYTHING = "rebuild", "train", "promote", "link", "everything"
-_MEANING = {
-    REBUILD: "Scrape or read the source and build a version of the data set, with its checks.",
-    TRAIN: "Train every configured objective on the newest version.",
-    PROMOTE: "Evaluate the newest models, and promote those the gate lets pass.",
-    LINK: "Link the newest version with the champions, and make its pictures searchable.",
-    EVERYTHING: "From sources to links and indexes: rebuild, train, evaluate, promote, link, index.",
+REBUILD = "rebuild"
+STAGE_MEANINGS = {
+    "documents": "Records of the source, filtered into documents.",
+    "images": "Pictures of the documents: fetched, checked, kept small.",
+    "duplicates": "Near-duplicate pictures, found exactly; what the policy left.",
+    "features": "A vector per picture and per sentence.",
+    "shards": "The version: Parquet shards by split, and the manifest that makes them real.",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """A sensor: what it watches for, how it decides, and which job it starts."""
-
-    name: str
-    decide: Callable[[Sequence[DatasetState]], list[Request]]
-    job: str
-    description: str
-
-
-RULES = (
-    Rule(
-        name="new_data_set_version",
-        decide=decide_training,
-        job=TRAIN,
-        description="A sound new version: train the objectives configured for the data set.",
-    ),
-    Rule(
-        name="new_challenger",
-        decide=decide_promotion,
-        job=PROMOTE,
-        description="A new challenger: evaluate it and apply the gate.",
-    ),
-    Rule(
-        name="alias_change",
-        decide=decide_linking,
-        job=LINK,
-        description="A new champion, or a new version: link the newest version with the champion, and index it.",
-    ),
-)
+OBSERVED_MEANINGS = {
+    APPROVALS: "Who approved the challenger: a promotion that waited is decided again.",
+    CHAMPION: "The champion, whoever promoted it or went back to it.",
+}
+_QUEUED = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED]
 
 
 @dg.definitions
@@ -91,47 +72,198 @@ def definitions() -> dg.Definitions:
 
 def make_definitions(settings: Settings, steps: Steps | None = None) -> dg.Definitions:
     """Return the definitions by some settings; `steps` replace those of the settings."""
-    models = [asset for objective in settings.objectives for asset in make_models(settings, objective)]
+    rebuild = dg.define_asset_job(
+        REBUILD,
+        selection=dg.AssetSelection.assets(*STAGES),
+        description="Scrape or read the source and build a version of the data set, with its checks.",
+    )
     return dg.Definitions(
-        assets=[make_stages(settings), *models],
+        assets=[
+            make_stages(settings),
+            *(each for objective in settings.objectives for each in make_models(settings, objective)),
+        ],
         asset_checks=make_checks(settings),
-        jobs=make_jobs(settings),
-        schedules=[_rebuild(settings, dataset) for dataset in settings.datasets],
-        sensors=[_sensor(settings, rule) for rule in RULES],
+        jobs=[rebuild],
+        schedules=[make_schedule(settings, dataset) for dataset in settings.datasets],
+        sensors=[make_automation(settings), make_observer(settings)],
         resources={"steps": steps or Steps(settings=settings)},
         executor=dg.in_process_executor,
     )
 
 
-def make_jobs(settings: Settings) -> Sequence[dg.UnresolvedAssetJobDefinition]:
-    """Return the jobs."""
-    selections = {
-        REBUILD: dg.AssetSelection.assets(*STAGES),
-        TRAIN: _kinds(settings, TRAINED),
-        PROMOTE: _kinds(settings, EVALUATION, PROMOTION),
-        LINK: _kinds(settings, LINKS, INDEX),
-        EVERYTHING: dg.AssetSelection.all(),
-    }
+def make_stages(settings: Settings) -> dg.AssetsDefinition:
+    """Return the stages of a build as assets."""
+    specs = [
+        dg.AssetSpec(
+            stage,
+            deps=[before] if before else [],
+            description=STAGE_MEANINGS[stage],
+            group_name="data_sets",
+            owners=settings.owners,
+            freshness_policy=freshness(settings),
+            kinds={"python", "beam" if stage != "shards" else "parquet"},
+        )
+        for before, stage in zip(("", *STAGES), STAGES, strict=False)
+    ]
+
+    @dg.multi_asset(
+        name="build",
+        specs=specs,
+        partitions_def=dataset_partitions(settings),
+        retry_policy=retry_policy(settings),
+        pool=SCRAPING_POOL,
+    )
+    def build(
+        context: dg.AssetExecutionContext, config: BuildConfig, steps: dg.ResourceParam[Steps]
+    ) -> Iterator[dg.MaterializeResult[None]]:
+        yield from assets.build(context, config, steps)
+
+    return build
+
+
+def make_models(settings: Settings, objective: str) -> list[dg.AssetsDefinition | dg.AssetSpec]:
+    """Return what is made of an objective; NoStruct is a baseline, which is neither promoted nor used to link."""
+
+    def key(kind: str) -> dg.AssetKey:
+        return model_key(objective, kind)
+
+    def asset(kind: str, meaning: str, *deps: dg.AssetKey, kinds: set[str], **more: Any) -> Any:
+        return dg.asset(
+            key=key(kind),
+            deps=deps,
+            description=meaning,
+            partitions_def=dataset_partitions(settings, objective),
+            group_name=group_of(objective),
+            owners=settings.owners,
+            freshness_policy=freshness(settings),
+            retry_policy=retry_policy(settings),
+            automation_condition=inputs_changed(objective),
+            kinds={"python", *kinds},
+            **more,
+        )
+
+    def made(kind: str, meaning: str, make: Callable[[Task], assets.Metadata], *deps: dg.AssetKey, store: str) -> Any:
+        @asset(kind, meaning, *deps, kinds={store}, output_required=False)  # without a champion nothing is linked
+        def _made(
+            context: dg.AssetExecutionContext, steps: dg.ResourceParam[Steps]
+        ) -> Iterator[dg.MaterializeResult[None]]:
+            yield from result(Task.of(context, steps, objective), make)
+
+        return _made
+
+    @asset(
+        TRAINED,
+        f"The model trained with {objective}, registered as challenger.",
+        *map(dg.AssetKey, STAGES),  # the checks of all of them count
+        kinds={"ray", "mlflow"},
+        pool=GPU_POOL,
+    )
+    def trained(
+        context: dg.AssetExecutionContext, config: TrainConfig, steps: dg.ResourceParam[Steps]
+    ) -> Iterator[dg.MaterializeResult[None]]:
+        yield from result(Task.of(context, steps, objective), lambda task: assets.train(task, config))
+
+    compared = [model_key(NOSTRUCT, TRAINED)] if NOSTRUCT in settings.objectives and is_promoted(objective) else []
+    meaning = "Scores on the test split with 95% intervals, beside random and NoStruct; the HTML report."
+    evaluation = made(EVALUATION, meaning, assets.evaluate, key(TRAINED), *compared, store="mlflow")
+    if not is_promoted(objective):
+        return [trained, evaluation]
+    gate = "The gate's decision with its reasons; where it promotes, the champion is this model."
+    links = "The champion's links of every document of the newest version."
+    index = "The newest version's pictures, searchable by the champion."
+    applied = (key(PROMOTION), key(CHAMPION))
     return [
-        dg.define_asset_job(name, selection=selection, description=_MEANING[name])
-        for name, selection in selections.items()
+        trained,
+        evaluation,
+        made(PROMOTION, gate, assets.promote, key(EVALUATION), key(APPROVALS), store="mlflow"),
+        made(LINKS, links, assets.link, *applied, store="parquet"),
+        made(INDEX, index, assets.index, *applied, store="arrow"),
+        *(
+            dg.AssetSpec(
+                key(kind),
+                description=OBSERVED_MEANINGS[kind],
+                partitions_def=dataset_partitions(settings, objective),
+                group_name=group_of(objective),
+                kinds={"mlflow"},
+            )
+            for kind in OBSERVED
+        ),
     ]
 
 
-def _kinds(settings: Settings, *kinds: str) -> dg.AssetSelection:
-    """Return the assets of some kinds."""
-    return dg.AssetSelection.assets(
-        *(
-            model_key(objective, kind)
-            for objective in settings.objectives
-            for kind in kinds_of(objective)
-            if kind in kinds
-        )
+def result(task: Task, make: Callable[[Task], assets.Metadata]) -> Iterator[dg.MaterializeResult[None]]:
+    """Yield what was made, where something was; a mistake is not tried again."""
+    with assets.mistakes_are_final():
+        metadata = make(task)
+    if metadata:
+        yield dg.MaterializeResult(metadata={VERSION: task.version} | metadata)
+
+
+def inputs_changed(objective: str) -> dg.AutomationCondition[dg.AssetKey]:
+    """Return when an asset of an objective is made: an input is another than before, and all are there and sound.
+
+    What failed for good, or is not there, is made after the next time that its inputs were, whatever they are then.
+    Nobody has to approve, so that approvals may be missing.
+    """
+    condition, approvals = dg.AutomationCondition, dg.AssetSelection.assets(model_key(objective, APPROVALS))
+    changed = condition.any_deps_match(condition.data_version_changed() | condition.will_be_requested())
+    again = condition.any_deps_updated() & (condition.missing() | condition.execution_failed())
+    return (
+        (changed | again).since_last_handled()
+        & ~condition.any_deps_missing().ignore(approvals)
+        & ~condition.any_deps_in_progress()
+        & ~condition.in_progress()
+        & condition.all_deps_blocking_checks_passed()
+    ).with_label("inputs_changed")
+
+
+def make_automation(settings: Settings) -> dg.AutomationConditionSensorDefinition:
+    """Return what asks for the assets whose condition is true."""
+    return dg.AutomationConditionSensorDefinition(
+        "automation",
+        target=dg.AssetSelection.all(),
+        default_status=_sensor_status(settings),
+        minimum_interval_seconds=settings.sensor_interval_s,
+        description="Asks for what is due: trainings of a new version, evaluations, promotions, links, indexes.",
     )
 
 
-def _rebuild(settings: Settings, dataset: DatasetSettings) -> dg.ScheduleDefinition:
-    """Return the schedule of a data set's rebuilds."""
+def make_observer(settings: Settings) -> dg.SensorDefinition:
+    """Return what reports approvals and champions that the registry has, and Dagster has not seen."""
+
+    @dg.sensor(
+        name="registry",
+        minimum_interval_seconds=settings.sensor_interval_s,
+        default_status=_sensor_status(settings),
+        description="Looks for approvals, promotions and rollbacks that happened elsewhere.",
+    )
+    def registry(
+        context: dg.SensorEvaluationContext, steps: dg.ResourceParam[Steps]
+    ) -> dg.SensorResult | dg.SkipReason:
+        events: list[dg.AssetMaterialization] = []
+        for dataset in settings.datasets:
+            try:
+                for objective in filter(is_promoted, dataset.objectives):
+                    events += unseen(context.instance, steps, dataset.name, objective)
+            except MultilinkError as problem:  # of this data set; the others go on
+                context.log.error(f"{dataset.name}: {problem}")
+        return dg.SensorResult(asset_events=events) if events else dg.SkipReason("nothing new")
+
+    return registry
+
+
+def unseen(
+    instance: dg.DagsterInstance, steps: Steps, dataset: str, objective: str
+) -> Iterator[dg.AssetMaterialization]:
+    """Yield what the registry says of a data set's model with an objective, if it is not Dagster's last word on it."""
+    for kind, value in steps.standing(dataset, objective).items():
+        seen = newest(instance, model_key(objective, kind), dataset)
+        if value and (seen is None or (seen.tags or {}).get(DATA_VERSION_TAG) != value):
+            yield assets.observed(objective, kind, dataset, value)
+
+
+def make_schedule(settings: Settings, dataset: DatasetSettings) -> dg.ScheduleDefinition:
+    """Return the schedule of a data set's rebuilds: one that is due while another run is about it waits its turn."""
 
     @dg.schedule(
         name=f"rebuild_{group_of(dataset.name)}",
@@ -142,78 +274,29 @@ def _rebuild(settings: Settings, dataset: DatasetSettings) -> dg.ScheduleDefinit
         description=f"Rebuild {dataset.name}.",
     )
     def rebuild(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        if dataset.name in busy_datasets(context.instance):
-            return dg.SkipReason(f"a run of {dataset.name} is not finished yet")
+        waiting = dg.RunsFilter(job_name=REBUILD, statuses=_QUEUED, tags={PARTITION_TAG: dataset.name})
+        if context.instance.get_runs(waiting, limit=1):
+            return dg.SkipReason(f"a rebuild of {dataset.name} waits already")
         return dg.RunRequest(partition_key=dataset.name)
 
     return rebuild
 
 
-def read_state(settings: Settings, instance: dg.DagsterInstance) -> list[DatasetState]:
-    """Return what there is of every data set."""
-    busy = busy_datasets(instance)
-    states = []
-    for dataset in settings.datasets:
-        try:
-            states.append(_dataset_state(settings, instance, dataset, dataset.name in busy))
-        except MultilinkError as problem:  # of this data set; the others go on
-            states.append(DatasetState(name=dataset.name, problem=str(problem)))
-    return states
+def freshness(settings: Settings) -> dg.FreshnessPolicy | None:
+    """Return when an asset counts as stale."""
+    hours = settings.fresh_within_hours
+    return dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=hours)) if hours else None
 
 
-def _sensor(settings: Settings, rule: Rule) -> dg.SensorDefinition:
-    @dg.sensor(
-        name=rule.name,
-        job_name=rule.job,
-        minimum_interval_seconds=settings.sensor_interval_s,
-        description=rule.description,
-        default_status=dg.DefaultSensorStatus.RUNNING if settings.is_running else dg.DefaultSensorStatus.STOPPED,
+def retry_policy(settings: Settings) -> dg.RetryPolicy:
+    """Return how a failed step is repeated: after a while that doubles, and varies a little."""
+    return dg.RetryPolicy(
+        max_retries=settings.retries.attempts,
+        delay=settings.retries.delay_s,
+        backoff=dg.Backoff.EXPONENTIAL,
+        jitter=dg.Jitter.PLUS_MINUS,
     )
-    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        states = read_state(settings, context.instance)
-        problems = [f"{state.name}: {state.problem}" for state in states if state.problem]
-        for problem in problems:
-            context.log.error(problem)
-        requests = rule.decide(states)
-        if not requests:
-            return dg.SkipReason("; ".join(problems) or "nothing new")
-        found = [
-            dg.RunRequest(
-                run_key=request.key,
-                job_name=rule.job,
-                partition_key=request.dataset,
-                asset_selection=[model_key(request.objective, kind) for kind in request.kinds],
-                tags={VERSION_TAG: request.version},
-            )
-            for request in requests
-        ]
-        return dg.SensorResult(run_requests=found)
-
-    return sensor
 
 
-def _dataset_state(
-    settings: Settings, instance: dg.DagsterInstance, dataset: DatasetSettings, is_busy: bool
-) -> DatasetState:
-    newest = next(version_records(instance, dataset.name, limit=1), None)
-    if newest is None or not newest.is_sound or is_busy:  # nothing is to be decided, so the registry is not read
-        return DatasetState(name=dataset.name, is_busy=is_busy)
-    version = newest.version
-    models = tuple(_model_state(settings, dataset.name, version, objective) for objective in dataset.objectives)
-    return DatasetState(name=dataset.name, version=version, made_in=newest.run_id, is_sound=True, models=models)
-
-
-def _model_state(settings: Settings, dataset: str, version: str, objective: str) -> ModelState:
-    from training.mlflow.champions import align
-    from training.mlflow.registry import ModelStatus, has_model, status_of
-    from training.mlflow.runs import open_tracking
-
-    name = registered_name(dataset, objective)
-    client = open_tracking(settings.tracking_uri)
-    found = ModelStatus()
-    if has_model(client, name):  # aligned, since who stated something may have been killed right after it
-        found = status_of(align(client, name))
-    lake, champion = Lake.at(settings.lake), found.champion or ""
-    applied = (lake.links(dataset, version, name, champion), lake.index(dataset, version, f"{name}-{champion}"))
-    is_applied = found.champion is not None and all(folder.exists(MANIFEST) for folder in applied)
-    return ModelState(objective=objective, name=name, is_applied=is_applied, **asdict(found))
+def _sensor_status(settings: Settings) -> dg.DefaultSensorStatus:
+    return dg.DefaultSensorStatus.RUNNING if settings.is_running else dg.DefaultSensorStatus.STOPPED

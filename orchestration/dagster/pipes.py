@@ -1,8 +1,7 @@
-"""A step through Dagster Pipes: a process of this machine, a job of a Ray cluster, or a RayJob of KubeRay.
+"""A step through Dagster Pipes: a process of this machine, or a job of a Ray cluster, which may be one of KubeRay.
 
     subprocess   dagster.PipesSubprocessClient: python -m orchestration ..., ended with this process
     ray-job      dagster_ray.PipesRayJobClient: submitted to the cluster's job server
-    kuberay      dagster_ray.kuberay.PipesKubeRayJobClient: the RayJob of `rayjob.py`, through `kuberay.RayJobs`
 
 The command reports its progress and its summary by Pipes messages (`reporting.py`): progress is on the run's page while
 it runs, and an error is raised here as the error it is there.
@@ -11,7 +10,7 @@ A step has at most one job on a cluster. However it is left, its job is ended, b
 beside the next; and what an attempt left that was killed is ended before the next one starts. A Ray job gets its
 deadline from `timeout`; what waits for a place is given up by Ray itself (RAY_JOB_START_TIMEOUT_SECONDS, 15 minutes).
 
-Both clusters authenticate by a token in this process's environment: RAY_AUTH_MODE=token, RAY_AUTH_TOKEN.
+The cluster authenticates by a token in this process's environment: RAY_AUTH_MODE=token, RAY_AUTH_TOKEN.
 """
 
 import hashlib
@@ -29,11 +28,8 @@ from typing import Any
 import dagster as dg
 from dagster_ray import PipesRayJobClient
 from dagster_ray.core.pipes import PipesRayJobMessageReader
-from dagster_ray.kuberay import PipesKubeRayJobClient
 
 from orchestration.config import RaySettings, RayWhere
-from orchestration.dagster.kuberay import OVERDUE_S, RayJobs
-from orchestration.dagster.rayjob import rayjob
 from orchestration.dagster.reporting import ERROR, MESSAGE, SUMMARY
 from orchestration.steps import Step, Steps, Summary, is_decision
 from schemas import errors
@@ -42,7 +38,6 @@ from schemas.errors import BuildError, MultilinkError
 
 POLL_S = 5.0
 END_TIMEOUT_S = 60.0
-STEP_LABEL = "multilink/step"
 
 
 def piped(steps: Steps, context: dg.AssetExecutionContext) -> Steps:
@@ -123,9 +118,8 @@ class Pipes:
         """
         is_here = where is RayWhere.SUBPROCESS
         reader = _KeepingReader(dg.PipesTempFileMessageReader() if is_here else PipesRayJobMessageReader())
-        run = {RayWhere.SUBPROCESS: self._process, RayWhere.RAY_JOB: self._ray_job, RayWhere.KUBERAY: self._kuberay}
         try:
-            run[where](step, reader)
+            (self._process if is_here else self._ray_job)(step, reader)
         except Exception as problem:  # noqa: BLE001  # each client has its own, and Dagster's has no public name
             return reader.outcome(problem)
         return reader.outcome()
@@ -158,32 +152,6 @@ class Pipes:
         with _ended_by(lambda: jobs.stop_job(job)):
             entrypoint = ray_job_command(step, deadline_s=self.ray.deadline_s)
             client.run(context=self.context, submit_job_params={"entrypoint": entrypoint, "submission_id": job})
-
-    def _kuberay(self, step: Step, reader: _KeepingReader) -> None:
-        jobs, ray = RayJobs(deadline_s=self.ray.deadline_s), self.ray
-
-        def left() -> list[str]:
-            found = jobs.list(ray.namespace, label_selector=f"{STEP_LABEL}={self.name}")
-            return [each["metadata"]["name"] for each in found.get("items", [])]
-
-        for earlier in left():
-            jobs.delete(earlier, ray.namespace)
-        _await(lambda: not left(), f"RayJobs {self.name} are not deleted")
-        manifest = rayjob(step, name=f"{self.name}-{os.urandom(3).hex()}", ray=ray)
-        manifest["metadata"]["labels"][STEP_LABEL] = self.name
-        client = PipesKubeRayJobClient(
-            client=jobs,
-            message_reader=reader,
-            timeout=ray.start_deadline_s + OVERDUE_S,
-            poll_interval=POLL_S,
-            address=ray.address or None,
-        )
-        name = manifest["metadata"]["name"]
-        reader.whole_log = partial(
-            jobs.get_job_logs, name, ray.namespace, timeout=END_TIMEOUT_S, address=client.address
-        )
-        with _ended_by(lambda: jobs.delete(name, ray.namespace)):
-            client.run(context=self.context, ray_job=manifest)
 
 
 def ray_job_command(step: Step, *, deadline_s: int) -> str:

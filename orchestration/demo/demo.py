@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from orchestration.config import NOSTRUCT, BeamSettings, DatasetSettings, Settings
 from orchestration.demo.processes import AT_ONCE, Processes, processes
-from orchestration.demo.recorded_web import recorded_web, recording_at
+from orchestration.demo.recorded_web import recording_at, scraping
 from orchestration.project import remember, workspace_key
 from orchestration.steps import Steps
 from schemas.console import Say
@@ -40,7 +40,7 @@ def main_job(home: Path, *, workers: int, say: Say) -> Iterator[tuple[list[str],
     Raises:
         GateError: the model is not shown to beat random.
     """
-    dataset = DatasetSettings(name=DATASET, recorded_web=str(recording_at()), train_recipe=RECIPE)
+    dataset = DatasetSettings(name=DATASET, train_recipe=RECIPE)
     settings = Settings(
         lake=str(home / "lake"),
         tracking_uri=f"sqlite:///{home / 'mlflow.db'}",
@@ -61,7 +61,7 @@ def _steps(
     """Do the steps of the main job; all but the build are processes."""
     (dataset,) = settings.datasets
     say(f"1/5 build: scraping the recorded web and building the data set {DATASET}")
-    with recorded_web(dataset.recorded_web) as addresses:
+    with scraping(recording_at()) as addresses:
         build = Steps(settings=settings).build(dataset, addresses, say=say)
     reference = f"{DATASET}@{build['version']}"
     splits = ", ".join(f"{name} {row['documents']}" for name, row in build["splits"].items())

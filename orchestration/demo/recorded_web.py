@@ -51,16 +51,6 @@ def recording_at(folder: Path | None = None) -> Path:
 
 
 @contextlib.contextmanager
-def recorded_web(folder: str) -> Iterator[list[str]]:
-    """Serve a recording while the block runs and give a build's settings; without a folder, none: the real web."""
-    if not folder:
-        yield []
-        return
-    with scraping(recording_at(Path(folder))) as settings:
-        yield settings
-
-
-@contextlib.contextmanager
 def scraping(recording: Path) -> Iterator[list[str]]:
     """Serve a recording while the block runs, and give the settings of a `diy` build that scrapes it.
 

@@ -34,15 +34,15 @@ from schemas.lake import Lake
 
 WATCH_S = 1.0
 DAGSTER_PORT, MLFLOW_PORT, PAGES_PORT = 3000, 5000, 8090
-CODE = "code"
+CODE, WEB = "code", "web"
 DEMO_SETTINGS = """\
 # What `multilink up` builds, trains and promotes; the keys are described in orchestration/config.py.
+# Builds scrape the copy of the recorded web in the folder `web`, while it is there; `make posts` adds posts to it.
 lake: lake
 is_running: true          # schedules and sensors start by themselves
 sensor_interval_s: 15
 datasets:
   - name: diy
-    recorded_web: web     # served while a build runs; `make posts` adds posts to it
     cron: "*/15 * * * *"  # the real web: weekly
     objectives: [nostruct, cross-document, closed-form]
     train_recipe: tiny
@@ -53,8 +53,11 @@ nux: {enabled: false}
 freshness: {enabled: true}
 run_queue: {dequeue_interval_seconds: 1}
 concurrency:
-  pools: {default_limit: 1, granularity: op}  # one scraper and one training at a time
-  runs: {max_concurrent_runs: 2}
+  pools: {default_limit: 1, granularity: run}  # one scraper and one training at a time; the next waits in the queue
+  runs:
+    max_concurrent_runs: 2
+    tag_concurrency_limits:  # one run at a time about a data set
+      - {key: dagster/partition, limit: 1, value: {applyLimitPerUniqueValue: true}}
 run_monitoring:  # a run that a killed daemon was about to start is noticed, and started again
   enabled: true
   poll_interval_seconds: 10
@@ -127,9 +130,9 @@ def prepare(workspace: Path) -> Path:
     """Return the workspace's settings file; a new workspace gets the demo's, and a copy of the recorded web."""
     file = workspace / "settings.yaml"
     if not file.exists():
-        if not (workspace / "web").exists():
+        if not (workspace / WEB).exists():
             shutil.copytree(recording_at(), workspace / "web.part", dirs_exist_ok=True)
-            (workspace / "web.part").rename(workspace / "web")
+            (workspace / "web.part").rename(workspace / WEB)
         file.write_text(DEMO_SETTINGS, encoding="utf-8")
     return file
 
@@ -167,7 +170,8 @@ def mlflow_page(settings: Settings, ports: Ports) -> str:
 def make_services(home: Path, settings: Settings, ports: Ports) -> list[Service]:
     """Return the processes in the order they start; MLflow's is among them unless the settings name a server."""
     workspace, python = str(home / "workspace.yaml"), (sys.executable, "-m")
-    code = ("dagster", "api", "grpc", "-m", "orchestration.dagster.definitions", "-h", HOST, "-p", str(ports.code))
+    module = "orchestration.local.recorded" if (home.parent / WEB).is_dir() else "orchestration.dagster.definitions"
+    code = ("dagster", "api", "grpc", "-m", module, "-h", HOST, "-p", str(ports.code))
     page = ("dagster_webserver", "-w", workspace, "-h", HOST, "-p", str(ports.dagster))
     daemon = (str(Path(sys.executable).with_name("dagster-daemon")), "run", "-w", workspace)
     own = mlflow_service(settings.tracking_uri, artifacts=home.parent / "mlartifacts", port=ports.mlflow)

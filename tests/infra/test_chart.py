@@ -6,6 +6,7 @@ Nothing is started but helm and kubeconform. On an API server: `test_api_server.
 from __future__ import annotations
 
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,10 @@ import yaml
 from dagster._core.instance.ref import InstanceRef
 
 from orchestration.config import PAGE_VARIABLE, SETTINGS_VARIABLE, RayWhere, Settings, read_settings
-from orchestration.dagster.rayjob import ENVIRONMENT_SECRET, TOKEN_SECRET, rayjob
 
 sys.path.insert(0, str(Path(__file__).parent))
 from commands import parse
-from programs import CHART, INFRA, NAMESPACE, NEEDED, RELEASE, helm, kubeconform, objects, template, write_schemas
+from programs import CHART, INFRA, NEEDED, RELEASE, helm, kubeconform, objects, template, write_schemas
 
 # Every optional part of the chart, used.
 EVERYTHING = yaml.safe_dump(
@@ -32,7 +32,11 @@ EVERYTHING = yaml.safe_dump(
         "extraVolumeMounts": [{"name": "ca", "mountPath": "/etc/ssl/own", "readOnly": True}],
         "settings": {
             "datasets": [{"name": "diy", "settings": ["http.contact=you@example.org"], "policy": "policy.toml"}],
-            "ray": {"gpus": 1, "worker_memory": "64Gi", "tolerations": [{"key": "gpu", "operator": "Exists"}]},
+        },
+        "ray": {
+            "maxWorkers": 4,
+            "worker": {"resources": {"limits": {"memory": "64Gi", "nvidia.com/gpu": "1"}}},
+            "tolerations": [{"key": "gpu", "operator": "Exists"}],
         },
         "webserver": {"replicas": 2},
         "mlflow": {"replicas": 2, "allowedHosts": ["mlflow.example"]},
@@ -64,6 +68,7 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, ...
         "everything": ("--values", str(file)),
         "open network": ("--set", "networkPolicy.enabled=false"),
         "no pages": ("--set", "pages.enabled=false"),
+        "no Ray": ("--set", "ray.enabled=false", "--set", "settings.ray.where=subprocess"),
     }
 
 
@@ -94,7 +99,7 @@ def test_the_chart_passes_helms_own_rules() -> None:
     assert "1 chart(s) linted, 0 chart(s) failed" in done.stdout
 
 
-@pytest.mark.parametrize("name", ["standard", "everything", "open network", "no pages"])
+@pytest.mark.parametrize("name", ["standard", "everything", "open network", "no pages", "no Ray"])
 def test_its_objects_are_those_of_kubernetes(name: str, values: dict[str, tuple[str, ...]], schemas: Path) -> None:
     text = template(*values[name])
     report = kubeconform(text, schemas)
@@ -102,28 +107,22 @@ def test_its_objects_are_those_of_kubernetes(name: str, values: dict[str, tuple[
     assert report["summary"] == {"valid": len(objects(text)), "invalid": 0, "errors": 0, "skipped": 0}
 
 
-@pytest.mark.parametrize("file", ["kuberay/rayjob.yaml", "flink/flink.yaml"])
-def test_the_manifests_objects_are_those_of_kubernetes_and_kuberay(file: str, schemas: Path) -> None:
-    text = (INFRA / file).read_text(encoding="utf-8")
-    report = kubeconform(text, schemas)
-    assert report["resources"] == []
-    assert report["summary"] == {"valid": len(objects(text)), "invalid": 0, "errors": 0, "skipped": 0}
-
-
 @pytest.mark.parametrize(
     ("right", "wrong"),
-    [
-        ("backoffLimit: 0", "backofLimit: 0"),
-        ("replicas: 2", "replicas: many"),
-        ("rayVersion:", "rayVersions:"),
-        ("memory: 8Gi", "memory: [8Gi]"),
-    ],
+    [("replicas: 1", "replicas: many"), ("rayVersion:", "rayVersions:"), ("maxReplicas: 2", "maxReplicas: two")],
 )
 def test_a_wrong_field_is_found(right: str, wrong: str, schemas: Path) -> None:
-    text = (INFRA / "kuberay" / "rayjob.yaml").read_text(encoding="utf-8")
+    text = template()
     assert right in text
     report = kubeconform(text.replace(right, wrong, 1), schemas)
     assert [each["status"] for each in report["resources"]] == ["statusInvalid"]
+
+
+def test_the_manifests_of_flink_are_those_of_kubernetes(schemas: Path) -> None:
+    text = (INFRA / "flink" / "flink.yaml").read_text(encoding="utf-8")
+    report = kubeconform(text, schemas)
+    assert report["resources"] == []
+    assert report["summary"] == {"valid": len(objects(text)), "invalid": 0, "errors": 0, "skipped": 0}
 
 
 @pytest.mark.parametrize(
@@ -145,8 +144,6 @@ def test_a_wrong_value_is_refused_by_name(setting: str, words: str) -> None:
 
 
 def test_the_chart_is_of_the_projects_version(chart: dict[tuple[str, str], Any]) -> None:
-    from importlib.metadata import version
-
     about = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
     assert about["appVersion"] == version("multilink-pipeline")
     assert container(chart, "code")["image"] == f"multilink:{version('multilink-pipeline')}"
@@ -201,9 +198,10 @@ def test_the_pages_ask_for_a_token_or_believe_a_proxy(
 
 def test_the_settings_are_those_of_orchestration(chart: dict[tuple[str, str], Any]) -> None:
     settings = settings_of(chart)
-    assert settings.ray.where is RayWhere.KUBERAY
-    assert settings.ray.namespace == NAMESPACE
-    assert settings.ray.image == container(chart, "code")["image"]
+    assert settings.ray.where is RayWhere.RAY_JOB
+    cluster = chart["RayCluster", f"{RELEASE}-ray"]
+    assert settings.ray.address == f"http://{cluster['metadata']['name']}-head-svc:8265"
+    assert cluster["spec"]["rayVersion"] == version("ray")
     assert settings.tracking_uri == f"http://{RELEASE}-mlflow:5000"
     environment = chart["ConfigMap", f"{RELEASE}-environment"]["data"]
     assert environment["MLFLOW_TRACKING_URI"] == settings.tracking_uri
@@ -239,16 +237,23 @@ def test_runs_alone_have_the_key_and_every_pod_the_trusted_ones(values: dict[str
 
 def test_ray_pods_have_what_the_chart_gives_its_own(values: dict[str, tuple[str, ...]]) -> None:
     chart = objects(template(*values["everything"]))
-    job = rayjob([], name="j", ray=settings_of(chart).ray)["spec"]
-    groups = [job["rayClusterSpec"]["headGroupSpec"], *job["rayClusterSpec"]["workerGroupSpecs"]]
-    for pod in [job["submitterPodTemplate"], *(each["template"] for each in groups)]:
-        spec = pod["spec"]
-        assert spec["imagePullSecrets"] == [{"name": "registry"}] and spec["nodeSelector"] == {"pool": "cpu"}
-        assert ("ServiceAccount", spec["serviceAccountName"]) in chart
-        assert spec["automountServiceAccountToken"] is False
-        assert spec["tolerations"] == [{"key": "gpu", "operator": "Exists"}]
-    (worker,) = groups[1]["template"]["spec"]["containers"]
-    assert worker["resources"]["limits"]["memory"] == "64Gi"
+    cluster = chart["RayCluster", f"{RELEASE}-ray"]["spec"]
+    head, (worker,) = cluster["headGroupSpec"], cluster["workerGroupSpecs"]
+    assert (worker["minReplicas"], worker["maxReplicas"], cluster["enableInTreeAutoscaling"]) == (0, 4, True)
+    assert cluster["authOptions"]["secretName"] in chart["ConfigMap", f"{RELEASE}-dagster"]["data"]["dagster.yaml"]
+    for pod in (head["template"]["spec"], worker["template"]["spec"]):
+        assert pod["imagePullSecrets"] == [{"name": "registry"}] and pod["nodeSelector"] == {"pool": "cpu"}
+        assert ("ServiceAccount", pod["serviceAccountName"]) in chart
+        assert pod["tolerations"] == [{"key": "gpu", "operator": "Exists"}]
+        (only,) = pod["containers"]
+        assert only["envFrom"] == [{"secretRef": {"name": "multilink", "optional": True}}]
+        assert {"MULTILINK_TRUST", "HTTPS_PROXY"} == {each["name"] for each in only["env"]}
+        assert {each["name"] for each in only["volumeMounts"]} == {each["name"] for each in pod["volumes"]}
+    assert worker["template"]["spec"]["automountServiceAccountToken"] is False  # the head's autoscaler needs its token
+    (only,) = worker["template"]["spec"]["containers"]
+    assert only["resources"]["limits"] == {"cpu": "4", "memory": "64Gi", "nvidia.com/gpu": "1"}
+    without = objects(template(*values["no Ray"]))
+    assert not [name for kind, name in without if kind == "RayCluster" or name == f"{RELEASE}-ray"]
 
 
 def test_visitors_of_the_pages_reach_no_page_without_a_login(values: dict[str, tuple[str, ...]]) -> None:
@@ -262,15 +267,6 @@ def test_visitors_of_the_pages_reach_no_page_without_a_login(values: dict[str, t
     assert chart["Ingress", f"{RELEASE}-pages"]["spec"]["rules"][0]["host"] == "news.example"
     budgets = {name for kind, name in chart if kind == "PodDisruptionBudget"}
     assert budgets == {f"{RELEASE}-{name}" for name in ("webserver", "mlflow", "pages")}
-
-
-def test_the_secrets_are_those_that_ray_pods_take(chart: dict[tuple[str, str], Any]) -> None:
-    (pod,) = rayjob([], name="j", ray=settings_of(chart).ray)["spec"]["rayClusterSpec"]["workerGroupSpecs"]
-    (ray,) = pod["template"]["spec"]["containers"]
-    environment = {"secretRef": {"name": ENVIRONMENT_SECRET, "optional": True}}
-    assert environment in ray["envFrom"]
-    assert all(environment in container(chart, name)["envFrom"] for name in DEPLOYMENTS)
-    assert TOKEN_SECRET in chart["ConfigMap", f"{RELEASE}-dagster"]["data"]["dagster.yaml"]
 
 
 def test_dagster_takes_its_configuration(

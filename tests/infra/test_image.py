@@ -127,7 +127,7 @@ def test_beams_boot_program_is_where_beam_starts_it(builder: Builder, image: str
 
 
 def test_a_ray_head_of_the_image_does_a_step(builder: Builder, image: str) -> None:
-    """As in a pod of a RayJob: with a token, and by the job server that KubeRay submits to."""
+    """As in the head of the chart: with a token, and by the job server that runs submit to."""
     head = "ray start --head --block --port=36379 --dashboard-port=38265 --num-cpus=1 --object-store-memory=100000000"
     jobs = "ray job list --address http://127.0.0.1:38265"
     step = "ray job submit --address http://127.0.0.1:38265 -- multilink settings --json"
@@ -144,7 +144,7 @@ def test_a_ray_head_of_the_image_does_a_step(builder: Builder, image: str) -> No
 
 def test_the_definitions_load(builder: Builder, image: str) -> None:
     """Every module that Dagster's code server imports is in the image, and the code is that of the working tree."""
-    listed = "from orchestration.dagster.definitions import definitions; print(len(list(definitions().jobs)))"
+    listed = "from orchestration.dagster.definitions import definitions; print(len(list(definitions().assets)))"
     assert int(builder("run", image, "--", "python", "-c", listed).splitlines()[-1]) >= 5
 
 

@@ -3,7 +3,7 @@
 The workspace is the default one, with a schedule of every two minutes in place of every quarter of an hour:
 
     from the page     Materialize all, Launch 1 run, in headless Chromium
-    a quiet week      posts are added; the schedule rebuilds, the sensors train, judge and link
+    a quiet week      posts are added; the schedule rebuilds, the automation trains, judges and links
     a rough week      posts are added; every process is killed once, in the middle of its work, `up` itself last
     an idle week      nothing is added: nothing is trained, judged or linked
 
@@ -27,7 +27,7 @@ from typing import Any
 from running import CHROMIUM, ROOT, Up, opened_page, started_up, two_clicks, wait_for
 
 from orchestration.config import NOSTRUCT
-from orchestration.dagster.record import busy_datasets
+from orchestration.dagster.record import KINDS
 from orchestration.local.up import prepare
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
@@ -80,7 +80,7 @@ def from_the_page(up: Up, pictures: Path) -> str:
     if CHROMIUM is not None:
         with opened_page() as page:
             two_clicks(page, up.dagster, pictures / "launch.png")
-    version: str = come(lambda: (newest := up.newest()) and newest.version)
+    version: str = come(lambda: (newest := up.newest()) and newest[0])
     come(lambda: is_done(up, version))
     return version
 
@@ -97,19 +97,19 @@ def quiet_week(up: Up, before: str) -> str:
 def rough_week(up: Up, before: str) -> str:
     """The same, while each process is killed at its work."""
     add_posts(up.workspace / "web", POSTS)
-    come(lambda: up.running("rebuild"))
+    come(lambda: up.running("shards"))
     up.kill("dagster_webserver")
     captures = len(list((up.workspace / "lake" / "raw").rglob("*")))
     come(lambda: len(list((up.workspace / "lake" / "raw").rglob("*"))) > captures + 20)  # it is scraping what is new
     killed(up, "replay/server.py")
     up.kill("dagster-daemon")
     version = new_version(up, before)
-    come(lambda: up.running("train"))
+    come(lambda: up.running("trained_model"))
     os.kill(come(up.trainer), signal.SIGKILL)
     up.kill("mlflow server")
     come(up.trainer)
     up.kill("dagster api grpc")
-    come(lambda: up.running("promote"))
+    come(lambda: up.running("promotion"))
     up.kill_itself()
     come(lambda: is_done(up, version))
     check_week(up, before, version)
@@ -118,13 +118,13 @@ def rough_week(up: Up, before: str) -> str:
 
 def idle_week(up: Up, version: str) -> None:
     """Wait for the schedule with nothing new: the same version, and no run but its rebuild."""
-    before = {job: len(up.runs(job)) for job in ("train", "promote", "link")}
+    before = {job: len(up.runs(job)) for job in KINDS}
     newest = up.newest()
-    come(lambda: up.newest() != newest and not busy_datasets(up.instance))
+    come(lambda: up.newest() != newest and not up.is_busy())
     time.sleep(QUIET_S)
     again = up.newest()
     assert again is not None
-    assert again.version == version, (again, version)
+    assert again[0] == version, (again, version)
     assert {job: len(up.runs(job)) for job in before} == before
 
 
@@ -164,7 +164,7 @@ def show(up: Up, version: str, pictures: Path) -> None:
         f"{asset}/shards?view=partitions&partition={DATASET}": [version],
         f"{asset}/closed_form/trained_model?view=partitions&partition={DATASET}": [version, decision["model"].value],
         f"{asset}/closed_form/promotion?view=partitions&partition={DATASET}": ["beats random", version],
-        f"{asset.removesuffix('assets')}runs": ["new_data_set_version", "new_challenger", "alias_change"],
+        f"{asset.removesuffix('assets')}runs": ["automation"],
     }
     with opened_page() as page:
         for number, (address, expected) in enumerate(words.items(), 1):
@@ -181,7 +181,7 @@ def is_done(up: Up, version: str) -> bool:
 
 
 def new_version(up: Up, before: str) -> str:
-    version: str = come(lambda: (newest := up.newest()) and newest.version != before and newest.version)
+    version: str = come(lambda: (newest := up.newest()) and newest[0] != before and newest[0])
     return version
 
 

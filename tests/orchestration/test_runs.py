@@ -21,9 +21,8 @@ import pytest
 
 from orchestration.config import CheckSettings, DatasetSettings, RetrySettings, Settings
 from orchestration.dagster.assets import report_folder
-from orchestration.dagster.definitions import make_definitions, read_state
-from orchestration.dagster.record import STAGES, busy_datasets, sound_before, version_records
-from orchestration.rules.decisions import ModelState, decide_training
+from orchestration.dagster.definitions import make_definitions
+from orchestration.dagster.record import KINDS, STAGES, TRAINED, newest_version, sound_versions
 from orchestration.rules.verdicts import STAGE_CHECKS
 from orchestration.steps import Steps, Summary
 from schemas.console import Say
@@ -36,6 +35,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from versions import CODES, write_version
 
 pytestmark = [
+    pytest.mark.filterwarnings("ignore:Parameter `include_sources`"),  # of Dagster's own look at conditions
     pytest.mark.filterwarnings("ignore:Specifying a partitions_def on an AssetCheckSpec"),
     pytest.mark.filterwarnings(
         "ignore:Parameter `partitions_def`"
@@ -51,10 +51,12 @@ class Given(Steps):
     versions: list[str] = field(default_factory=list)
     errors: list[type[MultilinkError]] = field(default_factory=list)
     trained: list[str] = field(default_factory=list)
+    settings_seen: list[tuple[str, ...]] = field(default_factory=list)
 
     def build(self, dataset: DatasetSettings, addresses: Sequence[str] = (), *, say: Say) -> Summary:
         if self.errors:
             raise self.errors.pop(0)("it went wrong")
+        self.settings_seen.append(dataset.settings)
         version = self.versions.pop(0)
         counts = {"in": 2, "out": 2, "rejected": 0, "failed": 0}
         stages = dict.fromkeys(("sources", "documents", "images", "dedupe", "features", "shards"), counts)
@@ -65,6 +67,7 @@ class Given(Steps):
 
     def train(self, dataset: DatasetSettings, version: str, objective: str, *, say: Say) -> Summary:
         self.trained.append(objective)
+        self.settings_seen.append(dataset.training_of(objective))
         raise GateError("two documents are nothing to train on")
 
 
@@ -132,23 +135,65 @@ def commit_version(settings: Settings, name: str, **faults: object) -> str:
     return manifest.version
 
 
-def run(instance: dg.DagsterInstance, job: str, steps: Given) -> dg.ExecuteInProcessResult:
-    made_of_settings = make_definitions(steps.settings)
-    checks = dg.define_asset_job(
-        "checks",
-        selection=dg.AssetSelection.checks_for_assets(*(dg.AssetKey(stage) for stage in STAGES)),
-    )
-    definitions = dg.Definitions(
-        assets=made_of_settings.assets,
-        asset_checks=made_of_settings.asset_checks,
-        jobs=[*(made_of_settings.jobs or ()), checks],
-        resources={"steps": steps},
-        executor=dg.in_process_executor,
-    )
-    of_data_set: dict[str, Any] = {"partition_key": "documents"}
+SELECTIONS = {
+    "rebuild": dg.AssetSelection.assets(*STAGES),
+    "train": dg.AssetSelection.key_substring(TRAINED),
+    "everything": dg.AssetSelection.all(),
+    "checks": dg.AssetSelection.checks_for_assets(*(dg.AssetKey(stage) for stage in STAGES)),
+}
+
+
+def run(
+    instance: dg.DagsterInstance,
+    job: str | dg.AssetSelection,
+    steps: Given,
+    *,
+    dataset: str = "documents",
+    config: dict[str, Any] | None = None,
+) -> dg.ExecuteInProcessResult:
+    """Run a selection of assets or checks for a data set."""
+    selection = SELECTIONS[job] if isinstance(job, str) else job
+    made = dg.define_asset_job("asked_for", selection=selection)
+    definitions = dg.Definitions.merge(make_definitions(steps.settings, steps), dg.Definitions(jobs=[made]))
+    of_data_set: dict[str, Any] = {"partition_key": dataset}
     if job == "checks":  # without an asset, a job has no partitions: Dagster's page sets the tag of a check's
-        of_data_set = {"tags": {"dagster/partition": "documents"}}
-    return definitions.resolve_job_def(job).execute_in_process(instance=instance, raise_on_error=False, **of_data_set)
+        of_data_set = {"tags": {"dagster/partition": dataset}}
+    resolved = definitions.resolve_job_def("asked_for")
+    return resolved.execute_in_process(instance=instance, raise_on_error=False, run_config=config, **of_data_set)
+
+
+class Automation:
+    """The daemon's looks, one after the other: what is asked for, done at once."""
+
+    def __init__(self, instance: dg.DagsterInstance, steps: Given) -> None:
+        self.instance, self.steps, self._cursor = instance, steps, None
+        self.look()
+
+    def look(self) -> dict[str, set[str]]:
+        """Return what is asked for by data set; the registry is observed before."""
+        definitions = make_definitions(self.steps.settings, self.steps)
+        (observer,) = (each for each in definitions.sensors or () if each.name == "registry")
+        context = dg.build_sensor_context(self.instance, resources={"steps": self.steps}, definitions=definitions)
+        for event in observer.evaluate_tick(context).asset_events:
+            self.instance.report_runless_asset_event(event)
+        found = dg.evaluate_automation_conditions(definitions, self.instance, cursor=self._cursor)
+        self._cursor = found.cursor
+        asked: dict[str, set[str]] = {}
+        for key in definitions.resolve_asset_graph().get_all_asset_keys():
+            for name in (each.name for each in self.steps.settings.datasets):
+                if name in found.get_requested_partitions(key):
+                    asked.setdefault(name, set()).add(key.to_user_string())
+        return asked
+
+    def work(self) -> list[dict[str, set[str]]]:
+        """Do what is asked for until nothing is, and return what was."""
+        rounds = []
+        while asked := self.look():
+            rounds.append(asked)
+            for name, keys in asked.items():
+                selected = dg.AssetSelection.assets(*(dg.AssetKey(key.split("/")) for key in keys))
+                run(self.instance, selected, self.steps, dataset=name)
+        return rounds
 
 
 def given(settings: Settings, *versions: str, errors: tuple[type[MultilinkError], ...] = ()) -> Given:
@@ -205,8 +250,8 @@ def test_a_check_that_says_no_stops_what_depends_on_it_and_nothing_else(
     said = {f"{each.asset_key.to_user_string()}_{each.check_name}": each.passed for each in evaluations}
     assert said == {each.step: each is not fault for each in FAULTS}  # the others had their say
     assert {stage for stage in STAGES if materialised(result, stage)} == set(STAGES)
-    assert next(version_records(instance, "documents")).is_sound is False
-    assert list(version_records(instance, "diy")) == []
+    assert newest_version(instance, "documents") == version and newest_version(instance, "diy") is None
+    assert list(sound_versions(instance, "documents")) == [before]
 
 
 def materialised(result: dg.ExecuteInProcessResult, asset: str) -> bool:
@@ -247,21 +292,6 @@ def test_a_model_not_shown_to_be_better_than_nostruct_is_neither_promoted_nor_li
     assert after - done == (set() if passes else after)
 
 
-def test_nothing_is_made_of_a_version_that_is_not_sound_or_not_there(
-    instance: dg.DagsterInstance, tmp_path: Path
-) -> None:
-    settings = settings_in(tmp_path)
-    unsound, sound = commit_version(settings, "v1", codes=DUPLICATED), commit_version(settings, "v2")
-    steps = given(settings, unsound, sound)
-    assert not run(instance, "train", steps).success
-    assert not run(instance, "rebuild", steps).success
-    assert not run(instance, "train", steps).success
-    assert steps.trained == []
-    assert run(instance, "rebuild", steps).success
-    run(instance, "train", steps)
-    assert sorted(steps.trained) == ["cross-document", "nostruct"]
-
-
 def test_a_sound_version_is_trained_on_and_one_failed_training_leaves_the_other(
     instance: dg.DagsterInstance, tmp_path: Path
 ) -> None:
@@ -271,7 +301,7 @@ def test_a_sound_version_is_trained_on_and_one_failed_training_leaves_the_other(
     assert sorted(steps.trained) == ["cross-document", "nostruct"]
     failed = steps_of(result, dg.DagsterEventType.STEP_FAILURE)
     assert failed == {"cross_document__trained_model", "nostruct__trained_model"}
-    assert next(version_records(instance, "documents")).is_sound
+    assert newest_version(instance, "documents") in sound_versions(instance, "documents")
 
 
 def test_versions_are_compared_with_the_last_sound_one(instance: dg.DagsterInstance, tmp_path: Path) -> None:
@@ -284,10 +314,8 @@ def test_versions_are_compared_with_the_last_sound_one(instance: dg.DagsterInsta
     ]
     outcomes = [run(instance, "rebuild", given(settings, name)).success for name in names]
     assert outcomes == [True, False, False, True]  # the same small version again is no better
-    assert [each.version for each in version_records(instance, "documents") if each.is_sound] == [names[3], names[0]]
-    assert sound_before(instance, "documents", names[3]) == names[0]
-    assert sound_before(instance, "documents", names[0]) == names[3]
-    assert sound_before(instance, "diy", names[0]) is None
+    assert list(sound_versions(instance, "documents")) == [names[3], names[0]]
+    assert list(sound_versions(instance, "diy")) == []
 
 
 @pytest.mark.parametrize(("error", "passes", "retries"), [(BuildError, True, 1), (ConfigError, False, 0)])
@@ -332,81 +360,132 @@ def test_what_differs_from_the_sound_version_before_is_told(instance: dg.Dagster
     assert "splits.train.documents: 100 -> 90`" in told
 
 
-def test_a_schedule_passes_over_a_data_set_that_is_being_worked_on(tmp_path: Path) -> None:
-    settings = settings_in(tmp_path)
-    definitions = make_definitions(settings)
-    schedules = {each.name: each for each in definitions.schedules or ()}
+def test_a_rebuild_that_is_due_meanwhile_waits_its_turn(tmp_path: Path) -> None:
+    """It was passed over: nobody rebuilt what was due while a training of hours ran."""
+    definitions = make_definitions(settings_in(tmp_path))
+    schedule = next(each for each in definitions.schedules or () if each.name == "rebuild_diy")
+    about = {"dagster/partition": "diy"}
     with (
         dg.DagsterInstance.local_temp(str(tmp_path)) as instance,
         dg.build_schedule_context(instance, repository_def=definitions.get_repository_def()) as context,
     ):
-        train = definitions.resolve_job_def("train")
-        instance.create_run_for_job(train, tags={"dagster/partition": "diy"}, status=dg.DagsterRunStatus.STARTED)
-        assert busy_datasets(instance) == {"diy"}
-        skipped, asked_for = (schedules[n].evaluate_tick(context) for n in ("rebuild_diy", "rebuild_documents"))
-    assert skipped.skip_message == "a run of diy is not finished yet"
-    assert [request.partition_key for request in asked_for.run_requests or []] == ["documents"]
+        rebuild = definitions.resolve_job_def("rebuild")
+        instance.create_run_for_job(rebuild, tags=about, status=dg.DagsterRunStatus.STARTED)
+        assert [each.partition_key for each in schedule.evaluate_tick(context).run_requests or ()] == ["diy"]
+        instance.create_run_for_job(rebuild, tags=about, status=dg.DagsterRunStatus.NOT_STARTED)
+        assert schedule.evaluate_tick(context).skip_message == "a rebuild of diy waits already"
 
 
-def test_a_training_that_failed_for_good_is_asked_for_again_once_the_version_is_made_again(
-    instance: dg.DagsterInstance, tmp_path: Path
+def scored(settings: Settings, *versions: str, own: float = 90.0) -> Scored:
+    scores = {"multilink-documents-nostruct": 80.0, "multilink-documents-cross-document": own}
+    return Scored(settings=settings, versions=list(versions), scores=scores)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return replace(settings_in(tmp_path), tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
+
+
+SCORED = {f"{objective}/{kind}" for objective in ("cross_document", "nostruct") for kind in KINDS[:2]}
+APPLIED = {"cross_document/links", "cross_document/index"}
+
+
+def test_a_new_version_is_trained_on_judged_and_linked_by_its_champion(
+    instance: dg.DagsterInstance, settings: Settings
 ) -> None:
-    """A request's key was granted once: until there was a new version, nobody trained on this one again."""
-    settings = replace(settings_in(tmp_path), tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
+    version = commit_version(settings, "v1")
+    steps = scored(settings, version, version)
+    automation = Automation(instance, steps)
+    assert automation.work() == []
+    assert run(instance, "rebuild", steps).success
+    asked = [SCORED, {"cross_document/promotion"}, APPLIED]  # trained and scored in one run, then a check has its say
+    assert automation.work() == [{"documents": each} for each in asked]
+    assert run(instance, "rebuild", steps).success  # the same version
+    assert automation.work() == []
+
+
+def test_a_version_that_fails_a_check_waits_until_the_check_passes(
+    instance: dg.DagsterInstance, settings: Settings
+) -> None:
+    half_failed = {"sources": {"in": 10, "out": 4, "rejected": 0, "failed": 6}}
+    version = commit_version(settings, "v1", stages=half_failed)
+    steps = scored(settings, version)
+    automation = Automation(instance, steps)
+    assert not run(instance, "rebuild", steps).success
+    assert automation.work() == [] and list(sound_versions(instance, "documents")) == []
+    assert not run(instance, "train", steps).success  # nor by hand
+    looser = replace(steps, settings=replace(settings, checks=CheckSettings(max_failure_share=0.9)))
+    assert run(instance, "checks", looser).success
+    assert list(sound_versions(instance, "documents")) == [version]
+    assert automation.work()[0] == {"documents": SCORED}
+
+
+def test_what_failed_for_good_is_made_after_the_next_rebuild_and_not_before(
+    instance: dg.DagsterInstance, settings: Settings
+) -> None:
     version = commit_version(settings, "v1")
     steps = given(settings, version, version)
-
-    def asked_for() -> set[str]:
-        return {request.key for request in decide_training(read_state(settings, instance))}
-
+    automation = Automation(instance, steps)
     assert run(instance, "rebuild", steps).success
-    first = asked_for()
-    assert len(first) == 2
-    assert not run(instance, "train", steps).success
-    assert asked_for() == first  # Dagster grants it once
+    assert automation.work() == [{"documents": SCORED}]
+    assert sorted(steps.trained) == ["cross-document", "nostruct"]
     assert run(instance, "rebuild", steps).success
-    again = asked_for()
-    assert len(again) == 2 and not again & first
+    assert automation.work() == [{"documents": SCORED}]
+    assert sorted(steps.trained) == ["cross-document"] * 2 + ["nostruct"] * 2
 
 
-def test_checks_that_run_again_by_themselves_and_pass_release_a_version(
-    instance: dg.DagsterInstance, tmp_path: Path
+def test_a_champion_and_an_approval_of_a_person_are_seen(
+    instance: dg.DagsterInstance, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = settings_in(tmp_path)
-    half_failed = {"sources": {"in": 10, "out": 4, "rejected": 0, "failed": 6}}
-    first, second = commit_version(settings, "v1"), commit_version(settings, "v2", stages=half_failed)
-    assert run(instance, "rebuild", given(settings, first)).success
-    assert not run(instance, "rebuild", given(settings, second)).success
-    assert [each.is_sound for each in version_records(instance, "documents")] == [False, True]
-    looser = replace(settings, checks=CheckSettings(max_failure_share=0.9))
-    assert run(instance, "checks", given(looser)).success
-    assert [each.is_sound for each in version_records(instance, "documents")] == [True, True]
-    assert sound_before(instance, "documents", second) == first
-    assert not run(instance, "checks", given(settings)).success
-    assert [each.is_sound for each in version_records(instance, "documents")] == [False, True]
+    standing = {"champion": "1", "approvals": ""}
+    monkeypatch.setattr(Scored, "standing", lambda *_: dict(standing), raising=False)
+    steps = scored(settings, commit_version(settings, "v1"))
+    automation = Automation(instance, steps)
+    assert run(instance, "rebuild", steps).success
+    automation.work()
+    standing["champion"] = "7"  # by a rollback
+    assert automation.work() == [{"documents": APPLIED}]
+    standing["approvals"] = "1: Ann"
+    assert automation.work()[0] == {"documents": APPLIED | {"cross_document/promotion"}}
 
 
 def test_a_damaged_record_of_one_model_leaves_the_other_data_sets(
-    instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    instance: dg.DagsterInstance, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = settings_in(tmp_path)
+    def standing(steps: Steps, dataset: str, objective: str) -> dict[str, str]:
+        if dataset == "documents":
+            raise IntegrityError("the record is damaged")
+        return {"champion": "1", "approvals": ""}
 
-    def damaged(settings: Settings, dataset: str, version: str, objective: str) -> ModelState:
-        raise IntegrityError("the record is damaged")
+    monkeypatch.setattr(Given, "standing", standing, raising=False)
+    definitions = make_definitions(settings)
+    (observer,) = (each for each in definitions.sensors or () if each.name == "registry")
+    steps = given(settings)
+    tick = observer.evaluate_tick(dg.build_sensor_context(instance, resources={"steps": steps}))
+    assert [(each.asset_key.to_user_string(), each.partition) for each in tick.asset_events] == [
+        ("cross_document/champion", "diy")
+    ]
 
-    monkeypatch.setattr("orchestration.dagster.definitions._model_state", damaged)
-    assert run(instance, "rebuild", given(settings, commit_version(settings, "v1"))).success
-    documents, diy = read_state(settings, instance)
-    assert (documents.name, documents.problem, documents.is_sound) == ("documents", "the record is damaged", False)
-    assert (diy.name, diy.problem) == ("diy", "")
-    sensors = {each.name: each for each in make_definitions(settings).sensors or ()}
-    context = dg.build_sensor_context(instance)
-    for sensor in sensors.values():
-        assert sensor.evaluate_tick(context).skip_message == "documents: the record is damaged"
+
+def test_an_objective_has_the_data_sets_that_are_configured_for_it(tmp_path: Path) -> None:
+    datasets = (DatasetSettings(name="diy"), DatasetSettings(name="documents", objectives=("nostruct", "closed-form")))
+    graph = make_definitions(replace(settings_in(tmp_path), datasets=datasets)).resolve_asset_graph()
+    of = {group: graph.get(dg.AssetKey([group, TRAINED])).partitions_def for group in ("closed_form", "nostruct")}
+    names = {group: definition and definition.get_partition_keys() for group, definition in of.items()}
+    assert names == {"closed_form": ["documents"], "nostruct": ["diy", "documents"]}
+
+
+def test_a_person_changes_a_setting_of_one_run(instance: dg.DagsterInstance, settings: Settings) -> None:
+    steps = given(settings, commit_version(settings, "v1"))
+    chosen = {"settings": ["dedupe.radius=2"]}
+    assert run(instance, "rebuild", steps, config={"ops": {"build": {"config": chosen}}}).success
+    epochs = {"cross_document__trained_model": {"config": {"settings": ["training.epochs=1"]}}}
+    run(instance, dg.AssetSelection.assets(["cross_document", TRAINED]), steps, config={"ops": epochs})
+    assert steps.settings_seen == [("dedupe.radius=2",), ("training.epochs=1", "objective.name=cross-document")]
 
 
 def test_every_asset_is_tried_again(tmp_path: Path) -> None:
-    graph = make_definitions(settings_in(tmp_path)).resolve_job_def("everything").graph
+    graph = make_definitions(settings_in(tmp_path)).resolve_implicit_global_asset_job_def().graph
     made = [node for node in graph.node_defs if not node.name.endswith(tuple(name for _, name in STAGE_CHECKS))]
     assert {node.name for node in made if node.retry_policy is None} <= {
         f"{each}__evaluation_better_than_nostruct" for each in ("cross_document",)

@@ -18,7 +18,7 @@ CLUSTER = Settings(
     tracking_uri="http://m:5000",
     datasets=(DIY,),
     beam=BeamSettings(runner="flink", options=("--x=1",)),
-    ray=RaySettings(where=RayWhere.KUBERAY, workers=2, image="multilink:latest"),
+    ray=RaySettings(where=RayWhere.RAY_JOB, workers=2, address="http://head:8265"),
 )
 STORES = ("--lake", "s3://lake", "--tracking-uri", "http://m:5000")
 
@@ -67,7 +67,7 @@ def test_what_reads_a_whole_version_runs_where_ray_is_with_its_workers(tmp_path:
             *("train", "--dataset", "diy@v1", *stores, "--workers", "2", "--reuse", "--no-report"),
             *("--recipe", "tiny", "--set", "objective.name=nostruct", "--json"),
         ],
-        "where": RayWhere.KUBERAY,
+        "where": RayWhere.RAY_JOB,
     }
     name = "multilink-diy-nostruct"
     assert steps.link(name, "diy@v1", champion="1", say=print) == {
@@ -75,12 +75,12 @@ def test_what_reads_a_whole_version_runs_where_ray_is_with_its_workers(tmp_path:
             *("link", "--model", f"models:/{name}/1", "--dataset", "diy@v1", *stores),
             *("--workers", "2", "--output", f"{lake}/links/diy/v1/{name}-1", "--json"),
         ],
-        "where": RayWhere.KUBERAY,
+        "where": RayWhere.RAY_JOB,
         "model_version": "1",
     }
     assert steps.index(name, "diy@v1", champion="1", say=print) == {
         "step": ["index", "--model", f"models:/{name}/1", "--dataset", "diy@v1", *stores, "--workers", "2", "--json"],
-        "where": RayWhere.KUBERAY,
+        "where": RayWhere.RAY_JOB,
         "model_version": "1",
     }
 

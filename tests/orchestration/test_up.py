@@ -18,13 +18,13 @@ import dagster as dg
 import pyarrow.parquet as pq
 import pytest
 
-from orchestration.dagster.record import busy_datasets
+from orchestration.dagster.record import KINDS, sound_versions
 from orchestration.local.supervisor import marked
 from schemas.lake import Lake
 
 sys.path.insert(0, str(Path(__file__).parent))
 from released import write_released
-from running import CHROMIUM, KINDS, Up, opened_page, started_up, two_clicks, wait_for
+from running import CHROMIUM, Up, opened_page, started_up, two_clicks, wait_for
 
 pytestmark = [
     pytest.mark.trial,
@@ -73,7 +73,7 @@ def materialised(up: Up, pictures: Path) -> str:
     else:
         with opened_page() as page:
             two_clicks(page, up.dagster, pictures / "launch.png")
-    version: str = wait_for(lambda: (newest := up.newest()) and newest.version)
+    version: str = wait_for(lambda: (newest := up.newest()) and newest[0])
     wait_for(lambda: up.is_done(version))
     return version
 
@@ -118,9 +118,7 @@ def test_the_pages_show_what_was_made(up: Up, materialised: str, pictures: Path)
 
 
 def test_what_was_made_is_told(up: Up, materialised: str) -> None:
-    newest = up.newest()
-    assert newest is not None
-    assert newest.is_sound
+    assert materialised in sound_versions(up.instance, DATASET)
     champion = up.client().get_model_version_by_alias(up.model, "champion")
     assert champion.tags["dataset_version"] == materialised
     assert "beats random" in champion.tags["promotion"]
@@ -134,16 +132,16 @@ def test_new_data_are_rebuilt_trained_judged_and_linked_while_processes_are_kill
     """Every process of `up` is killed once, each at work, `up` itself last: the end is that of an undisturbed week."""
     write_released(up.workspace / "own", train=60)
     up.a_week_later()
-    wait_for(lambda: up.running("rebuild"))
+    wait_for(lambda: up.running("shards"))
     up.kill("dagster-daemon")
     up.kill("dagster_webserver")
-    version = wait_for(lambda: (newest := up.newest()) and newest.version != materialised and newest.version)
-    wait_for(lambda: up.running("train"))
+    version = wait_for(lambda: (newest := up.newest()) and newest[0] != materialised and newest[0])
+    wait_for(lambda: up.running("trained_model"))
     os.kill(wait_for(up.trainer), signal.SIGKILL)
     up.kill("mlflow server")
     wait_for(up.trainer)
     up.kill("dagster api grpc")  # the process of the runs
-    wait_for(lambda: up.running("promote"))
+    wait_for(lambda: up.running("promotion"))
     up.kill_itself()
     wait_for(lambda: up.is_done(version))
 
@@ -152,19 +150,19 @@ def test_new_data_are_rebuilt_trained_judged_and_linked_while_processes_are_kill
     assert all("promotion" in each.tags for each in registered)
     assert {kind: up.versions_of(kind)[0] for kind in KINDS} == dict.fromkeys(KINDS, version)
     assert Lake.at(str(up.workspace / "lake")).latest(DATASET) == version
-    trained = {each.tags["multilink/data_set_version"] for each in up.runs("train")}
+    trained = {each.tags["multilink/data_set_version"] for each in up.runs("trained_model")}
     assert trained - {materialised} == {version}  # without a browser the first version came by the schedule, too
 
 
 def test_a_week_with_nothing_new_changes_nothing(up: Up, materialised: str) -> None:
     before = up.newest()
     assert before is not None
-    runs = {job: len(up.runs(job)) for job in ("train", "promote", "link")}
+    runs = {job: len(up.runs(job)) for job in KINDS}
     up.a_week_later()
-    after = wait_for(lambda: (newest := up.newest()) and newest.run_id != before.run_id and newest)
-    assert after.version == before.version
-    wait_for(lambda: not busy_datasets(up.instance))
-    ticks = {sensor: looks(up, sensor) for sensor in ("new_data_set_version", "new_challenger", "alias_change")}
+    after = wait_for(lambda: (newest := up.newest()) and newest != before and newest)
+    assert after[0] == before[0]
+    wait_for(lambda: not up.is_busy())
+    ticks = {sensor: looks(up, sensor) for sensor in ("automation", "registry")}
     wait_for(lambda: all(looks(up, sensor) > count for sensor, count in ticks.items()))
     assert {job: len(up.runs(job)) for job in runs} == runs
 

@@ -15,7 +15,7 @@ _DAGSTER: dict[str, Any] = {
     "telemetry": {"enabled": False},
     "nux": {"enabled": False},
     "storage": {"postgres": {"postgres_url": {"env": "DAGSTER_POSTGRES_URL"}}},
-    "concurrency": {"pools": {"default_limit": 1, "granularity": "op"}, "runs": {"max_concurrent_runs": 2}},
+    "concurrency": {"pools": {"default_limit": 1, "granularity": "run"}, "runs": {"max_concurrent_runs": 2}},
     "run_monitoring": {"enabled": True, "poll_interval_seconds": 10, "free_slots_after_run_end_seconds": 5},
     "run_retries": {"enabled": True, "max_retries": 2, "retry_on_asset_or_op_failure": False},
 }
