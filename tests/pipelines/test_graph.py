@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
+import numpy as np
 import pytest
 from apache_beam.internal import cloudpickle_pickler
 from apache_beam.internal.cloudpickle import cloudpickle
+from PIL import Image
 
+import pipelines.build
 from pipelines.build import BuildPlan, chain_stages
 from pipelines.config import recipe
 from pipelines.progress import Progress
-from pipelines.run import features_of
+from pipelines.run import build_dataset, features_of
 from pipelines.sources.takedowns import parse_takedowns
+from schemas.documents import Split
 from schemas.lake import Lake
 from schemas.overrides import override
 
@@ -56,3 +61,33 @@ def test_a_takedown_list_travels_as_the_path_of_its_file(tmp_path: Path, monkeyp
     graph_of_diy(Lake.at(str(tmp_path)))
     assert any(b"list.json" in step for step in packed)
     assert not any(LISTED.encode() in step for step in packed)
+
+
+def test_what_one_worker_gathers_does_not_grow_with_documents_or_licences(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gathered = list[dict[str, int]]()
+    compose = pipelines.build.compose_manifest
+
+    def counting(identity: Any, features: Any, stages: Any, facts: dict[str, list[Any]], **rest: Any) -> Any:
+        gathered.append({kind: len(values) for kind, values in facts.items() if len(values) > 1})
+        return compose(identity, features, stages, facts, **rest)
+
+    monkeypatch.setattr(pipelines.build, "compose_manifest", counting)
+    for count in (20, 60):
+        path = tmp_path / f"{count}.jsonl"
+        with path.open("w", encoding="utf-8") as stream:
+            for number in range(count):
+                pixels = np.random.default_rng(number).integers(0, 256, (32, 32, 3), np.uint8)
+                Image.fromarray(pixels).save(tmp_path / f"{number}.png")
+                image = {"path": f"{number}.png", "licence": f"licence {number}"}
+                missing = {"path": f"none-{number}.png"}
+                record = {"id": f"d{number}", "licence": f"licence {number}", "sentences": [f"Number {number}."]}
+                stream.write(json.dumps(record | {"images": [image, missing]}) + "\n")
+        settings = [f"source.documents={path}", "dedupe.policy=keep-all", "max_failure_share=1", "features.images="]
+        config = override(recipe("documents"), [*settings, "features.sentences=", "documents.keep_partial=true"])
+        build_dataset(config, lake=Lake.at(str(tmp_path / f"lake-{count}")), say=lambda _: None)
+    of_first_bytes = {few_or_many.pop("unique_images") for few_or_many in gathered}
+    assert max(of_first_bytes) <= 256 * len(Split)  # one number for each first byte of a hash in each split
+    few, many = gathered
+    assert many == few
