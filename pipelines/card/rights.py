@@ -1,6 +1,7 @@
 """What is stated of the rights of a version's documents and images, counted for its card.
 
-It is read from the version's parts when the card is written. An image counts in each shard that has it.
+When the card is written, these columns alone are read from the version's parts: no picture is, and no part is checked.
+An image counts in each shard that has it.
 """
 
 from __future__ import annotations
@@ -9,10 +10,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
 from schemas.documents import Split
 from schemas.lake import Folder
-from schemas.manifest import Manifest
-from schemas.parts import read_part
+from schemas.manifest import FileEntry, Manifest
 
 NOT_STATED = "not stated"
 OTHERS = "others"
@@ -26,19 +30,34 @@ def count_rights(manifest: Manifest, folder: Folder) -> dict[str, dict[str, int]
     counts = defaultdict[str, Counter[str]](Counter)
     for split in Split:
         for entry in manifest.parts("documents", split):
-            for row in read_part(folder, entry, ["provenance"]).to_pylist():
-                counts["documents by licence"][_short(row["provenance"]["licence"])] += 1
+            licences = pc.struct_field(_columns(folder, entry, "provenance")["provenance"], "licence")
+            counts["documents by licence"] += _numbers(licences)
         for entry in manifest.parts("images", split):
-            for row in read_part(folder, entry, ["licence", "rights"]).to_pylist():
-                for kind, statement in _of_image(row["licence"], row.get("rights")):
+            table = _columns(folder, entry, "licence", "rights")
+            says_more = pc.is_valid(table["rights"])
+            counts["images by licence"] += _numbers(table["licence"].filter(pc.invert(says_more)))
+            for row in table.filter(says_more).to_pylist():
+                for kind, statement in _of_image(row["licence"], row["rights"]):
                     counts[kind][statement] += 1
         counts = defaultdict(Counter, {kind: commonest(each, _HELD) for kind, each in counts.items()})
     return {kind: dict(commonest(each, MOST)) for kind, each in sorted(counts.items())}
 
 
-def _of_image(licence: str | None, rights: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
+def _columns(folder: Folder, entry: FileEntry, *names: str) -> pa.Table:
+    with folder.open(entry.path) as stream:
+        return pq.ParquetFile(stream, pre_buffer=True).read(columns=[*names], use_threads=False)
+
+
+def _numbers(statements: pa.ChunkedArray) -> Counter[str]:
+    """Return how often each statement comes."""
+    numbers = Counter[str]()
+    for each in pc.value_counts(statements).to_pylist():
+        numbers[_short(each["values"])] += each["counts"]
+    return numbers
+
+
+def _of_image(licence: str | None, said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield what is stated of an image: its licence by its source, else by its file; and what else its file says."""
-    said = rights or {}
     yield "images by licence", _short(licence or said.get("licence"))
     for kind in ("creator", "credit", "copyright"):
         if said.get(kind):
