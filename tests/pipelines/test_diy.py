@@ -147,7 +147,7 @@ def test_every_post_ends_as_its_recorder_meant_by_dump_and_by_apis(
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param([], id="local"),
+        pytest.param(["--set", "features.images=colour-shape"], id="local"),
         pytest.param(["--runner", "portable", "--set", NO_FEATURES[0]], id="portable", marks=pytest.mark.trial),
     ],
 )

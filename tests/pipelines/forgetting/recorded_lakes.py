@@ -20,7 +20,7 @@ __all__ = ["RECORDING", "RecordedWeb", "built"]
 
 
 def built(lake: Path, port: int, *settings: str) -> BuildSummary:
-    """Build `diy` of the first 40 posts of the recorded web."""
+    """Build `diy` of the first 40 posts of the recorded web, with features that need no network."""
     given = web_settings([RECORDING / "RS_first40.bz2"], port)
-    config = override(recipe("diy"), [*given, "features.sentences=", *settings])
+    config = override(recipe("diy"), [*given, "features.images=colour-shape", "features.sentences=", *settings])
     return build_dataset(config, lake=Lake.at(str(lake)), say=lambda _: None)

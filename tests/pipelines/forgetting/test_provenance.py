@@ -38,7 +38,7 @@ def test_a_document_is_followed_from_its_page_to_its_versions(lake: Lake) -> Non
     assert len(by_kind["page"]) == 1
     assert sorted(by_kind["image"]) == sorted(each["hash"] for each in row["images"])
     assert {answer["status"] for answer in known["answers"]} == {200}
-    assert any("features.efficientnet-lite0" in each for each in latest["made_with"])
+    assert any("features.colour-shape" in each for each in latest["made_with"])
 
 
 def test_what_is_not_there_is_told(lake: Lake) -> None:

@@ -64,7 +64,7 @@ def heavy_tailed(seed, documents, size):
 
 
 @pytest.mark.parametrize("size", RARE.values(), ids=RARE)
-@pytest.mark.parametrize("documents", [50, 200])
+@pytest.mark.parametrize("documents", [50, pytest.param(200, marks=pytest.mark.trial)])
 def test_rare_documents_of_many_false_links_are_reckoned_with(documents, size):
     """By a bound that knows no more than the largest document of the sample, 30-53% of such draws are wrong.
 
