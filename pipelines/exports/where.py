@@ -131,6 +131,8 @@ class Coherence:
 def read_coherence(folder: Folder, dataset: str) -> Coherence:
     """Return the coherence of the documents of a version by the links in a folder (`multilink link --dataset`).
 
+    It is by probabilities, or where some link has none by similarities.
+
     Args:
         folder: of the links.
         dataset: NAME@VERSION.
@@ -146,19 +148,16 @@ def read_coherence(folder: Folder, dataset: str) -> Coherence:
     manifest = read_links(folder)
     if manifest.dataset != dataset:
         raise UsageError(f"--links {folder.uri}: links of {manifest.dataset}, expected those of {dataset}")
-    sums: defaultdict[str, float] = defaultdict(float)
+    by_probability, by_similarity = defaultdict[str, float](float), defaultdict[str, float](float)
+    has_probabilities = True
     for entry in manifest.files:
         if entry.path.startswith("links/"):
-            for document, value in _values(read_part(folder, entry, _COLUMNS, LINK_SCHEMA)):
-                sums[document] += value
-    return Coherence(manifest.made_by, sums)
+            links = read_part(folder, entry, _COLUMNS, LINK_SCHEMA)
+            has_probabilities &= not links.column("probability").null_count
+            for document, similarity, probability in zip(*(links[name].to_pylist() for name in _COLUMNS), strict=True):
+                by_similarity[document] += max(0.0, similarity)
+                by_probability[document] += probability or 0.0
+    return Coherence(manifest.made_by, by_probability if has_probabilities else by_similarity)
 
 
 _COLUMNS = ("document", "similarity", "probability")
-
-
-def _values(links: pa.Table) -> list[tuple[str, float]]:
-    rows = zip(*(links[name].to_pylist() for name in _COLUMNS), strict=True)
-    return [
-        (key, max(0.0, similarity if probability is None else probability)) for key, similarity, probability in rows
-    ]

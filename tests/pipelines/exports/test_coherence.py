@@ -40,7 +40,7 @@ def test_coherence_is_the_sum_of_probabilities_over_the_links_there_can_be() -> 
 
 def test_a_subset_has_the_documents_that_are_coherent(built: Any, tmp_path: Path) -> None:
     folder = Folder(str(tmp_path / "links"))
-    write_links(folder, built.reference, {"d00": [0.9, 0.5], "d01": [0.6, 0.5], "d02": [0.99], "d03": [0.9, None]})
+    write_links(folder, built.reference, {"d00": [0.9, 0.5], "d01": [0.6, 0.5], "d02": [0.99], "d03": [0.9, 0.0]})
     command = ["datasets", "subset", built.reference, "--lake", built.lake.root.uri, "--min-coherence", "0.55"]
     result = CliRunner().invoke(app, [*command, "--links", folder.uri])
     assert result.exit_code == 0, result.output
@@ -52,6 +52,8 @@ def test_a_subset_has_the_documents_that_are_coherent(built: Any, tmp_path: Path
     assert kept == {"d00", "d01"}
     assert manifest.config["subset"]["links"] == "ab" * 32
     assert "with a coherence of at least 0.55 by the links of abababab" in at.read("README.md").decode()
+    write_links(folder, built.reference, {"d00": [0.9], "d03": [0.9, None]})  # probabilities and similarities never mix
+    assert read_coherence(folder, built.reference).sums == {"d00": 0.0, "d03": 0.0}
 
 
 def test_links_of_another_version_and_none_are_refused(built: Any, tmp_path: Path) -> None:
