@@ -40,14 +40,12 @@ class ModelVersion:
         version: number, as MLflow writes it.
         run_id: run that trained it.
         tags: data set, recipe, run, lake, digests and, once decided, the decision on its promotion.
-        made_at_ms: when it was registered, milliseconds since 1970 by the registry's clock.
     """
 
     name: str
     version: str
     run_id: str | None
     tags: Mapping[str, str]
-    made_at_ms: int = 0
 
     @property
     def uri(self) -> str:
@@ -234,7 +232,6 @@ def _version(stored: mlflow.entities.model_registry.ModelVersion) -> ModelVersio
         version=str(stored.version),
         run_id=stored.run_id or None,
         tags=dict(stored.tags),
-        made_at_ms=int(stored.creation_timestamp),
     )
 
 

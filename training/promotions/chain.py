@@ -7,17 +7,21 @@ https://github.com/in-toto/attestation). The statement's predicate names its num
 A file is written where there is none of its number, by one conditional request: of two processes that follow the same
 statement one succeeds, and the other looks again. So whoever has the last file has all of them, in order, and a change
 anywhere shows. That the last ones are missing does not show in the files: the reader must know how many there are
-(`record.py`).
+(`record.py`). A machine that has read more notices, too: it keeps number and digest of the last statement that it
+has verified, in `multilink/promotions` of the user's folder of state (`check_seen`). One that reads a record for the
+first time does not.
 """
 
 import binascii
 import json
+import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from securesystemslib.dsse import Envelope
@@ -26,7 +30,7 @@ from securesystemslib.signer import Key, Signer
 
 from schemas.errors import IntegrityError
 from schemas.lake import Folder
-from schemas.versions import canonical_json
+from schemas.versions import canonical_json, fingerprint
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
@@ -188,3 +192,35 @@ def _parsed(data: bytes, where: str) -> Statement:
 
 def _written(envelope: Envelope) -> bytes:
     return (canonical_json(envelope.to_dict()) + "\n").encode()
+
+
+def check_seen(registry: str, name: str, created: str, statements: Sequence[Statement]) -> None:
+    """Refuse a record that lacks what this machine has seen of it; else remember its end.
+
+    Args:
+        registry: address of the registry.
+        name: registered model.
+        created: when that was made.
+        statements: of its record, verified, the first one first.
+
+    Raises:
+        IntegrityError: the record was longer, or another, when this machine read it before.
+    """
+    folder, file = _folder(), f"{fingerprint([registry, name, created])}.json"
+    number, digest = 0, ""
+    with suppress(FileNotFoundError, NotADirectoryError, ValueError):
+        number, digest = json.loads((folder / file).read_text(encoding="utf-8"))
+    if number and [each.digest for each in statements[number - 1 : number]] != [digest]:
+        raise IntegrityError(
+            f"the record of promotions of '{name}' had statement {number}, {digest[:12]}, when this machine read it "
+            f"last, and has {len(statements)} now, that one not among them: restore it from a backup; if it was given "
+            f"up on purpose, remove {folder / file}"
+        )
+    if len(statements) > number:
+        with suppress(OSError):  # a machine without a folder of its user remembers nothing
+            Folder(str(folder)).write(file, json.dumps([len(statements), statements[-1].digest]).encode())
+
+
+def _folder() -> Path:
+    home = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    return home / "multilink" / "promotions"

@@ -1,4 +1,4 @@
-"""Who was champion of a registered model, from when to when, by which decision, and on which data.
+"""Who was champion of a registered model, from when to when, by which decision, and on which data; what champions need.
 
 Read from the record, which only grows: a version that was deleted since is still listed, and an alias that was set by
 hand is not.
@@ -6,16 +6,19 @@ hand is not.
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from itertools import zip_longest
+from typing import Any
 
 from schemas.console import aligned
+from schemas.lake import Lake
 from training.promotions.chain import Statement
-from training.promotions.record import ADOPTED, Record
+from training.promotions.record import ADOPTED, Record, trusted_statements
 
 PROMOTED, ROLLED_BACK = "promotion", "rollback"
+HELD = 2  # the champion, and the one before it, which a rollback makes the champion again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,3 +113,27 @@ def lines(found: Sequence[Championship]) -> Iterator[str]:
         yield from (f"  {reason}" for reason in each.reasons)
         if each.tainted:
             yield f"  tainted: {each.tainted}"
+
+
+def needed_by_champions(lake: Lake) -> Mapping[str, list[str]]:
+    """Return NAME@VERSION -> addresses of the champions, and of those before them, that need it.
+
+    Raises:
+        IntegrityError: a chain of promotions is damaged, or not signed by trusted keys.
+    """
+    needed: dict[str, list[str]] = {}
+    for name in lake.root.child("promotions").names():
+        statements = trusted_statements(lake.promotions(name))
+        changes = [each for each in statements if "champions" in each.predicate]
+        for version in changes[-1].champions[:HELD] if changes else ():
+            for reference in _read_by(version, statements):
+                needed.setdefault(reference, []).append(f"models:/{name}/{version}")
+    return needed
+
+
+def _read_by(version: str, statements: list[Statement]) -> list[str]:
+    """Return what a version of the model was trained and judged on, by the last statement that says so."""
+    own = [each.predicate for each in statements if each.version == version]
+    said: Mapping[str, Any] = next((each for each in reversed(own) if "trained_on" in each), {})
+    found = [said.get("trained_on", {}), *said.get("judged_on", ())]
+    return list(dict.fromkeys(each["dataset"] for each in found if "dataset" in each))

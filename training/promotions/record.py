@@ -26,9 +26,8 @@ from securesystemslib.signer import Key
 
 from schemas.errors import IntegrityError, NotFoundError
 from schemas.lake import Folder, Lake
-from training.promotions.chain import Chain, Statement
+from training.promotions.chain import Chain, Statement, check_seen
 from training.promotions.keys import trusted_keys
-from training.promotions.seen import check_seen
 
 CHANGED, JUDGED, EVALUATED, APPROVED, TAINTED, ADOPTED = (  # events
     "champion",
