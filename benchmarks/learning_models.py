@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from itertools import chain
 
@@ -48,11 +47,6 @@ class Model:
     def config(self, run: int) -> TrainConfig:
         columns = (f"data.image_features={VECTORS}", f"data.sentence_features={SENTENCES}")
         return override(recipe(self.recipe), [*columns, *self.settings, f"training.seed={run}", "training.device=cpu"])
-
-    @property
-    def options(self) -> str:
-        """Return the options of `multilink train`, but for the columns that are read where nothing is said."""
-        return shlex.join(["--recipe", self.recipe, *(part for each in self.settings for part in ("--set", each))])
 
 
 def _gradient(data: str, kept_share: float) -> tuple[Model, ...]:

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 from jinja2 import Environment, StrictUndefined
 
-from benchmarks.learning_columns import SENTENCES, VECTORS
 from benchmarks.learning_models import ABOUT, CLOSED_FORM, COMPARED, DOCUMENT_DATA, PAIRS, SHUFFLED
 from benchmarks.learning_scores import Line
 from schemas.documents import Split
@@ -34,13 +33,10 @@ def page(lines: Lines, sizes: Sizes, *, minutes: float) -> str:
         sizes={data: _in_numbers(each) for data, each in sizes.items() if each[Split.TEST]},
         splits=max(len(line.runs) for line in lines.values()),
         minutes=round(minutes),
-        vectors=VECTORS,
-        sentences=SENTENCES,
         documents=_table(lines, DOCUMENT_DATA, (0, 1)),
         pairs=_table(lines, (PAIRS, SHUFFLED), (0, 2)),
         differences=_differences(lines),
         calibration=_calibration(lines),
-        options=_options(lines),
     )
 
 
@@ -100,13 +96,6 @@ def _calibration(lines: Lines) -> str:
 
 def _range(values: Sequence[float]) -> str:
     return f"{np.mean(values):.1f} ({min(values):.1f} to {max(values):.1f})"
-
-
-def _options(lines: Lines) -> str:
-    """Return how each model is trained by the command."""
-    models = [line.model for line in lines.values() if line.model is not None]
-    options = dict.fromkeys((model.title, model.options) for model in models)
-    return _grid(["model", "options"], [[title, f"`{text}`"] for title, text in options])
 
 
 def _in_numbers(sizes: Mapping[Split, Sequence[int]]) -> str:
