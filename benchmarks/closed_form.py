@@ -41,7 +41,7 @@ from training.closed_form.solver import Solver
 from training.data.documents import DocumentSet
 from training.data.ragged import Int64, Ragged
 from training.loop.context import Context
-from training.objectives.terms.closed_form import ClosedForm
+from training.objectives.closed_form import ClosedForm
 from training.recipes import recipe
 from training.towers.vectors import VectorTower
 from training.towers.whitening import Column

@@ -1,17 +1,17 @@
 """Parts by name, ours and those of other packages alike; a part is imported when it is used.
 
-A group of parts is a folder of this project whose modules each hold one, named as the module (`subword_gru.py` holds
-`subword-gru`), and the entry points that other packages declare when they are installed:
+This project's parts are in modules of one package for each group. The entry points that other packages declare when
+they are installed are parts as well:
 
     [project.entry-points."multilink.objectives"]
     info-nce = "my_package.objective:InfoNce"
 
-    group                        folder                          a part is
-    multilink.text_towers        training/towers/text            a dataclass of settings that builds a text tower
-    multilink.image_towers       training/towers/image           a dataclass of settings that builds an image tower
-    multilink.fusers             training/towers/fusers          a dataclass of settings that builds a fuser of sources
-    multilink.objectives         training/objectives/terms       a dataclass of settings with its losses
-    multilink.similarities       training/similarity/kinds       a dataclass of settings with its similarity of two sets
+    group                        package                         a part is
+    multilink.text_towers        training/towers                 a dataclass of settings that builds a text tower
+    multilink.image_towers       training/towers                 a dataclass of settings that builds an image tower
+    multilink.fusers             training/towers                 a dataclass of settings that builds a fuser of sources
+    multilink.objectives         training/objectives             a dataclass of settings with its losses
+    multilink.similarities       training/similarity             a dataclass of settings with its similarity of two sets
     multilink.extractors         pipelines/features/extractors   entries of `pipelines.features.catalogue`, by column
     multilink.sources            pipelines/sources/datasets      functions that give a `pipelines.recipe.BuildConfig`
 
@@ -22,7 +22,7 @@ spellings of an objective's terms with one. A name of this project is always thi
 import dataclasses
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -41,18 +41,44 @@ class Group:
 
     Attributes:
         entry_points: group of the entry points of other packages.
-        folder: package whose modules are this project's parts; empty: they are registered elsewhere.
+        package: of the modules with this project's parts; empty: they are registered elsewhere.
+        modules: module -> names of its parts, separated by spaces; empty: every module has one part, of its own name
+            (`subword_gru` has `subword-gru`).
     """
 
     entry_points: str
-    folder: str = ""
+    package: str = ""
+    modules: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
-TEXT_TOWERS = Group("multilink.text_towers", "training.towers.text")
-IMAGE_TOWERS = Group("multilink.image_towers", "training.towers.image")
-FUSERS = Group("multilink.fusers", "training.towers.fusers")
-OBJECTIVES = Group("multilink.objectives", "training.objectives.terms")
-SIMILARITIES = Group("multilink.similarities", "training.similarity.kinds")
+TEXT_TOWERS = Group(
+    "multilink.text_towers",
+    "training.towers",
+    {
+        "bilstm_attention": "bilstm-attention",
+        "multi_source": "multi-source subword-attention",
+        "recurrence": "gru subword-gru",
+        "transformer": "transformer",
+        "vectors": "sentence",
+    },
+)
+IMAGE_TOWERS = Group(
+    "multilink.image_towers",
+    "training.towers",
+    {"fine_tuned": "fine-tuned", "region_concept": "region-concept", "vectors": "linear linear-bn"},
+)
+FUSERS = Group("multilink.fusers", "training.towers", {"fusers": "add attention max neural-net"})
+OBJECTIVES = Group(
+    "multilink.objectives",
+    "training.objectives",
+    {
+        "closed_form": "closed-form",
+        "labelled": "coherence supervised",
+        "pairs": "euclidean-batch-hard hal order triplet-hardest triplet-sum",
+        "ranking": "cross-document dropout-subdocument intra-document nostruct",
+    },
+)
+SIMILARITIES = Group("multilink.similarities", "training.similarity", {"similarity": "ap dc tk"})
 EXTRACTORS = Group("multilink.extractors", "pipelines.features.extractors")
 SOURCES = Group("multilink.sources", "pipelines.sources.datasets")
 
@@ -60,10 +86,10 @@ SOURCES = Group("multilink.sources", "pipelines.sources.datasets")
 @cache
 def own_parts(group: Group) -> Mapping[str, str]:
     """Return name -> module of this project's parts of a group, in the order of their names; nothing is imported."""
-    spec = find_spec(group.folder) if group.folder else None
-    folders = spec.submodule_search_locations if spec is not None else None
-    names = sorted(module.name for module in iter_modules(folders or ()))
-    return {name.replace("_", "-"): f"{group.folder}.{name}" for name in names}
+    spec = find_spec(group.package) if group.package and not group.modules else None
+    files = iter_modules(() if spec is None else spec.submodule_search_locations)
+    modules = group.modules or {file.name: file.name.replace("_", "-") for file in files}
+    return dict(sorted((name, f"{group.package}.{each}") for each, names in modules.items() for name in names.split()))
 
 
 @cache

@@ -1,6 +1,6 @@
 """Relations of a text and an image (Alikhani 2022): the head that predicts them, their labels and rates.
 
-The head is part of the model and saved with it; its loss is `training.objectives.terms.coherence`.
+The head is part of the model and saved with it; its loss is `training.objectives.labelled`.
 """
 
 from collections import Counter

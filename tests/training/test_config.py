@@ -11,17 +11,14 @@ from schemas.configs import resolve, restore
 from schemas.errors import ConfigError, UsageError
 from schemas.overrides import flatten, override
 from training.config import ConstantSchedule, LoopConfig, PlateauSchedule, TrainConfig, objective
-from training.objectives.negatives import Negatives
-from training.objectives.terms.cross_document import CrossDocument
-from training.objectives.terms.intra_document import IntraDocument
+from training.objectives.ranking import CrossDocument, IntraDocument, Negatives
 from training.recipes import RECIPES, recipe
-from training.similarity.kinds.tk import Tk
-from training.similarity.similarity import Combine
-from training.towers.image.fine_tuned import FineTunedSettings
-from training.towers.text.gru import GruSettings
-from training.towers.text.sentence import SentenceSettings
-from training.towers.text.subword_attention import SubwordAttentionSettings
-from training.towers.text.transformer import TransformerSettings
+from training.similarity.similarity import Combine, Tk
+from training.towers.fine_tuned import FineTunedSettings
+from training.towers.multi_source import SubwordAttentionSettings
+from training.towers.recurrence import GruSettings
+from training.towers.transformer import TransformerSettings
+from training.towers.vectors import SentenceSettings
 
 
 @pytest.mark.parametrize(

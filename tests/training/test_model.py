@@ -17,12 +17,10 @@ from training.data.ragged import Ragged
 from training.model import LinkModel, ModelCard
 from training.model_files import seal
 from training.text.vocabulary import Vocabulary
-from training.towers.image.linear import LinearSettings
-from training.towers.image.linear_bn import LinearBnSettings
-from training.towers.image.region_concept import RegionConceptSettings
 from training.towers.inputs import TextInput
-from training.towers.text.sentence import SentenceSettings
-from training.towers.text.transformer import TransformerTower
+from training.towers.region_concept import RegionConceptSettings
+from training.towers.transformer import TransformerTower
+from training.towers.vectors import LinearBnSettings, LinearSettings, SentenceSettings
 from training.towers.words import WordsSettings
 
 WORDS = ("<pad>", "<unk>", "a", "cat", "dog")

@@ -13,8 +13,7 @@ from training.config import TrainConfig
 from training.data.loading import DatasetIdentity
 from training.model import LinkModel, ModelCard
 from training.model_files import SUMS, check_files, folder_digest, seal
-from training.towers.image.linear import LinearSettings
-from training.towers.text.sentence import SentenceSettings
+from training.towers.vectors import LinearSettings, SentenceSettings
 
 Damage = Callable[[Path], object]
 CONFIG = TrainConfig(dimensions=8, text=SentenceSettings(), image=LinearSettings(standardise=True))

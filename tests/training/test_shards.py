@@ -26,8 +26,8 @@ from training.model import LinkModel
 from training.ray.shards import RayWorkers, _files, _run, _Shared
 from training.ray.train import cluster
 from training.shards import embed_split, run_here, run_shards, shards_run_by
-from training.towers.image.linear import LinearSettings
-from training.towers.text.gru import GruSettings
+from training.towers.recurrence import GruSettings
+from training.towers.vectors import LinearSettings
 
 CONFIG = TrainConfig(
     dimensions=16,

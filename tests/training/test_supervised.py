@@ -14,8 +14,7 @@ from training.data.loading import load_training_data
 from training.data.split import is_labelled
 from training.loop.context import Context
 from training.loop.trainer import train
-from training.towers.image.linear import LinearSettings
-from training.towers.text.sentence import SentenceSettings
+from training.towers.vectors import LinearSettings, SentenceSettings
 
 CONFIG = TrainConfig(
     recipe="tiny",

@@ -29,7 +29,7 @@ from training.closed_form.plans import pair_weights
 from training.data.loading import NamedColumns
 from training.data.ragged import Ragged, to_device
 from training.data.split import TrainingSplit
-from training.similarity.segments import padding
+from training.similarity.similarity import padding
 from training.towers.inputs import Tower, VectorRows, Workers, unit
 from training.towers.whitening import SMALLEST, Column, Whitening, shared_whitening, sums_of
 

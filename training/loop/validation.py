@@ -31,8 +31,7 @@ from training.metrics.links import score_documents
 from training.model import LinkModel
 from training.objectives import objective as objectives
 from training.objectives.batch import DrawKey
-from training.similarity.kinds.ap import Ap
-from training.similarity.similarity import SetSimilarity
+from training.similarity.similarity import Ap, SetSimilarity
 
 logger = logging.getLogger(__name__)
 RETRIEVAL_POOL = 200

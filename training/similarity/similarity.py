@@ -1,7 +1,10 @@
-"""What every similarity of a sentence set and an image set is: its settings, and the sets of a batch compared by it.
+"""Similarities of a sentence set and an image set (Hessel 2019, 3.2): DC, TK and AP, for the sets of a batch.
 
-All start from the cosine matrix of sentences and images (Hessel 2019, 3.2; SPEC 4) and are differentiable: a maximum
-passes its gradient to the entry it came from (shared evenly between ties), AP to the selected entries alone.
+All start from the cosine matrix of sentences and images (SPEC 4) and are differentiable: a maximum passes its gradient
+to the entry it came from (shared evenly between ties), AP to the selected entries alone.
+
+Shape suffixes: B sentence sets, C image sets, N sentences and M images of all sets, n and m those of the largest set; R
+rows of any kind, L members of the largest segment.
 """
 
 from abc import ABC, abstractmethod
@@ -9,12 +12,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from schemas.configs import require
 from schemas.plugins import SIMILARITIES, Group
-from training.data.ragged import Ragged
+from training.data.ragged import Int64, Ragged, to_device
 from training.parts import PartSettings
+from training.similarity.assignment import Edges, Matching, edge_counts, match_batch, match_own
 
 
 class Combine(StrEnum):
@@ -70,3 +76,175 @@ def check_k(k: str, *, field: str) -> None:
         value = 0.0
     is_k = 0 < value < 1 or (value >= 1 and value == value // 1)
     require(is_k, field=field, value=k, rule="expected min, half, a fraction such as 0.25, or a count such as 5")
+
+
+def own_blocks(matrix_NM: Tensor, sentences: Ragged, images: Ragged) -> Tensor:
+    """Return B x n x m: the diagonal blocks, padded with -inf.
+
+    >>> own_blocks(torch.arange(4.0).view(2, 2), Ragged.of([1, 1]), Ragged.of([1, 1])).tolist()
+    [[[0.0]], [[3.0]]]
+    """
+    places_Bn, no_text_Bn = padding(sentences, matrix_NM.device)
+    places_Bm, no_image_Bm = padding(images, matrix_NM.device)
+    blocks_Bnm = matrix_NM[places_Bn[:, :, None], places_Bm[:, None, :]]
+    if no_text_Bn is not None:
+        blocks_Bnm = blocks_Bnm.masked_fill(no_text_Bn[:, :, None], -torch.inf)
+    if no_image_Bm is not None:
+        blocks_Bnm = blocks_Bnm.masked_fill(no_image_Bm[:, None, :], -torch.inf)
+    return blocks_Bnm
+
+
+def top_mean(rows_BL: Tensor, counts: Int64) -> Tensor:
+    """Return per row the mean of its `counts` largest entries (padding is -inf).
+
+    >>> top_mean(torch.tensor([[3.0, 1.0, 2.0]]), np.array([2])).tolist()
+    [2.5]
+    """
+    falling_BL = rows_BL.sort(dim=1, descending=True).values
+    counts_B = to_device(counts, rows_BL.device)
+    beyond_BL = torch.arange(falling_BL.shape[1], device=rows_BL.device)[None, :] >= counts_B[:, None]
+    return falling_BL.masked_fill(beyond_BL, 0.0).sum(dim=1) / counts_B
+
+
+def segment_max(rows_RM: Tensor, segments: Ragged) -> Tensor:
+    """Return R x C: per row, the maximum over each segment of columns.
+
+    >>> segment_max(torch.tensor([[3.0, 1.0, 2.0]]), Ragged.of([2, 1])).tolist()
+    [[3.0, 2.0]]
+    """
+    places_CL, padded_CL = padding(segments, rows_RM.device)
+    if padded_CL is None:
+        return rows_RM.reshape(-1, *places_CL.shape).amax(dim=2)
+    spread_RCL = rows_RM.index_select(1, places_CL.flatten()).view(-1, *places_CL.shape)
+    return spread_RCL.masked_fill(padded_CL, -torch.inf).amax(dim=2)
+
+
+def segment_mean(rows_NC: Tensor, segments: Ragged) -> Tensor:
+    """Return B x C: the mean over each segment of rows.
+
+    >>> segment_mean(torch.tensor([[3.0], [1.0], [2.0]]), Ragged.of([2, 1])).tolist()
+    [[2.0], [2.0]]
+    """
+    owners = to_device(segments.owners, rows_NC.device)
+    total = rows_NC.new_zeros((len(segments), rows_NC.shape[1])).index_add(0, owners, rows_NC)
+    return total / to_device(segments.counts, rows_NC.device)[:, None]
+
+
+def segment_top_mean(rows_NC: Tensor, segments: Ragged, counts_BC: Int64) -> Tensor:
+    """Return B x C: over each segment of rows, the mean of the `counts_BC` largest.
+
+    >>> segment_top_mean(torch.tensor([[3.0], [1.0], [2.0]]), Ragged.of([2, 1]), np.array([[1], [1]])).tolist()
+    [[3.0], [2.0]]
+    """
+    places_BL, padded_BL = padding(segments, rows_NC.device)
+    spread_BLC: Tensor = rows_NC.index_select(0, places_BL.flatten()).view(*places_BL.shape, -1)
+    if padded_BL is not None:
+        spread_BLC = spread_BLC.masked_fill(padded_BL[:, :, None], -torch.inf)
+    falling_BLC = spread_BLC.sort(dim=1, descending=True).values
+    counts = to_device(counts_BC, rows_NC.device)
+    beyond_BLC = torch.arange(falling_BLC.shape[1], device=rows_NC.device)[None, :, None] >= counts[:, None, :]
+    return falling_BLC.masked_fill(beyond_BLC, 0.0).sum(dim=1) / counts
+
+
+def padding(segments: Ragged, device: torch.device) -> tuple[Tensor, Tensor | None]:
+    """Return C x L positions of each segment's members, and where those are padding (None: nowhere).
+
+    >>> columns, is_padding = padding(Ragged.of([2, 1]), torch.device("cpu"))
+    >>> columns.tolist(), is_padding.tolist()
+    ([[0, 1], [2, 2]], [[False, False], [False, True]])
+    """
+    steps, starts = np.arange(segments.counts.max()), segments.offsets[:-1, None]
+    padded = steps[None, :] >= segments.counts[:, None]
+    places = np.where(padded, starts, starts + steps[None, :])
+    mask = to_device(padded, device) if padded.any() else None
+    return to_device(places, device), mask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dc(SetSimilarity):
+    """DC: the mean of the row maxima and the mean of the column maxima.
+
+    Attributes:
+        combine: whether the two means are summed (H) or averaged (L).
+    """
+
+    name: str = "dc"
+    combine: Combine = Combine.SUM
+
+    def blocks(self, matrix_NM: Tensor, sentences: Ragged, images: Ragged) -> Tensor:
+        by_row_BC = segment_mean(segment_max(matrix_NM, images), sentences)
+        by_column_CB = segment_mean(segment_max(matrix_NM.T, sentences), images)
+        return (by_row_BC + by_column_CB.T) * self.combine.weight
+
+    def own(self, matrix_NM: Tensor, sentences: Ragged, images: Ragged) -> Tensor:
+        blocks_Bnm = own_blocks(matrix_NM, sentences, images)
+        by_row_B = top_mean(blocks_Bnm.amax(dim=2), sentences.counts)
+        return (by_row_B + top_mean(blocks_Bnm.amax(dim=1), images.counts)) * self.combine.weight
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tk(SetSimilarity):
+    """TK: the mean of the k largest row maxima and the mean of the k largest column maxima.
+
+    Attributes:
+        k: how many maxima count: `min` (min(n, m)), `half` (half of it rounded up), a fraction of min(n, m) such as
+            `0.25`, or a count such as `5`.
+        combine: whether the two means are summed (H) or averaged (L).
+    """
+
+    name: str = "tk"
+    k: str = "min"
+    combine: Combine = Combine.SUM
+
+    def __post_init__(self) -> None:
+        SetSimilarity.__post_init__(self)
+        check_k(self.k, field=f"{self.part}.k")
+
+    def blocks(self, matrix_NM: Tensor, sentences: Ragged, images: Ragged) -> Tensor:
+        counts_BC = edge_counts(sentences.counts[:, None], images.counts[None, :], self.k)
+        by_row_BC = segment_top_mean(segment_max(matrix_NM, images), sentences, counts_BC)
+        by_column_CB = segment_top_mean(segment_max(matrix_NM.T, sentences), images, counts_BC.T)
+        return (by_row_BC + by_column_CB.T) * self.combine.weight
+
+    def own(self, matrix_NM: Tensor, sentences: Ragged, images: Ragged) -> Tensor:
+        blocks_Bnm = own_blocks(matrix_NM, sentences, images)
+        counts = edge_counts(sentences.counts, images.counts, self.k)
+        by_row_B = top_mean(blocks_Bnm.amax(dim=2), counts)
+        return (by_row_B + top_mean(blocks_Bnm.amax(dim=1), counts)) * self.combine.weight
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ap(SetSimilarity):
+    """AP: the mean of the entries of the best matching.
+
+    Attributes:
+        k: how many edges it has: `min` (min(n, m)), `half` (half of it rounded up), a fraction of min(n, m) such as
+            `0.25`, or a count such as `5`.
+        matching: `exact`: exactly k edges (H's code); `at_most`: an edge that would lower the sum is left out (H's
+            paper); without any edge the similarity is 0.
+    """
+
+    name: str = "ap"
+    k: str = "min"
+    matching: Matching = Matching.EXACT
+
+    def __post_init__(self) -> None:
+        SetSimilarity.__post_init__(self)
+        check_k(self.k, field=f"{self.part}.k")
+
+    def blocks(self, matrix_NM: Tensor, sentences: Ragged, images: Ragged) -> Tensor:
+        shape = len(sentences), len(images)
+        edges = match_batch(matrix_NM, sentences, images, k=self.k, matching=self.matching)
+        return _selected_means(matrix_NM, edges, shape[0] * shape[1]).view(shape)
+
+    def own(self, matrix_NM: Tensor, sentences: Ragged, images: Ragged) -> Tensor:
+        edges = match_own(matrix_NM, sentences, images, k=self.k, matching=self.matching)
+        return _selected_means(matrix_NM, edges, len(sentences))
+
+
+def _selected_means(matrix_NM: Tensor, edges: Edges, pairs: int) -> Tensor:
+    """Return per pair of sets the mean of the entries that AP selects; without any, 0."""
+    zeros = matrix_NM.new_zeros(pairs)
+    counts = zeros.index_add(0, edges.pairs, edges.is_selected.to(zeros))
+    entries = matrix_NM.flatten().index_select(0, edges.entries).masked_fill(~edges.is_selected, 0.0)
+    return zeros.index_add(0, edges.pairs, entries) / counts.clamp(min=1)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from training.data.ragged import Int64, Ragged, to_device
@@ -97,3 +97,36 @@ def _attend_block(query: Tensor, key: Tensor, value: Tensor, heads: int) -> Tens
     q, k, v = (x.view(count, size, heads, -1).transpose(1, 2) for x in (query, key, value))
     mixed = F.scaled_dot_product_attention(q, k, v)
     return mixed.transpose(1, 2).reshape(count * size, -1)
+
+
+class SelfAttention(nn.Module):
+    """Multi-head self-attention of Liu 2020 (eq. 2 and below): heads of given sizes, no bias.
+
+    Args:
+        features: w, size of a token.
+        heads: h.
+        head_dimensions: d_k, size of a query and a key.
+        value_dimensions: d_v, size of a value; None: d_k.
+        has_output: whether the heads go through W^O, back to `features`.
+    """
+
+    def __init__(
+        self,
+        features: int,
+        *,
+        heads: int,
+        head_dimensions: int,
+        value_dimensions: int | None = None,
+        has_output: bool = True,
+    ) -> None:
+        super().__init__()
+        self.heads = heads
+        values = heads * (value_dimensions or head_dimensions)
+        self.query = nn.Linear(features, heads * head_dimensions, bias=False)
+        self.key = nn.Linear(features, heads * head_dimensions, bias=False)
+        self.value = nn.Linear(features, values, bias=False)
+        self.output = nn.Linear(values, features, bias=False) if has_output else None
+
+    def forward(self, x_TE: Tensor, packing: Packing) -> Tensor:
+        mixed = attend(self.query(x_TE), self.key(x_TE), self.value(x_TE), packing, heads=self.heads)
+        return mixed if self.output is None else self.output(mixed)

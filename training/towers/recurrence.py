@@ -1,4 +1,7 @@
-"""A GRU over sentences of different lengths: words time step by time step, and no work on padding.
+"""Text towers whose GRU reads sentences word by word, without work on padding; its last state is the sentence.
+
+gru           Hessel 2019, 3.1: over word vectors
+subword-gru   Liu 2020, table 1, line 1.8: over words with their n-grams
 
 Words are laid out over sentences of falling length, as in a `PackedSequence`:
 
@@ -17,6 +20,8 @@ by falling length, E input and d state dimensions. Gates are in PyTorch's order:
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -27,7 +32,12 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
+from schemas.configs import Probability
 from training.data.ragged import Int64, Ragged, to_device
+from training.text.vocabulary import Vocabulary
+from training.towers.inputs import Sizes, Tower, unit
+from training.towers.subwords import SubwordRows, SubwordsSettings, SubwordTower
+from training.towers.words import WordRows, WordsSettings, WordTower
 
 PACK = "_reorder_linear_weight"
 
@@ -239,3 +249,55 @@ def _rows_before(batch_sizes: Int64) -> Int64:
     """Return for each word but the first words of sentences the row of the word before it."""
     steps = np.repeat(np.arange(1, len(batch_sizes)), batch_sizes[1:])
     return np.arange(int(batch_sizes[0]), int(batch_sizes.sum())) - batch_sizes[steps - 1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GruSettings(WordsSettings):
+    """H 3.1: a GRU over word vectors, its last state.
+
+    Attributes:
+        recurrent_dropout: probability that a number of the state is dropped where it enters the next step, the same
+            numbers at all steps of a sentence (H's code: 0.4, with `text.dropout=0`); the paper names one dropout.
+    """
+
+    name: str = "gru"
+    recurrent_dropout: Probability = 0.0
+
+    def build(self, sizes: Sizes, vocabulary: Vocabulary | None) -> Tower:
+        return GruTower(self, sizes, vocabulary)
+
+
+class GruTower(WordTower):
+    """N sentences -> N x `dimensions` unit vectors; the hidden state has as many numbers."""
+
+    def __init__(self, config: GruSettings, sizes: Sizes, vocabulary: Vocabulary | None) -> None:
+        super().__init__(config, sizes, vocabulary)
+        self.dropout = nn.Dropout(config.dropout)
+        self.gru = nn.GRU(config.word_dimensions, sizes.dimensions)
+        self.recurrent_dropout = nn.Dropout(config.recurrent_dropout)
+
+    def forward(self, rows: WordRows) -> Tensor:
+        vectors_at = partial(self.vectors_at, rows)
+        return unit(sentence_states(self.gru, self.dropout, rows.sentences, vectors_at, self.recurrent_dropout))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubwordGruSettings(SubwordsSettings):
+    """N table 1, line 1.8: a GRU over words with their n-grams."""
+
+    name: str = "subword-gru"
+
+    def build(self, sizes: Sizes, vocabulary: Vocabulary | None) -> Tower:
+        return SubwordGruTower(self, sizes, vocabulary)
+
+
+class SubwordGruTower(SubwordTower):
+    """N sentences -> N x `dimensions` unit vectors; the hidden state has as many numbers."""
+
+    def __init__(self, config: SubwordGruSettings, sizes: Sizes, vocabulary: Vocabulary | None) -> None:
+        super().__init__(config, sizes, vocabulary)
+        self.dropout = nn.Dropout(config.dropout)
+        self.gru = nn.GRU(config.word_dimensions, sizes.dimensions)
+
+    def forward(self, rows: SubwordRows) -> Tensor:
+        return unit(sentence_states(self.gru, self.dropout, rows.sentences, partial(self.embedding, rows)))

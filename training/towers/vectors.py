@@ -1,4 +1,8 @@
-"""What the towers over one fixed vector a row share: an affine map into the joint space.
+"""Towers over one fixed vector a row: an affine map into the joint space.
+
+linear      Hessel 2019, 3.1; Liu 2020, 4.2: an affine map of a CNN's vector
+linear-bn   Alikhani 2022: batch norm and an affine map of a CNN's vector
+sentence    an affine map of the vectors of frozen sentence encoders (SPEC 6)
 
 Where features are standardised, their moments are those of the training split. They are buffers, so they are saved with
 the weights, and they are taken over occurrences: a sentence or an image that occurs in several documents counts each
@@ -6,24 +10,28 @@ time, which makes them the same for any partition of the documents.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from schemas.errors import UsageError
 from training.data.documents import DocumentSet
 from training.data.ragged import Float64, Floats, Int64
+from training.parts import Needs
 from training.towers.inputs import (
     ImageInput,
     Rows,
     Sizes,
+    TextInput,
     Tower,
     VectorRows,
     Workers,
     required,
     unit,
 )
-from training.towers.settings import ImageTowerSettings
+from training.towers.settings import ImageTowerSettings, TextTowerSettings
 
 ROWS_AT_ONCE = 8192
 
@@ -152,3 +160,82 @@ class Standardise(nn.Module):
 
     def forward(self, rows: Tensor) -> Tensor:
         return (rows - self.mean) / self.deviation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinearSettings(ImageTowerSettings):
+    """H 3.1, N 4.2: an affine map of a CNN's vector.
+
+    Attributes:
+        standardise: whether vectors are standardised on the training split first.
+    """
+
+    name: str = "linear"
+    standardise: bool = False
+
+    @property
+    def is_affine(self) -> bool:
+        return type(self) is LinearSettings  # a tower on top of it may be another map
+
+    def build(self, sizes: Sizes, text: object) -> Tower:
+        return ImageVectorTower(self, sizes, standardised=self.standardise)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinearBnSettings(ImageTowerSettings):
+    """A: batch norm and an affine map of a CNN's vector."""
+
+    name: str = "linear-bn"
+
+    def build(self, sizes: Sizes, text: object) -> Tower:
+        return ImageVectorTower(self, sizes, normalised=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentenceSettings(TextTowerSettings):
+    """An affine map of the frozen vectors of sentence encoders, standardised on the training split."""
+
+    name: str = "sentence"
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(sentence_vectors=True)
+
+    @property
+    def is_affine(self) -> bool:
+        return type(self) is SentenceSettings  # a tower on top of it may be another map
+
+    def build(self, sizes: Sizes, vocabulary: object) -> Tower:
+        return SentenceTower(self, sizes)
+
+
+class SentenceTower(VectorTower):
+    """N sentences with a vector of an encoder -> N x d unit vectors.
+
+    Raises:
+        ConfigError: the data set has no such vectors.
+    """
+
+    def __init__(self, config: SentenceSettings, sizes: Sizes) -> None:
+        name = f"text.name = '{config.name}'"
+        features = required(sizes.sentence, tower=name, what="a sentence extractor in the data set")
+        super().__init__(features, sizes.dimensions, dropout=config.dropout, standardised=True)
+
+    def prepare(self, given: TextInput) -> Rows:
+        """Return the rows of given sentence vectors; of the texts only the number counts.
+
+        Raises:
+            UsageError: there are no vectors, not one a sentence, or they have another size.
+        """
+        if given.vectors is None:
+            raise UsageError("this model reads vectors of a sentence encoder; the documents have none")
+        if len(given.vectors) != len(given.texts):
+            raise UsageError(f"expected a vector for each of {len(given.texts)} sentences, found {len(given.vectors)}")
+        return VectorRows.checked(given.vectors, self.features)
+
+    def initialise(self, documents: Iterable[DocumentSet], workers: Workers, seed: int) -> None:
+        self._set_moments(((_vectors(part), None) for part in documents), workers)
+
+
+def _vectors(documents: DocumentSet) -> Floats:
+    return required(documents.sentence_vectors, tower="the text tower", what="sentence vectors")

@@ -15,8 +15,7 @@ from schemas.configs import PositiveFloat
 from schemas.plugins import SIMILARITIES
 from training.objectives.batch import EncodedBatch
 from training.objectives.term import Term
-from training.similarity.kinds.ap import Ap
-from training.similarity.similarity import SetSimilarity
+from training.similarity.similarity import Ap, SetSimilarity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

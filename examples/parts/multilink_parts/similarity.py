@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from training.data.ragged import Ragged, to_device
-from training.similarity.segments import own_blocks, segment_mean
-from training.similarity.similarity import SetSimilarity
+from training.similarity.similarity import SetSimilarity, own_blocks, segment_mean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

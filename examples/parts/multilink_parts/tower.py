@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from schemas.configs import PositiveInt
 from training.towers.inputs import Sizes, Tower, VectorRows, unit
-from training.towers.text.sentence import SentenceSettings, SentenceTower
+from training.towers.vectors import SentenceSettings, SentenceTower
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,8 +59,7 @@ from training.mlflow.registering import register
 from training.mlflow.runs import connect, experiment_id
 from training.model import LinkModel, ModelCard
 from training.similarity.assignment import predicted_pairs
-from training.towers.image.linear import LinearSettings
-from training.towers.text.sentence import SentenceSettings
+from training.towers.vectors import LinearSettings, SentenceSettings
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

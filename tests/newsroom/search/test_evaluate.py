@@ -24,8 +24,7 @@ from training.config import TrainConfig
 from training.data.documents import GivenDocument
 from training.data.loading import identify, read_for_model
 from training.model import LinkModel, ModelCard
-from training.towers.image.linear import LinearSettings
-from training.towers.text.sentence import SentenceSettings
+from training.towers.vectors import LinearSettings, SentenceSettings
 
 ROLES = ("headline", "lead", "caption", "body")
 COUNT = 60

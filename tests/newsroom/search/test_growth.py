@@ -25,8 +25,7 @@ from schemas.manifest import read_manifest
 from training.config import TrainConfig
 from training.data.loading import identify
 from training.model import LinkModel, ModelCard
-from training.towers.image.linear import LinearSettings
-from training.towers.text.sentence import SentenceSettings
+from training.towers.vectors import LinearSettings, SentenceSettings
 
 CONFIG = TrainConfig(dimensions=16, text=SentenceSettings(dropout=0.0), image=LinearSettings(dropout=0.0))
 

@@ -32,10 +32,9 @@ from training.loop.trainer import train
 from training.metrics.relations import RefineConfig
 from training.model import LinkModel, ModelCard
 from training.text.vocabulary import Vocabulary
-from training.towers.image.linear import LinearSettings
-from training.towers.text.gru import GruSettings
-from training.towers.text.multi_source import MultiSourceSettings
-from training.towers.text.sentence import SentenceSettings
+from training.towers.multi_source import MultiSourceSettings
+from training.towers.recurrence import GruSettings
+from training.towers.vectors import LinearSettings, SentenceSettings
 
 CONFIG = TrainConfig(
     recipe="tiny",

@@ -23,8 +23,7 @@ from training.config import TrainConfig
 from training.data.loading import identify
 from training.model import LinkModel, ModelCard
 from training.report.relinking import caution_line
-from training.towers.image.linear import LinearSettings
-from training.towers.text.sentence import SentenceSettings
+from training.towers.vectors import LinearSettings, SentenceSettings
 
 TEXTS = ("Cut the boards to length.", "A cat sleeps on the sofa.", "Bake the bread for an hour.")
 

@@ -17,9 +17,8 @@ from schemas.features import column_to_vectors
 from training.config import TrainConfig
 from training.data.loading import DatasetIdentity
 from training.model import LinkModel, ModelCard
-from training.towers.image.linear import LinearSettings
 from training.towers.inputs import ImageInput, TextInput
-from training.towers.text.sentence import SentenceSettings
+from training.towers.vectors import LinearSettings, SentenceSettings
 
 pytestmark = pytest.mark.slow  # loads two extractors for every command
 PHOTOGRAPHS = Path(__file__).parents[2] / "fixtures" / "photographs"

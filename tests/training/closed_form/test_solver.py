@@ -22,7 +22,7 @@ from training.loop import trainer
 from training.loop.context import Context
 from training.loop.trainer import train
 from training.model import LinkModel
-from training.objectives.terms.closed_form import ClosedForm
+from training.objectives.closed_form import ClosedForm
 from training.recipes import recipe
 
 CONFIG = override(

@@ -25,7 +25,7 @@ from training.data.mapped import CACHE
 from training.data.ragged import Ragged
 from training.data.split import sample
 from training.settings import DataConfig
-from training.towers.text.sentence import SentenceSettings
+from training.towers.vectors import SentenceSettings
 
 CONFIG = TrainConfig(text=SentenceSettings())
 

@@ -22,8 +22,7 @@ from training.loop.context import Context
 from training.loop.trainer import train
 from training.loop.validation import split_loss
 from training.model import LinkModel
-from training.towers.image.linear import LinearSettings
-from training.towers.text.sentence import SentenceSettings
+from training.towers.vectors import LinearSettings, SentenceSettings
 
 CONFIG = TrainConfig(
     dimensions=16,

@@ -23,8 +23,8 @@ from training.loop.trainer import train
 from training.metrics.retrieval import linked_pool
 from training.model import LinkModel
 from training.shards import embed_split
-from training.towers.image.linear import LinearSettings
-from training.towers.text.gru import GruSettings
+from training.towers.recurrence import GruSettings
+from training.towers.vectors import LinearSettings
 
 SHARDS, DOCUMENTS = 5, 40
 CONFIG = TrainConfig(

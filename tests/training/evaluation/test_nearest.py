@@ -31,8 +31,7 @@ from training.evaluation.position import WEIGHTS, mixed
 from training.model import EmbeddedDocument, LinkModel, ModelCard
 from training.report.sections import score_table, sections
 from training.similarity.similarity import Combine
-from training.towers.image.linear import LinearSettings
-from training.towers.text.sentence import SentenceSettings
+from training.towers.vectors import LinearSettings, SentenceSettings
 
 OFFSETS = {Side.AFTER: 0.0, Side.EITHER: 0.5, Side.BEFORE: 1.0}
 

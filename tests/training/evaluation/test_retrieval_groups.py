@@ -23,8 +23,7 @@ from training.report.sections import sections
 from training.settings import DataConfig
 from training.shards import embed_split
 from training.text.vocabulary import Vocabulary
-from training.towers.text.multi_source import MultiSourceSettings
-from training.towers.text.subword_attention import SubwordAttentionSettings
+from training.towers.multi_source import MultiSourceSettings, SubwordAttentionSettings
 
 CONFIG = TrainConfig(
     dimensions=12, text=MultiSourceSettings(sources=("headline", "caption"), word_dimensions=8, dropout=0.0)

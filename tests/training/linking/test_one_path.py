@@ -30,7 +30,7 @@ from training.model import LinkModel, ModelCard
 from training.recipes import RECIPES
 from training.settings import DataConfig
 from training.text.vocabulary import Vocabulary
-from training.towers.text.sentence import SentenceSettings
+from training.towers.vectors import SentenceSettings
 
 ROLES = ("headline", "lead", "caption", "body")
 SIZES = {

@@ -25,8 +25,7 @@ from training.loop.trainer import train
 from training.model import LinkModel
 from training.ray.shards import RayWorkers
 from training.shards import RunShards, run_here, shards_run_by
-from training.towers.image.linear import LinearSettings
-from training.towers.text.sentence import SentenceSettings
+from training.towers.vectors import LinearSettings, SentenceSettings
 from training.workflows.relink import compare_links
 
 CONFIG = TrainConfig(

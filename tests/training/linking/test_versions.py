@@ -35,8 +35,7 @@ from training.model import LinkModel
 from training.ray.shards import RayWorkers
 from training.shards import RunShards, run_here, shards_run_by
 from training.similarity.assignment import Matching, match
-from training.towers.image.linear import LinearSettings
-from training.towers.text.sentence import SentenceSettings
+from training.towers.vectors import LinearSettings, SentenceSettings
 
 CONFIG = TrainConfig(
     recipe="tiny",

@@ -26,12 +26,10 @@ from training.loop.trainer import TrainResult, train
 from training.model import LinkModel
 from training.recipes import recipe
 from training.towers import inputs
-from training.towers.image.linear import LinearSettings
-from training.towers.image.linear_bn import LinearBnSettings
-from training.towers.text.bilstm_attention import BilstmAttentionSettings
-from training.towers.text.gru import GruSettings
-from training.towers.text.multi_source import MultiSourceSettings
-from training.towers.text.sentence import SentenceSettings
+from training.towers.bilstm_attention import BilstmAttentionSettings
+from training.towers.multi_source import MultiSourceSettings
+from training.towers.recurrence import GruSettings
+from training.towers.vectors import LinearBnSettings, LinearSettings, SentenceSettings
 
 ODD_WORKER = Path(__file__).with_name("alike.py")
 FROZEN = TrainConfig(

@@ -19,11 +19,11 @@ from training.loop.setup import new_model
 from training.loop.state import start
 from training.loop.step import FinishedStep, StepGuard, Stepper, clip
 from training.objectives.batch import DrawKey
-from training.towers.image.linear import LinearSettings
+from training.towers.multi_source import SubwordAttentionSettings
+from training.towers.recurrence import GruSettings
 from training.towers.settings import TextTowerSettings
-from training.towers.text.gru import GruSettings
-from training.towers.text.subword_attention import SubwordAttentionSettings
-from training.towers.text.transformer import TransformerSettings
+from training.towers.transformer import TransformerSettings
+from training.towers.vectors import LinearSettings
 
 WAITING = frozenset({"aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select", "aten::unique_dim"})
 WORDS: dict[str, Any] = {"word_dimensions": 6, "dropout": 0.1, "min_word_count": 1}

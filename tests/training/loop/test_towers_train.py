@@ -26,10 +26,9 @@ from training.loop.setup import new_model
 from training.loop.trainer import TrainResult, train
 from training.model import LinkModel
 from training.settings import DataConfig
-from training.towers.image.linear import LinearSettings
-from training.towers.text.gru import GruSettings
-from training.towers.text.multi_source import MultiSourceTower
-from training.towers.text.subword_attention import SubwordAttentionTower
+from training.towers.multi_source import MultiSourceTower, SubwordAttentionTower
+from training.towers.recurrence import GruSettings
+from training.towers.vectors import LinearSettings
 
 PARTS = ("text", "image")
 ROLES = ("headline", "caption", "body")

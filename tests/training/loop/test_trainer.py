@@ -30,12 +30,11 @@ from training.loop.trainer import TrainResult, train
 from training.loop.validation import Validation, own_set_ranks, validate
 from training.model import LinkModel
 from training.objectives.batch import DrawKey, EncodedBatch
-from training.objectives.terms.cross_document import CrossDocument
+from training.objectives.ranking import CrossDocument
 from training.relations import label_matrix
-from training.towers.image.linear import LinearSettings
 from training.towers.inputs import image_input, text_input
-from training.towers.text.gru import GruSettings
-from training.towers.text.sentence import SentenceSettings
+from training.towers.recurrence import GruSettings
+from training.towers.vectors import LinearSettings, SentenceSettings
 
 FROZEN = TrainConfig(
     dimensions=24,

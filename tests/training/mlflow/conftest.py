@@ -18,8 +18,7 @@ from training.loop.context import Context
 from training.loop.trainer import train
 from training.mlflow.runs import connect
 from training.model import LinkModel, ModelCard
-from training.towers.image.linear import LinearSettings
-from training.towers.text.sentence import SentenceSettings
+from training.towers.vectors import LinearSettings, SentenceSettings
 
 CONFIG = TrainConfig(
     recipe="tiny",

@@ -22,8 +22,7 @@ from training.loop.trainer import train
 from training.model import LinkModel
 from training.report.example_documents import example_groups
 from training.similarity.assignment import predicted_pairs
-from training.towers.image.linear import LinearSettings
-from training.towers.text.sentence import SentenceSettings
+from training.towers.vectors import LinearSettings, SentenceSettings
 
 CONFIG = TrainConfig(
     recipe="tiny",

@@ -25,7 +25,7 @@ from training.loop.trainer import TrainResult
 from training.mlflow import tracked_training
 from training.mlflow.loading import load
 from training.mlflow.runs import TrackedRun
-from training.objectives.terms.cross_document import CrossDocument
+from training.objectives.ranking import CrossDocument
 from training.workflows import sweep
 
 SMALL = ("dimensions=8", "training.epochs=1", "text.dropout=0")

@@ -51,8 +51,7 @@ from training.promotions.keys import make_key, public_path, trusted_keys
 from training.promotions.made import Maker
 from training.promotions.proof import keys_of
 from training.promotions.record import APPROVED_TAG, CHANGED, DECISION_TAG, MODEL_DIGEST_TAG, TAINTED
-from training.towers.image.linear import LinearSettings
-from training.towers.text.sentence import SentenceSettings
+from training.towers.vectors import LinearSettings, SentenceSettings
 from training.workflows.evaluate import run_evaluate
 
 VERSION = version_name({}, {}, {"documents": 1, "images": 1})  # of a lake that a test writes

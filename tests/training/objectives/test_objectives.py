@@ -9,9 +9,7 @@ from set_similarity import set_similarity
 from training.data.documents import DocumentSet
 from training.data.ragged import Ragged
 from training.objectives.batch import DrawKey, EncodedBatch
-from training.objectives.negatives import Negatives, cross_document_losses
-from training.objectives.terms.cross_document import CrossDocument
-from training.objectives.terms.nostruct import NoStruct
+from training.objectives.ranking import CrossDocument, Negatives, NoStruct, cross_document_losses
 
 SIMILARITY = torch.tensor([[0.5, 0.4, 0.1], [0.6, 0.7, 0.2], [0.0, 0.3, 0.9]])
 OTHERS = ~torch.eye(3, dtype=torch.bool)

@@ -6,7 +6,7 @@ import torch
 
 from training.data.ragged import Ragged
 from training.objectives.batch import EncodedBatch
-from training.objectives.terms.supervised import Supervised, link_loss
+from training.objectives.labelled import Supervised, link_loss
 
 
 def by_loops(matrix: np.ndarray, links: list[tuple[int, int]], margin: float) -> float:

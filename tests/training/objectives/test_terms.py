@@ -17,15 +17,18 @@ from training.config import TrainConfig, objective
 from training.data.ragged import Ragged
 from training.data.sampling import choose_all
 from training.objectives.batch import DrawKey, EncodedBatch, Relations
-from training.objectives.negatives import Loss, Negatives, cross_document_losses
+from training.objectives.labelled import relation_losses
 from training.objectives.objective import losses as total_losses
-from training.objectives.pairs import triplet_sum_losses
-from training.objectives.terms.coherence import relation_losses
-from training.objectives.terms.cross_document import CrossDocument
-from training.objectives.terms.dropout_subdocument import DropoutSubdocument, sub_documents
-from training.objectives.terms.euclidean_batch_hard import euclidean_batch_hard_losses
-from training.objectives.terms.hal import hal_losses
-from training.objectives.terms.nostruct import NoStruct
+from training.objectives.pairs import euclidean_batch_hard_losses, hal_losses, triplet_sum_losses
+from training.objectives.ranking import (
+    CrossDocument,
+    DropoutSubdocument,
+    Loss,
+    Negatives,
+    NoStruct,
+    cross_document_losses,
+    sub_documents,
+)
 
 SENTENCES, IMAGES = [3, 5, 1, 4], [2, 4, 3, 1]
 MOMENT = DrawKey(split="training", epoch=2, step=5, seed=3)

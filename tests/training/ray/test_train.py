@@ -44,8 +44,7 @@ from training.ray.train import (
 )
 from training.recipes import recipe
 from training.settings import DataConfig
-from training.towers.image.linear import LinearSettings
-from training.towers.text.sentence import SentenceSettings
+from training.towers.vectors import LinearSettings, SentenceSettings
 
 CONFIG = TrainConfig(
     recipe="tiny",

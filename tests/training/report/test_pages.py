@@ -33,8 +33,8 @@ from training.report.examples import (
 )
 from training.report.pages import drawn, environment, own_documents_page, write_page
 from training.report.sections import published, published_rows
-from training.towers.text.gru import GruSettings
-from training.towers.text.sentence import SentenceSettings
+from training.towers.recurrence import GruSettings
+from training.towers.vectors import SentenceSettings
 
 VOID = {"meta", "link", "img", "br", "hr", "input"}
 SCRIPT = "<script>alert('a & b')</script>"

@@ -11,8 +11,7 @@ from schemas.errors import ConfigError
 from schemas.plugins import SIMILARITIES, find_part
 from training.data.ragged import Ragged
 from training.similarity.assignment import Matching, edge_counts
-from training.similarity.kinds.tk import Tk
-from training.similarity.similarity import Combine, SetSimilarity
+from training.similarity.similarity import Combine, SetSimilarity, Tk
 
 MATRIX = torch.tensor([[0.9, 0.1, -0.2], [0.8, 0.3, -0.4]])
 SIZES = st.lists(st.integers(1, 6), min_size=1, max_size=4)

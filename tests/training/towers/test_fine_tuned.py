@@ -10,7 +10,7 @@ from torch import nn
 
 from networks.nasnet_mobile import NasnetMobile
 from schemas.errors import ConfigError, UsageError
-from training.towers.image.fine_tuned import (
+from training.towers.fine_tuned import (
     IMAGENET,
     FineTunedSettings,
     FineTunedTower,
@@ -44,7 +44,7 @@ def small_tower(*, batch_norm: bool = False) -> FineTunedTower:
     layers = nn.Sequential(
         nn.Conv2d(3, 4, 7, stride=7), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(3), nn.Flatten()
     )
-    with patch("training.towers.image.fine_tuned.build_network", return_value=Network(layers, 36, IMAGENET)):
+    with patch("training.towers.fine_tuned.build_network", return_value=Network(layers, 36, IMAGENET)):
         return FineTunedTower(FineTunedSettings(dropout=0.0, batch_norm=batch_norm), Sizes(dimensions=8))
 
 
@@ -177,7 +177,7 @@ def test_a_network_of_timm_is_trained_and_drops_nothing(cnn: str) -> None:
     pytest.importorskip("timm")
     tower = FineTunedTower(FineTunedSettings(cnn=cnn, dropout=0.0), Sizes(dimensions=8)).train()
     rows = tower.prepare(pictures(2))
-    with patch("training.towers.image.fine_tuned.augmentations", lambda count: MAPS[:count]):
+    with patch("training.towers.fine_tuned.augmentations", lambda count: MAPS[:count]):
         torch.manual_seed(1)
         first = tower(rows)
         torch.manual_seed(2)

@@ -11,12 +11,11 @@ from torch.nn import functional as F
 from training.data.documents import RegionBank
 from training.data.ragged import Ragged
 from training.text.vocabulary import Vocabulary
-from training.towers.image.region_concept import RegionConceptSettings, RegionConceptTower
+from training.towers.bilstm_attention import BilstmAttentionSettings, BilstmAttentionTower
 from training.towers.inputs import ImageInput, Sizes, TextInput
 from training.towers.packing import Packing, attend, blocks, largest_of, mean_of, pool, softmax_pool
-from training.towers.text.bilstm_attention import BilstmAttentionSettings, BilstmAttentionTower
-from training.towers.text.transformer import TransformerSettings, TransformerTower
-from training.towers.transformer_layers import Transformer, TransformerLayer
+from training.towers.region_concept import RegionConceptSettings, RegionConceptTower
+from training.towers.transformer import Transformer, TransformerLayer, TransformerSettings, TransformerTower
 
 VOCABULARY = Vocabulary(("<pad>", "<unk>", *(f"w{i}" for i in range(20))))
 TEXTS = ["w1 w2 w3", "", "w4", "w5 w6 w7 w8 w9 w1", "nothing known", "w2 w3", "w1 w2 w3"]

@@ -7,11 +7,16 @@ from schemas.errors import UsageError
 from training.text.ngrams import Subwords
 from training.text.vocabulary import Vocabulary
 from training.towers.inputs import Sizes, TextInput
-from training.towers.self_attention import SelfAttention
+from training.towers.multi_source import (
+    MultiSourceSettings,
+    MultiSourceTower,
+    SubwordAttentionSettings,
+    SubwordAttentionTower,
+    drop_sources,
+)
+from training.towers.packing import SelfAttention
+from training.towers.recurrence import SubwordGruSettings, SubwordGruTower
 from training.towers.subwords import SubwordEmbedding
-from training.towers.text.multi_source import MultiSourceSettings, MultiSourceTower, drop_sources
-from training.towers.text.subword_attention import SubwordAttentionSettings, SubwordAttentionTower
-from training.towers.text.subword_gru import SubwordGruSettings, SubwordGruTower
 
 VOCABULARY = Vocabulary(("<pad>", "<unk>", "gotthard", "tunnel", "im"))
 SUBWORDS = Subwords(shortest=3, longest=5, buckets=50)

@@ -6,13 +6,18 @@ from schemas.errors import ConfigError, UsageError
 from training.config import TrainConfig
 from training.data.ragged import Ragged
 from training.text.vocabulary import Vocabulary
-from training.towers.image.linear import LinearSettings
-from training.towers.image.region_concept import RegionConceptSettings
 from training.towers.inputs import Sizes, TextInput, Tower, VectorRows
-from training.towers.recurrence import time_steps
-from training.towers.text.gru import GruSettings, GruTower
-from training.towers.text.sentence import SentenceSettings, SentenceTower
-from training.towers.vectors import ImageVectorTower, Standardise, VectorTower, moments
+from training.towers.recurrence import GruSettings, GruTower, time_steps
+from training.towers.region_concept import RegionConceptSettings
+from training.towers.vectors import (
+    ImageVectorTower,
+    LinearSettings,
+    SentenceSettings,
+    SentenceTower,
+    Standardise,
+    VectorTower,
+    moments,
+)
 from training.towers.words import WordRows
 
 VOCABULARY = Vocabulary(("<pad>", "<unk>", *(f"w{i}" for i in range(20))))

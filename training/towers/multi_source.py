@@ -1,9 +1,10 @@
-"""Text tower over several texts of a document (Liu 2020, 5.1 and 6.2): one encoder a source, and a fuser.
+"""Text towers of Liu 2020 over words with their n-grams: of one text (4.3), of several of a document (5.1, 6.2).
 
-Each source has its own subword encoder over one shared word table. Their N x d outputs are stacked to N x sources x d,
-which the fuser makes one vector (`training.towers.fusers`).
-
-In training each source is left empty with probability `source_drop`, but for one, drawn from those the document has.
+subword-attention   self-attention with residual, point-wise layers, max pool. Neither position nor mask is used
+                    (4.3.2); the point-wise CNN is two affine maps token by token (4.3.3).
+multi-source        such an encoder for each source over one shared word table. Their N x d outputs are stacked to N x
+                    sources x d, which the fuser makes one vector (`training.towers.fusers`). In training each source is
+                    left empty with probability `source_drop`, but for one, drawn from those the document has.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Annotated
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from schemas.configs import PositiveInt, Probability, require
 from schemas.documents import Role
@@ -23,12 +25,65 @@ from training.data.ragged import Bool, Int64
 from training.parts import Needs
 from training.settings import require_roles
 from training.text.vocabulary import Vocabulary
-from training.towers.fuser import FuserSettings
-from training.towers.fusers.attention import AttentionSettings
+from training.towers.fusers import AttentionSettings, FuserSettings
 from training.towers.inputs import Sizes, TextInput, Tower, unit
-from training.towers.packing import Packing
-from training.towers.subwords import SubwordRows, SubwordTower
-from training.towers.text.subword_attention import SubwordAttentionSettings, SubwordEncoder
+from training.towers.packing import Packing, SelfAttention, largest_of, pool
+from training.towers.subwords import SubwordRows, SubwordsSettings, SubwordTower
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubwordAttentionSettings(SubwordsSettings):
+    """N 4.3: words with their n-grams, self-attention, point-wise layers, max pool.
+
+    Attributes:
+        heads: attention heads (N: 6).
+        head_dimensions: size of a head (N: 64).
+        hidden_dimensions: width between the two point-wise layers (N: 2048).
+        attention: whether there is attention (ablation N table 1).
+    """
+
+    name: str = "subword-attention"
+    heads: PositiveInt = 6
+    head_dimensions: PositiveInt = 64
+    hidden_dimensions: PositiveInt = 2048
+    attention: bool = True
+
+    def build(self, sizes: Sizes, vocabulary: Vocabulary | None) -> Tower:
+        return SubwordAttentionTower(self, sizes, vocabulary)
+
+
+class SubwordEncoder(nn.Module):
+    """T x w packed word vectors -> N x d (not yet of unit length)."""
+
+    def __init__(self, config: SubwordAttentionSettings, dimensions: int) -> None:
+        super().__init__()
+        size = config.word_dimensions
+        self.dropout = nn.Dropout(config.dropout)
+        self.attention = None
+        if config.attention:
+            self.attention = SelfAttention(size, heads=config.heads, head_dimensions=config.head_dimensions)
+        self.widen = nn.Linear(size, config.hidden_dimensions)
+        self.narrow = nn.Linear(config.hidden_dimensions, dimensions)
+
+    def forward(self, x_TE: Tensor, packing: Packing) -> Tensor:
+        x_TE = self.dropout(x_TE)
+        if self.attention is not None:
+            x_TE = self.attention(x_TE, packing) + x_TE
+        return pool(self.narrow(F.relu(self.widen(x_TE))), packing, largest_of)
+
+
+class SubwordAttentionTower(SubwordTower):
+    """N sentences -> N x d unit vectors."""
+
+    own_encoder = "encoder"
+
+    def __init__(self, config: SubwordAttentionSettings, sizes: Sizes, vocabulary: Vocabulary | None) -> None:
+        super().__init__(config, sizes, vocabulary)
+        self.encoder = SubwordEncoder(config, sizes.dimensions)
+
+    def forward(self, rows: SubwordRows) -> Tensor:
+        packing = Packing.of(rows.sentences)
+        return unit(self.encoder(self.embedding(rows, packing.positions), packing))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

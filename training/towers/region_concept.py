@@ -27,8 +27,7 @@ from training.text.vocabulary import Vocabulary
 from training.towers.inputs import ImageInput, Sizes, Tower, required, unit
 from training.towers.packing import Packing, blocks, mean_of, pool, softmax_pool
 from training.towers.settings import ImageTowerSettings
-from training.towers.text.transformer import TransformerTower
-from training.towers.transformer_layers import Transformer
+from training.towers.transformer import Transformer, TransformerTower
 from training.towers.words import WordTower
 
 REGION, CONCEPT = 0, 1

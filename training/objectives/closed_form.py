@@ -22,9 +22,7 @@ from training.closed_form.solver import Pass, Solver
 from training.data.loading import TrainingData
 from training.objectives.batch import EncodedBatch
 from training.objectives.term import Term
-from training.similarity.kinds.dc import Dc
-from training.similarity.segments import own_blocks
-from training.similarity.similarity import SetSimilarity
+from training.similarity.similarity import Dc, SetSimilarity, own_blocks
 from training.towers.inputs import Tower, Workers
 from training.towers.whitening import COLUMN_WEIGHTS, check_column_weights, weighted_columns
 

@@ -1,17 +1,22 @@
-"""Supervised loss: what the objectives without links could reach at most (Li 2022, figure 5).
+"""Terms that read labels of the training split, which no other term does.
 
-The one objective that is shown links, of `labelled_share` of the training documents. No other reads
-`EncodedBatch.links`, and they are None unless this one is named.
+supervised   links of `labelled_share` of the documents: what objectives without links could reach at most (Li 2022,
+             figure 5). `EncodedBatch.links` is None unless this term is named.
+coherence    relations of a pair, predicted from its two vectors (Alikhani 2022, eq. 2-3). The head that predicts them
+             is part of the model (`training.relations`); here is its loss alone, the second summand of eq. 3.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from schemas.configs import PositiveFloat, Share
 from training.data.ragged import Int64, to_device
-from training.objectives.batch import EncodedBatch
+from training.objectives.batch import EncodedBatch, Relations, check_pairs
 from training.objectives.term import Term
 from training.parts import Needs
 
@@ -66,3 +71,41 @@ def link_loss(matrix_nm: Tensor, links: Int64, *, margin: float) -> Tensor:
     over_images_L = torch.relu(margin - own_L + unlinked_nm.amax(dim=1)[rows_L])
     over_sentences_L = torch.relu(margin - own_L + unlinked_nm.amax(dim=0)[columns_L])
     return (over_images_L + over_sentences_L).mean()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coherence(Term):
+    """A eq. 2, added to a retrieval objective; 0 where a split's relations are not read (validation).
+
+    Attributes:
+        relations: `all`, or the one relation that is predicted (A's CMCM_c).
+        relation_weight: lambda_cls, what the loss is multiplied with (A: 0.1).
+    """
+
+    is_addition = True
+    place = 10
+    spellings: ClassVar[Mapping[str, str]] = {"coherence-aware": "triplet-hardest+coherence"}
+    name: str = "coherence"
+    relations: str = "all"
+    relation_weight: PositiveFloat = 0.1
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(relations=self.relations, pairs=True)
+
+    def losses(self, batch: EncodedBatch) -> Tensor:
+        check_pairs(batch, self.name)
+        if batch.relations is None:
+            return batch.cosines.new_zeros(len(batch))
+        return self.relation_weight * relation_losses(batch.relations)
+
+
+def relation_losses(relations: Relations) -> Tensor:
+    """Return per pair the sum over relations of weight times binary cross-entropy; an unknown label costs nothing.
+
+    The paper's eq. 2 omits the minus sign.
+    """
+    unknown_BR = relations.labels.isnan()
+    labels_BR = relations.labels.masked_fill(unknown_BR, 0.0)
+    costs_BR = F.binary_cross_entropy_with_logits(relations.logits, labels_BR, reduction="none")
+    return torch.sum(relations.weights * costs_BR.masked_fill(unknown_BR, 0.0), dim=1)

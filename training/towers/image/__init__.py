@@ -1,1 +1,0 @@
-"""The image towers: a module each."""

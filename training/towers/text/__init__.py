@@ -1,1 +1,0 @@
-"""The text towers: a module each."""
