@@ -175,8 +175,8 @@ def test_the_objective_is_the_cross_entropy_of_the_own_sets(installed: Path, on_
     on_path(installed)
     from training.config import objective
     from training.data.ragged import Ragged
+    from training.loop.encoding import losses
     from training.objectives.batch import EncodedBatch
-    from training.objectives.objective import losses
 
     vectors = torch.nn.functional.normalize(torch.randn(6, 4, generator=torch.Generator().manual_seed(1)), dim=1)
     batch = EncodedBatch(

@@ -27,8 +27,8 @@ def command(
         raise UsageError(f"compare: expected at least two models, found {len(models)}")
     if dataset is not None:
         dataset = options.known_dataset(lake, dataset)
-    from training.report.studies import comparison_lines, comparison_page
-    from training.workflows.compare import run_compare
+    from training.report.pages import comparison_lines, comparison_page
+    from training.workflows.studies import run_compare
     from training.workflows.workers import by_workers
 
     with by_workers(workers):

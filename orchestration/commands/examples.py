@@ -21,7 +21,7 @@ def command(
     The summary has the loss of the model's objective on the split, by which models can be judged without true links.
     """
     dataset = options.known_dataset(lake, dataset)
-    from training.workflows.examples import run_examples
+    from training.workflows.report import run_examples
 
     found = run_examples(model=model, dataset=dataset, lake=lake, split=split, count=count, tracking=tracking, say=say)
     yield options.with_report(found.lines(), found, report, found.page)

@@ -49,8 +49,7 @@ def command(
     """
     _check(input_path, dataset, model=model, form=form, settings=settings)
     from training.mlflow.loading import open_model
-    from training.workflows.link import run_link_version
-    from training.workflows.relink import compare_links
+    from training.workflows.link import compare_links, run_link_version
     from training.workflows.workers import by_workers
 
     home, reference = Lake.at(lake), "" if dataset is None else options.known_dataset(lake, dataset)

@@ -35,8 +35,8 @@ def command(
     make = known_recipe(recipe or DEFAULT_RECIPE)
     dataset = options.known_dataset(lake, dataset)
     override(make(), settings or [])
-    from training.report.studies import sweep_page, sweep_table
-    from training.workflows.sweep import PAPER, run_sweep
+    from training.report.pages import sweep_page, sweep_table
+    from training.workflows.studies import PAPER, run_sweep
 
     found = run_sweep(
         lake=lake,

@@ -19,8 +19,8 @@ def command(
     """Judge models on data sets they were not trained on: AUC of every model on every data set."""
     addresses = options.items(models, "--models")
     references = [options.known_dataset(lake, dataset) for dataset in options.items(datasets, "--datasets")]
-    from training.report.studies import transfer_page, transfer_table
-    from training.workflows.compare import run_transfer
+    from training.report.pages import transfer_page, transfer_table
+    from training.workflows.studies import run_transfer
     from training.workflows.workers import by_workers
 
     with by_workers(workers):

@@ -20,9 +20,8 @@ from schemas.errors import IntegrityError
 from schemas.lake import Folder
 from schemas.manifest import FileEntry, Manifest
 from schemas.parts import split_parts
-from training.data.keys import hash_keys, set_keys
 from training.data.mapped import Arrays, numbers
-from training.data.ragged import Bool, Int64, Ragged, UInt64
+from training.data.ragged import Bool, Int64, Ragged, UInt64, hash_keys, set_keys
 from training.data.views import ALL_SENTENCES, TextView
 
 HASHES, ROLES = "images.list.element.hash", "sentences.list.element.role"

@@ -5,15 +5,20 @@ where it lies. Its name begins with what it was made of, so that nothing else is
 are a checksum of the others: one that a crash cut, or a disk damaged, is made again. `MULTILINK_CACHE` says where the
 folder is; `~/.cache/multilink` unless it is set. What is in it can be made again at any time. It is removed when it was
 not used for a week, and what was used first when all takes more than `MULTILINK_CACHE_GB`, or half of the disk.
+
+A shard is mapped as a `DocumentSet` whose columns lie in such a file. Texts become Python objects one by one, when a
+document is taken; vectors are never copied but then.
 """
 
 import fcntl
+import json
 import os
 import shutil
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, overload
@@ -26,6 +31,8 @@ from schemas.errors import BuildError, IntegrityError, UsageError
 from schemas.manifest import FileEntry, Manifest
 from schemas.parts import split_parts
 from schemas.versions import fingerprint
+from training.data.documents import DocumentSet, RegionBank
+from training.data.ragged import Ragged
 
 CACHE, LIMIT = "MULTILINK_CACHE", "MULTILINK_CACHE_GB"
 KEPT_S = 7 * 24 * 3600.0
@@ -204,3 +211,77 @@ def _alone(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+_Codec = tuple[Callable[[Any], pa.Array], Callable[[pa.Array], Any]]
+_REGION, _IMAGES = "region ", "images"
+
+
+def _pairs(links: Any) -> Any:
+    return None if links is None else np.array(links, np.int64).reshape(-1, 2)
+
+
+def _links(values: Any) -> pa.Array:
+    rows = [None if links is None else links.tolist() for links in values]
+    return pa.array(rows, pa.list_(pa.list_(pa.int64())))
+
+
+def _as_json(values: Any) -> pa.Array:
+    return pa.array([json.dumps(value) for value in values], pa.large_string())
+
+
+def _vectors(values: Any) -> pa.Array:
+    """Return a matrix; one without columns as that many nulls."""
+    return matrix(values) if values.shape[1] else pa.nulls(len(values))
+
+
+def _numbers(array: pa.Array) -> Any:
+    return np.zeros((len(array), 0), np.float16) if pa.types.is_null(array.type) else numbers(array)
+
+
+_TEXTS: _Codec = (lambda values: pa.array(values, pa.large_string()), Column)
+_SETS: _Codec = (lambda values: pa.array(values.offsets), lambda array: Ragged(numbers(array)))
+_NUMBERS: _Codec = (pa.array, _numbers)
+_VECTORS: _Codec = (_vectors, _numbers)
+_CODECS: Mapping[str, _Codec] = {
+    "ids": _TEXTS,
+    "texts": _TEXTS,
+    "sentences": _SETS,
+    "sentence_numbers": _NUMBERS,
+    "sentence_vectors": _VECTORS,
+    "images": _SETS,
+    "image_rows": _NUMBERS,
+    "image_hashes": _TEXTS,
+    "image_bank": _VECTORS,
+    "links": (_links, lambda array: Column(array, _pairs)),
+    "roles": _TEXTS,
+    "languages": _TEXTS,
+    "image_jpegs": (lambda values: pa.array(values, pa.large_binary()), Column),
+    "relations": (_as_json, lambda array: Column(array, json.loads)),
+}
+_OF_REGIONS: Mapping[str, _Codec] = {
+    _IMAGES: _SETS,
+    "labels": _TEXTS,
+    "vectors": _VECTORS,
+    "boxes": _VECTORS,
+    "scores": _NUMBERS,
+}
+
+
+def to_arrays(documents: DocumentSet) -> Arrays:
+    """Return the columns of documents, as they are read for training (classes and places of images are not)."""
+    values = {name: getattr(documents, name) for name in _CODECS}
+    found = {name: _CODECS[name][0](value) for name, value in values.items() if value is not None}
+    if documents.regions is not None:
+        parts = {name: getattr(documents.regions, name) for name in _OF_REGIONS}
+        found |= {_REGION + name: _OF_REGIONS[name][0](value) for name, value in parts.items()}
+    return found
+
+
+def from_arrays(arrays: Arrays) -> DocumentSet:
+    """Return documents over the columns of `to_arrays`."""
+    known = {each.name: None for each in fields(DocumentSet) if each.name in _CODECS}
+    found: dict[str, Any] = known | {name: _CODECS[name][1](arrays[name]) for name in _CODECS if name in arrays}
+    if _REGION + _IMAGES in arrays:
+        found["regions"] = RegionBank(**{name: codec[1](arrays[_REGION + name]) for name, codec in _OF_REGIONS.items()})
+    return DocumentSet(**found)

@@ -19,11 +19,10 @@ from schemas.manifest import FileEntry, Manifest
 from schemas.parts import split_parts
 from schemas.versions import fingerprint
 from training.data.batches import WINDOW
-from training.data.document_arrays import from_arrays, to_arrays
 from training.data.documents import DocumentSet, joined
 from training.data.index import SplitIndex, index_arrays, index_of
 from training.data.lake import Columns, read_split
-from training.data.mapped import cache_folder, content_of, make_room, mapped
+from training.data.mapped import cache_folder, content_of, from_arrays, make_room, mapped, to_arrays
 from training.data.ragged import Int64
 from training.data.streams import stream
 from training.data.views import TextView, viewed

@@ -1,7 +1,7 @@
 """Baselines (SPEC 7): object detection, frozen joint embeddings, class names, without training; all beside a model.
 
 Each gives similarities of a document's sentences and images, which are scored as a model's are. Random's are in
-`evaluate.py`, since every evaluation has them; the nearest sentence's are in `nearest.py`. Beside a model stands each
+`evaluate.py`, since every evaluation has them; the nearest sentence's are in `position.py`. Beside a model stands each
 baseline whose needs its data set meets, on the documents the model was judged on, read as the model reads them; one
 that cannot be scored is named with its reason. NoStruct is a trained model of the registry
 (`training.mlflow.registering`).
@@ -41,7 +41,7 @@ from training.evaluation.evaluate import (
     random_similarities,
 )
 from training.evaluation.models import evaluate_model, read_sampled
-from training.evaluation.nearest import evaluate_nearest
+from training.evaluation.position import evaluate_nearest
 from training.metrics.links import mean_auc
 from training.metrics.scores import Score
 from training.metrics.spread import unit_rows

@@ -5,8 +5,8 @@ documents: the rank correlation of per-document AUC (Hessel 2019, 4.1). Only doc
 are compared. Where documents are pairs, which have no AUC, the scores are those of retrieval, and agreement is of the
 reciprocal rank.
 
-What trains the cells of a sweep is `training.workflows.sweep`. The supervised upper bound by share of labels (Li 2022,
-figure 5) is a sweep over `objective.labelled_share`.
+What trains the cells of a sweep is `training.workflows.studies`. The supervised upper bound by share of labels (Li
+2022, figure 5) is a sweep over `objective.labelled_share`.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

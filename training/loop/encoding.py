@@ -1,8 +1,9 @@
-"""A batch from the split to the joint space: its documents read and chosen from, then encoded.
+"""A batch from the split to its losses: documents read, rows chosen, both encoded, the terms of the objective summed.
 
 Preparing is numpy's and can be done ahead, in another thread; encoding is the device's.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,11 +13,11 @@ from torch import Tensor
 from training.config import Precision
 from training.data.documents import DocumentSet
 from training.data.ragged import Bool, Float32, Int64, to_device
-from training.data.sampling import Choice, choose_all, sample_rows
+from training.data.sampling import Choice, Documents, choose_all, sample_rows
 from training.data.split import TrainingSplit
 from training.model import LinkModel
-from training.objectives import objective as objectives
 from training.objectives.batch import DrawKey, EncodedBatch, Relations
+from training.objectives.term import Term
 from training.relations import label_matrix
 from training.towers.inputs import Rows, image_input, text_input
 
@@ -141,16 +142,27 @@ def autocast(model: LinkModel, device: torch.device) -> torch.autocast:
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled)
 
 
+def choose(terms: Sequence[Term], documents: Documents, chosen: Int64, draw_key: DrawKey) -> Choice:
+    """Return which rows of some documents an objective needs encoded: of several terms, all."""
+    choice = terms[0].choose(documents, chosen, draw_key) if len(terms) == 1 else None
+    return choose_all(documents, chosen) if choice is None else choice
+
+
+def losses(terms: Sequence[Term], batch: EncodedBatch) -> Tensor:
+    """Return the B losses of an objective: the sums of its terms' (Li 2022, eq. 5; Alikhani 2022, eq. 3)."""
+    return torch.stack([each.losses(batch) for each in terms]).sum(dim=0)
+
+
 def _choose(model: LinkModel, documents: DocumentSet, draw_key: DrawKey) -> Choice:
     """Return the objective's choice of rows, out of at most `max_rows` sentences and images of each document."""
     terms, max_rows = model.card.config.objective, model.card.config.training.max_rows
     everyone = np.arange(len(documents))
     if not max_rows:
-        return objectives.choose(terms, documents, everyone, draw_key)
+        return choose(terms, documents, everyone, draw_key)
     sample = sample_rows(
         documents, everyone, max_rows=max_rows, seed=draw_key.seed, epoch=draw_key.epoch, step=draw_key.step
     )
-    choice = objectives.choose(terms, sample, everyone, draw_key)
+    choice = choose(terms, sample, everyone, draw_key)
     return Choice(
         ids=choice.ids,
         sentences=choice.sentences,

@@ -8,6 +8,15 @@
 There is no random state to save: every draw of the core comes from a stream keyed by seed and position
 (`training.data.streams`), so seed, epoch and step *are* the random state. One checkpoint is written an epoch, whole
 or not at all, and the one before is removed once it has been reported.
+
+The learning rate of a step is a pure function of the settings, the step, the epoch and the plateaus so far:
+
+    warm-up    L: linear from `warmup_from` to `learning_rate` over `warmup_steps` steps, then
+    plateau    H, L: divided by `factor` when the validation loss has not improved for more than `epochs`
+    steps      N: divided by `factor` after every `epochs`
+    constant   A
+
+With K batches a step the rate is multiplied by a power of K (`rate_scaling`).
 """
 
 import shutil
@@ -25,8 +34,66 @@ from schemas.errors import BuildError, ConfigError, IntegrityError
 from schemas.overrides import flatten
 from training.config import LoopConfig, TrainConfig
 from training.loop.context import Context
-from training.loop.schedules import Plateaus
 from training.model import LinkModel, ModelCard
+
+
+@dataclass(slots=True)
+class Plateaus:
+    """The plateau rule: how often the validation loss has stopped improving.
+
+    Attributes:
+        patience: epochs without improvement that are accepted.
+        best: lowest loss so far; None before the first.
+        waited: epochs since then, or since the last plateau.
+        count: plateaus so far.
+    """
+
+    patience: int
+    best: float | None = None
+    waited: int = 0
+    count: int = 0
+
+    def step(self, loss: float) -> None:
+        """Take an epoch's validation loss into account; one that is no number is no improvement."""
+        if self.best is None or loss < self.best:
+            self.best, self.waited = loss, 0
+            return
+        self.waited += 1
+        if self.waited > self.patience:
+            self.count, self.waited = self.count + 1, 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"best": self.best, "waited": self.waited, "count": self.count}
+
+    def load_state_dict(self, values: dict[str, Any]) -> None:
+        self.best, self.waited, self.count = values["best"], values["waited"], values["count"]
+
+
+def learning_rate(settings: LoopConfig, *, epoch: int, steps_before: int, plateaus: int) -> float:
+    """Return the learning rate of a step.
+
+    Args:
+        settings: of the run.
+        epoch: of the step, from 1.
+        steps_before: steps taken before this one, in all epochs.
+        plateaus: of the validation loss so far.
+    """
+    scale: float = settings.batches_per_step**settings.rate_scaling.exponent
+    return scale * _unscaled(settings, epoch, steps_before, plateaus)
+
+
+def _unscaled(settings: LoopConfig, epoch: int, steps_before: int, plateaus: int) -> float:
+    if steps_before < settings.warmup_steps:
+        share = steps_before / settings.warmup_steps
+        return settings.warmup_from + share * (settings.learning_rate - settings.warmup_from)
+    return settings.schedule.rate(settings.learning_rate, epoch=epoch, plateaus=plateaus)
+
+
+def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
+    """Make an optimiser's next step use a rate."""
+    for group in optimiser.param_groups:
+        group["lr"] = rate
+
 
 CHECKPOINTS, STATE, MODEL, BEST = "checkpoints", "state.pt", "model", "best"
 STATE_FORMAT = 1
@@ -62,7 +129,7 @@ class RunState:
 
 
 def start(model: LinkModel) -> RunState:
-    """Return the state of a run that has not begun: Adam, and no plateau yet (the rate is `schedules.py`'s)."""
+    """Return the state of a run that has not begun: Adam, and no plateau yet (`learning_rate` gives the rate)."""
     settings: LoopConfig = model.card.config.training
     optimiser = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, fused=True)
     schedule = Plateaus(patience=settings.schedule.patience)

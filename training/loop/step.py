@@ -19,10 +19,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from schemas.errors import BuildError
 from training.loop.context import Context
-from training.loop.encoding import PreparedBatch, encode_batch
+from training.loop.encoding import PreparedBatch, encode_batch, losses
 from training.loop.setup import seeded
 from training.model import LinkModel
-from training.objectives import objective as objectives
 from training.objectives.batch import EncodedBatch
 from training.towers.batch_norm import StepMoments
 
@@ -110,17 +109,17 @@ class Stepper:
         self.model.train()
         self.optimiser.zero_grad(set_to_none=True)
         encoded: list[EncodedBatch] = []
-        losses: list[Tensor] = []
+        batch_losses: list[Tensor] = []
         moments = StepMoments(self.model)
         coming = iter(batches)
         batch = next(coming, None)
-        while batch is not None or not losses:
+        while batch is not None or not batch_losses:
             following = next(coming, None)
             with nullcontext() if following is None else self._gradients_kept():
                 loss, encoded_batch = self.loss_of(batch)
                 # A loss that is not finite makes every worker's gradient so, by which all decide alike.
                 torch.autograd.backward(loss, torch.where(loss.isfinite(), 1 / count, torch.nan))
-            losses.append(loss.detach())
+            batch_losses.append(loss.detach())
             if encoded_batch is not None:
                 encoded.append(encoded_batch)
                 moments.note()
@@ -133,7 +132,7 @@ class Stepper:
         is_finite = torch.isfinite(norm)
         self.optimiser.found_inf = (~is_finite).float()  # type: ignore[attr-defined]  # the fused optimiser's switch
         self.optimiser.step()
-        total = torch.stack(losses).sum()
+        total = torch.stack(batch_losses).sum()
         watch = self.guard or StepGuard()
         watch.add(FinishedStep(is_finite=is_finite, loss=total, norm=norm, batches=encoded))
         return total
@@ -158,7 +157,7 @@ class _BatchLoss(nn.Module):
         draw_key = batch.draw_key
         with seeded(self.model.device, "tower", draw_key.seed, draw_key.epoch, draw_key.step):
             encoded = encode_batch(self.model, batch)
-        loss = objectives.losses(self.model.card.config.objective, encoded).mean()
+        loss = losses(self.model.card.config.objective, encoded).mean()
         return loss if loss.requires_grad else loss + nothing, _detached(encoded)
 
 

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from schemas.errors import BuildError, UsageError
 from training.config import Select, TrainConfig
-from training.data.loading import TrainingData
-from training.data.requirements import check_pairs
+from training.data.loading import TrainingData, check_pairs
 from training.data.threads import one_thread
 from training.loop import state as states
 from training.loop.context import Context
@@ -25,7 +24,6 @@ from training.loop.setup import new_model
 from training.loop.state import RunState, check_alike
 from training.loop.validation import ENOUGH_TO_RANK, Validation, can_rank, validate
 from training.model import LinkModel, ModelCard
-from training.objectives import objective as objectives
 from training.towers.batch_norm import learning_norms
 
 logger = logging.getLogger(__name__)
@@ -83,9 +81,9 @@ def _trained(config: TrainConfig, data: TrainingData, context: Context, run_dire
             "document; expected at least two"
         )
     towers = run.model.text, run.model.image
-    solver = objectives.solver(
-        config.objective, *towers, data, context, epochs=config.training.epochs, order=order_of(run.model, data)
-    )
+    order, epochs = order_of(run.model, data), config.training.epochs
+    solvers = (term.solver(*towers, data, context, epochs=epochs, order=order) for term in config.objective)
+    solver = next((each for each in solvers if each is not None), None)
     while run.epoch < config.training.epochs:
         run.epoch += 1
         if solver is None:

@@ -25,11 +25,10 @@ from training.data.loading import open_split
 from training.data.ragged import Bool, Float64, Int64
 from training.data.split import TrainingSplit
 from training.loop.context import Context
-from training.loop.encoding import EncodedDocuments, encode_documents
+from training.loop.encoding import EncodedDocuments, choose, encode_documents, losses
 from training.loop.step import COLLAPSED
 from training.metrics.links import score_documents
 from training.model import LinkModel
-from training.objectives import objective as objectives
 from training.objectives.batch import DrawKey
 from training.similarity.similarity import Ap, SetSimilarity
 
@@ -154,8 +153,8 @@ def batch_losses(config: TrainConfig, encoded: EncodedDocuments, batches: Iterat
     """
     draw_key = _draw_key(config)
     for rows in batches:
-        choice = objectives.choose(config.objective, encoded.documents, rows, draw_key)
-        yield objectives.losses(config.objective, encoded.batch(rows, draw_key, choice))
+        choice = choose(config.objective, encoded.documents, rows, draw_key)
+        yield losses(config.objective, encoded.batch(rows, draw_key, choice))
 
 
 def rank_similarity(config: TrainConfig) -> SetSimilarity:
@@ -182,13 +181,13 @@ def _judge(model: LinkModel, split: TrainingSplit, places: Int64, cuts: Int64) -
     encoded = encode_documents(model, split, split.index.usable[start : max(end, int(bounds[-1]))])
     with torch.no_grad():
         batches = (np.arange(*pair) - start for pair in pairwise(bounds.tolist()))
-        losses = [part.sum() for part in batch_losses(config, encoded, batches)]
+        sums = [part.sum() for part in batch_losses(config, encoded, batches)]
         pool = encoded.batch(np.arange(end - start), _draw_key(config))
         similarity_BB = pool.similarity(rank_similarity(config))
         shared = torch.from_numpy(sharing(encoded.documents.take_documents(np.arange(end - start))))
         ranks = own_set_ranks(similarity_BB, ~shared.to(similarity_BB.device))
     return _Pool(
-        loss=float(torch.stack(losses).double().sum()) if losses else 0.0,
+        loss=float(torch.stack(sums).double().sum()) if sums else 0.0,
         spread=float(similarity_BB.max() - similarity_BB.min()),
         links=_link_sums(encoded, len(places)),
         ranks=(2 * ranks).long().cpu().numpy(),

@@ -5,7 +5,7 @@ the MLflow run, launch, log, register. Ray is imported late: its import takes se
 
 Only the driver knows the registry. It pins an alias in `training.start_from` to the version it stands for before the
 run begins, so that the run's configuration names the weights it started from, and leaves copies in the run's folder in
-the lake, where every worker finds them (`training.loop.run_folder.fetch_start`). A run's folder is written under a
+the lake, where every worker finds them (`training.loop.run.fetch_start`). A run's folder is written under a
 lease, so that two processes never train one run. Schedules and sweeps train with `reuse`: a run that was stopped is
 continued, one that another process trains is waited for, and a finished one is not trained twice.
 """
@@ -31,8 +31,8 @@ from schemas.overrides import override
 from schemas.versions import fingerprint
 from training.config import TrainConfig
 from training.data.loading import identify
-from training.loop.run_folder import has_start, is_address, runs_folder, store_start
-from training.loop.starting import SOURCE_SIGN, split_start
+from training.loop.run import has_start, is_address, runs_folder, store_start
+from training.loop.setup import SOURCE_SIGN, split_start
 from training.loop.state import MAY_CHANGE, lasting_settings
 from training.loop.trainer import TrainResult
 from training.mlflow.loading import download

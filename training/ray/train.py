@@ -32,15 +32,16 @@ from schemas.errors import BuildError, ConfigError, MultilinkError
 from schemas.lake import Lake
 from training.config import Device, TrainConfig
 from training.loop.context import Context, TorchDistributed
-from training.loop.run import keep_epoch, train_run
-from training.loop.run_folder import (
+from training.loop.run import (
     OnProgress,
     OnReport,
     checkpoints,
     fetch_checkpoint,
     fetch_model,
     fetch_start,
+    keep_epoch,
     runs_folder,
+    train_run,
 )
 from training.loop.trainer import TrainResult
 

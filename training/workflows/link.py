@@ -1,6 +1,7 @@
-"""Links that a model predicts: of documents of a user's own, and of a data set version.
+"""Links that a model predicts: in a user's documents, and in a data set version.
 
-How documents of a user's own get their vectors is known in `orchestration/inference/`.
+Where a corpus came with links, both are compared. `orchestration/inference/` computes the vectors of a user's
+documents.
 """
 
 import time
@@ -18,16 +19,21 @@ from schemas.documents import indexes
 from schemas.failures import FAILURE_SCHEMA, Failure
 from schemas.lake import Folder, Lake
 from schemas.links import PredictedLink
+from schemas.manifest import Manifest, read_manifest
 from schemas.tables import records_table
 from training.data.documents import GivenDocument
+from training.evaluation.decoys import Decoys, count_decoys
 from training.linking.fitting import fit_steps
-from training.linking.links import LinkedDocument, write_links
+from training.linking.links import LinkedDocument, Linker, write_links
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
+from training.linking.relinked import Agreement, compare
+from training.linking.shards import RELINKED
 from training.linking.versions import LinkedVersion, link_version, prepare_linking
 from training.loop.validation import RETRIEVAL_POOL
 from training.mlflow.loading import LoadedModel
 from training.report.examples import ExampleDocument, sureness_of
 from training.report.pages import own_documents_page, write_page
+from training.report.relinking import agreement_lines, caution_line, relinked_page
 
 DRAWN = 200  # documents on a page; beyond, a browser becomes slow
 EXAMPLES = 5  # links that a summary shows
@@ -197,3 +203,65 @@ def run_link_version(
     linking = prepare_linking(linker, lake, dataset, output=folder, with_documents=with_documents)
     say(f"linking {linking.reference} with {loaded.uri}")
     return link_version(loaded.model, linking, splits=splits, say=say)
+
+
+DIFFERING = 40  # documents on the page of a relinking
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelinkSummary:
+    """A relinked version.
+
+    Attributes:
+        linked: it.
+        agreement: of the links given and predicted.
+        trained_on: NAME@VERSION of the model's data.
+        decoys: estimate of the false links, where no true link is known.
+        page: folder of a page of documents in which they differ, where one was written.
+    """
+
+    linked: LinkedVersion
+    agreement: Agreement
+    trained_on: str
+    decoys: Decoys | None = None
+    page: Path | None = None
+
+    def lines(self) -> list[str]:
+        """Return what to know of the model's probabilities here, and how far the links agree."""
+        estimate = [] if self.decoys is None else [self.decoys.line()]
+        caution = caution_line(self.trained_on, self.linked.manifest.dataset)
+        return [caution, *estimate, *agreement_lines(self.agreement)]
+
+    def to_json(self) -> dict[str, Any]:
+        about = {"agreement": self.agreement.to_json(), "page": self.page and str(self.page)}
+        estimate = None if self.decoys is None else self.decoys.false_percent
+        false = {} if self.decoys is None else {"false_percent": None if estimate is None else asdict(estimate)}
+        return self.linked.to_json() | about | {"trained_on": self.trained_on} | false
+
+
+def compare_links(linked: LinkedVersion, linker: Linker, lake: Lake, page: Path | None) -> RelinkSummary:
+    """Return how far the given links of a relinked version and the predicted ones agree, and draw where they differ.
+
+    Args:
+        linked: a version whose documents were written.
+        linker: that predicted, with the options it predicted with.
+        lake: holds the version.
+        page: folder of the page; None: none is drawn.
+    """
+    manifest, folder = read_manifest(lake, linked.manifest.dataset)
+    paths = [entry.path for entry in linked.manifest.files if entry.path.startswith(f"{RELINKED}/")]
+    relinked = compare(linked.output, paths, examples=DIFFERING if page else 0)
+    if page is not None:
+        write_page(page, relinked_page(relinked, manifest, folder, model=linked.manifest.model))
+    return RelinkSummary(
+        linked=linked,
+        agreement=relinked.agreement,
+        trained_on=linker.model.card.data.reference,
+        decoys=None if relinked.agreement.judged else _estimate(linked, linker, manifest, folder),
+        page=page,
+    )
+
+
+def _estimate(linked: LinkedVersion, linker: Linker, manifest: Manifest, folder: Folder) -> Decoys:
+    """Return how many links of a linked version, with the options it was linked with, are false by an estimate."""
+    return count_decoys(linker.model, manifest, folder, tuple(linked.manifest.splits), choose=linker.pairs)

@@ -28,8 +28,7 @@ from training.mlflow.loading import open_model
 from training.model import EmbeddedDocument, LinkModel, ModelCard
 from training.recipes import recipe
 from training.shards import embed_split
-from training.workflows.link import run_link_version
-from training.workflows.relink import compare_links
+from training.workflows.link import compare_links, run_link_version
 
 CONFIG = override(recipe("closed-form"), ["dimensions=8", "training.select=last"])
 Shape = tuple[int, int, int]  # sentences, images, true links: of the first of both

@@ -26,8 +26,7 @@ from training.evaluation.baselines import Baseline, evaluate_baseline
 from training.evaluation.evaluate import STANDARD_CONFIG, means_of
 from training.evaluation.judge import judge_model
 from training.evaluation.models import evaluate_model
-from training.evaluation.nearest import Side, evaluate_nearest, nearness
-from training.evaluation.position import WEIGHTS, mixed
+from training.evaluation.position import WEIGHTS, Side, evaluate_nearest, mixed, nearness
 from training.model import EmbeddedDocument, LinkModel, ModelCard
 from training.report.sections import score_table, sections
 from training.similarity.similarity import Combine

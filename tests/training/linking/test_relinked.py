@@ -26,7 +26,7 @@ from training.model import LinkModel
 from training.ray.shards import RayWorkers
 from training.shards import RunShards, run_here, shards_run_by
 from training.towers.vectors import LinearSettings, SentenceSettings
-from training.workflows.relink import compare_links
+from training.workflows.link import compare_links
 
 CONFIG = TrainConfig(
     recipe="tiny",

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from schemas.lake import Folder
-from training.loop.run_folder import fetch_model, store_model
+from training.loop.run import fetch_model, store_model
 
 
 def test_a_stored_model_is_fetched_in_place(tmp_path: Path) -> None:

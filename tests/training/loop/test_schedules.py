@@ -5,7 +5,7 @@ import torch
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from training.config import ConstantSchedule, LoopConfig, PlateauSchedule, StepsSchedule
-from training.loop.schedules import Plateaus, learning_rate, set_rate
+from training.loop.state import Plateaus, learning_rate, set_rate
 
 
 def rates(settings: LoopConfig, steps: int, steps_an_epoch: int = 10) -> list[float]:

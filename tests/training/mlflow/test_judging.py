@@ -24,11 +24,11 @@ from training.metrics.links import score_documents
 from training.mlflow.loading import load
 from training.mlflow.registry import find_version
 from training.model import LinkModel
-from training.report.studies import comparison_page
-from training.workflows.compare import run_compare
+from training.report.pages import comparison_page
 from training.workflows.evaluate import EvaluateSummary, run_evaluate
 from training.workflows.link import run_link
 from training.workflows.report import run_report
+from training.workflows.studies import run_compare
 
 Register = Callable[[Path], str]
 

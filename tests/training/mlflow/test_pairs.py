@@ -14,9 +14,9 @@ from schemas.lake import Lake
 from training.mlflow.policy import Guard, Measure, Minimum, Policy
 from training.mlflow.promotion import promote
 from training.mlflow.registry import find_version
-from training.report.studies import comparison_lines, comparison_page
-from training.workflows.compare import run_compare
+from training.report.pages import comparison_lines, comparison_page
 from training.workflows.evaluate import run_evaluate
+from training.workflows.studies import run_compare
 
 Register = Callable[[Path], str]
 

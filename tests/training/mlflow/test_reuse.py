@@ -18,7 +18,7 @@ import pytest
 from orchestration.cli import run
 from schemas.lake import Lake
 from schemas.leases import HeldError, hold
-from training.loop.run_folder import runs_folder
+from training.loop.run import runs_folder
 from training.mlflow import tracked_training
 from training.mlflow.promotion import promote
 from training.mlflow.runs import connect

@@ -12,7 +12,7 @@ from schemas.lake import Lake
 from training.config import LoopConfig, TrainConfig
 from training.data.loading import load_training_data
 from training.loop.context import Context
-from training.loop.run_folder import fetch_start, has_start, runs_folder
+from training.loop.run import fetch_start, has_start, runs_folder
 from training.loop.setup import new_model
 from training.mlflow import tracked_training
 from training.mlflow.runs import TrackedRun

@@ -16,8 +16,8 @@ from training.evaluation.judge import judge_model
 from training.evaluation.models import evaluate_model
 from training.metrics.calibration import read_calibration
 from training.model import LinkModel
-from training.workflows.compare import run_transfer
 from training.workflows.evaluate import run_baseline
+from training.workflows.studies import run_transfer
 
 
 def test_random_is_what_every_evaluation_prints_beside_a_model(registry_lake: Lake, trained: Path) -> None:

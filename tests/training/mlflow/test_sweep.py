@@ -26,7 +26,7 @@ from training.mlflow import tracked_training
 from training.mlflow.loading import load
 from training.mlflow.runs import TrackedRun
 from training.objectives.ranking import CrossDocument
-from training.workflows import sweep
+from training.workflows import studies as sweep
 
 SMALL = ("dimensions=8", "training.epochs=1", "text.dropout=0")
 VARY = ("training.negative_documents=3,6", "objective.negatives=hardest,mean")

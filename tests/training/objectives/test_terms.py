@@ -16,9 +16,9 @@ from schemas.overrides import override
 from training.config import TrainConfig, objective
 from training.data.ragged import Ragged
 from training.data.sampling import choose_all
+from training.loop.encoding import losses as total_losses
 from training.objectives.batch import DrawKey, EncodedBatch, Relations
 from training.objectives.labelled import relation_losses
-from training.objectives.objective import losses as total_losses
 from training.objectives.pairs import euclidean_batch_hard_losses, hal_losses, triplet_sum_losses
 from training.objectives.ranking import (
     CrossDocument,

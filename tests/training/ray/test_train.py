@@ -28,7 +28,7 @@ from schemas.overrides import override
 from training.config import LoopConfig, TrainConfig
 from training.data.loading import load_training_data
 from training.loop.context import Context
-from training.loop.run_folder import runs_folder
+from training.loop.run import runs_folder
 from training.loop.trainer import train
 from training.mlflow.runs import connect
 from training.mlflow.tracked_training import TASKS, run_train

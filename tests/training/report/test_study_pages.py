@@ -4,8 +4,8 @@ import re
 
 from training.evaluation.studies import TransferCell
 from training.metrics.scores import Score
+from training.report.pages import transfer_page, transfer_table
 from training.report.sections import Row
-from training.report.studies import transfer_page, transfer_table
 
 
 def means(auc: float) -> dict[str, Score]:
