@@ -21,7 +21,7 @@ from schemas.overrides import override
 from training.config import LoopConfig, PlateauSchedule, Precision, Select, TrainConfig, objective
 from training.data.loading import TrainingData, load_training_data
 from training.data.split import TrainingSplit
-from training.loop import progress, state, trainer
+from training.loop import epoch, state, trainer
 from training.loop.context import Context
 from training.loop.encoding import prepare_batch
 from training.loop.setup import new_model
@@ -197,7 +197,7 @@ def test_what_does_not_fit_is_said_before_training(lakes: ModuleType, lake: Lake
 
 def test_progress_is_said(data: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[str] = []
-    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(epoch, "SECONDS_BETWEEN_LINES", 0.0)
     train(with_loop(FROZEN, epochs=1), data, Context(on_progress=lines.append), run_directory=tmp_path)
     assert len(lines) == 8
     assert re.fullmatch(
