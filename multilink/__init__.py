@@ -63,8 +63,8 @@ def search(index: str | Path, **query: Any) -> SearchResult:
     >>> multilink.search("lake/indexes/news/VERSION/MODEL-1", headline="A walk along the river")  # doctest: +SKIP
     """
     with __getattr__("Archive")(index) as archive:
-        found: SearchResult = archive.search(**query)
-        return found
+        result: SearchResult = archive.search(**query)
+        return result
 
 
 def build(dataset: str, *, lake: str, settings: Sequence[str] = (), **options: Any) -> dict[str, Any]:
@@ -121,9 +121,9 @@ def _command(step: list[str], settings: Sequence[str], options: dict[str, Any]) 
     be_quiet()
     if step[0] != "build" and "tracking_uri" not in options and (store := remembered_store()):
         options = options | {"tracking_uri": store}
-    given = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", str(value))]
+    arguments = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", str(value))]
     return in_process(
-        [*step, *given, *(part for setting in settings for part in ("--set", setting)), "--json"], lambda _: None
+        [*step, *arguments, *(part for setting in settings for part in ("--set", setting)), "--json"], lambda _: None
     )
 
 

@@ -98,8 +98,8 @@ class Model:
         Raises:
             UsageError: no text or no picture can be used; the message says why.
         """
-        found, left_out = self._linked(sentences, images, roles, language)
-        return Links(found.links, images, left_out, found.id, found.caution)
+        outcome, left_out = self._linked(sentences, images, roles, language)
+        return Links(outcome.links, images, left_out, outcome.id, outcome.caution)
 
     def link_documents(self, address: str | Path) -> list[Links]:
         """Return the predicted links of each of a user's own documents, as `multilink link --input` takes them.
@@ -109,13 +109,13 @@ class Model:
         """
         config, records = own_documents(str(address), self._settings, Folder(self._scratch.name), say=lambda _: None)
         root, lost, linked = image_root(config.source), list[Failure](), list[Links]()
-        for found in self._linker.link_given(self._reader.read(records, files=root)):
-            if isinstance(found, Failure):
-                lost.append(found)
+        for outcome in self._linker.link_given(self._reader.read(records, files=root)):
+            if isinstance(outcome, Failure):
+                lost.append(outcome)
                 continue
-            names = {link.image: str(link.source) for link in found.links}
+            names = {link.image: str(link.source) for link in outcome.links}
             shown = {number: name if "://" in name else f"{root}/{name}" for number, name in names.items()}
-            linked.append(Links(found.links, shown, document=found.id, caution=found.caution))
+            linked.append(Links(outcome.links, shown, document=outcome.id, caution=outcome.caution))
         if not linked:
             raise UsageError(f"{address}: no document can be linked: {_reasons(lost)}")
         for each in linked:
@@ -136,9 +136,9 @@ class Model:
 
         Arguments and errors as of `link`.
         """
-        found, _ = self._linked(sentences, images, roles, language)
+        outcome, _ = self._linked(sentences, images, roles, language)
         matrix = np.full((len(sentences), len(images)), np.nan, np.float32)
-        matrix[np.ix_(found.sentence_numbers, np.array(found.image_numbers, np.int64))] = found.similarities
+        matrix[np.ix_(outcome.sentence_numbers, np.array(outcome.image_numbers, np.int64))] = outcome.similarities
         return matrix
 
     def _linked(
@@ -162,9 +162,9 @@ class Model:
         for address, image in zip(addresses, images, strict=True):
             name = str(image) if isinstance(image, str | Path) else "a picture in memory"
             lost = [replace(each, message=each.message.replace(address, name)) for each in lost]
-        for found in outcomes:
-            if isinstance(found, LinkedDocument):
-                return found, lost
+        for outcome in outcomes:
+            if isinstance(outcome, LinkedDocument):
+                return outcome, lost
         raise UsageError(_reasons(lost))
 
 

@@ -93,25 +93,25 @@ class LinkSteps(nn.Module):
         self, texts_nd: Float32, images_md: Float32, names_nm: Float32 | None, bins_nm: Int64 | None = None
     ) -> Float32:
         """Return the n x m similarities of a document's unit vectors, by all steps."""
-        found = self.weighted(texts_nd, images_md, names_nm, tuple(self.weights.tolist()))
+        scores = self.weighted(texts_nd, images_md, names_nm, tuple(self.weights.tolist()))
         if self.order is not None and bins_nm is not None:
-            found = found + self.order.numpy()[bins_nm] / SHARPNESS
-        if LinkStep.HALF_SINKHORN in self.settings.steps and found.size:
-            found = half_sinkhorn(found)
-        return found.astype(np.float32)
+            scores = scores + self.order.numpy()[bins_nm] / SHARPNESS
+        if LinkStep.HALF_SINKHORN in self.settings.steps and scores.size:
+            scores = half_sinkhorn(scores)
+        return scores.astype(np.float32)
 
     def weighted(
         self, texts_nd: Float32, images_md: Float32, names_nm: Float32 | None, weights: tuple[float, ...]
     ) -> Floats:
         """Return the n x m similarities by the steps that have weights; documents do not matter to them."""
-        found: Floats = texts_nd @ images_md.T
-        if weights[0] and found.size:
+        scores: Floats = texts_nd @ images_md.T
+        if weights[0] and scores.size:
             texts, images = self._banks()
             hubs_nm = (self._near(texts_nd, images)[:, None] + self._near(images_md, texts)[None, :]) / 2
-            found = found - weights[0] * (hubs_nm - float(self.levels[0]))
+            scores = scores - weights[0] * (hubs_nm - float(self.levels[0]))
         if weights[1] and names_nm is not None:
-            found = found + weights[1] * (names_nm - float(self.levels[1]))
-        return found
+            scores = scores + weights[1] * (names_nm - float(self.levels[1]))
+        return scores
 
     def described(self) -> str:
         """Return the steps that are done, with the weights that training chose, for cards and reports; "" of none."""
@@ -179,7 +179,7 @@ def half_sinkhorn(scores_nm: Floats) -> Floats:
 
 def _unit(rows: Floats) -> Float32:
     """Return rows of length 1, or of 0."""
-    found = rows.astype(np.float32)
-    lengths = np.linalg.norm(found, axis=1, keepdims=True)
-    unit: Float32 = np.divide(found, lengths, out=np.zeros_like(found), where=lengths > 0)
+    vectors = rows.astype(np.float32)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit: Float32 = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
     return unit

@@ -122,13 +122,13 @@ class LinkModel(nn.Module):
         """Return the names of the parameters that hold a vector a word."""
         return frozenset(f"text.{name}" for name in self.text.word_tables)
 
-    def read(self, given: Sequence[GivenDocument]) -> DocumentSet:
+    def read(self, documents: Sequence[GivenDocument]) -> DocumentSet:
         """Return a user's documents as the model reads those of a data set.
 
         Raises:
             UsageError: a document's parts do not fit together, or its roles are not known and the model goes by them.
         """
-        return viewed(document_set(given), TextView.of(self.card.config.reading))
+        return viewed(document_set(documents), TextView.of(self.card.config.reading))
 
     def similarities(self, documents: DocumentSet) -> list[Float32]:
         """Return per document its n x m similarities by `link.steps`, float32; no sentences or images: n x 0, 0 x m.
@@ -161,13 +161,13 @@ class LinkModel(nn.Module):
         texts = self._encode(self.text, self.text.prepare(text_input(documents)))
         return texts, self._encode(self.image, self.image.prepare(image_input(documents)))
 
-    def encode_sentences(self, given: TextInput) -> Float32:
+    def encode_sentences(self, inputs: TextInput) -> Float32:
         """Return N x d unit vectors of sentences, float32, without dropout."""
-        return self._encode(self.text, self.text.prepare(given)).cpu().numpy()
+        return self._encode(self.text, self.text.prepare(inputs)).cpu().numpy()
 
-    def encode_images(self, given: ImageInput, rows: Int64 | None = None) -> Float32:
+    def encode_images(self, inputs: ImageInput, rows: Int64 | None = None) -> Float32:
         """Return M x d unit vectors of images, float32, without dropout; of some rows alone where they are given."""
-        prepared = self.image.prepare(given)
+        prepared = self.image.prepare(inputs)
         return self._encode(self.image, prepared if rows is None else prepared.take(rows)).cpu().numpy()
 
     def save(self, directory: Path) -> None:
@@ -210,7 +210,7 @@ class LinkModel(nn.Module):
     def described(self) -> dict[str, str]:
         """Return how the model was trained and what its similarities are, for cards and reports."""
         data, is_solved = self.card.data, self.card.config.is_solved
-        found = {
+        lines = {
             "Trained": "closed form, solved for without a gradient" if is_solved else "by steps along a gradient",
             "Columns of sentences": (data.sentence_features or "").replace("+", ", "),
             "Columns of images": (data.image_features or "").replace("+", ", "),
@@ -218,7 +218,7 @@ class LinkModel(nn.Module):
                 filter(None, ["cosine", self.steps.described() if self.steps else ""])
             ),
         }
-        return {name: value for name, value in found.items() if value}
+        return {name: value for name, value in lines.items() if value}
 
     def digest(self) -> str:
         """Return the SHA-256 (hex) of all that decides what the model says: card, vocabulary and weights."""
@@ -240,7 +240,7 @@ class LinkModel(nn.Module):
             return torch.cat([torch.zeros((0, self.card.config.dimensions), device=self.device), *parts])
 
 
-def _without_signs(tower: nn.Module, given: object, vectors_ND: Tensor) -> Tensor:
+def _without_signs(tower: nn.Module, inputs: object, vectors_ND: Tensor) -> Tensor:
     """Return the absolute values of a tower's vectors, as order embeddings have them (Vendrov et al. 2016, 3.1)."""
     return vectors_ND.abs()
 
@@ -251,10 +251,10 @@ def embedded(
     """Return each document's vectors, out of N x d of the rows and U x d of the different images."""
     if steps is None:
         parts = zip(documents.sentences, documents.images, strict=True)
-        return [EmbeddedDocument(texts[rows], images[documents.image_rows[places]]) for rows, places in parts]
+        return [EmbeddedDocument(texts[rows], images[documents.image_rows[image_slice]]) for rows, image_slice in parts]
     named, binned = steps.namer(documents), steps.binner(documents)
     return [
-        EmbeddedDocument(texts[rows], images[shown], steps, named(rows, shown), binned(rows, places))
-        for rows, places in zip(documents.sentences, documents.images, strict=True)
-        for shown in [documents.image_rows[places]]
+        EmbeddedDocument(texts[rows], images[shown], steps, named(rows, shown), binned(rows, image_slice))
+        for rows, image_slice in zip(documents.sentences, documents.images, strict=True)
+        for shown in [documents.image_rows[image_slice]]
     ]

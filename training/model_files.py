@@ -14,12 +14,12 @@ SUMS = "SHA256SUMS"
 
 def file_digests(folder: Path) -> dict[str, str]:
     """Return relative path -> SHA-256 (hex) of each file below a folder, sorted; its own `SHA256SUMS` is left out."""
-    found = {}
+    digests = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path != folder / SUMS:
             with path.open("rb") as stream:
-                found[path.relative_to(folder).as_posix()] = hashlib.file_digest(stream, "sha256").hexdigest()
-    return found
+                digests[path.relative_to(folder).as_posix()] = hashlib.file_digest(stream, "sha256").hexdigest()
+    return digests
 
 
 def folder_digest(folder: Path) -> str:
@@ -44,10 +44,10 @@ def check_files(folder: Path, expected: str | None = None) -> None:
     """
     if not (folder / SUMS).is_file():
         raise IntegrityError(f"{folder}: expected the digests of a model's files, found no {SUMS}")
-    found, sums = file_digests(folder), (folder / SUMS).read_bytes()
-    if sums != _lines(found).encode():
+    digests, sums = file_digests(folder), (folder / SUMS).read_bytes()
+    if sums != _lines(digests).encode():
         recorded = {line[66:]: line[:64] for line in sums.decode("utf-8", "replace").splitlines()}
-        names = sorted(name for name in found | recorded if found.get(name) != recorded.get(name))
+        names = sorted(name for name in digests | recorded if digests.get(name) != recorded.get(name))
         raise IntegrityError(f"{folder}: expected the files that were saved, found others: {', '.join(names) or SUMS}")
     digest = hashlib.sha256(sums).hexdigest()
     if expected not in (None, digest):

@@ -67,9 +67,9 @@ def known_rates(counts: Mapping[str, int], *, wanted: str, reference: str) -> di
     true = {key.removeprefix(_TRUE): count for key, count in counts.items() if key.startswith(_TRUE)}
     rates = {name: true[name] / (true[name] + counts.get(_FALSE + name, 0)) for name in sorted(true)}
     if wanted != ALL and wanted not in rates:
-        known = ", ".join(rates) or "none"
+        available = ", ".join(rates) or "none"
         raise UsageError(
-            f"objective.relations = '{wanted}': no training document of {reference} has it; it has {known}"
+            f"objective.relations = '{wanted}': no training document of {reference} has it; it has {available}"
         )
     if not rates:
         raise UsageError(

@@ -80,6 +80,6 @@ class LinkSettings(Settings):
 
 def require_roles(roles: tuple[str, ...], *, field: str) -> None:
     """Raise a `ConfigError` unless these are different roles of texts."""
-    known = [role.value for role in Role]
-    rule = f"expected different roles of {', '.join(known)}"
-    require(set(roles) <= set(known) and len(set(roles)) == len(roles), field=field, value=roles, rule=rule)
+    roles_of_texts = [role.value for role in Role]
+    rule = f"expected different roles of {', '.join(roles_of_texts)}"
+    require(set(roles) <= set(roles_of_texts) and len(set(roles)) == len(roles), field=field, value=roles, rule=rule)

@@ -38,8 +38,8 @@ def run_here(model: LinkModel, task: Callable[[LinkModel, Shard], Result], shard
     """Run a task for each shard in this process, one after the other."""
     for shard in shards:
         with one_thread():
-            found = task(model, shard)
-        yield found
+            result = task(model, shard)
+        yield result
 
 
 _runner: ContextVar[RunShards] = ContextVar("runner of shards", default=run_here)

@@ -58,12 +58,12 @@ def soft_plans(scores_Bnm: Tensor, sentences_B: Tensor, images_B: Tensor, *, rou
 
 def _log_sums(like: Tensor, own_B: Tensor, other_B: Tensor, size: int) -> Tensor:
     """Return B x (size + 1) logarithms of what rows (or columns) sum to: 1, none beyond, and last the partner's."""
-    places = torch.arange(size, device=like.device)
-    sums_Bs = (places[None, :] < own_B[:, None]).to(like.dtype)
+    positions = torch.arange(size, device=like.device)
+    sums_Bs = (positions[None, :] < own_B[:, None]).to(like.dtype)
     partner_B1 = (other_B - own_B).clamp(min=0).to(like.dtype)[:, None]
     return torch.cat([sums_Bs, partner_B1], dim=1).log()
 
 
-def _scale(wanted: Tensor, found: Tensor) -> Tensor:
+def _scale(wanted: Tensor, current: Tensor) -> Tensor:
     """Return what rows or columns are to be multiplied with, as logarithms; 0 times 0 stays."""
-    return torch.where(wanted.isneginf(), 0.0, wanted - found)
+    return torch.where(wanted.isneginf(), 0.0, wanted - current)

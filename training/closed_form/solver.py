@@ -7,10 +7,7 @@
     U, S, V = SVD of Wx C Wv, where W is the inverse root of a covariance with a regularisation that falls
     maps <- Wx U g and Wv V g with g = sqrt(S / S[0])
 
-A pass reads every document once and adds up one small matrix. Shards are put into at most `GROUPS` groups of shards
-that follow one another; a group is one worker's. The workers' sums are gathered after each of their groups, and every
-worker adds them up in the order of the groups: the result has the same bits for any number of workers (each computes in
-one thread: `training.loop.trainer`). What a pass needs of those before is in the
+A pass reads every document once and adds up one small matrix (`passes.py`). What a pass needs of those before is in the
 maps alone, so that a run resumes from its model; the sums of the vectors themselves are made once a process. Inputs are
 in the basis of their covariance, in which W is diagonal.
 
@@ -20,110 +17,21 @@ documents, n and m sentences and images of the largest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import torch
 from torch import Tensor
 
-<<<<<<< HEAD
 from training.closed_form.order import BINS, FOLDS, Order, bins_of, masses
-from training.closed_form.solver import Sets, on, summed
-=======
->>>>>>> 6ed1d119 (Loop, data, workflows and linking: files of one topic are one; the sums of an objective's terms are computed where batches are encoded)
+from training.closed_form.passes import Sets, on, summed
 from training.closed_form.plans import pair_weights
-from training.data.documents import DocumentSet, Vectors
 from training.data.loading import NamedColumns
-from training.data.ragged import Float32, Int64, Ragged, to_device
+from training.data.ragged import Ragged, to_device
 from training.data.split import TrainingSplit
 from training.similarity.similarity import padding
-from training.towers.inputs import Tower, VectorRows, Workers, add_of_workers, unit
+from training.towers.inputs import Tower, VectorRows, Workers, unit
 from training.towers.whitening import SMALLEST, Column, Whitening, shared_whitening, sums_of
-
-GROUPS = 256  # more workers than that have nothing to do
-PAIRS_AT_ONCE = 1 << 20
-ROWS_AT_ONCE = 8192
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sets:
-    """Vectors of the sentences and images of some documents.
-
-    Attributes:
-        sentences: which of the N rows are of which document.
-        images: which of the M rows are of which document.
-        texts: N x v of the sentences.
-        places: M x v of the images, one a place.
-    """
-
-    sentences: Ragged
-    images: Ragged
-    texts: Float32
-    places: Float32
-
-
-def summed(split: TrainingSplit, workers: Workers, of_documents: Callable[[Sets], Tensor], like: Tensor) -> Tensor:
-    """Return the sum of a tensor over all documents of a split that have a sentence and an image.
-
-    Args:
-        split: is read once.
-        workers: share the work.
-        of_documents: gives the tensor of some documents, on the device of `like`.
-        like: zeros of the sum's shape, float64.
-    """
-    groups = np.array_split(np.arange(len(split.index.shards)), min(GROUPS, len(split.index.shards)))
-    total = like.clone()
-    for first in range(0, len(groups), workers.world_size):
-        own = like.clone()
-        number = first + workers.rank
-        for shard in groups[number] if number < len(groups) else ():
-            for sets in _batches(split.shard(int(shard))):
-                own += of_documents(sets)
-        add_of_workers(total, own, workers, count=len(groups) - first)
-    return total
-
-
-def _batches(documents: DocumentSet) -> Iterator[Sets]:
-    """Yield documents of about one size together, so that not much of their padded pairs is padding."""
-    known = sentence_vectors(documents)
-    n, m = documents.sentences.counts, documents.images.counts
-    usable = np.flatnonzero((n > 0) & (m > 0))
-    usable = usable[np.lexsort((m[usable], n[usable]))]
-    for places in _cut(n[usable], m[usable]):
-        rows = usable[places]
-        image_rows = documents.image_rows[documents.images.positions(rows)]
-        yield Sets(
-            sentences=documents.sentences.take(rows),
-            images=documents.images.take(rows),
-            texts=np.asarray(known[documents.sentences.positions(rows)], np.float32),
-            places=np.asarray(documents.image_bank[image_rows], np.float32),
-        )
-
-
-def _cut(n: Int64, m: Int64) -> Iterator[Int64]:
-    """Yield places of documents, by rising n, few enough that padded pairs and rows are limited; at least one."""
-    first = 0
-    while first < len(n):
-        count, rest = np.arange(1, len(n) - first + 1), slice(first, None)
-        widest = np.maximum.accumulate(m[rest])
-        is_small = (count * n[rest] * widest <= PAIRS_AT_ONCE) & (np.cumsum(n[rest] + m[rest]) <= ROWS_AT_ONCE)
-        taken = max(1, int(np.argmin(is_small)) if not is_small.all() else len(is_small))
-        yield np.arange(first, first + taken)
-        first += taken
-
-
-def sentence_vectors(documents: DocumentSet) -> Vectors:
-    """Return N x v vectors of documents whose sentence vectors were read."""
-    if documents.sentence_vectors is None:
-        raise ValueError("the documents' sentence vectors were not read")
-    return documents.sentence_vectors
-
-
-def on(values: Float32, workers: Workers) -> Tensor:
-    """Return values on the workers' device."""
-    return torch.from_numpy(values).to(workers.device)
-
 
 Watch = Callable[[int], None]
 CONTENT_PASSES = 3  # of a path, by content alone; the last of them shows in which order partners stand
@@ -192,8 +100,8 @@ class Solver:
         self._solve(products.view(sizes), step.regularisation)
         if self.order is not None and step.number == CONTENT_PASSES - 1:
             self.order.learn(places.view(FOLDS, 2, BINS))
-        known = {"train_loss": -float(total[1] / total[0]), "regularisation": step.regularisation}
-        return known if step.sharpness is None else known | {"sharpness": step.sharpness}
+        metrics = {"train_loss": -float(total[1] / total[0]), "regularisation": step.regularisation}
+        return metrics if step.sharpness is None else metrics | {"sharpness": step.sharpness}
 
     @property
     def inputs(self) -> tuple[Whitening, Whitening]:
@@ -254,8 +162,8 @@ class Solver:
         x_NK, v_MK = texts.of(on(sets.texts, self.workers)), images.of(on(sets.places, self.workers))
         partners_BnK = weights_Bnm @ v_MK[padding(sets.images, v_MK.device)[0]]
         product_KK = x_NK.T @ partners_BnK[_counted(sets.sentences, x_NK.device)]
-        known = torch.stack([x_NK.new_tensor(len(sets.sentences)), (weights_Bnm * cosines_Bnm).sum()])
-        sums = torch.cat([known, product_KK.flatten()]).double()
+        totals = torch.stack([x_NK.new_tensor(len(sets.sentences)), (weights_Bnm * cosines_Bnm).sum()])
+        sums = torch.cat([totals, product_KK.flatten()]).double()
         if bins_Bnm is None:
             return sums
         places = masses(weights_Bnm, bins_Bnm, sets.sentences, sets.images, torch.from_numpy(sets.folds))

@@ -287,33 +287,35 @@ class GivenDocument:
                     raise UsageError(f"expected {name} of {count} {what}, found {len(values)}")
 
 
-def document_set(given: Sequence[GivenDocument]) -> DocumentSet:
+def document_set(documents: Sequence[GivenDocument]) -> DocumentSet:
     """Return a user's documents as those of a data set; what any of them lacks is not known of all.
 
     Raises:
         UsageError: the parts of a document do not fit together, or vectors are of several sizes.
     """
-    for document in given:
+    for document in documents:
         document.check()
-    images = Ragged.of([len(document.image_vectors) for document in given])
-    places = np.arange(images.total, dtype=np.int64)
-    sentences = Ragged.of([len(document.texts) for document in given])
-    regions = _all([document.regions for document in given])
+    images = Ragged.of([len(document.image_vectors) for document in documents])
+    image_rows = np.arange(images.total, dtype=np.int64)
+    sentences = Ragged.of([len(document.texts) for document in documents])
+    regions = _all([document.regions for document in documents])
     return DocumentSet(
-        ids=tuple(document.id for document in given),
-        texts=tuple(text for document in given for text in document.texts),
+        ids=tuple(document.id for document in documents),
+        texts=tuple(text for document in documents for text in document.texts),
         sentences=sentences,
         sentence_numbers=sentences.numbers,
-        sentence_vectors=_stacked(_all([document.sentence_vectors for document in given])),
+        sentence_vectors=_stacked(_all([document.sentence_vectors for document in documents])),
         images=images,
-        image_rows=places,
-        image_hashes=tuple(map(str, places)),
-        image_bank=_stacked([document.image_vectors for document in given]),
-        roles=_flat(_all([document.roles for document in given])),
-        after_sentence=_places(given),
-        languages=None if (known := _all([document.language for document in given])) is None else tuple(known),
+        image_rows=image_rows,
+        image_hashes=tuple(map(str, image_rows)),
+        image_bank=_stacked([document.image_vectors for document in documents]),
+        roles=_flat(_all([document.roles for document in documents])),
+        after_sentence=_places(documents),
+        languages=None
+        if (languages := _all([document.language for document in documents])) is None
+        else tuple(languages),
         regions=None if regions is None else RegionBank.joined(regions),
-        image_jpegs=_flat(_all([document.jpegs for document in given])),
+        image_jpegs=_flat(_all([document.jpegs for document in documents])),
     )
 
 

@@ -61,13 +61,13 @@ def read_index(manifest: Manifest, folder: Folder, split: Split | str, *, view: 
 
 def index_of(manifest: Manifest, split: Split | str, arrays: Arrays) -> SplitIndex:
     """Return the index over the arrays that `index_arrays` gave."""
-    found = {name: numbers(array) for name, array in arrays.items()}
+    columns = {name: numbers(array) for name, array in arrays.items()}
     return SplitIndex(
         shards=Ragged.of([documents.rows for documents, _ in split_parts(manifest, split)]),
-        sentences=Ragged(found["sentences"]),
-        images=Ragged(found["images"]),
-        image_sets=found["image_sets"],
-        usable=found["usable"],
+        sentences=Ragged(columns["sentences"]),
+        images=Ragged(columns["images"]),
+        image_sets=columns["image_sets"],
+        usable=columns["usable"],
     )
 
 
@@ -94,15 +94,15 @@ def index_arrays(manifest: Manifest, folder: Folder, split: Split | str, *, view
     threads = os.cpu_count() or 1
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(read, (range(first, len(entries), threads) for first in range(threads))))
-    found = 0
+    count = 0
     for start, stop in pairwise(starts):  # part by part, and in place: nothing else is as long as the split
         rows = slice(start + 1, stop + 1)
-        own = start + np.flatnonzero((sentences[rows] > 0) & (images[rows] > 0))
-        usable[found : found + len(own)] = own
-        found += len(own)
+        positions = start + np.flatnonzero((sentences[rows] > 0) & (images[rows] > 0))
+        usable[count : count + len(positions)] = positions
+        count += len(positions)
         for offsets in (sentences, images):
             offsets[rows] = offsets[start] + np.cumsum(offsets[rows])
-    columns = {"sentences": sentences, "images": images, "image_sets": image_sets, "usable": usable[:found]}
+    columns = {"sentences": sentences, "images": images, "image_sets": image_sets, "usable": usable[:count]}
     return {name: pa.array(values) for name, values in columns.items()}
 
 

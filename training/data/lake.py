@@ -82,14 +82,14 @@ class Columns:
         Raises:
             ConfigError: one that is named is not there, or `auto` does not find exactly one.
         """
-        found: dict[str, Any] = {name: _extractor(manifest, name, getattr(self, name)) for name in _KINDS}
-        return replace(self, **found)
+        extractors: dict[str, Any] = {name: _extractor(manifest, name, getattr(self, name)) for name in _KINDS}
+        return replace(self, **extractors)
 
     def names(self, field: str, manifest: Manifest) -> list[str]:
         """Return the names of the table columns that hold `images`, `sentences`, `regions` or `classes`."""
         _, table, kind, _ = _KINDS[field]
-        found = {each.name: each.column for each in manifest.columns(table) if each.kind is kind}
-        return [found[name] for name in several(getattr(self, field))]
+        columns = {each.name: each.column for each in manifest.columns(table) if each.kind is kind}
+        return [columns[name] for name in several(getattr(self, field))]
 
     def of_documents(self, vectors: Sequence[str]) -> list[str]:
         """Return the columns of the documents table that are read; `vectors` are those of sentence vectors."""
@@ -120,19 +120,19 @@ def _extractor(manifest: Manifest, field: str, wanted: str | None) -> str | None
     extractors = manifest.extractors(table, kind)
     if wanted == AUTO:
         extractors = {name: size for name, size in extractors.items() if not name.endswith(NAMES)} or extractors
-    known = ", ".join(sorted(extractors)) or "none"
+    available = ", ".join(sorted(extractors)) or "none"
     if wanted == ALL and extractors:
         return SUM.join(sorted(extractors))
     if wanted in (AUTO, ALL) and len(extractors) != 1:
         advice = f"set {setting} to one of them" if extractors else remedy
         expected = "one extractor" if wanted == AUTO else "extractors"
-        raise ConfigError(f"{setting} = {wanted!r}: expected {expected} in the data set, found {known}; {advice}")
+        raise ConfigError(f"{setting} = {wanted!r}: expected {expected} in the data set, found {available}; {advice}")
     if len(several(wanted)) != len({*several(wanted)}):
         raise ConfigError(f"{setting} = {wanted!r}: expected different columns; name each once")
     if wanted != AUTO and not extractors.keys() >= set(several(wanted)):
         missing = ", ".join(name for name in several(wanted) if name not in extractors)
         rebuild = f"rebuild with features.{'sentences' if table == 'documents' else 'images'}={missing}"
-        raise ConfigError(f"{setting} = {wanted!r}: {missing} is not in the data set; it has {known}; {rebuild}")
+        raise ConfigError(f"{setting} = {wanted!r}: {missing} is not in the data set; it has {available}; {rebuild}")
     return next(iter(extractors)) if wanted == AUTO else wanted
 
 
@@ -181,7 +181,7 @@ def read_split(
     bank = read_bank(manifest, folder, [part.images for part in chosen], columns, is_strict=is_strict)
     table = _readable(table, bank, vectors, unreadable)
     sentences, images = (Ragged.of(_lengths(table.column(name))) for name in ("sentences", "images"))
-    found = DocumentSet(
+    documents = DocumentSet(
         ids=tuple(table.column("id").to_pylist()),
         texts=tuple(_items(table, "sentences", "text").to_pylist()),
         sentences=sentences,
@@ -200,7 +200,7 @@ def read_split(
         image_jpegs=bank.jpegs,
         relations=_relations(table) if columns.relations else None,
     )
-    return viewed(found, view)
+    return viewed(documents, view)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,7 +253,7 @@ def read_bank(
     if len(seen.dictionary) < len(table):
         table = table.take(pa.array(np.unique(seen.indices, return_index=True)[1]))
     where = entries[0].path if entries else ""
-    of = {field: table.column(name) for field, known in names.items() for name in known}
+    of = {field: table.column(name) for field, columns_of_field in names.items() for name in columns_of_field}
     vectors = _beside([_vectors(table.column(name), where=where, is_strict=is_strict) for name in names["images"]])
     jpegs = None
     if columns.jpegs:
@@ -295,8 +295,8 @@ def _regions(column: pa.ChunkedArray, *, where: str, is_strict: bool) -> RegionB
 
 def _classes(column: pa.ChunkedArray) -> ClassBank:
     """Return the classes of images; K is the longest list's length."""
-    found = column_to_classes(column)
-    lists = [(found.labels[rows], found.probabilities[rows].tolist()) for rows in Ragged(found.offsets)]
+    arrays = column_to_classes(column)
+    lists = [(arrays.labels[rows], arrays.probabilities[rows].tolist()) for rows in Ragged(arrays.offsets)]
     widest = max((len(labels) for labels, _ in lists), default=0)
     probabilities = np.zeros((len(lists), widest), np.float32)
     for row, (labels, values) in enumerate(lists):
@@ -311,31 +311,33 @@ def _readable(table: pa.Table, bank: Bank, vectors: Sequence[str], unreadable: l
     if not any(problems):
         return table
     ids = table.column("id").to_pylist()
-    found = [Unreadable(key, problem) for key, problem in zip(ids, problems, strict=True) if problem]
+    broken = [Unreadable(key, problem) for key, problem in zip(ids, problems, strict=True) if problem]
     if unreadable is None:
-        raise IntegrityError(f"document {found[0].id}: {found[0].problem}")
-    unreadable += found
+        raise IntegrityError(f"document {broken[0].id}: {broken[0].problem}")
+    unreadable += broken
     return table.filter(pa.array([not problem for problem in problems]))
 
 
 def _problems(table: pa.Table, bank: Bank, vectors: Sequence[str]) -> list[str]:
     """Return what is wrong with each document, nothing ("") where all is there."""
     sentences, images = _lengths(table.column("sentences")), Ragged.of(_lengths(table.column("images")))
-    found = [""] * table.num_rows
-    for place, key in _images_without(table, bank.without_picture):
-        found[images.owners[place]] = f"image {key[:16]} has no picture"
+    problems = [""] * table.num_rows
+    for position, key in _images_without(table, bank.without_picture):
+        problems[images.owners[position]] = f"image {key[:16]} has no picture"
     for row, after in enumerate(_after(table)):
         if after is not None:
             of_place = layout_problem(after, sentences=int(sentences[row]), images=int(images.counts[row]))
-            found[row] = of_place or found[row]
+            problems[row] = of_place or problems[row]
     hashes = _items(table, "images", "hash")
-    for place in np.flatnonzero(_rows_of(table, bank) == UNKNOWN_ROW)[::-1]:
-        found[images.owners[place]] = f"image {hashes[place].as_py()[:16]} is not in the images part of its shard"
+    for position in np.flatnonzero(_rows_of(table, bank) == UNKNOWN_ROW)[::-1]:
+        problems[images.owners[position]] = (
+            f"image {hashes[position].as_py()[:16]} is not in the images part of its shard"
+        )
     for column in vectors:
         counts, name = _lengths(table.column(column)), column.removeprefix(FEATURE_PREFIX)
         for document in np.flatnonzero(sentences != counts):
-            found[document] = f"{sentences[document]} sentences but {counts[document]} {name} vectors"
-    return found
+            problems[document] = f"{sentences[document]} sentences but {counts[document]} {name} vectors"
+    return problems
 
 
 def _images_without(table: pa.Table, keys: Collection[str]) -> list[tuple[int, str]]:
@@ -343,13 +345,13 @@ def _images_without(table: pa.Table, keys: Collection[str]) -> list[tuple[int, s
     if not keys:
         return []
     hashes = _items(table, "images", "hash").to_pylist()
-    return [(place, key) for place, key in reversed([*enumerate(hashes)]) if key in keys]
+    return [(position, key) for position, key in reversed([*enumerate(hashes)]) if key in keys]
 
 
 def _rows_of(table: pa.Table, bank: Bank) -> Int64:
     """Return the row of the image at each place, `UNKNOWN_ROW` of one that is not there."""
-    found = pc.index_in(_items(table, "images", "hash"), value_set=bank.keys)
-    rows: Int64 = pc.fill_null(found, UNKNOWN_ROW).to_numpy().astype(np.int64)
+    indexes = pc.index_in(_items(table, "images", "hash"), value_set=bank.keys)
+    rows: Int64 = pc.fill_null(indexes, UNKNOWN_ROW).to_numpy().astype(np.int64)
     return rows
 
 
@@ -364,10 +366,12 @@ def _links(table: pa.Table) -> tuple[Int64 | None, ...]:
 def _places(table: pa.Table) -> Int64:
     """Return of the image at each place how many sentences stand before it, `UNKNOWN_PLACE` where that is not known."""
     parts = [
-        [UNKNOWN_PLACE] * count if after is None else [UNKNOWN_PLACE if place is None else place for place in after]
+        [UNKNOWN_PLACE] * count
+        if after is None
+        else [UNKNOWN_PLACE if sentence is None else sentence for sentence in after]
         for after, count in zip(_after(table), _lengths(table.column("images")), strict=True)
     ]
-    return np.array([place for part in parts for place in part], np.int64)
+    return np.array([sentence for part in parts for sentence in part], np.int64)
 
 
 def _after(table: pa.Table) -> list[list[int | None] | None]:

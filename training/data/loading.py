@@ -186,7 +186,7 @@ def identify(manifest: Manifest, folder: Folder, reading: Reading) -> DatasetIde
     """
     check_fits(reading, manifest)
     needs, data = reading.needs, reading.data
-    found = Columns(
+    columns = Columns(
         images=data.image_features if needs.image_vectors else None,
         sentences=data.sentence_features if needs.sentence_vectors else None,
         regions=data.region_features if needs.regions else None,
@@ -194,18 +194,18 @@ def identify(manifest: Manifest, folder: Folder, reading: Reading) -> DatasetIde
     regions, tables = manifest.extractors("images", FeatureKind.REGIONS), ("images", "documents")
     images, sentences = (
         tuple(manifest.extractors(table)[name] for name in several(names))
-        for table, names in zip(tables, (found.images, found.sentences), strict=True)
+        for table, names in zip(tables, (columns.images, columns.sentences), strict=True)
     )
     return DatasetIdentity(
         dataset=manifest.dataset,
         version=manifest.version,
         manifest_digest=hashlib.sha256(folder.read(MANIFEST)).hexdigest(),
-        image_features=found.images,
+        image_features=columns.images,
         image_dimensions=sum(images) if images else None,
-        sentence_features=found.sentences,
+        sentence_features=columns.sentences,
         sentence_dimensions=sum(sentences) if sentences else None,
-        region_features=found.regions,
-        region_dimensions=regions[found.regions] if found.regions else None,
+        region_features=columns.regions,
+        region_dimensions=regions[columns.regions] if columns.regions else None,
         image_sizes=images if len(images) > 1 else (),
         sentence_sizes=sentences if len(sentences) > 1 else (),
     )

@@ -62,10 +62,10 @@ class Column(Sequence[Any]):
     @overload
     def __getitem__(self, place: slice) -> tuple[Any, ...]: ...
     def __getitem__(self, place: int | slice) -> Any:
-        found = self.array[place]
+        items = self.array[place]
         if isinstance(place, slice):
-            return tuple(map(self.convert, found.to_pylist()))
-        return self.convert(found.as_py())
+            return tuple(map(self.convert, items.to_pylist()))
+        return self.convert(items.as_py())
 
 
 def _same(value: Any) -> Any:
@@ -101,14 +101,14 @@ def mapped(name: str, make: Callable[[], Arrays]) -> Arrays:
         BuildError: the file cannot be written.
     """
     path = cache_folder() / (name + _SUFFIX)
-    if (found := _read(path)) is not None:
-        return found
+    if (arrays := _read(path)) is not None:
+        return arrays
     with _alone(path):
-        if (found := _read(path)) is None:
+        if (arrays := _read(path)) is None:
             made = make()
             _write(path, made)
-            found = _read(path) or made  # a cache that is too small has let it go already
-    return found
+            arrays = _read(path) or made  # a cache that is too small has let it go already
+    return arrays
 
 
 def forget_version(manifest: Manifest) -> int:
@@ -116,10 +116,10 @@ def forget_version(manifest: Manifest) -> int:
     shards = {split: split_parts(manifest, split) for split in manifest.splits if manifest.parts("documents", split)}
     contents = {content_of(shard) for parts in shards.values() for shard in parts}
     contents |= {content_of(shard.documents for shard in parts) for parts in shards.values()}
-    found = [path for path in cache_folder().iterdir() if path.name.partition("-")[0] in contents]
-    for path in found:
+    paths = [path for path in cache_folder().iterdir() if path.name.partition("-")[0] in contents]
+    for path in paths:
         path.unlink(missing_ok=True)
-    return len(found)
+    return len(paths)
 
 
 def _read(path: Path) -> Arrays | None:
@@ -159,12 +159,12 @@ def make_room(folder: Path) -> None:
         limit = float(wanted) * 1e9 if wanted else shutil.disk_usage(folder).total / 2
     except ValueError as problem:
         raise UsageError(f"{LIMIT} = {wanted!r}: expected a number of gigabytes") from problem
-    found = list[tuple[float, int, Path]]()
+    files = list[tuple[float, int, Path]]()
     for path in folder.iterdir():
         with suppress(OSError):
-            found.append(((status := path.stat()).st_mtime, status.st_size, path))
+            files.append(((status := path.stat()).st_mtime, status.st_size, path))
     kept = 0
-    for used, size, path in sorted(found, reverse=True):
+    for used, size, path in sorted(files, reverse=True):
         kept += size
         if time.time() - used > KEPT_S or (kept > limit and path.suffix == _SUFFIX):
             with suppress(OSError):
@@ -271,17 +271,19 @@ _OF_REGIONS: Mapping[str, _Codec] = {
 def to_arrays(documents: DocumentSet) -> Arrays:
     """Return the columns of documents, as they are read for training (classes and places of images are not)."""
     values = {name: getattr(documents, name) for name in _CODECS}
-    found = {name: _CODECS[name][0](value) for name, value in values.items() if value is not None}
+    columns = {name: _CODECS[name][0](value) for name, value in values.items() if value is not None}
     if documents.regions is not None:
         parts = {name: getattr(documents.regions, name) for name in _OF_REGIONS}
-        found |= {_REGION + name: _OF_REGIONS[name][0](value) for name, value in parts.items()}
-    return found
+        columns |= {_REGION + name: _OF_REGIONS[name][0](value) for name, value in parts.items()}
+    return columns
 
 
 def from_arrays(arrays: Arrays) -> DocumentSet:
     """Return documents over the columns of `to_arrays`."""
-    known = {each.name: None for each in fields(DocumentSet) if each.name in _CODECS}
-    found: dict[str, Any] = known | {name: _CODECS[name][1](arrays[name]) for name in _CODECS if name in arrays}
+    missing = {each.name: None for each in fields(DocumentSet) if each.name in _CODECS}
+    columns: dict[str, Any] = missing | {name: _CODECS[name][1](arrays[name]) for name in _CODECS if name in arrays}
     if _REGION + _IMAGES in arrays:
-        found["regions"] = RegionBank(**{name: codec[1](arrays[_REGION + name]) for name, codec in _OF_REGIONS.items()})
-    return DocumentSet(**found)
+        columns["regions"] = RegionBank(
+            **{name: codec[1](arrays[_REGION + name]) for name, codec in _OF_REGIONS.items()}
+        )
+    return DocumentSet(**columns)

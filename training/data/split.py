@@ -112,8 +112,8 @@ class MappedSplit(TrainingSplit):
         groups = zip(numbers.tolist(), np.split(order, starts[1:]), strict=True)
         firsts = self.index.shards.offsets
         parts = [self._open(number).take_documents(positions[rows] - firsts[number]) for number, rows in groups]
-        found = joined(parts)
-        return viewed(found if len(parts) == 1 else found.take_documents(np.argsort(order)), self.view)
+        documents = joined(parts)
+        return viewed(documents if len(parts) == 1 else documents.take_documents(np.argsort(order)), self.view)
 
     def shard(self, number: int) -> DocumentSet:
         return viewed(self._open(number), self.view)
@@ -122,12 +122,12 @@ class MappedSplit(TrainingSplit):
         """Return all documents of a shard, every sentence of them, over memory that is mapped."""
         shard = self._parts[number]
         read = partial(read_split, self.manifest, self.folder, self.split, self.columns, shards=[shard])
-        found = from_arrays(mapped(_name(shard, asdict(self.columns)), lambda: to_arrays(read())))
+        documents = from_arrays(mapped(_name(shard, asdict(self.columns)), lambda: to_arrays(read())))
         first = self.index.shards.rows(number).start
-        offsets = self.index.images.offsets[first : first + len(found) + 1]
-        if not np.array_equal(found.images.offsets, offsets - offsets[0]):
+        offsets = self.index.images.offsets[first : first + len(documents) + 1]
+        if not np.array_equal(documents.images.offsets, offsets - offsets[0]):
             raise IntegrityError(f"{shard.documents.path}: its documents have other images than when they were counted")
-        return found
+        return documents
 
 
 def _name(parts: Iterable[FileEntry], read: Json) -> str:

@@ -44,8 +44,8 @@ class TextView:
         if not self.roles:
             return sentences.counts
         is_read = pc.is_in(roles, pa.array(self.roles, roles.type)).to_numpy(zero_copy_only=False)
-        found = np.bincount(sentences.owners[is_read], minlength=len(sentences))
-        return np.minimum(found, 1) if self.is_fused else found
+        counts = np.bincount(sentences.owners[is_read], minlength=len(sentences))
+        return np.minimum(counts, 1) if self.is_fused else counts
 
 
 ALL_SENTENCES = TextView()

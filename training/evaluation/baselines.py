@@ -115,8 +115,8 @@ def evaluate_baseline(
     if is_nearest:
         evaluation, side, note = evaluate_nearest(test, validation, where=where)
         return BaselineResult(evaluation=evaluation, note=note, values={"side": str(side)})
-    known = [each for each in (test, validation) if each is not None]
-    vectors = class_word_vectors(config.word_vectors, *known, dimensions=config.word_dimensions)
+    splits = [each for each in (test, validation) if each is not None]
+    vectors = class_word_vectors(config.word_vectors, *splits, dimensions=config.word_dimensions)
     return evaluate_object_detection(test, validation, vectors, where=where)
 
 
@@ -188,9 +188,9 @@ def mean_vectors(texts: Sequence[str], vectors: WordVectors, *, dimensions: int)
     """Return N x w means of the word vectors of texts: words without a vector are passed over; without any, 0."""
     means = np.zeros((len(texts), dimensions), np.float32)
     for row, text in enumerate(texts):
-        known = [vectors[word] for word in tokenize(text) if word in vectors]
-        if known:
-            means[row] = np.mean(known, axis=0)
+        word_rows = [vectors[word] for word in tokenize(text) if word in vectors]
+        if word_rows:
+            means[row] = np.mean(word_rows, axis=0)
     return means
 
 
@@ -204,9 +204,9 @@ def class_means(classes: ClassBank, vectors: WordVectors, *, k: int, dimensions:
     means = np.zeros((len(classes.labels), dimensions), np.float32)
     for row, labels in enumerate(classes.labels):
         order = np.argsort(-classes.probabilities[row], kind="stable")[:k]
-        known = [of_label[labels[index]] for index in order if labels[index] and of_label[labels[index]].any()]
-        if known:
-            means[row] = np.mean(known, axis=0)
+        label_rows = [of_label[labels[index]] for index in order if labels[index] and of_label[labels[index]].any()]
+        if label_rows:
+            means[row] = np.mean(label_rows, axis=0)
     return means
 
 
@@ -285,7 +285,7 @@ def score_beside(
 
     def nostruct() -> BaselineResult:
         other, note = load_nostruct()
-        found = evaluate_model(
+        evaluated = evaluate_model(
             other,
             lake,
             reference,
@@ -293,7 +293,7 @@ def score_beside(
             with_pairs=evaluation.pairs is not None,
             max_documents=config.max_documents,
         )
-        return BaselineResult(evaluation=found, note=note)
+        return BaselineResult(evaluation=evaluated, note=note)
 
     def of(baseline: Baseline) -> BaselineResult:
         settings = config
@@ -326,13 +326,13 @@ def joint_columns(manifest: Manifest, config: EvaluateConfig) -> EvaluateConfig:
     return replace(config, sentence_features=shared[0], image_features=shared[0])
 
 
-def _rows(name: str, attempt: Callable[[], BaselineResult], own: Evaluation) -> tuple[Score, ...]:
+def _rows(name: str, attempt: Callable[[], BaselineResult], judged: Evaluation) -> tuple[Score, ...]:
     """Return a baseline's means, which are of the same kind and documents as the model's, or why there are none."""
     try:
-        found = attempt()
-        theirs = found.evaluation.scores if own.own.kind is own.scores.kind else found.evaluation.pairs
-        if theirs is None or [*found.evaluation.by_document(theirs)] != [*own.by_document(own.own)]:
+        result = attempt()
+        theirs = result.evaluation.scores if judged.own.kind is judged.scores.kind else result.evaluation.pairs
+        if theirs is None or [*result.evaluation.by_document(theirs)] != [*judged.by_document(judged.own)]:
             raise UsageError("it was not scored on the same documents: it reads other sentences of them")
     except UsageError as problem:
         return (absent(name, problem),)
-    return of_measure(name, theirs.means().values(), note=found.note)
+    return of_measure(name, theirs.means().values(), note=result.note)

@@ -99,16 +99,16 @@ def count_decoys(
     Raises:
         UsageError: the data set version has no such vectors as the model reads.
     """
-    found = Decoys()
+    decoys = Decoys()
     for split in splits or filled_splits(manifest):
         left = ENOUGH
         for shard in split_parts(manifest, split):
             if left <= 0:
                 break
             embedded = embed_shard(manifest, folder, model, shard)
-            found += broken_pairs(embedded.documents, embedded.vectors(model.steps)[:left], choose=choose)
+            decoys += broken_pairs(embedded.documents, embedded.vectors(model.steps)[:left], choose=choose)
             left -= len(embedded.documents)
-    return found
+    return decoys
 
 
 def broken_pairs(
@@ -121,11 +121,11 @@ def broken_pairs(
         embedded: vectors of the first of them.
         choose: gives the links of a document.
     """
-    places: list[Place] = []
+    pairs_of_all: list[Place] = []
     for number, each in enumerate(embedded):
-        places += [(number, int(row), int(column)) for row, column in zip(*choose(each), strict=True)]
+        pairs_of_all += [(number, int(row), int(column)) for row, column in zip(*choose(each), strict=True)]
     pairs, broken = ([0] * len(embedded) for _ in range(2))
-    for number, mixed, row, column in _mixed(documents, embedded, places):
+    for number, mixed, row, column in _mixed(documents, embedded, pairs_of_all):
         rows, columns = choose(mixed)
         n, m = len(mixed.texts), len(mixed.images)
         partner = columns[rows == row] if n <= m else rows[columns == column]
@@ -144,16 +144,16 @@ def _mixed(
     """
     half = len(places) // 2
     for (number, row, column), (other, text, image) in zip(places, [*places[half:], *places[:half]], strict=True):
-        own, given = embedded[number], embedded[other]
-        texts, images = own.texts.copy(), own.images.copy()
-        texts[row], images[column] = given.texts[text], given.images[image]
+        document, donor = embedded[number], embedded[other]
+        texts, images = document.texts.copy(), document.images.copy()
+        texts[row], images[column] = donor.texts[text], donor.images[image]
         rows = np.arange(len(documents.texts))[documents.sentences.rows(number)]
         shown = documents.image_rows[documents.images.rows(number)].copy()
         new_row = int(documents.sentences.offsets[other]) + text
         new_image = int(documents.image_rows[int(documents.images.offsets[other]) + image])
-        known = {documents.texts[each] for each in rows}
-        if number == other or documents.texts[new_row] in known or new_image in shown:
+        texts_there = {documents.texts[each] for each in rows}
+        if number == other or documents.texts[new_row] in texts_there or new_image in shown:
             continue
         rows[row], shown[column] = new_row, new_image
-        names = None if own.steps is None else own.steps.namer(documents)(rows, shown)
-        yield number, replace(own, texts=texts, images=images, names=names), row, column
+        names = None if document.steps is None else document.steps.namer(documents)(rows, shown)
+        yield number, replace(document, texts=texts, images=images, names=names), row, column

@@ -119,8 +119,8 @@ def candidates_of(rows: Iterable[Score]) -> int | None:
 
 def left_out_of(rows: Sequence[Score]) -> dict[str, int]:
     """Return the documents that could not be scored, by reason; of pairs, every one has its only pair linked."""
-    found = {row.group: row.n for row in rows if row.metric == LEFT_OUT}
-    return {reason: n for reason, n in found.items() if reason != FULLY_LINKED or kind_of(rows) is ScoreKind.LINKS}
+    counts = {row.group: row.n for row in rows if row.metric == LEFT_OUT}
+    return {reason: n for reason, n in counts.items() if reason != FULLY_LINKED or kind_of(rows) is ScoreKind.LINKS}
 
 
 def interval_json(score: Score) -> dict[str, float | None]:
@@ -264,7 +264,7 @@ def evaluate_embedded(
         UsageError: no link is known, though links are needed.
     """
     links = documents.links or ()
-    found = evaluate_matrices(
+    evaluation = evaluate_matrices(
         documents.ids,
         tuple(document.similarities() for document in embedded),
         links,
@@ -272,9 +272,9 @@ def evaluate_embedded(
         where=where,
         may_be_unscored=has_links(documents) or not needs_links,
     )
-    if with_pairs or not found.scores:
-        return replace(found, pairs=score_pairs(linked_pool(documents, embedded, links)))
-    return found
+    if with_pairs or not evaluation.scores:
+        return replace(evaluation, pairs=score_pairs(linked_pool(documents, embedded, links)))
+    return evaluation
 
 
 def evaluate_matrices(

@@ -209,8 +209,8 @@ def _retrieval(subject: Subject) -> Iterator[Score]:
         raise UsageError("no text and image are known to be linked")
     yield from subject.retrieval(pool)
     for group in subject.groups:
-        found = subject.retrieval(subject.pool(group.links, group.texts), has_samples=False)
-        yield from (replace(score, group=f"{group.title}, {score.group}") for score in found)
+        scores = subject.retrieval(subject.pool(group.links, group.texts), has_samples=False)
+        yield from (replace(score, group=f"{group.title}, {score.group}") for score in scores)
 
 
 def _refined(subject: Subject) -> Iterable[Score]:
@@ -223,9 +223,9 @@ def _relations(subject: Subject) -> Iterable[Score]:
     labels, texts, images = [], [], []
     for known, vectors in zip(subject.relations, subject.embedded, strict=True):
         for (sentence, image), values in known.items():
-            own = [values.get(name) for name in predictor.names]
-            if any(value is not None for value in own):
-                labels.append([np.nan if value is None else float(value) for value in own])
+            values_of = [values.get(name) for name in predictor.names]
+            if any(value is not None for value in values_of):
+                labels.append([np.nan if value is None else float(value) for value in values_of])
                 texts.append(vectors.texts[sentence])
                 images.append(vectors.images[image])
     if not labels:
@@ -237,8 +237,8 @@ def _group_scores(subject: Subject) -> Iterator[Score]:
     """Yield link scores by language and role; of a relation or a source alone, retrieval is the better measure."""
     for group in subject.groups:
         if group.kind not in (RELATION, SOURCE):
-            found = link_scores(group, subject.evaluation.matrices)
-            yield from (replace(score, group=group.title, measure=ScoreKind.LINKS) for score in found)
+            scores = link_scores(group, subject.evaluation.matrices)
+            yield from (replace(score, group=group.title, measure=ScoreKind.LINKS) for score in scores)
 
 
 def _analysis(subject: Subject) -> Iterator[Score]:
@@ -271,8 +271,8 @@ def _sentence_vectors(subject: Subject) -> tuple[str, list[Floats]] | None:
     """
     config, documents = subject.config, subject.documents
     if config.spread_words:
-        known = class_word_vectors(config.word_vectors, documents, dimensions=config.word_dimensions)
-        means = mean_vectors(documents.texts, known, dimensions=config.word_dimensions)
+        word_vectors = class_word_vectors(config.word_vectors, documents, dimensions=config.word_dimensions)
+        means = mean_vectors(documents.texts, word_vectors, dimensions=config.word_dimensions)
         return f"mean of {config.word_vectors}", [means[rows] for rows in documents.sentences]
     name, others = subject.model.card.data.sentence_features, subject.manifest.extractors("documents")
     if documents.sentence_vectors is None and others:
@@ -299,12 +299,12 @@ def _decoys(subject: Subject) -> Iterator[Score]:
     """Yield an estimate of the false links, where no link is known."""
     if any(known is not None for known in subject.documents.links or ()):
         return
-    found = broken_pairs(subject.documents, subject.embedded[:ENOUGH])
-    estimate = found.false_percent
+    decoys = broken_pairs(subject.documents, subject.embedded[:ENOUGH])
+    estimate = decoys.false_percent
     if estimate is None:
-        raise UsageError(found.line())
-    score = Score("false_links", estimate.mean, estimate.low, estimate.high, n=found.pairs)
-    yield replace(score, group="pairs swapped between documents", note=words_of(estimate, found.pairs))
+        raise UsageError(decoys.line())
+    score = Score("false_links", estimate.mean, estimate.low, estimate.high, n=decoys.pairs)
+    yield replace(score, group="pairs swapped between documents", note=words_of(estimate, decoys.pairs))
 
 
 def _position(subject: Subject) -> Iterable[Score]:

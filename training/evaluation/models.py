@@ -87,10 +87,14 @@ class _ScoredShard:
 def _score_shard(
     model: LinkModel, shard: Shard, *, manifest: Manifest, folder: Folder, pool: frozenset[Shard], with_pairs: bool
 ) -> _ScoredShard:
-    own = embed_shard(manifest, folder, model, shard)
-    matrices = [document.similarities() for document in own.vectors(model.steps)]
-    scores, chance = scores_of(own.documents.ids, matrices, own.documents.links or ())
+    embedded = embed_shard(manifest, folder, model, shard)
+    matrices = [document.similarities() for document in embedded.vectors(model.steps)]
+    scores, chance = scores_of(embedded.documents.ids, matrices, embedded.documents.links or ())
     is_kept = shard in pool and (with_pairs or not scores)
     return _ScoredShard(
-        pa.array(own.documents.ids, pa.string()), scores, chance, has_links(own.documents), own if is_kept else None
+        pa.array(embedded.documents.ids, pa.string()),
+        scores,
+        chance,
+        has_links(embedded.documents),
+        embedded if is_kept else None,
     )

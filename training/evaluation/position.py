@@ -101,7 +101,7 @@ def nearest_similarities(documents: DocumentSet, side: Side, *, where: str) -> l
     """
     after, numbers = places_of(documents, where=where), documents.sentence_numbers
     parts = zip(documents.sentences, documents.images, strict=True)
-    return [nearness(numbers[rows], after[places], side) for rows, places in parts]
+    return [nearness(numbers[rows], after[images], side) for rows, images in parts]
 
 
 def evaluate_nearest(
@@ -123,8 +123,8 @@ def evaluate_nearest(
     links = documents.links or ()
     matrices = nearest_similarities(documents, side, where=where)
     evaluation = evaluate_matrices(documents.ids, matrices, links, where=where)
-    known = [matrix[tuple(pairs.T)] for matrix, pairs in zip(matrices, links, strict=True) if pairs is not None]
-    share = float(np.mean(np.concatenate(known) == 1))  # of nearness 1: at distance 0
+    linked = [matrix[tuple(pairs.T)] for matrix, pairs in zip(matrices, links, strict=True) if pairs is not None]
+    share = float(np.mean(np.concatenate(linked) == 1))  # of nearness 1: at distance 0
     agreement = f"{share:.1%} of the true links lead to it"
     if share == 1:
         agreement = "every true link leads to it: an upper bound by construction"
@@ -181,7 +181,7 @@ def position_scores(
         UsageError: no place is known, or there is no validation loss without links.
     """
     places_of(documents, where=JUDGED)
-    tried = [min(found) for found in _losses(model, manifest, folder)]
+    tried = [min(mixes) for mixes in _losses(model, manifest, folder)]
     chosen = min(tried)
     note = f"{chosen.words}, by validation loss: {chosen.loss:.4f}, without places {tried[0].loss:.4f}"
     yield from (replace(score, note=note) for score in _scores(documents, embedded, chosen))
@@ -207,14 +207,14 @@ def mixed(
     after, numbers = places_of(documents, where=where), documents.sentence_numbers
     every = np.arange(numbers.max(initial=-1) + 1)
     near = np.float32(np.sqrt(weight)) * nearness(every, after, side).T
-    own = np.float32(np.sqrt(weight)) * np.eye(len(every), dtype=np.float32)[numbers]
+    one_hot = np.float32(np.sqrt(weight)) * np.eye(len(every), dtype=np.float32)[numbers]
     model = np.float32(np.sqrt(1 - weight))
     return [
         EmbeddedDocument(
-            np.concatenate([model * document.texts, own[rows]], axis=1),
-            np.concatenate([model * document.images, near[places]], axis=1),
+            np.concatenate([model * document.texts, one_hot[rows]], axis=1),
+            np.concatenate([model * document.images, near[images]], axis=1),
         )
-        for document, rows, places in zip(embedded, documents.sentences, documents.images, strict=True)
+        for document, rows, images in zip(embedded, documents.sentences, documents.images, strict=True)
     ]
 
 

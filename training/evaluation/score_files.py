@@ -62,9 +62,9 @@ def _document(line: bytes, where: str) -> ScoredDocument:
         name, scores, links = (row[key] for key in ("id", "scores", "links"))
         matrix, pairs = np.array(scores), np.array(links)
     except (ValueError, TypeError, KeyError) as problem:  # also rows of unequal length
-        found = " ".join(str(problem).split())
+        reason = " ".join(str(problem).split())
         wanted = 'one JSON object with "id", "scores" (a list of rows of equal length) and "links"'
-        raise UsageError(f"{where}: expected {wanted}: {found}") from problem
+        raise UsageError(f"{where}: expected {wanted}: {reason}") from problem
     if not isinstance(name, str):
         raise UsageError(f'{where}: expected text as "id", found {name!r}')
     matrix = matrix if matrix.shape != (0,) else np.zeros((0, 0))

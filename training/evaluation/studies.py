@@ -75,8 +75,8 @@ class ModelComparison:
                 "model": result.name,
                 **{metric: interval_json(score) for metric, score in result.means.items()},
                 "minus_first": {
-                    metric: interval_json(found.score(metric, n=len(self.documents)))
-                    for metric, found in result.differences.items()
+                    metric: interval_json(difference.score(metric, n=len(self.documents)))
+                    for metric, difference in result.differences.items()
                 },
             }
             for result in self.models
@@ -105,8 +105,8 @@ def compare_models(evaluations: Mapping[str, Evaluation], *, dataset: str, split
     if len(evaluations) < 2:
         raise UsageError(f"compare: expected at least two models, found {len(evaluations)}")
     kind = _kind(evaluations.values())
-    own = [each.scores if kind is ScoreKind.LINKS else each.pairs for each in evaluations.values()]
-    scored = [each.by_document(scores) for each, scores in zip(evaluations.values(), own, strict=True) if scores]
+    scores_of = [each.scores if kind is ScoreKind.LINKS else each.pairs for each in evaluations.values()]
+    scored = [each.by_document(scores) for each, scores in zip(evaluations.values(), scores_of, strict=True) if scores]
     documents = tuple(document for document in scored[0] if all(document in each for each in scored))
     if not documents:
         raise UsageError("compare: no document could be scored with every model")
@@ -114,16 +114,16 @@ def compare_models(evaluations: Mapping[str, Evaluation], *, dataset: str, split
     models = tuple(
         ModelResult(
             name=name,
-            means=mean_scores(own, kind),
+            means=mean_scores(scores_of, kind),
             differences={
-                metric: difference_interval(own[:, column] - values[0][:, column])
+                metric: difference_interval(scores_of[:, column] - values[0][:, column])
                 for column, metric in enumerate(kind.metrics)
             }
             if number
             else {},
-            leading=tuple(own[:, list(kind.metrics).index(kind.leading)].tolist()),
+            leading=tuple(scores_of[:, list(kind.metrics).index(kind.leading)].tolist()),
         )
-        for number, (name, own) in enumerate(zip(evaluations, values, strict=True))
+        for number, (name, scores_of) in enumerate(zip(evaluations, values, strict=True))
     )
     return ModelComparison(
         dataset=dataset,

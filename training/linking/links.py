@@ -99,8 +99,8 @@ class Linker:
         while batch := list(islice(remaining, DOCUMENTS_AT_ONCE)):
             yield from (each for each in batch if isinstance(each, Failure))
             documents = [each for each in batch if isinstance(each, GivenDocument)]
-            found = self._link(documents, [each.id for each in documents], self.model.read)
-            for each, document in zip(found, documents, strict=True):
+            outcomes = self._link(documents, [each.id for each in documents], self.model.read)
+            for each, document in zip(outcomes, documents, strict=True):
                 yield _named(each, document) if isinstance(each, LinkedDocument) else each
 
     def link_set(self, documents: DocumentSet) -> Iterator[LinkedDocument | Failure]:
@@ -164,15 +164,15 @@ class Linker:
         return rows[kept], columns[kept]
 
 
-def _named(found: LinkedDocument, document: GivenDocument) -> LinkedDocument:
+def _named(linked: LinkedDocument, document: GivenDocument) -> LinkedDocument:
     """Return a user's linked document; its links carry the texts and images that they are of, and go by numbers."""
     images = document.image_numbers or range(len(document.image_vectors))
     sentences = document.sentence_numbers or range(len(document.texts))
     sources: Sequence[str | None] = document.sources or [None] * len(images)
-    named = (replace(link, text=document.texts[link.sentence], source=sources[link.image]) for link in found.links)
+    named = (replace(link, text=document.texts[link.sentence], source=sources[link.image]) for link in linked.links)
     return replace(
-        found,
-        sentence_numbers=np.asarray(sentences, np.int64)[found.sentence_numbers],
+        linked,
+        sentence_numbers=np.asarray(sentences, np.int64)[linked.sentence_numbers],
         links=tuple(numbered(named, sentences, images)),
         image_numbers=images,
         given=document,

@@ -120,8 +120,8 @@ def compare(folder: Folder, paths: Iterable[str], *, examples: int) -> Relinked:
                 continue
             agreement += agreement_of(row)
             if _pairs(row[GIVEN_LINKS]) != _pairs(row[PREDICTED_LINKS]):
-                place = hashlib.sha256(row["id"].encode()).hexdigest()
-                differing.append((place, path, row))
+                key = hashlib.sha256(row["id"].encode()).hexdigest()
+                differing.append((key, path, row))
         differing = nsmallest(examples, differing, key=lambda each: each[:2])
     return Relinked(agreement, tuple(differing))
 
@@ -131,7 +131,7 @@ def agreement_of(row: Mapping[str, Any]) -> Agreement:
     given, predicted = _pairs(row[GIVEN_LINKS]), _pairs(row[PREDICTED_LINKS])
     of_given, of_predicted = ({image: text for text, image in pairs} for pairs in (given, predicted))
     both = of_given.keys() & of_predicted.keys()
-    found = Agreement(
+    agreement = Agreement(
         documents=1,
         given=len(given),
         predicted=len(predicted),
@@ -140,9 +140,9 @@ def agreement_of(row: Mapping[str, Any]) -> Agreement:
         same_sentence=sum((of_predicted[image], image) in given for image in both),
     )
     if row["links"] is None:
-        return found
+        return agreement
     true = _pairs(row["links"])
-    return found + Agreement(
+    return agreement + Agreement(
         judged=1,
         true=len(true),
         judged_given=len(given),

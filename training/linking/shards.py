@@ -74,10 +74,10 @@ class Linking:
         """Return NAME@VERSION."""
         return self.manifest.reference
 
-    def other_links(self, found: str) -> UsageError:
+    def other_links(self, other: str) -> UsageError:
         """Return the error of an output that holds other links than this linking's."""
         expected = f"expected links of {self.model} on {self.reference}"
-        return UsageError(f"--output {self.output.uri}: {expected}, found {found}; take another folder")
+        return UsageError(f"--output {self.output.uri}: {expected}, found {other}; take another folder")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,12 +112,12 @@ def link_shard(linking: Linking, model: LinkModel, shard: Shard) -> LinkedShard:
     count = len(documents) + len(failures)
     numbers = read_part(linking.folder, shard.documents, ["id", SENTENCE_NUMBERS, IMAGE_NUMBERS]).to_pylist()
     numbers_of = {row["id"]: (row.get(SENTENCE_NUMBERS), row.get(IMAGE_NUMBERS)) for row in numbers}
-    for number, found in enumerate(linker.link_set(replace(documents, links=None))):
-        if isinstance(found, Failure):
-            failures.append(found)
+    for number, outcome in enumerate(linker.link_set(replace(documents, links=None))):
+        if isinstance(outcome, Failure):
+            failures.append(outcome)
         else:
-            linked[found.id] = found.links
-            outcomes.append(_outcome(found, documents, number, *numbers_of[found.id]))
+            linked[outcome.id] = outcome.links
+            outcomes.append(_outcome(outcome, documents, number, *numbers_of[outcome.id]))
     links = [
         link
         for each in outcomes
@@ -193,8 +193,8 @@ def find_linked(linking: Linking, shard: Shard) -> LinkedShard | None:
     note = _read_note(data[LINKS])
     about = (note.get("model"), note.get("dataset"))
     if about != (linking.model, linking.reference):
-        found = f"links of {about[0]} on {about[1]}" if all(about) else "another file"
-        raise linking.other_links(f"{found} ({path})")
+        other = f"links of {about[0]} on {about[1]}" if all(about) else "another file"
+        raise linking.other_links(f"{other} ({path})")
     counts = LinkCounts(documents=note["documents"], links=note["links"], failures=note["failures"])
     failed = sum(counts.failures.values())
     rows = {DOCUMENTS: counts.documents - failed, FAILURES: failed, RELINKED: counts.documents, LINKS: counts.links}

@@ -109,7 +109,7 @@ def link_version(model: LinkModel, linking: Linking, *, splits: Sequence[str] = 
     whole = _whole_splits(linking, earlier, there)
     unknown = [shard for shard in shards if shard.split not in whole]
     with ThreadPoolExecutor(READERS) as pool:
-        done = [found for found in pool.map(partial(find_linked, linking), unknown) if found is not None]
+        done = [linked for linked in pool.map(partial(find_linked, linking), unknown) if linked is not None]
     linked_before = {each.shard for each in done}
     left = [shard for shard in unknown if shard not in linked_before]
     if reused := len(shards) - len(left):
@@ -132,11 +132,11 @@ def link_version(model: LinkModel, linking: Linking, *, splits: Sequence[str] = 
     )
 
 
-def _with_progress(found: Iterable[LinkedShard], shards: int, say: Say) -> Iterator[LinkedShard]:
+def _with_progress(linked: Iterable[LinkedShard], shards: int, say: Say) -> Iterator[LinkedShard]:
     """Yield linked shards, with a line of progress now and then."""
     began = shown = time.monotonic()
     documents = 0
-    for number, each in enumerate(found, start=1):
+    for number, each in enumerate(linked, start=1):
         documents += each.counts.documents
         now = time.monotonic()
         if now - shown >= PROGRESS_S and number < shards:
@@ -154,24 +154,24 @@ def _earlier(linking: Linking) -> LinksManifest | None:
     """
     if not linking.output.exists(MANIFEST):
         return None
-    found = read_links(linking.output)
-    if (found.model, found.dataset) != (linking.model, linking.reference):
-        raise linking.other_links(f"links of {found.model} on {found.dataset}")
-    return found if found.made_by == linking.made_by else None
+    earlier = read_links(linking.output)
+    if (earlier.model, earlier.dataset) != (linking.model, linking.reference):
+        raise linking.other_links(f"links of {earlier.model} on {earlier.dataset}")
+    return earlier if earlier.made_by == linking.made_by else None
 
 
 def _whole_splits(linking: Linking, earlier: LinksManifest | None, there: Mapping[str, Any]) -> set[str]:
     """Return the splits whose files are all there, in the sizes that an earlier manifest says: none of them is read."""
-    found: set[str] = set()
+    whole: set[str] = set()
     if earlier is None:
-        return found
+        return whole
     for split in earlier.splits:
         own = {entry.path: entry.bytes for entry in earlier.files if entry.path.split("/")[1] == split}
         is_whole = all(path in there and there[path].size == size for path, size in own.items())
         has_documents = any(path.startswith(f"{RELINKED}/") for path in own)
         if is_whole and (has_documents or not linking.with_documents):
-            found.add(split)
-    return found
+            whole.add(split)
+    return whole
 
 
 def _check_nothing_else(linking: Linking, there: Iterable[str]) -> None:

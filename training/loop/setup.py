@@ -102,15 +102,15 @@ def _new_modules(model: LinkModel) -> tuple[str, ...]:
 
 def _by_source(model: LinkModel, sources: Sequence[str], givers: Mapping[str, LinkModel]) -> dict[str, LinkModel]:
     """Return the model that each source's encoder starts from."""
-    found = {source: givers.get(source, givers.get(EVERY_SOURCE)) for source in sources}
-    if missing := [source for source, giver in found.items() if giver is None]:
+    giver_of = {source: givers.get(source, givers.get(EVERY_SOURCE)) for source in sources}
+    if missing := [source for source, giver in giver_of.items() if giver is None]:
         raise _mismatch(model, f"expected a model for each source, found none for {', '.join(missing)}")
-    given = {source: giver for source, giver in found.items() if giver is not None}
-    for giver in given.values():
+    present = {source: giver for source, giver in giver_of.items() if giver is not None}
+    for giver in present.values():
         if not giver.text.own_encoder:
             tower = giver.card.config.text.name
             raise _mismatch(model, f"expected models with text.name = 'subword-attention', found '{tower}'")
-    return given
+    return present
 
 
 def _take(
@@ -137,17 +137,17 @@ def _take(
             target.copy_(weights[name])
 
 
-def _take_words(model: LinkModel, target: Tensor, given: Tensor, vocabulary: Vocabulary | None) -> None:
+def _take_words(model: LinkModel, target: Tensor, table: Tensor, vocabulary: Vocabulary | None) -> None:
     """Copy the rows of known words, and the n-gram rows after them where both tables have equally many."""
     if model.vocabulary is None or vocabulary is None:
         raise _mismatch(model, "expected a model that reads words")
-    if target.shape[1] != given.shape[1]:
-        raise _mismatch(model, f"word vectors of {given.shape[1]} numbers, this run's have {target.shape[1]}")
-    known = vocabulary.numbers
-    pairs = [(row, known[word]) for row, word in enumerate(model.vocabulary.words) if word in known]
+    if target.shape[1] != table.shape[1]:
+        raise _mismatch(model, f"word vectors of {table.shape[1]} numbers, this run's have {target.shape[1]}")
+    numbers = vocabulary.numbers
+    pairs = [(row, numbers[word]) for row, word in enumerate(model.vocabulary.words) if word in numbers]
     rows, others = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T
-    target[rows] = given[others]
-    own_ngrams, ngrams = target[len(model.vocabulary) :], given[len(vocabulary) :]
+    target[rows] = table[others]
+    own_ngrams, ngrams = target[len(model.vocabulary) :], table[len(vocabulary) :]
     if own_ngrams.shape != ngrams.shape:
         raise _mismatch(model, f"{len(ngrams)} n-gram buckets, this run has {len(own_ngrams)}")
     own_ngrams.copy_(ngrams)
@@ -203,24 +203,24 @@ def _vocabulary(config: TrainConfig, documents: Sample, context: Context) -> Voc
     Raises:
         ConfigError: a document is in a language that has no word vectors.
     """
-    own, labels = Counter[str](), set[str]()
+    counted, labels = Counter[str](), set[str]()
     for part in documents:
-        own += count_words(part.row_texts, _languages(config, part))
+        counted += count_words(part.row_texts, _languages(config, part))
         if config.needs.labels and part.regions is not None:
             labels.update(part.regions.labels)
-    counts = sum(map(Counter, gather_json(own, context)), Counter[str]())
-    known = (label for part in gather_json(sorted(labels), context) for label in part)
-    return config.text.vocabulary(counts, frozenset(token for label in known for token in tokenize(label)))
+    counts = sum(map(Counter, gather_json(counted, context)), Counter[str]())
+    all_labels = (label for part in gather_json(sorted(labels), context) for label in part)
+    return config.text.vocabulary(counts, frozenset(token for label in all_labels for token in tokenize(label)))
 
 
 def _languages(config: TrainConfig, documents: DocumentSet) -> list[str] | None:
     """Return the language of each sentence of documents, for a tower that reads several languages."""
-    if not (known := config.needs.languages):
+    if not (supported := config.needs.languages):
         return None
     languages = [(documents.languages or ())[document] for document in documents.sentences.owners]
-    if unknown := sorted(set(languages) - set(known)):
+    if unknown := sorted(set(languages) - set(supported)):
         raise ConfigError(
-            f"text.aligned_vectors = {', '.join(known)}: the data set has documents in {', '.join(unknown)}; "
+            f"text.aligned_vectors = {', '.join(supported)}: the data set has documents in {', '.join(unknown)}; "
             "name a file of aligned word vectors for each language"
         )
     return languages
@@ -234,6 +234,6 @@ def relation_rates(config: TrainConfig, documents: Sample, context: Context, *, 
     """
     if not config.needs.relations:
         return {}
-    own = sum((count_labels(part.relations or ()) for part in documents), Counter[str]())
-    counts = sum(map(Counter, gather_json(own, context)), Counter[str]())
+    counted = sum((count_labels(part.relations or ()) for part in documents), Counter[str]())
+    counts = sum(map(Counter, gather_json(counted, context)), Counter[str]())
     return known_rates(counts, wanted=config.needs.relations, reference=reference)

@@ -189,9 +189,9 @@ def check_alike(state: RunState, context: Context) -> None:
         return
     is_other = torch.zeros((1, 1), dtype=torch.uint8, device=context.device)
     for value in state.model.state_dict().values():
-        own = value.to(context.device)
-        first = context.of_first(own)
-        apart = (own.double() - first.double()).abs()
+        local = value.to(context.device)
+        first = context.of_first(local)
+        apart = (local.double() - first.double()).abs()
         is_other |= ~(apart <= ROUNDING * first.double().abs().max()).all() if value.numel() else False
         value.copy_(first)
     others = [rank for rank, row in enumerate(context.gather(is_other)) if row]
@@ -242,14 +242,14 @@ def _values(state: RunState) -> dict[str, Any]:
 def _check_same(checkpoint: Path, values: Mapping[str, Any], card: ModelCard) -> None:
     """Raise unless a checkpoint's configuration and data are those of the run that resumes."""
     then = restore(TrainConfig, values["config"])
-    for title, found, expected in (
+    for title, saved, expected in (
         ("configuration", lasting_settings(resolve(then)), lasting_settings(resolve(card.config))),
         ("data", flatten(values["data"]), flatten(resolve(card.data))),
     ):
-        for key in sorted({*found, *expected}):
-            if found.get(key) != expected.get(key):
+        for key in sorted({*saved, *expected}):
+            if saved.get(key) != expected.get(key):
                 raise ConfigError(
-                    f"{checkpoint}: its {title} has {key} = {found.get(key)!r}, this run {expected.get(key)!r}; "
+                    f"{checkpoint}: its {title} has {key} = {saved.get(key)!r}, this run {expected.get(key)!r}; "
                     "resume with the same settings or start in a fresh folder"
                 )
 

@@ -184,8 +184,8 @@ def _detached(batch: EncodedBatch) -> EncodedBatch:
 
 
 def _not_finite(step: FinishedStep) -> str:
-    found = [(batch, _offenders(batch)) for batch in step.batches]
-    batch, offenders = next((pair for pair in found if pair[1]), found[0] if found else (None, []))
+    batches = [(batch, _offenders(batch)) for batch in step.batches]
+    batch, offenders = next((pair for pair in batches if pair[1]), batches[0] if batches else (None, []))
     loss, norm = float(step.loss), float(step.norm)
     if batch is None or (not offenders and math.isfinite(loss)):
         return f"gradient norm {norm}: expected finite numbers; the cause is in another worker's log"

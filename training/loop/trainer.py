@@ -104,10 +104,10 @@ def _trained(config: TrainConfig, data: TrainingData, context: Context, run_dire
 
 
 def _check_selectable(config: TrainConfig, data: TrainingData, context: Context) -> None:
-    select, known = config.training.select, 0 if data.validation is None else len(data.validation.index.usable)
+    select, documents = config.training.select, 0 if data.validation is None else len(data.validation.index.usable)
     if config.is_solved:
-        if known < ENOUGH_TO_RANK and select is not Select.LAST:
-            few = f"{known or 'no'} validation document{'s' * (known > 1)}"
+        if documents < ENOUGH_TO_RANK and select is not Select.LAST:
+            few = f"{documents or 'no'} validation document{'s' * (documents > 1)}"
             context.say(f"{data.identity.reference} has {few} to judge an epoch by: the last is kept")
         return
     if data.validation is None and select is not Select.LAST:
@@ -115,7 +115,7 @@ def _check_selectable(config: TrainConfig, data: TrainingData, context: Context)
             f"training.select = '{select}': {data.identity.reference} has no validation document to judge an epoch by; "
             "use --set training.select=last"
         )
-    if known == 1:
+    if documents == 1:
         logger.warning(
             "%s has a single validation document: it has no negative, so loss and rank judge nothing; "
             "use --set training.select=last",

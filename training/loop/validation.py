@@ -83,8 +83,8 @@ def validate(model: LinkModel, split: TrainingSplit, context: Context, *, epoch:
     size = PAIRS_POOL if config.needs.pairs else RETRIEVAL_POOL
     cuts = validation_bounds(documents, negative_documents=config.training.negative_documents)
     everyone = np.array_split(np.arange(documents), -(-documents // size))
-    own = np.array_split(np.arange(len(everyone)), context.world_size)[context.rank]
-    pools = [_judge(model, split, everyone[number], cuts) for number in own]
+    assigned = np.array_split(np.arange(len(everyone)), context.world_size)[context.rank]
+    pools = [_judge(model, split, everyone[number], cuts) for number in assigned]
     rows = np.array([[pool.loss, pool.spread, *pool.links] for pool in pools]).reshape(-1, 6)
     doubled = np.concatenate([np.zeros(0, np.int64), *(pool.ranks for pool in pools)])
     counts = np.bincount(doubled, minlength=2 * size + 3)
@@ -92,14 +92,14 @@ def validate(model: LinkModel, split: TrainingSplit, context: Context, *, epoch:
     ranks = context.total(torch.from_numpy(counts).to(context.device)).cpu().numpy()
     if context.rank == 0 and documents > 1 and table[:, 1].max() < COLLAPSED:
         logger.warning("epoch %d: all validation documents are equally similar: the model has collapsed", epoch)
-    auc, first, fifth, known = table[:, 2:].sum(axis=0).tolist()
+    auc, first, fifth, scored = table[:, 2:].sum(axis=0).tolist()
     return Validation(
         loss=float(table[:, 0].sum()) / documents,
         rank=float(ranks @ np.arange(len(ranks))) / (2 * documents),
         median_rank=_median(ranks) / 2,
-        auc=auc / known if known else None,
-        precision_at_1=first / known if known else None,
-        precision_at_5=fifth / known if known else None,
+        auc=auc / scored if scored else None,
+        precision_at_1=first / scored if scored else None,
+        precision_at_5=fifth / scored if scored else None,
     )
 
 
@@ -166,16 +166,16 @@ def _draw_key(config: TrainConfig) -> DrawKey:
     return DrawKey(split="validation", epoch=0, step=0, seed=config.training.seed)
 
 
-def _judge(model: LinkModel, split: TrainingSplit, places: Int64, cuts: Int64) -> _Pool:
+def _judge(model: LinkModel, split: TrainingSplit, positions: Int64, cuts: Int64) -> _Pool:
     """Return the measurements of a pool of usable documents, and of the batches that begin in it.
 
     Args:
         model: is judged.
         split: that the documents are of.
-        places: of the pool among the usable documents, one after the other.
+        positions: of the pool among the usable documents, one after the other.
         cuts: place at which each batch begins, and the end of the last.
     """
-    config, start, end = model.card.config, int(places[0]), int(places[-1]) + 1
+    config, start, end = model.card.config, int(positions[0]), int(positions[-1]) + 1
     first, last = np.searchsorted(cuts[:-1], [start, end])
     bounds = cuts[first : last + 1]
     encoded = encode_documents(model, split, split.index.usable[start : max(end, int(bounds[-1]))])
@@ -189,7 +189,7 @@ def _judge(model: LinkModel, split: TrainingSplit, places: Int64, cuts: Int64) -
     return _Pool(
         loss=float(torch.stack(sums).double().sum()) if sums else 0.0,
         spread=float(similarity_BB.max() - similarity_BB.min()),
-        links=_link_sums(encoded, len(places)),
+        links=_link_sums(encoded, len(positions)),
         ranks=(2 * ranks).long().cpu().numpy(),
     )
 
@@ -198,9 +198,9 @@ def _link_sums(encoded: EncodedDocuments, count: int) -> Float64:
     """Return the sums of the link scores of the first documents, and how many of them have scores."""
     documents = encoded.documents
     text_ND, image_MD = encoded.text_vectors.cpu().numpy(), encoded.image_vectors.cpu().numpy()
-    places = [(documents.sentences.rows(row), documents.images.rows(row)) for row in range(count)]
+    slices = [(documents.sentences.rows(row), documents.images.rows(row)) for row in range(count)]
     scores = score_documents(
-        [text_ND[rows] @ image_MD[images].T for rows, images in places], (documents.links or (None,) * count)[:count]
+        [text_ND[rows] @ image_MD[images].T for rows, images in slices], (documents.links or (None,) * count)[:count]
     ).table
     return np.append(scores.sum(axis=0), len(scores))
 

@@ -259,17 +259,17 @@ def link_features(matrix: Floats, rows: Int64, columns: Int64) -> Float64:
     [[0.9, 0.67, 0.7], [0.4, 0.69, 0.2]]
     """
     n, m = matrix.shape
-    found = matrix[rows, columns].astype(np.float64)
+    similarities = matrix[rows, columns].astype(np.float64)
     if not len(rows):
         return np.zeros((0, FEATURES))
     scores = torch.from_numpy(PLAN_SHARPNESS * matrix.astype(np.float64))
     plans = soft_plans(scores[None], torch.tensor([n]), torch.tensor([m]))[0].numpy() + np.log(max(n, m))
-    places = np.arange(len(rows))
+    positions = np.arange(len(rows))
     by_row, by_column = matrix[rows].astype(np.float64), matrix[:, columns].T.astype(np.float64)
-    by_row[places, columns] = by_column[places, rows] = -np.inf
+    by_row[positions, columns] = by_column[positions, rows] = -np.inf
     others = np.maximum(by_row.max(axis=1), by_column.max(axis=1))
-    margins = np.where(np.isfinite(others), found - others, 0.0)
-    return np.stack([found, plans[rows, columns], margins], axis=1)
+    margins = np.where(np.isfinite(others), similarities - others, 0.0)
+    return np.stack([similarities, plans[rows, columns], margins], axis=1)
 
 
 def calibration_scores(calibration: Calibration, observed: Observations) -> Iterator[Score]:

@@ -76,10 +76,10 @@ def median_interval(values: Floats, units: Int64, *, least: float, most: float) 
     levels = np.unique(values).tolist()
 
     def end(name: str, outside: float) -> float:
-        place = bisect_left(
+        index = bisect_left(
             levels, 50, key=lambda level: getattr(mean_interval(100.0 * (values <= level), units), name)
         )
-        return levels[place] if place < len(levels) else outside
+        return levels[index] if index < len(levels) else outside
 
     none = mean_interval(np.zeros(len(values)), units)
     return Interval(float(np.median(values)), least if none.high >= 50 else end("high", most), end("low", most))

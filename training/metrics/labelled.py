@@ -118,15 +118,15 @@ def drawn(strata: Int64, count: int, draws: np.random.Generator) -> Int64:
     [0, 1, 2, 3, 4]
     """
     free = {number: draws.permutation(np.flatnonzero(strata == number)) for number in np.unique(strata).tolist()}
-    found: list[Int64] = []
+    parts: list[Int64] = []
     while free and count > 0:
         share = max(1, count // len(free))
         for number in list(free)[: count if share == 1 else None]:
-            found.append(free[number][:share])
-            count -= len(found[-1])
+            parts.append(free[number][:share])
+            count -= len(parts[-1])
             free[number] = free[number][share:]
         free = {number: rows for number, rows in free.items() if len(rows)}
-    return draws.permutation(np.concatenate(found)) if found else np.zeros(0, np.int64)
+    return draws.permutation(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
 
 
 def measure(population: Population, labels: Labels, *, level: float = LEVEL) -> CorpusMeasures:
@@ -166,9 +166,9 @@ def threshold_for(
     for kept in KEPT if len(scores) else ():
         score = float(np.quantile(scores, 1 - kept, method="lower"))
         is_kept = population.is_linked & (population.scores >= score)
-        found = _precision(population, labels, is_kept, level=1 - 2 * error / len(KEPT))
-        if found is not None and found.interval.low >= wanted:
-            return Threshold(score=score, kept=float(is_kept.sum() / len(scores)), precision=found.interval)
+        precision = _precision(population, labels, is_kept, level=1 - 2 * error / len(KEPT))
+        if precision is not None and precision.interval.low >= wanted:
+            return Threshold(score=score, kept=float(is_kept.sum() / len(scores)), precision=precision.interval)
     return None
 
 
@@ -192,13 +192,15 @@ def _precision(population: Population, labels: Labels, are_of: Bool, *, level: f
 
     Strata without a label have their whole range: none of their links is right, or each is.
     """
-    among, own = _among(population, labels, are_of)
-    if not len(own.rows):
+    among, subset = _among(population, labels, are_of)
+    if not len(subset.rows):
         return None
-    found, unknown = _share(among, own, np.ones(len(own.rows), bool), level=level), _unlabelled(among, own)
-    interval = found.interval
+    share, unknown = _share(among, subset, np.ones(len(subset.rows), bool), level=level), _unlabelled(among, subset)
+    interval = share.interval
     bounds = interval.low * (1 - unknown), interval.high * (1 - unknown) + unknown
-    more = min(int(np.ceil(found.more * len(labels.rows) / len(own.rows))), len(population.strata) - len(labels.rows))
+    more = min(
+        int(np.ceil(share.more * len(labels.rows) / len(subset.rows))), len(population.strata) - len(labels.rows)
+    )
     return Measured(interval=Interval(interval.mean, *bounds), more=more)
 
 
@@ -226,20 +228,22 @@ def _share(population: Population, labels: Labels, whole: Bool, *, level: float)
         labels: of n of them.
         whole: n; whether an image counts; each right link does.
     """
-    own = whole.astype(np.float64)
+    counted = whole.astype(np.float64)
     top, bottom = (_Estimate.of(population, labels, each.astype(np.float64)) for each in (labels.is_right, whole))
     total = bottom.mean
     share = min(max(top.mean / total, 0.0), 1.0) if total > 0 else 0.0
     residuals = top.residuals - share * bottom.residuals
-    error = _variance(population, labels, residuals, (-share * own, own - share * own)) / max(total, 1e-12) ** 2
+    error = (
+        _variance(population, labels, residuals, (-share * counted, counted - share * counted)) / max(total, 1e-12) ** 2
+    )
     if error == 0:  # every image is labelled
         return Measured(interval=Interval(share, share, share), more=0)
-    known = int(own.sum())
-    worth = max(share * (1 - share), 1 / (4 * known)) / error
+    labelled = int(counted.sum())
+    worth = max(share * (1 - share), 1 / (4 * labelled)) / error
     worth *= (
-        stdtrit(max(known - 1, 1), 0.975) / stdtrit(max(known - len(np.unique(population.strata)), 1), 0.975)
+        stdtrit(max(labelled - 1, 1), 0.975) / stdtrit(max(labelled - len(np.unique(population.strata)), 1), 0.975)
     ) ** 2
-    worth = max(worth, min(FEWEST, known))
+    worth = max(worth, min(FEWEST, labelled))
     low, high = clopper_pearson(share, worth, level)
     more = int(np.ceil((_factor(share, worth, level) - 1) * len(labels.rows)))
     return Measured(interval=Interval(share, low, high), more=min(more, len(population.strata) - len(labels.rows)))
@@ -255,22 +259,24 @@ class _Estimate:
     @classmethod
     def of(cls, population: Population, labels: Labels, values: Float64) -> "_Estimate":
         scores = np.where(population.is_linked, population.scores, 0.0)
-        own, (sizes, counts) = population.strata[labels.rows], _sizes(population, labels)
-        centred = scores[labels.rows] - _means(scores[labels.rows], own, counts)[own]
-        weights = (sizes**2 / np.maximum(counts, 1) ** 2)[own]
+        strata, (sizes, counts) = population.strata[labels.rows], _sizes(population, labels)
+        centred = scores[labels.rows] - _means(scores[labels.rows], strata, counts)[strata]
+        weights = (sizes**2 / np.maximum(counts, 1) ** 2)[strata]
         spread = float((weights * centred**2).sum())
         slope = float((weights * centred * values).sum()) / spread if spread > 0 else 0.0
         residuals = values - slope * scores[labels.rows]
         everywhere = np.bincount(population.strata, scores, len(sizes)) / np.maximum(sizes, 1)
-        means = slope * everywhere + _means(residuals, own, counts)
+        means = slope * everywhere + _means(residuals, strata, counts)
         return cls(float((sizes * means)[counts > 0].sum() / sizes[counts > 0].sum()), residuals)
 
 
 def _sizes(population: Population, labels: Labels) -> tuple[Float64, Float64]:
     """Return how many images each stratum has, and how many of them are labelled."""
     count = int(population.strata.max()) + 1
-    every, own = population.strata, population.strata[labels.rows]
-    return np.bincount(every, minlength=count).astype(np.float64), np.bincount(own, minlength=count).astype(np.float64)
+    every, labelled = population.strata, population.strata[labels.rows]
+    return np.bincount(every, minlength=count).astype(np.float64), np.bincount(labelled, minlength=count).astype(
+        np.float64
+    )
 
 
 def _means(values: Float64, strata: Int64, counts: Float64) -> Float64:
@@ -279,10 +285,10 @@ def _means(values: Float64, strata: Int64, counts: Float64) -> Float64:
 
 def _variance(population: Population, labels: Labels, residuals: Float64, extremes: tuple[Float64, Float64]) -> float:
     """Return the variance of the mean of residuals over strata, each with half a label more of either kind."""
-    own, (sizes, counts) = population.strata[labels.rows], _sizes(population, labels)
-    means = _means(residuals, own, counts)
-    squares = _means((residuals - means[own]) ** 2, own, counts) * counts
-    low, high = (_means(each, own, counts) for each in extremes)
+    strata, (sizes, counts) = population.strata[labels.rows], _sizes(population, labels)
+    means = _means(residuals, strata, counts)
+    squares = _means((residuals - means[strata]) ** 2, strata, counts) * counts
+    low, high = (_means(each, strata, counts) for each in extremes)
     spread = (squares + UNSEEN / 2 * (high - low) ** 2) / np.maximum(counts + 2 * UNSEEN - 1, 1)
     shares = sizes / sizes[counts > 0].sum()
     left = 1 - counts / np.maximum(sizes, 1)
@@ -296,9 +302,9 @@ def clopper_pearson(share: float, worth: float, level: float) -> tuple[float, fl
     >>> f"{low:.3f} {high:.3f}"
     '0.555 0.997'
     """
-    found, tail = share * worth, (1 - level) / 2
-    low = 0.0 if found <= 0 else float(betaincinv(found, worth - found + 1, tail))
-    high = 1.0 if found >= worth else float(betaincinv(found + 1, worth - found, 1 - tail))
+    successes, tail = share * worth, (1 - level) / 2
+    low = 0.0 if successes <= 0 else float(betaincinv(successes, worth - successes + 1, tail))
+    high = 1.0 if successes >= worth else float(betaincinv(successes + 1, worth - successes, 1 - tail))
     return low, high
 
 

@@ -70,10 +70,10 @@ def precision_points(similarities: Float64, are_true: Bool, documents: Int64, co
     shares_DK = false_DK / np.maximum(links_DK, 1)
     points: list[PrecisionPoint] = []
     for level in LEVELS:
-        place = _loosest(links_DK > 0, shares_DK, level=level)
-        if place is None:
+        index = _loosest(links_DK > 0, shares_DK, level=level)
+        if index is None:
             break
-        points.append(PrecisionPoint(float(thresholds[place]), level, int(links_DK[:, place].sum())))
+        points.append(PrecisionPoint(float(thresholds[index]), level, int(links_DK[:, index].sum())))
     return tuple(points)
 
 
@@ -83,8 +83,8 @@ def _thresholds(similarities: Float64) -> Float64:
     kept = np.cumsum(counts[::-1])  # by falling value
     steps = int(np.log(len(similarities) / FEWEST_KEPT) / np.log(KEPT_RATIO) + 1e-9)
     sizes = np.append(len(similarities) / KEPT_RATIO ** np.arange(steps + 1), FEWEST_KEPT)
-    found: Float64 = values[::-1][np.unique(np.searchsorted(kept, sizes - 1e-9))]
-    return found
+    thresholds: Float64 = values[::-1][np.unique(np.searchsorted(kept, sizes - 1e-9))]
+    return thresholds
 
 
 def _loosest(has_links_DK: Bool, shares_DK: Float64, *, level: float) -> int | None:

@@ -48,8 +48,8 @@ class RelationPredictor:
         device = next(self.head.parameters()).device
         with torch.inference_mode():
             left, right = (torch.from_numpy(np.ascontiguousarray(rows)).float().to(device) for rows in (texts, images))
-            found: Float32 = torch.sigmoid(self.head(left, right)).cpu().numpy()
-        return found
+            probabilities: Float32 = torch.sigmoid(self.head(left, right)).cpu().numpy()
+        return probabilities
 
     def crossed(self, texts: Floats, images: Floats) -> Float32:
         """Return Q x C x R probabilities of Q texts, each with all C images."""
@@ -122,9 +122,9 @@ def relation_scores(probabilities: Floats, labels: Floats, names: Sequence[str])
     """
     require_finite(probabilities, "probabilities of relations")
     for column, name in enumerate(names):
-        known = ~np.isnan(labels[:, column])
-        scores, is_true = probabilities[known, column], labels[known, column] > 0
-        pairs = int(known.sum())
+        is_labelled = ~np.isnan(labels[:, column])
+        scores, is_true = probabilities[is_labelled, column], labels[is_labelled, column] > 0
+        pairs = int(is_labelled.sum())
         if not pairs:
             continue
         low = high = value = None
@@ -151,7 +151,7 @@ def average_precision(scores: Floats, is_true: Bool) -> float:
     """
     if not is_true.any():
         raise ValueError("expected at least one true label, found none")
-    _, places = np.unique(-np.asarray(scores, np.float64), return_inverse=True)
-    taken = np.cumsum(np.bincount(places))
-    gained = np.bincount(places, weights=is_true)
+    _, steps = np.unique(-np.asarray(scores, np.float64), return_inverse=True)
+    taken = np.cumsum(np.bincount(steps))
+    gained = np.bincount(steps, weights=is_true)
     return float(np.sum(gained * np.cumsum(gained) / taken) / is_true.sum())

@@ -127,11 +127,11 @@ def retrieval_scores(
     if not len(pool.pairs):
         return []
     directions = tuple(directions)
-    found = [score for direction in directions for score in _whole(pool, direction, adjust)]
+    scores = [score for direction in directions for score in _whole(pool, direction, adjust)]
     if samples and len(pool.pairs) > sample_pairs:
         drawn = list(_samples(pool, sample_pairs, samples))
-        found += [score for direction in directions for score in _sampled(drawn, direction, adjust)]
-    return found
+        scores += [score for direction in directions for score in _sampled(drawn, direction, adjust)]
+    return scores
 
 
 def query_ranks(queries: Floats, candidates: Floats, pairs: Int64, *, adjust: Adjust | None = None) -> Ranks:

@@ -75,17 +75,17 @@ class RayWorkers(AbstractContextManager["RayWorkers"]):
         gpus = int(ray.cluster_resources().get("GPU", 0) >= self.workers)
         shared = ray.put(_Shared(_files(model), task, "cuda" if gpus else "cpu"))
         run = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=WORKER_CRASHES_SURVIVED)(_run)
-        remaining, given = deque(shards), deque[tuple[Shard, ray.ObjectRef]]()
+        remaining, started = deque(shards), deque[tuple[Shard, ray.ObjectRef]]()
         running: list[ray.ObjectRef] = []
-        while remaining or given:
-            while remaining and len(running) < self.workers and len(given) < GIVEN_AHEAD * self.workers:
+        while remaining or started:
+            while remaining and len(running) < self.workers and len(started) < GIVEN_AHEAD * self.workers:
                 shard = remaining.popleft()
                 running.append(run.remote([shared], shard))  # in a list: or Ray would hand over the value
-                given.append((shard, running[-1]))
-            if given[0][1] in running:
+                started.append((shard, running[-1]))
+            if started[0][1] in running:
                 _, running = ray.wait(running, num_returns=1)
             else:
-                yield _result(*given.popleft())
+                yield _result(*started.popleft())
 
 
 def _run(shared: Sequence[ray.ObjectRef], shard: Shard) -> Any:

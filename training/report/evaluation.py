@@ -153,18 +153,18 @@ def loss_with_auc(history: Sequence[Epoch], *, kept_epoch: int) -> Figures:
 
 def statistics_table(title: str, splits: Mapping[str, SplitStatistics]) -> Table:
     """Return the columns of Hessel 2019's table 1 as rows, a column a split."""
-    known = splits.values()
+    statistics = splits.values()
     rows = {
-        "documents": [f"{split.documents:,}" for split in known],
-        "sentences: median": [f"{split.median_sentences:g}" for split in known],
-        "sentences: mean": [f"{split.mean_sentences:.1f}" for split in known],
-        "sentences: most": [f"{split.max_sentences:,}" for split in known],
-        "images: median": [f"{split.median_images:g}" for split in known],
-        "images: mean": [f"{split.mean_images:.1f}" for split in known],
-        "images: most": [f"{split.max_images:,}" for split in known],
-        "unique images": [f"{split.unique_images:,}" for split in known],
-        "documents with known links": [f"{split.documents_with_known_links:,}" for split in known],
-        "density of links": ["–" if split.density is None else f"{split.density:.1%}" for split in known],
+        "documents": [f"{split.documents:,}" for split in statistics],
+        "sentences: median": [f"{split.median_sentences:g}" for split in statistics],
+        "sentences: mean": [f"{split.mean_sentences:.1f}" for split in statistics],
+        "sentences: most": [f"{split.max_sentences:,}" for split in statistics],
+        "images: median": [f"{split.median_images:g}" for split in statistics],
+        "images: mean": [f"{split.mean_images:.1f}" for split in statistics],
+        "images: most": [f"{split.max_images:,}" for split in statistics],
+        "unique images": [f"{split.unique_images:,}" for split in statistics],
+        "documents with known links": [f"{split.documents_with_known_links:,}" for split in statistics],
+        "density of links": ["–" if split.density is None else f"{split.density:.1%}" for split in statistics],
     }
     return Table((title, *splits), tuple(Row(name, tuple(cells)) for name, cells in rows.items()))
 
@@ -187,8 +187,8 @@ def _distribution(rows: Iterable[Score]) -> tuple[Markup, dict[str, str]] | None
 def _spread_charts(rows: Iterable[Score]) -> Figures:
     """Return AUC against the spread of images, and against that of sentences."""
     metrics = {"image_spread": "images", "text_spread": "sentences"}
-    known = (row for row in rows if row.measure == DOCUMENT)
-    documents = [each for each in columns_of(known, ["auc", *metrics]).values() if len(each) == 1 + len(metrics)]
+    of_documents = (row for row in rows if row.measure == DOCUMENT)
+    documents = [each for each in columns_of(of_documents, ["auc", *metrics]).values() if len(each) == 1 + len(metrics)]
     charts = []
     for metric, name in metrics.items() if documents else ():
         x, y = ([each[column].value or 0.0 for each in documents] for column in (metric, "auc"))

@@ -79,9 +79,9 @@ def most_spread(
     documents, embedded = embed_split(model, manifest, folder, split)
     spreads = np.zeros((len(documents), 2))
     for row, (texts, images) in enumerate(zip(documents.sentences, documents.images, strict=True)):
-        own, vectors = embedded[row], documents.sentence_vectors
+        document, vectors = embedded[row], documents.sentence_vectors
         bank = documents.image_bank[documents.image_rows[images]]
-        sides = bank if bank.shape[1] else own.images, own.texts if vectors is None else vectors[texts]
+        sides = bank if bank.shape[1] else document.images, document.texts if vectors is None else vectors[texts]
         spreads[row] = [spread(side) if len(side) else 0.0 for side in sides]
     order = np.argsort(-spreads.sum(axis=1), kind="stable")[:count].tolist()
     names = {documents.ids[row] for row in order}
@@ -108,7 +108,7 @@ def read_examples(
     """
     column = FeatureColumn(name=regions or "", kind=FeatureKind.REGIONS, dimensions=0).column
     columns = ["hash", "jpeg", *([] if regions is None else [f"{column}.list.element.label"])]
-    found: dict[str, ExampleDocument] = {}
+    examples: dict[str, ExampleDocument] = {}
     for documents_part, images_part in parts:
         rows = rows_where(folder, documents_part, ["id", "sentences", "images"], sorted(ids))
         hashes = sorted({image["hash"] for row in rows for image in row["images"]})
@@ -116,13 +116,13 @@ def read_examples(
         for row in rows:
             images = [pictures[image["hash"]] for image in row["images"]]
             labels = [] if regions is None else [[region["label"] for region in each[column]] for each in images]
-            found[row["id"]] = ExampleDocument(
+            examples[row["id"]] = ExampleDocument(
                 id=row["id"],
                 sentences=tuple(sentence["text"] for sentence in row["sentences"]),
                 images=tuple(each["jpeg"] for each in images),
                 concepts=tuple(map(main_concepts, labels)),
             )
-    return found
+    return examples
 
 
 def linked(example: ExampleDocument, matrix: Floats, sentence_numbers: Int64, links: Int64 | None) -> ExampleDocument:

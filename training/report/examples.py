@@ -213,11 +213,11 @@ def classify_edges(document: ExampleDocument) -> tuple[Edge, ...]:
     if document.is_compared:
         is_in, is_not, missed = EdgeKind.AGREED, EdgeKind.OTHERWISE, EdgeKind.GIVEN
     edges = []
-    known = dict(zip(document.predicted, document.sureness, strict=False))
+    probability_of = dict(zip(document.predicted, document.sureness, strict=False))
     for link in sorted(document.predicted, key=lambda edge: (-edge[2], edge[0], edge[1])):
         s, i, weight = link
         right = is_in if (s, i) in (true or ()) else is_not
-        edges.append(Edge(s, i, EdgeKind.PREDICTED if true is None else right, weight, known.get(link)))
+        edges.append(Edge(s, i, EdgeKind.PREDICTED if true is None else right, weight, probability_of.get(link)))
     others = sorted((true or set()) - {(edge.sentence, edge.image) for edge in edges})
     kind = missed if document.is_predicted else EdgeKind.KNOWN
     return (*edges, *(Edge(s, i, kind) for s, i in others))

@@ -82,9 +82,9 @@ class Axis:
     @classmethod
     def over(cls, values: Iterable[float]) -> Axis:
         """Return an axis that holds every value; with no value, one from 0 to 1."""
-        known = list(values) or [0.0, 1.0]
-        margin = 0.1 * abs(known[0]) or 1.0
-        low, high = (min(known), max(known)) if min(known) < max(known) else (known[0] - margin, known[0] + margin)
+        ends = list(values) or [0.0, 1.0]
+        margin = 0.1 * abs(ends[0]) or 1.0
+        low, high = (min(ends), max(ends)) if min(ends) < max(ends) else (ends[0] - margin, ends[0] + margin)
         ticks = MaxNLocator(nbins=6, steps=[1, 2, 5, 10]).tick_values(low, high)
         return cls(tuple(np.asarray(ticks).round(12).tolist()))
 
@@ -138,8 +138,8 @@ def line_chart(title: str, lines: Mapping[str, Points], *, x_label: str, marked:
     for (name, points), colour, dashes in zip(lines.items(), (ACCENT, SECOND), ("-", (0, (2.2, 1.8))), strict=False):
         x, y = _columns(points)
         axes.plot(x, y, color=colour, linestyle=dashes, label=name)
-        known = np.pad(np.isfinite(y), 1)
-        alone = known[1:-1] & ~known[:-2] & ~known[2:]
+        is_drawn = np.pad(np.isfinite(y), 1)
+        alone = is_drawn[1:-1] & ~is_drawn[:-2] & ~is_drawn[2:]
         axes.plot(x[alone], y[alone], "o", color=colour, markersize=8)
         at = (x == marked) & np.isfinite(y)
         axes.plot(x[at], y[at], **_RING)
@@ -200,8 +200,8 @@ def path_chart(title: str, points: Mapping[str, tuple[float, float]], *, x_label
     names = list(points)
     for name in (names[0], names[-1]):
         on_left = points[name][0] < x.mean()
-        place: dict[str, Any] = {"xytext": (9 if on_left else -9, 7), "ha": "left" if on_left else "right"}
-        axes.annotate(name, points[name], textcoords="offset points", **place)
+        offset: dict[str, Any] = {"xytext": (9 if on_left else -9, 7), "ha": "left" if on_left else "right"}
+        axes.annotate(name, points[name], textcoords="offset points", **offset)
     return _svg(axes, title, "; ".join(f"{name}: {a:.4g}, {b:.4g}" for name, (a, b) in points.items()))
 
 
@@ -220,8 +220,8 @@ def reliability_chart(title: str, expected: Sequence[float], true: Sequence[floa
 def _rule(axes: Axes, x: float, name: str, *, is_left: bool) -> None:
     """Draw a dashed vertical rule with its name beside its top, on the side that has more room."""
     axes.axvline(x, **_DASHED, ymax=1.03)
-    place: dict[str, Any] = {"xytext": (5 if is_left else -5, 2), "ha": "left" if is_left else "right", "va": "bottom"}
-    axes.annotate(name, (x, 1), xycoords=("data", "axes fraction"), textcoords="offset points", **place)
+    offset: dict[str, Any] = {"xytext": (5 if is_left else -5, 2), "ha": "left" if is_left else "right", "va": "bottom"}
+    axes.annotate(name, (x, 1), xycoords=("data", "axes fraction"), textcoords="offset points", **offset)
 
 
 def _columns(points: Points) -> Float64:

@@ -25,11 +25,11 @@ def outcome_lines(rows: Sequence[Score], *, dataset: str) -> list[str]:
     if table is None:
         return [_without_links(rows, dataset)]
     kind = kind_of(rows)
-    metric, own, count = kind.leading, means_of(rows, kind), documents_of(rows)
-    words = _in_words(own[metric], means_of(rows, RANDOM)[metric], is_auc=kind is ScoreKind.LINKS)
-    lines = [f"{kind.metrics[metric]} {cell_text(own[metric])} on {count} documents of {dataset}: {words}"]
+    metric, means, count = kind.leading, means_of(rows, kind), documents_of(rows)
+    words = _in_words(means[metric], means_of(rows, RANDOM)[metric], is_auc=kind is ScoreKind.LINKS)
+    lines = [f"{kind.metrics[metric]} {cell_text(means[metric])} on {count} documents of {dataset}: {words}"]
     untrained = means_of(rows, UNTRAINED).get(metric)
-    if untrained is not None and (untrained.value or 0.0) >= (own[metric].value or 0.0):
+    if untrained is not None and (untrained.value or 0.0) >= (means[metric].value or 0.0):
         lines.append(f"the model {UNTRAINED}, which needs no training, is as good here: {cell_text(untrained)}")
     return [*lines, *table.lines()]
 
@@ -43,9 +43,9 @@ def next_lines(model: str, *, dataset: str, lake: str) -> list[str]:
     ]
 
 
-def _in_words(own: Score, random: Score, *, is_auc: bool) -> str:
-    value, chance = own.value or 0.0, random.value or 0.0
-    if own.low is not None and own.low <= (chance if random.high is None else random.high):
+def _in_words(score: Score, random: Score, *, is_auc: bool) -> str:
+    value, chance = score.value or 0.0, random.value or 0.0
+    if score.low is not None and score.low <= (chance if random.high is None else random.high):
         return "not shown to be better than random links; more documents help most"
     if not is_auc:
         return f"random has {value_text(random)}"
@@ -55,8 +55,8 @@ def _in_words(own: Score, random: Score, *, is_auc: bool) -> str:
 
 
 def _without_links(rows: Sequence[Score], dataset: str) -> str:
-    found = next((row for row in rows if row.measure == DECOYS and row.value is not None), None)
+    estimate = next((row for row in rows if row.measure == DECOYS and row.value is not None), None)
     unknown = f"no true link of {dataset} is known, so nothing can be scored"
-    if found is None:
+    if estimate is None:
         return unknown
-    return f"{unknown}; about {found.value:.0f}% of its links are false ({found.note})"
+    return f"{unknown}; about {estimate.value:.0f}% of its links are false ({estimate.note})"

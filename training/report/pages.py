@@ -77,7 +77,7 @@ def environment() -> Environment:
 
     It keeps the templates that it has compiled: compiling takes far longer than drawing a document.
     """
-    found = Environment(
+    templates = Environment(
         loader=PackageLoader("training.report", "."),
         autoescape=True,
         undefined=StrictUndefined,
@@ -85,11 +85,11 @@ def environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    found.globals["axes_of"] = axes_of
-    found.filters |= {"cell": cell_text, "value": value_text, "range": range_text}
-    found.filters |= {"clip": clip, "thumbnail": thumbnail_uri, "emphasised": emphasised, "sure": sure_text}
-    found.tests |= {"clear": is_clear, "score": _has_value, "under": Edge.is_under}
-    return found
+    templates.globals["axes_of"] = axes_of
+    templates.filters |= {"cell": cell_text, "value": value_text, "range": range_text}
+    templates.filters |= {"clip": clip, "thumbnail": thumbnail_uri, "emphasised": emphasised, "sure": sure_text}
+    templates.tests |= {"clear": is_clear, "score": _has_value, "under": Edge.is_under}
+    return templates
 
 
 def drawn(graph: ExampleGraph, title: str, *, threshold: float | None = None, beside: Markup | None = None) -> Markup:
@@ -195,48 +195,50 @@ def comparison_page(found: ModelComparison) -> str:
     )
 
 
-def comparison_lines(found: ModelComparison) -> list[str]:
+def comparison_lines(comparison: ModelComparison) -> list[str]:
     """Return the comparison as aligned text: means, differences to the first model, agreement."""
-    left_out = f"; {found.left_out} were not scored with every model" if found.left_out else ""
+    left_out = f"; {comparison.left_out} were not scored with every model" if comparison.left_out else ""
     return [
-        *means_table(found).lines(),
-        f"minus {found.models[0].name}, paired:",
-        *difference_table(found).lines()[1:],
-        f"rank correlation of per-document {found.kind.metrics[found.kind.leading]}:",
-        *agreement_table(found).lines()[1:],
-        f"{len(found.documents)} documents{left_out}",
+        *means_table(comparison).lines(),
+        f"minus {comparison.models[0].name}, paired:",
+        *difference_table(comparison).lines()[1:],
+        f"rank correlation of per-document {comparison.kind.metrics[comparison.kind.leading]}:",
+        *agreement_table(comparison).lines()[1:],
+        f"{len(comparison.documents)} documents{left_out}",
     ]
 
 
-def means_table(found: ModelComparison) -> Table:
+def means_table(comparison: ModelComparison) -> Table:
     """Return each model's means, the first of them marked."""
-    kinds = [RowKind.MODEL, *[RowKind.BASELINE] * len(found.models)]
-    rows = zip(found.models, kinds, strict=False)
-    return models_table((score_row(each.name, each.means, found.kind.metrics, kind) for each, kind in rows), found.kind)
+    kinds = [RowKind.MODEL, *[RowKind.BASELINE] * len(comparison.models)]
+    rows = zip(comparison.models, kinds, strict=False)
+    return models_table(
+        (score_row(each.name, each.means, comparison.kind.metrics, kind) for each, kind in rows), comparison.kind
+    )
 
 
-def difference_table(found: ModelComparison) -> Table:
+def difference_table(comparison: ModelComparison) -> Table:
     """Return each model's paired difference to the first."""
     rows = (
         Row(
             each.name,
-            tuple(each.differences[metric].score(metric, n=0, unit=POINTS) for metric in found.kind.metrics),
+            tuple(each.differences[metric].score(metric, n=0, unit=POINTS) for metric in comparison.kind.metrics),
         )
-        for each in found.models[1:]
+        for each in comparison.models[1:]
     )
-    return models_table(rows, found.kind)
+    return models_table(rows, comparison.kind)
 
 
-def agreement_table(found: ModelComparison) -> Table:
+def agreement_table(comparison: ModelComparison) -> Table:
     """Return the rank correlations, models numbered in the heads."""
     rows = (
         Row(
             f"{number}  {result.name}",
             tuple(Score("spearman", value, unit="correlation", note="none") for value in own),
         )
-        for number, (result, own) in enumerate(zip(found.models, found.agreement, strict=True), start=1)
+        for number, (result, own) in enumerate(zip(comparison.models, comparison.agreement, strict=True), start=1)
     )
-    return Table(("Model", *map(str, range(1, len(found.models) + 1))), tuple(rows))
+    return Table(("Model", *map(str, range(1, len(comparison.models) + 1))), tuple(rows))
 
 
 def sweep_page(found: Sweep) -> str:
@@ -245,11 +247,11 @@ def sweep_page(found: Sweep) -> str:
     return render("sweep", found=found, name=name, table=sweep_table(found).above(published_rows(name, found.kind)))
 
 
-def sweep_table(found: Sweep) -> Table:
+def sweep_table(sweep: Sweep) -> Table:
     """Return a row for each combination."""
-    metrics = found.kind.metrics
-    rows = (score_row(", ".join(cell.settings), cell.means, metrics, note=cell.model) for cell in found.cells)
-    return models_table(rows, found.kind, head="Settings")
+    metrics = sweep.kind.metrics
+    rows = (score_row(", ".join(cell.settings), cell.means, metrics, note=cell.model) for cell in sweep.cells)
+    return models_table(rows, sweep.kind, head="Settings")
 
 
 def transfer_page(cells: Sequence[TransferCell], *, split: str) -> str:

@@ -90,18 +90,24 @@ def _example(example: ExampleDocument, row: Mapping[str, Any]) -> ExampleDocumen
     )
 
 
-def _table(found: Agreement) -> Table:
+def _table(agreement: Agreement) -> Table:
     rows = {
-        "links": (f"{found.given:,}", f"{found.predicted:,}"),
-        "of them also the other's": (_percent(found.same, found.given), _percent(found.same, found.predicted)),
+        "links": (f"{agreement.given:,}", f"{agreement.predicted:,}"),
+        "of them also the other's": (
+            _percent(agreement.same, agreement.given),
+            _percent(agreement.same, agreement.predicted),
+        ),
     }
-    if found.judged:
-        rows[f"of {found.judged:,} documents whose true links are known: precision"] = (
-            _percent(found.true_given, found.judged_given),
-            _percent(found.true_predicted, found.judged_predicted),
+    if agreement.judged:
+        rows[f"of {agreement.judged:,} documents whose true links are known: precision"] = (
+            _percent(agreement.true_given, agreement.judged_given),
+            _percent(agreement.true_predicted, agreement.judged_predicted),
         )
-        rows["recall"] = _percent(found.true_given, found.true), _percent(found.true_predicted, found.true)
-    heads = (f"{found.documents:,} documents", "given", "predicted")
+        rows["recall"] = (
+            _percent(agreement.true_given, agreement.true),
+            _percent(agreement.true_predicted, agreement.true),
+        )
+    heads = (f"{agreement.documents:,} documents", "given", "predicted")
     return Table(heads, tuple(Row(name, cells) for name, cells in rows.items()))
 
 

@@ -142,12 +142,12 @@ def pivot(
         head: of the names.
         name: of the row that a number is in.
     """
-    found: dict[str, dict[str, Cell]] = {}
+    cells_of: dict[str, dict[str, Cell]] = {}
     for row in rows:
         if row.metric in columns:
-            found.setdefault(name(row), {COUNT: f"{row.n:,}"})[row.metric] = row
-    cells = (Row(group, tuple(values.get(metric, "") for metric in columns)) for group, values in found.items())
-    return Table((head, *columns.values()), tuple(cells)) if found else None
+            cells_of.setdefault(name(row), {COUNT: f"{row.n:,}"})[row.metric] = row
+    cells = (Row(group, tuple(values.get(metric, "") for metric in columns)) for group, values in cells_of.items())
+    return Table((head, *columns.values()), tuple(cells)) if cells_of else None
 
 
 def cell_text(cell: Cell) -> str:
@@ -229,15 +229,15 @@ def score_table(rows: Sequence[Score], name: str, *, dataset: str = "") -> Table
     None where no document could be scored.
     """
     kind = kind_of(rows)
-    own = means_of(rows, kind)
-    if not own:
+    means_of_model = means_of(rows, kind)
+    if not means_of_model:
         return None
     beside = {measure: means for measure in (*TITLES, RANDOM) if (means := means_of(rows, measure))}
     baselines = (
         score_row(TITLES.get(measure, measure), means, kind.metrics, note=next(iter(means.values())).note)
         for measure, means in beside.items()
     )
-    model = score_row(name, own, kind.metrics, RowKind.MODEL)
+    model = score_row(name, means_of_model, kind.metrics, RowKind.MODEL)
     return models_table([model, *baselines, *published_rows(dataset, kind)], kind)
 
 
@@ -261,7 +261,7 @@ def sections(rows: Sequence[Score], *, dataset: str = "") -> dict[str, Table]:
         dataset: whose published rows stand beside ours.
     """
     retrieval = [row for row in rows if row.measure in (RETRIEVAL, REFINED)]
-    found = {
+    tables = {
         "position": pivot(
             (row for row in _of(rows, POSITION) if row.group),
             {VALIDATION_LOSS: "Validation loss"} | LINK_COLUMNS,
@@ -303,7 +303,7 @@ def sections(rows: Sequence[Score], *, dataset: str = "") -> dict[str, Table]:
             "No link is known: estimated by",
         ),
     }
-    return {title: table for title, table in found.items() if table is not None}
+    return {title: table for title, table in tables.items() if table is not None}
 
 
 def _of(rows: Iterable[Score], measure: str) -> list[Score]:
@@ -336,8 +336,8 @@ def _published_retrieval(published: Published, prefix: str = "") -> Row:
 
 def columns_of(rows: Iterable[Score], metrics: Sequence[str]) -> Mapping[str, dict[str, Score]]:
     """Return group -> metric -> score of some metrics, for a chart."""
-    found: dict[str, dict[str, Score]] = {}
+    groups: dict[str, dict[str, Score]] = {}
     for row in rows:
         if row.metric in metrics:
-            found.setdefault(row.group, {})[row.metric] = row
-    return found
+            groups.setdefault(row.group, {})[row.metric] = row
+    return groups

@@ -242,8 +242,8 @@ def assign(gains: Floats, problems: Problems) -> Int64:
     row_steps, column_steps = problems.steps(gains.shape[1])
     starts = problems.tops * gains.shape[1] + problems.lefts
     entries = starts[rows.owners] + rows.numbers * row_steps[rows.owners] + columns * column_steps[rows.owners]
-    found: Int64 = np.where(columns < problems.widths[rows.owners], entries, ~starts[rows.owners])
-    return found
+    positions: Int64 = np.where(columns < problems.widths[rows.owners], entries, ~starts[rows.owners])
+    return positions
 
 
 def _stay_cost(costs: Floats) -> float:

@@ -155,9 +155,9 @@ def padding(segments: Ragged, device: torch.device) -> tuple[Tensor, Tensor | No
     """
     steps, starts = np.arange(segments.counts.max()), segments.offsets[:-1, None]
     padded = steps[None, :] >= segments.counts[:, None]
-    places = np.where(padded, starts, starts + steps[None, :])
+    positions = np.where(padded, starts, starts + steps[None, :])
     mask = to_device(padded, device) if padded.any() else None
-    return to_device(places, device), mask
+    return to_device(positions, device), mask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

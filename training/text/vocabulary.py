@@ -43,7 +43,7 @@ def tokenize(text: str) -> list[str]:
 
 def token_spans(text: str) -> list[tuple[int, int]]:
     """Return where each token of `tokenize(text)` begins and ends in a text that is as long in lower case."""
-    return [found.span() for found in _TOKEN.finditer(text.lower())]
+    return [match.span() for match in _TOKEN.finditer(text.lower())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,8 @@ class Vocabulary:
     @classmethod
     def from_counts(cls, counts: Mapping[str, int], *, min_count: int) -> Vocabulary:
         """Return the words counted at least `min_count` times."""
-        known = sorted((-count, word) for word, count in counts.items() if count >= min_count)
-        return cls((PAD, UNKNOWN, *(word for _, word in known)))
+        ranked = sorted((-count, word) for word, count in counts.items() if count >= min_count)
+        return cls((PAD, UNKNOWN, *(word for _, word in ranked)))
 
     def encode(
         self, texts: Sequence[str], *, max_words: int, languages: Sequence[str] | None = None

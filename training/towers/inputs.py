@@ -127,9 +127,9 @@ class Workers(Protocol):
     def of_first(self, values: Tensor) -> Tensor: ...
 
 
-def add_of_workers(total: Tensor, own: Tensor, workers: Workers, *, count: int) -> None:
+def add_of_workers(total: Tensor, local: Tensor, workers: Workers, *, count: int) -> None:
     """Add the tensors of the first workers to a total, worker after worker; few numbers of each are held at a time."""
-    for sums, part in zip(*(torch.split(each.view(-1), GATHERED_AT_ONCE) for each in (total, own)), strict=True):
+    for sums, part in zip(*(torch.split(each.view(-1), GATHERED_AT_ONCE) for each in (total, local)), strict=True):
         for theirs in workers.gather(part[None])[:count]:
             sums.add_(theirs[0])
 
@@ -151,7 +151,7 @@ class Tower(nn.Module):
     source_encoders: ClassVar[str] = ""
     new_modules: ClassVar[tuple[str, ...]] = ()
 
-    def prepare(self, given: Any) -> Rows:
+    def prepare(self, inputs: Any) -> Rows:
         """Return the rows of a `TextInput` or an `ImageInput`.
 
         Raises:
@@ -182,20 +182,20 @@ def unit(rows: Tensor) -> Tensor:
     return F.normalize(rows.float(), dim=-1)
 
 
-def required(found: Found | None, *, tower: str, what: str) -> Found:
+def required(value: Found | None, *, tower: str, what: str) -> Found:
     """Return what a tower is built from.
 
     Raises:
         ConfigError: it is None.
     """
-    if found is None:
+    if value is None:
         raise ConfigError(f"{tower}: expected {what}, found none")
-    return found
+    return value
 
 
-def gather_json(own: Any, workers: Workers) -> Iterator[Any]:
+def gather_json(value: Any, workers: Workers) -> Iterator[Any]:
     """Yield every worker's value, in rank order; values travel as JSON bytes."""
-    data = np.frombuffer(json.dumps(own).encode(), dtype=np.uint8)
+    data = np.frombuffer(json.dumps(value).encode(), dtype=np.uint8)
     for part in workers.gather(torch.from_numpy(data.copy()).to(workers.device)):
         yield json.loads(part.cpu().numpy().tobytes())
 

@@ -154,20 +154,20 @@ class MultiSourceTower(SubwordTower):
         self.limits = {source: limits.get(source, self.embedding.max_words) for source in config.sources}
         self.source_drop = config.source_drop
 
-    def prepare(self, given: TextInput) -> SourceRows:  # type: ignore[override]
+    def prepare(self, inputs: TextInput) -> SourceRows:  # type: ignore[override]
         """Return the words of each source.
 
         Raises:
             UsageError: the texts are not given by source, or not by these.
         """
-        if given.sources is None:
+        if inputs.sources is None:
             raise UsageError(
                 f"this model reads one text for each of {', '.join(self.sources)}; give each text its role"
             )
-        if any(len(row) != len(self.sources) for row in given.sources):
+        if any(len(row) != len(self.sources) for row in inputs.sources):
             raise UsageError(f"expected {len(self.sources)} texts a document: {', '.join(self.sources)}")
         columns = [
-            TextInput(texts=[row[s] for row in given.sources], languages=given.languages)
+            TextInput(texts=[row[s] for row in inputs.sources], languages=inputs.languages)
             for s in range(len(self.sources))
         ]
         return SourceRows(
@@ -175,7 +175,7 @@ class MultiSourceTower(SubwordTower):
                 self.embedding.prepare(column, self.limits[source])
                 for source, column in zip(self.sources, columns, strict=True)
             ),
-            is_present=np.array([[bool(text.strip()) for text in row] for row in given.sources], bool).reshape(
+            is_present=np.array([[bool(text.strip()) for text in row] for row in inputs.sources], bool).reshape(
                 -1, len(self.sources)
             ),
         )

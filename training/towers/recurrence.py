@@ -100,8 +100,8 @@ def time_steps(sentences: Ragged) -> tuple[Int64, Int64, Int64]:
     order = np.argsort(-lengths, kind="stable")
     batch_sizes = np.searchsorted(-lengths[order], -np.arange(lengths.max()), side="left").astype(np.int64)
     steps = np.repeat(np.arange(lengths.max()), batch_sizes)
-    places = np.arange(sentences.total) - np.repeat(np.cumsum(batch_sizes) - batch_sizes, batch_sizes)
-    return order, sentences.offsets[order][places] + steps, batch_sizes
+    positions = np.arange(sentences.total) - np.repeat(np.cumsum(batch_sizes) - batch_sizes, batch_sizes)
+    return order, sentences.offsets[order][positions] + steps, batch_sizes
 
 
 def last_states(gru: nn.GRU, inputs_TE: Tensor, batch_sizes: Int64) -> Tensor:

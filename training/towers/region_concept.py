@@ -82,12 +82,12 @@ class Concepts(nn.Module):
     def forward(self, rows: RegionRows, labels: np.ndarray) -> Tensor:
         """Return T x d tokens of T label numbers; each different label is computed once."""
         device = self.embedding.weight.device
-        different, places = np.unique(labels, return_inverse=True)
+        different, indexes = np.unique(labels, return_inverse=True)
         words = to_device(rows.label_words[rows.different.positions(different)].astype(np.int64), device)
         starts = to_device(rows.different.take(different).offsets[:-1], device)
         vectors = F.embedding_bag(words, self.embedding.weight, starts, mode="mean")
         tokens: Tensor = self.norm(self.project(vectors))
-        return tokens.index_select(0, to_device(places, device))
+        return tokens.index_select(0, to_device(indexes, device))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,17 +146,17 @@ class RegionRows:
 
     def vectors_of(self, positions: Int64) -> Float32:
         """Return T x f vectors, float32, of the regions at some positions of `regions`."""
-        places = self.regions[positions]
-        found = np.zeros((len(places), self.vectors.shape[1]), np.float32)
-        found[places >= 0] = self.vectors[places[places >= 0]]
-        return found
+        regions = self.regions[positions]
+        vectors = np.zeros((len(regions), self.vectors.shape[1]), np.float32)
+        vectors[regions >= 0] = self.vectors[regions[regions >= 0]]
+        return vectors
 
     def labels_of(self, positions: Int64) -> Int64:
         """Return T label numbers of the regions at some positions of `regions`."""
-        places = self.regions[positions]
-        found = np.zeros(len(places), np.int64)
-        found[places >= 0] = self.labels[places[places >= 0]]
-        return found
+        regions = self.regions[positions]
+        labels = np.zeros(len(regions), np.int64)
+        labels[regions >= 0] = self.labels[regions[regions >= 0]]
+        return labels
 
 
 class RegionConceptTower(Tower):
@@ -182,16 +182,16 @@ class RegionConceptTower(Tower):
         self.transformer = Transformer(dimensions, config) if config.transformer else None
         self.score = None if config.transformer else nn.Linear(dimensions, 1)
 
-    def prepare(self, given: ImageInput) -> RegionRows:
+    def prepare(self, inputs: ImageInput) -> RegionRows:
         """Return the regions of given images.
 
         Raises:
             UsageError: there are no regions, or their vectors have another size.
         """
-        if given.regions is None:
+        if inputs.regions is None:
             raise UsageError("this model reads regions of a detector; the images have none")
         vocabulary = None if self.concepts is None else self.concepts.vocabulary
-        return RegionRows.of(given.regions, vocabulary, features=self.features, most=self.max_regions)
+        return RegionRows.of(inputs.regions, vocabulary, features=self.features, most=self.max_regions)
 
     def forward(self, rows: RegionRows) -> Tensor:
         packing = Packing.of(rows.images)

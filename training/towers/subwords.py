@@ -142,13 +142,13 @@ class SubwordEmbedding(nn.Module):
         rows = len(self.vocabulary) + (config.buckets if config.subwords else 0)
         self.table = nn.EmbeddingBag(rows, config.word_dimensions, mode="mean")
 
-    def prepare(self, given: TextInput, max_words: int = 0) -> SubwordRows:
+    def prepare(self, inputs: TextInput, max_words: int = 0) -> SubwordRows:
         """Return sentences as numbers of different words, and those words' rows of the table.
 
         Of each sentence `max_words` are read, the tower's own number unless given.
         """
-        languages, max_words = languages_of(given, self.config), max_words or self.max_words
-        return SubwordRows.of(given.texts, self.vocabulary, self.subwords, max_words=max_words, languages=languages)
+        languages, max_words = languages_of(inputs, self.config), max_words or self.max_words
+        return SubwordRows.of(inputs.texts, self.vocabulary, self.subwords, max_words=max_words, languages=languages)
 
     def initialise(self, documents: Iterable[DocumentSet], workers: Workers, seed: int) -> None:
         """Set words and n-grams; of a fastText model, a word's own row, not its mean with its n-grams."""
@@ -156,8 +156,8 @@ class SubwordEmbedding(nn.Module):
         source, size = config.word_vectors, config.word_dimensions
         if self.subwords is not None and source.endswith(".bin") and is_fasttext(vector_file(source)):
             model = open_fasttext(vector_file(source))
-            known = Subwords(shortest=model.min_n, longest=model.max_n, buckets=model.bucket)
-            self._check_fits(known, dimensions=model.vector_size)
+            subwords = Subwords(shortest=model.min_n, longest=model.max_n, buckets=model.bucket)
+            self._check_fits(subwords, dimensions=model.vector_size)
             rows = ((word, own_row(model, word)) for word in self.vocabulary.words)
             words = initial_vectors(
                 self.vocabulary,
@@ -172,24 +172,24 @@ class SubwordEmbedding(nn.Module):
         with torch.no_grad():
             self.table.weight.copy_(torch.from_numpy(np.concatenate([words, ngrams])))
 
-    def _check_fits(self, known: Subwords, *, dimensions: int) -> None:
+    def _check_fits(self, subwords: Subwords, *, dimensions: int) -> None:
         """Raise a `ConfigError` unless the n-grams and the size of a fastText model are those of the settings."""
         config = self.config
-        is_inside = known.shortest <= config.ngrams[0] and config.ngrams[1] <= known.longest
-        if known.buckets != config.buckets or not is_inside or dimensions != config.word_dimensions:
+        is_inside = subwords.shortest <= config.ngrams[0] and config.ngrams[1] <= subwords.longest
+        if subwords.buckets != config.buckets or not is_inside or dimensions != config.word_dimensions:
             raise ConfigError(
-                f"{config.word_vectors}: {known.buckets} buckets of {known.shortest}- to {known.longest}-grams, "
-                f"vectors of {dimensions} numbers; set text.buckets={known.buckets}, text.ngrams within that "
-                f"range and text.word_dimensions={dimensions}"
+                f"{config.word_vectors}: {subwords.buckets} buckets, {subwords.shortest}- to {subwords.longest}-grams, "
+                f"vectors of {dimensions} numbers; set text.buckets={subwords.buckets}, text.ngrams within that range and "
+                f"text.word_dimensions={dimensions}"
             )
 
     def forward(self, rows: SubwordRows, positions: Int64) -> Tensor:
         """Return T x word_dimensions vectors of the words at some positions."""
         device = self.table.weight.device
-        words, places = np.unique(rows.words[positions], return_inverse=True)
+        words, indexes = np.unique(rows.words[positions], return_inverse=True)
         entries, different = rows.entries_of(words)
-        found: Tensor = self.table(to_device(entries, device), to_device(different.offsets[:-1], device))
-        return found.index_select(0, to_device(places, device))
+        vectors: Tensor = self.table(to_device(entries, device), to_device(different.offsets[:-1], device))
+        return vectors.index_select(0, to_device(indexes, device))
 
 
 class SubwordTower(Tower):
@@ -201,9 +201,9 @@ class SubwordTower(Tower):
         super().__init__()
         self.embedding = SubwordEmbedding(config, sizes, vocabulary)
 
-    def prepare(self, given: TextInput) -> SubwordRows:
+    def prepare(self, inputs: TextInput) -> SubwordRows:
         """Return the sentences' words with their n-grams."""
-        return self.embedding.prepare(given)
+        return self.embedding.prepare(inputs)
 
     def initialise(self, documents: Iterable[DocumentSet], workers: Workers, seed: int) -> None:
         self.embedding.initialise(documents, workers, seed)
@@ -211,6 +211,6 @@ class SubwordTower(Tower):
 
 def _table_rows(token: str, key: str, vocabulary: Vocabulary, subwords: Subwords | None) -> list[int]:
     """Return a word's rows of the table: its own where it is known, then its n-grams'."""
-    own = [vocabulary.numbers[key]] if key in vocabulary.numbers else []
+    word_row = [vocabulary.numbers[key]] if key in vocabulary.numbers else []
     ngrams = [len(vocabulary) + bucket for bucket in subwords.of(token)] if subwords else []
-    return [*own, *ngrams] or [UNKNOWN_NUMBER]
+    return [*word_row, *ngrams] or [UNKNOWN_NUMBER]

@@ -108,8 +108,8 @@ class ImageVectorTower(VectorTower):
             normalised=normalised,
         )
 
-    def prepare(self, given: ImageInput) -> Rows:
-        return VectorRows.checked(given.vectors, self.features)
+    def prepare(self, inputs: ImageInput) -> Rows:
+        return VectorRows.checked(inputs.vectors, self.features)
 
     def initialise(self, documents: Iterable[DocumentSet], workers: Workers, seed: int) -> None:
         self._set_moments(((part.image_bank, _occurrences(part)) for part in documents), workers)
@@ -221,17 +221,19 @@ class SentenceTower(VectorTower):
         features = required(sizes.sentence, tower=name, what="a sentence extractor in the data set")
         super().__init__(features, sizes.dimensions, dropout=config.dropout, standardised=True)
 
-    def prepare(self, given: TextInput) -> Rows:
+    def prepare(self, inputs: TextInput) -> Rows:
         """Return the rows of given sentence vectors; of the texts only the number counts.
 
         Raises:
             UsageError: there are no vectors, not one a sentence, or they have another size.
         """
-        if given.vectors is None:
+        if inputs.vectors is None:
             raise UsageError("this model reads vectors of a sentence encoder; the documents have none")
-        if len(given.vectors) != len(given.texts):
-            raise UsageError(f"expected a vector for each of {len(given.texts)} sentences, found {len(given.vectors)}")
-        return VectorRows.checked(given.vectors, self.features)
+        if len(inputs.vectors) != len(inputs.texts):
+            raise UsageError(
+                f"expected a vector for each of {len(inputs.texts)} sentences, found {len(inputs.vectors)}"
+            )
+        return VectorRows.checked(inputs.vectors, self.features)
 
     def initialise(self, documents: Iterable[DocumentSet], workers: Workers, seed: int) -> None:
         self._set_moments(((_vectors(part), None) for part in documents), workers)

@@ -133,13 +133,13 @@ def whitening_from(sums: Tensor, columns: Sequence[Column], *, what: str) -> Whi
 
 def shared_whitening(sums: Tensor, columns: Sequence[Column], workers: Workers, *, what: str) -> Whitening:
     """Return rank 0's `whitening_from`: signs of components, and how many there are, differ between processors."""
-    found, most = whitening_from(sums, columns, what=what), sum(column.kept for column in columns)
-    missing = most - found.components.shape[1]
-    components_VK = workers.of_first(torch.nn.functional.pad(found.components, (0, missing)))
-    covariance_KK = workers.of_first(torch.nn.functional.pad(found.covariance, (0, missing, 0, missing)))
+    whitening, most = whitening_from(sums, columns, what=what), sum(column.kept for column in columns)
+    missing = most - whitening.components.shape[1]
+    components_VK = workers.of_first(torch.nn.functional.pad(whitening.components, (0, missing)))
+    covariance_KK = workers.of_first(torch.nn.functional.pad(whitening.covariance, (0, missing, 0, missing)))
     count = int(components_VK.any(dim=0).sum())
     return Whitening(
-        mean=workers.of_first(found.mean),
+        mean=workers.of_first(whitening.mean),
         components=components_VK[:, :count].contiguous(),
         covariance=covariance_KK[:count, :count].contiguous(),
     )

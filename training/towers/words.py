@@ -102,13 +102,13 @@ class WordsSettings(TextTowerSettings):
         `only_vector_words`, only those that have a vector.
         """
         counts = counts | Counter(dict.fromkeys(labels, self.min_word_count))
-        known: Iterable[WordVector] | None = None
+        vectors: Iterable[WordVector] | None = None
         if self.aligned_vectors:
-            known = read_aligned(self.aligned_vectors, counts, dimensions=self.word_dimensions)
+            vectors = read_aligned(self.aligned_vectors, counts, dimensions=self.word_dimensions)
         elif self.only_vector_words and self.word_vectors != TRAINED:
-            known = read_vectors(self.word_vectors, counts, dimensions=self.word_dimensions)
-        if known is not None:
-            counts = Counter({word: counts[word] for word, _ in known})
+            vectors = read_vectors(self.word_vectors, counts, dimensions=self.word_dimensions)
+        if vectors is not None:
+            counts = Counter({word: counts[word] for word, _ in vectors})
         return Vocabulary.from_counts(counts, min_count=self.min_word_count)
 
 
@@ -142,14 +142,14 @@ class WordTower(Tower):
         self.max_words = config.max_words
         self.embedding = nn.Embedding(len(self.vocabulary), config.word_dimensions)
 
-    def prepare(self, given: TextInput) -> WordRows:
+    def prepare(self, inputs: TextInput) -> WordRows:
         """Return the word numbers of sentences.
 
         Raises:
             UsageError: a multilingual tower is not given the sentences' languages.
         """
-        languages = languages_of(given, self.config)
-        return WordRows(*self.vocabulary.encode(given.texts, max_words=self.max_words, languages=languages))
+        languages = languages_of(inputs, self.config)
+        return WordRows(*self.vocabulary.encode(inputs.texts, max_words=self.max_words, languages=languages))
 
     def initialise(self, documents: Iterable[DocumentSet], workers: Workers, seed: int) -> None:
         vectors = starting_vectors(self.config, self.vocabulary, documents, workers, seed)
@@ -163,7 +163,7 @@ class WordTower(Tower):
         return vectors
 
 
-def languages_of(given: TextInput, config: WordsSettings) -> tuple[str, ...] | None:
+def languages_of(inputs: TextInput, config: WordsSettings) -> tuple[str, ...] | None:
     """Return the sentences' languages for a tower of several languages (N 5.2.2), None for another.
 
     Raises:
@@ -171,26 +171,26 @@ def languages_of(given: TextInput, config: WordsSettings) -> tuple[str, ...] | N
     """
     if not config.aligned_vectors:
         return None
-    if given.languages is None:
+    if inputs.languages is None:
         raise UsageError("this model reads several languages: expected the language of each document, found none")
-    return tuple(given.languages)
+    return tuple(inputs.languages)
 
 
 def starting_vectors(
     config: WordsSettings, vocabulary: Vocabulary, documents: Iterable[DocumentSet], workers: Workers, seed: int
 ) -> Float32:
     """Return V x w starting vectors, as `text.word_vectors` or `text.aligned_vectors` names them."""
-    known: Iterable[WordVector] = ()
+    pretrained: Iterable[WordVector] = ()
     if config.aligned_vectors:
-        known = read_aligned(config.aligned_vectors, vocabulary.numbers, dimensions=config.word_dimensions)
+        pretrained = read_aligned(config.aligned_vectors, vocabulary.numbers, dimensions=config.word_dimensions)
     elif config.word_vectors == TRAINED:
-        known = train_word2vec(_all_texts(documents, workers), dimensions=config.word_dimensions, seed=seed)
+        pretrained = train_word2vec(_all_texts(documents, workers), dimensions=config.word_dimensions, seed=seed)
     elif config.word_vectors:
-        known = read_vectors(config.word_vectors, vocabulary.numbers, dimensions=config.word_dimensions)
-    return initial_vectors(vocabulary, dimensions=config.word_dimensions, seed=seed, known=known)
+        pretrained = read_vectors(config.word_vectors, vocabulary.numbers, dimensions=config.word_dimensions)
+    return initial_vectors(vocabulary, dimensions=config.word_dimensions, seed=seed, known=pretrained)
 
 
 def _all_texts(documents: Iterable[DocumentSet], workers: Workers) -> list[str]:
     """Return all workers' texts, of every source, in the order of the workers."""
-    own = [text for part in documents for text in part.row_texts]
-    return [text for part in gather_json(own, workers) for text in part]
+    texts = [text for part in documents for text in part.row_texts]
+    return [text for part in gather_json(texts, workers) for text in part]

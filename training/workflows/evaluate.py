@@ -204,13 +204,13 @@ def run_baseline(
         raise UsageError(f"--baseline {baseline}: expected one of {', '.join(Baseline)}")
     home = Lake.at(lake)
     reference = "@".join(home.find(dataset))
-    found = evaluate_baseline(Baseline(baseline), home, reference, split, config=config)
+    result = evaluate_baseline(Baseline(baseline), home, reference, split, config=config)
     return EvaluateSummary(
-        evaluation=found.evaluation,
-        rows=tuple(found.evaluation.rows()),
+        evaluation=result.evaluation,
+        rows=tuple(result.evaluation.rows()),
         dataset=reference,
-        notes=(found.note,) if found.note else (),
-        values={"baseline": str(baseline), "dataset": reference, "split": str(split), **found.values},
+        notes=(result.note,) if result.note else (),
+        values={"baseline": str(baseline), "dataset": reference, "split": str(split), **result.values},
     )
 
 

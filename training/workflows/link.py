@@ -117,18 +117,18 @@ def run_link(
 
     def links() -> Iterator[PredictedLink]:
         nonlocal linked
-        for found in linker.link_given(chain(first, remaining)):
-            if isinstance(found, Failure):
-                failures.append(found)
+        for outcome in linker.link_given(chain(first, remaining)):
+            if isinstance(outcome, Failure):
+                failures.append(outcome)
                 continue
             linked += 1
-            cautions.update([found.caution] if found.caution and found.links else ())
+            cautions.update([outcome.caution] if outcome.caution and outcome.links else ())
             pace = linked / (time.monotonic() - began)
             say(Passing(f"{counted(linked, 'document')} linked, {pace:.1f} documents/s"))
             if page is not None and len(drawn) < DRAWN:
-                drawn.append(_drawn(found))
-            yield from found.links
-            examples.extend(found.links[: EXAMPLES - len(examples)])
+                drawn.append(_drawn(outcome))
+            yield from outcome.links
+            examples.extend(outcome.links[: EXAMPLES - len(examples)])
 
     count = write_links(links(), output, note=words)
     say(f"{counted(count, 'link')} in {counted(linked, 'document')}")
@@ -158,16 +158,16 @@ def _write_failures(failures: Sequence[Failure], path: Path) -> str:
     return str(path)
 
 
-def _drawn(found: LinkedDocument) -> ExampleDocument:
+def _drawn(linked: LinkedDocument) -> ExampleDocument:
     """Return a user's document as the page draws it."""
-    document = cast(GivenDocument, found.given)
-    sentences, images = indexes(document.sentence_numbers or range(len(document.texts))), indexes(found.image_numbers)
+    document = cast(GivenDocument, linked.given)
+    sentences, images = indexes(document.sentence_numbers or range(len(document.texts))), indexes(linked.image_numbers)
     return ExampleDocument(
-        id=found.id,
+        id=linked.id,
         sentences=tuple(document.texts),
         images=tuple(document.jpegs or [None] * len(document.image_vectors)),
-        predicted=tuple((sentences[link.sentence], images[link.image], link.similarity) for link in found.links),
-        sureness=sureness_of((link.probability, link.word) for link in found.links),
+        predicted=tuple((sentences[link.sentence], images[link.image], link.similarity) for link in linked.links),
+        sureness=sureness_of((link.probability, link.word) for link in linked.links),
     )
 
 

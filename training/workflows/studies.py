@@ -89,8 +89,8 @@ def run_compare(
             )
         else:
             view, config = TextView.of(first.config.reading), STANDARD_CONFIG
-            found = evaluate_baseline(Baseline(entry), home, reference, split, config=config, view=view)
-            evaluations[entry] = found.evaluation
+            result = evaluate_baseline(Baseline(entry), home, reference, split, config=config, view=view)
+            evaluations[entry] = result.evaluation
     return compare_models(evaluations, dataset=reference, split=str(split))
 
 
@@ -233,20 +233,20 @@ def _cell(
     say: Say | None = None,
 ) -> SweepCell:
     """Train and judge one combination; in a process of its own its lines begin with its settings."""
-    own = ", ".join(settings)
-    report = say or (lambda line: Console().say(f"{own}: {line}"))
-    report(f"training {own}")
+    title = ", ".join(settings)
+    report = say or (lambda line: Console().say(f"{title}: {line}"))
+    report(f"training {title}")
     try:
-        found = run_train(
+        trained = run_train(
             lake=lake, dataset=reference, recipe=recipe, overrides=[*overrides, *settings], workers=workers, reuse=True,
             parent=parent, tracking=tracking, say=report,
         )  # fmt: skip
-        set_parent(open_tracking(tracking), found.run_id, parent)
+        set_parent(open_tracking(tracking), trained.run_id, parent)
     except BuildError as problem:
         report(f"no model: {problem}")
         return SweepCell(settings=settings, problem=str(problem))
     judged = run_evaluate(
-        model=found.model_uri, dataset=reference, lake=lake, split=split, tracking=tracking, with_baselines=False,
+        model=trained.model_uri, dataset=reference, lake=lake, split=split, tracking=tracking, with_baselines=False,
         needs_links=True, say=report,
     )  # fmt: skip
-    return SweepCell(settings=settings, model=found.model_uri, run=found.run_id, means=judged.means())
+    return SweepCell(settings=settings, model=trained.model_uri, run=trained.run_id, means=judged.means())
