@@ -179,8 +179,8 @@ class SubwordEmbedding(nn.Module):
         if subwords.buckets != config.buckets or not is_inside or dimensions != config.word_dimensions:
             raise ConfigError(
                 f"{config.word_vectors}: {subwords.buckets} buckets, {subwords.shortest}- to {subwords.longest}-grams, "
-                f"vectors of {dimensions} numbers; set text.buckets={subwords.buckets}, text.ngrams within that range and "
-                f"text.word_dimensions={dimensions}"
+                f"vectors of {dimensions} numbers; set text.buckets={subwords.buckets}, text.ngrams within that range "
+                f"and text.word_dimensions={dimensions}"
             )
 
     def forward(self, rows: SubwordRows, positions: Int64) -> Tensor:
