@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -80,7 +80,7 @@ class BuildPlan:
     def folder(self, version: str) -> Folder:
         """Return where a version is written: one that is there is not touched before it is known to be the same."""
         folder = self.lake.dataset(self.config.dataset, version)
-        return self.beside if folder.exists(MANIFEST) else folder
+        return self.beside if _was_there(folder, self.name) else folder
 
     @property
     def beside(self) -> Folder:
@@ -126,6 +126,12 @@ class BuildPlan:
             takedowns=self.takedowns,
             ledger=self.ledger,
         )
+
+
+@lru_cache(16)
+def _was_there(folder: Folder, build: str) -> bool:
+    """Return whether a version was there when a process first wrote something of it in a build: one look a process."""
+    return folder.exists(MANIFEST)
 
 
 def identity_of(config: BuildConfig, features: FeaturePlan) -> dict[str, Any]:
