@@ -53,7 +53,8 @@ def built(tmp_path_factory: pytest.TempPathFactory, picture_drawer: Callable[[Pa
     picture_drawer(folder / "own" / "pictures" / "all.png", 99)
     path = folder / "own" / "documents.jsonl"
     path.write_text("".join(json.dumps(record(number)) + "\n" for number in range(DOCUMENTS)), encoding="utf-8")
-    config = override(recipe("documents"), [f"source.documents={path}", "shards.documents=4"])
+    settings = [f"source.documents={path}", "shards.documents=4", "features.images=colour-shape"]
+    config = override(recipe("documents"), settings)
     lake = Lake.at(str(folder / "lake"))
     summary = build_dataset(config, lake=lake, say=lambda _: None)
     return Built(lake, summary.manifest, Folder(summary.path))
