@@ -26,7 +26,6 @@ from pipelines.features.transforms import ExtractFeatures
 from pipelines.images.inspect import copy_packs
 from pipelines.images.obtain import ImageAccess
 from pipelines.images.transforms import LeaveOutPlaceholders, ObtainImages
-from pipelines.progress import Progress
 from pipelines.quality.transforms import FilterQuality
 from pipelines.recipe import BuildConfig
 from pipelines.shards.manifest import build_identity, compose_manifest, version_of_build
@@ -36,7 +35,7 @@ from pipelines.sources.source import Context
 from pipelines.sources.takedowns import Takedowns
 from pipelines.sources.transforms import ReadSource
 from pipelines.splits.transforms import AssignSplits, DropLeaks
-from pipelines.transforms import CountThings, GatherFacts, StageOutput, as_facts, count_passed, show
+from pipelines.transforms import CountThings, GatherFacts, Progress, StageOutput, as_facts, count_passed, show
 from schemas.configs import naming
 from schemas.errors import BuildError
 from schemas.failures import TRANSIENT, Failure, Stage

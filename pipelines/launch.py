@@ -138,7 +138,8 @@ def run_pipeline(
         raise UsageError(f"--workers {workers}: expected at least 1")
     logging.getLogger("apache_beam").setLevel(WORKER_LOG_LEVEL)
     with _where(runner, workers) as (target, settings):
-        options = [*settings, *_name(runner), *beam_options]
+        name = [f"{NAME_OPTION}multilink-{os.urandom(8).hex()}"] if runner is Runner.FLINK else []  # finds its job
+        options = [*settings, *name, *beam_options]
         pipeline = beam.Pipeline(runner=target, options=_Options(options))
         try:
             assemble(pipeline)
@@ -187,11 +188,6 @@ class Sign:
                     raise
         finally:
             self.folder.delete(self.name)
-
-
-def _name(runner: Runner) -> list[str]:
-    """Return the option that gives a run on Flink a name of its own, by which its job can be found."""
-    return [f"{NAME_OPTION}multilink-{os.urandom(8).hex()}"] if runner is Runner.FLINK else []
 
 
 def _cancel(result: PipelineResult, beam_options: Sequence[str]) -> None:

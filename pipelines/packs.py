@@ -38,7 +38,7 @@ from cachetools import LRUCache, cached
 from filelock import FileLock
 
 from schemas.errors import BuildError
-from schemas.lake import Folder, Sink
+from schemas.lake import Folder, Lake, Sink
 from schemas.stores import ObjectFile, read_end, read_range
 from schemas.tables import travels
 
@@ -179,7 +179,9 @@ class PackIndex:
         if len(packs) in RUN_PACKS:
             return _mapped_run(self._folder, self._key, packs)
         known = self._keys
-        self._keys = {pack: known[pack] if pack in known else _keys_of(self._folder, pack, self._key) for pack in packs}
+        self._keys = {
+            pack: known[pack] if pack in known else read_keys(self._folder, pack, self._key) for pack in packs
+        }
         return _sorted_run([*self._keys.values()])
 
     def find(self, keys: Sequence[str]) -> list[PackRef | None]:
@@ -221,7 +223,7 @@ def _mapped_run(folder: Folder, key: str, packs: tuple[str, ...]) -> _Run:
     path = _folder_of_runs() / name
     with FileLock(f"{path}.lock"):
         if not path.exists():
-            run = _sorted_run([_keys_of(folder, pack, key) for pack in packs])
+            run = _sorted_run([read_keys(folder, pack, key) for pack in packs])
             with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as stream:
                 for array in run:
                     array.tofile(stream)
@@ -319,17 +321,33 @@ def parse_keys(keys: Sequence[str]) -> _Keys:
     return np.frombuffer(octets, f"S{_KEY_BYTES}")
 
 
-def read_keys(folder: Folder, name: str, key: str) -> _Keys:
+def pack_at(lake: Lake, path: str) -> tuple[Folder, str, str] | None:
+    """Return the folder, the name and the key column of the pack at a path of a lake; None where it is none."""
+    *folders, name = path.split("/")
+    key = {"images": "hash", "features": "key"}.get(folders[0] if folders else "")
+    return (lake.root.child(*folders), name.removesuffix(SUFFIX), key) if key and _is_pack(name) else None
+
+
+def packs_with(lake: Lake, keys: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, Folder, str, str, _Keys]]:
+    """Yield path, folder, name and key column of each pack of a lake that has some keys, and these.
+
+    Args:
+        lake: whose copies and features are looked through.
+        keys: by the name of the key column.
+    """
+    wanted = {column: parse_keys(sorted(some)) for column, some in keys.items()}
+    for path in [f"{top}/{path}" for top in ("images", "features") for path in lake.root.child(top).files()]:
+        if (found := pack_at(lake, path)) is not None and np.isin(read_keys(*found), wanted[found[2]]).any():
+            yield path, *found, wanted[found[2]]
+
+
+def read_keys(folder: Folder, pack: str, key: str) -> _Keys:
     """Return the keys of a pack, in the order of its rows."""
-    with _opened(folder.uri, name) as stream:
+    with _opened(folder.uri, f"{pack}{SUFFIX}") as stream:
         file = pq.ParquetFile(stream)
         if _KEYS in (file.metadata.metadata or {}):
             return np.frombuffer(base64.b85decode(file.metadata.metadata[_KEYS]), f"S{_KEY_BYTES}")
         return parse_keys(file.read(columns=[key], use_threads=False)[key].to_pylist())
-
-
-def _keys_of(folder: Folder, pack: str, key: str) -> _Keys:
-    return read_keys(folder, f"{pack}{SUFFIX}", key)
 
 
 def remove_rows(folder: Folder, pack: str, key: str, gone: _Keys) -> None:

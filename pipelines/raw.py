@@ -33,7 +33,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from http.client import responses
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pyarrow.parquet as pq
 from fastwarc import ArchiveIterator, WarcRecordType
@@ -271,6 +271,16 @@ def segment_entries(data: bytes, segment: str) -> tuple[list[RawEntry], int]:
 def index_of(folder: Folder) -> PackFolder:
     """Return the indexes of a source's closed segments."""
     return PackFolder(folder.child(_INDEX), RAW_SCHEMA, key="key", rows_per_group=1024)
+
+
+def index_rows(raw: Folder, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield some columns of each row of all indexes, with its source; what an index lacks is None."""
+    for source in sources_of(raw):
+        index = index_of(raw.child(source)).folder
+        for name in index.names():
+            with index.open(name) as stream:
+                rows = pq.ParquetFile(stream).read(columns=list(columns)).to_pylist()
+            yield from ((source, {**dict.fromkeys(columns), **row}) for row in rows)
 
 
 def write_index(folder: Folder, segment: str, entries: Iterable[RawEntry]) -> None:

@@ -36,7 +36,6 @@ from pipelines.files import INSIDE, input_file, open_uri
 from pipelines.launch import ON_THIS_MACHINE, Sign, machine_error, processes_of_machine, run_pipeline
 from pipelines.ledger import VERSIONS
 from pipelines.packs import MANY, merge_small
-from pipelines.progress import Progress, watched
 from pipelines.raw import recover
 from pipelines.recipe import BuildConfig
 from pipelines.settings import OnLeak, Runner
@@ -44,6 +43,7 @@ from pipelines.shards.writing import write_rows
 from pipelines.sources.source import find_inputs, image_root, named_inputs
 from pipelines.sources.takedowns import NO_TAKEDOWNS, Takedowns, read_takedowns
 from pipelines.splits.shared import LeakCount, refuse_leaks
+from pipelines.transforms import Progress, watched
 from pipelines.turns import LEASES, turn_alone, turn_of_build
 from pipelines.web.client import process_client
 from pipelines.web.downloads import CapturedFile, capture_file
@@ -418,9 +418,8 @@ def host_hints(manifest: Manifest, folder: Folder, beside: Folder) -> Iterator[s
 
 def memory_lines(hosts: Mapping[tuple[str, str], int]) -> list[str]:
     """Return which failures by host and reason are remembered, until when at the latest, and how to ask again."""
-    now, counts = datetime.now(UTC), Counter[str]()
-    for (_, reason), count in hosts.items():
-        counts[reason] += count
+    reasons = chain.from_iterable([reason] * count for (_, reason), count in hosts.items())
+    now, counts = datetime.now(UTC), Counter(reasons)
     lines = [
         f"remembered: {reason} {count}, until {now + timedelta(seconds=holds_s):%Y-%m-%d %H:%M}Z at the latest"
         for reason, count in sorted(counts.items())

@@ -6,7 +6,6 @@ A source's settings stand beside its reader, in `pipelines/sources/`. `recipe.py
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal
@@ -29,10 +28,24 @@ from schemas.features import Storage
 
 NO_LIMIT = 1_000_000
 MAX_ADDRESSES = 500  # of a document whose images are counted after dedupe: an album of more is not fetched
-_HOST_PORT = re.compile(r"\S+:\d+")
-_COLUMN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_PLACEHOLDER = re.compile(r"https?://\S+|[0-9a-fA-F]{64}")
-_CONNECT_TO = re.compile(r"[^=\s]+=\[?([\d.]+|[\da-fA-F.]*:[\da-fA-F:.]*)\]?:\d+")
+HostPort = Annotated[str, Meta(pattern=r"^\S+:\d+\Z", description="expected HOST:PORT")]
+Route = Annotated[
+    str,
+    Meta(
+        pattern=r"^[^=\s]+=\[?([\d.]+|[\da-fA-F.]*:[\da-fA-F:.]*)\]?:\d+\Z",
+        description="expected HOST=ADDRESS:PORT, with an IP address",
+    ),
+]
+Placeholder = Annotated[
+    str,
+    Meta(
+        pattern=r"^(https?://\S+|[0-9a-fA-F]{64})\Z",
+        description="expected http(s) addresses or SHA-256 in hexadecimal",
+    ),
+]
+Column = Annotated[
+    str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*\Z", description="expected names of letters, digits, . _ -")
+]
 
 
 class Runner(StrEnum):
@@ -101,8 +114,8 @@ class HttpConfig(Settings):
     part: ClassVar[str] = "http"
     user_agent: str = outside("multilink/0.1", Outside.REACH)
     contact: str = outside("", Outside.PACE)
-    allow_hosts: tuple[str, ...] = outside((), Outside.REACH)
-    connect_to: tuple[str, ...] = outside((), Outside.REACH)
+    allow_hosts: tuple[HostPort, ...] = outside((), Outside.REACH)
+    connect_to: tuple[Route, ...] = outside((), Outside.REACH)
     requests_per_second: PositiveFloat = outside(5.0, Outside.PACE)
     connections_per_host: PositiveInt = outside(4, Outside.PACE)
     connections: PositiveInt = outside(128, Outside.PACE)
@@ -143,16 +156,6 @@ class HttpConfig(Settings):
     def product(self) -> str:
         """Return the token by which robots.txt and headers name this client."""
         return self.user_agent.strip().partition("/")[0].partition(" ")[0]
-
-    def __post_init__(self) -> None:
-        Settings.__post_init__(self)
-        for entry in self.allow_hosts:
-            matches = _HOST_PORT.fullmatch(entry) is not None
-            require(matches, field="http.allow_hosts", value=entry, rule="expected HOST:PORT")
-        for entry in self.connect_to:
-            matches = _CONNECT_TO.fullmatch(entry) is not None
-            rule = "expected HOST=ADDRESS:PORT, with an IP address"
-            require(matches, field="http.connect_to", value=entry, rule=rule)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,17 +220,11 @@ class ImagesConfig(Settings):
     allow_animated: bool = False
     jpeg_quality: int = 90
     placeholder_addresses: NonNegativeInt = 8
-    placeholders: tuple[str, ...] = (
+    placeholders: tuple[Placeholder, ...] = (
         "https://i.imgur.com/removed.png",
         "https://combo.staticflickr.com/pw/images/en-us/photo_unavailable.png",
         "https://s.yimg.com/pw/images/en-us/photo_unavailable.png",
     )
-
-    def __post_init__(self) -> None:
-        Settings.__post_init__(self)
-        is_form = all(_PLACEHOLDER.fullmatch(name) for name in self.placeholders)
-        rule = "expected http(s) addresses or SHA-256 in hexadecimal"
-        require(is_form, field="images.placeholders", value=self.placeholders, rule=rule)
 
     @property
     def of_copies(self) -> dict[str, Any]:
@@ -332,8 +329,8 @@ class FeaturesConfig(Settings):
     """
 
     part: ClassVar[str] = "features"
-    images: tuple[str, ...] = ("efficientnet-lite0", "efficientnet-lite0-names")  # of one forward pass
-    sentences: tuple[str, ...] = ("use-multilingual",)
+    images: tuple[Column, ...] = ("efficientnet-lite0", "efficientnet-lite0-names")  # of one forward pass
+    sentences: tuple[Column, ...] = ("use-multilingual",)
     weights: tuple[str, ...] = outside((), Outside.PATH)
     storage: Storage = Storage.FLOAT16
     max_regions: Annotated[int, Meta(ge=1, le=100)] = 36
@@ -347,8 +344,6 @@ class FeaturesConfig(Settings):
         for name in ("images", "sentences"):
             names = getattr(self, name)
             require(len({*names}) == len(names), field=f"features.{name}", value=names, rule="a name may be given once")
-            is_plain = all(_COLUMN.fullmatch(item) for item in names)
-            require(is_plain, field=f"features.{name}", value=names, rule="expected names of letters, digits, . _ -")
         fits, rule = self.min_regions <= self.max_regions, "must be at most features.max_regions"
         require(fits, field="features.min_regions", value=self.min_regions, rule=rule)
 

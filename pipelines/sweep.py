@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from pipelines.features.values import DOCUMENTS, IMAGES, feature_folder
-from pipelines.packs import SUFFIX, parse_keys, read_keys, remove_rows
+from pipelines.packs import pack_at, parse_keys, read_keys, remove_rows
 from pipelines.turns import LEASES, turn_alone
 from schemas.errors import UsageError
 from schemas.lake import MANIFEST, REQUESTS, Folder, Lake, is_temporary
@@ -97,8 +97,7 @@ def sweep_lake(lake: Lake, *, dry_run: bool, now: float | None = None) -> Swept:
 
 def _sweep(lake: Lake, *, dry_run: bool, now: float | None) -> Swept:
     before = (time.time() if now is None else now) - MIN_AGE_S
-    versions = [f"{name}@{version}" for name in lake.dataset_names() for version in lake.versions(name)]
-    needs = _Needs(lake, [read_manifest(lake, version) for version in versions])
+    needs = _Needs(lake, [read_manifest(lake, version) for version in lake.references()])
     gone: list[str] = []
     size = 0
     for path, file in lake.root.infos().items():
@@ -147,23 +146,18 @@ class _Needs:
 
     def remove_spare(self, path: str) -> None:
         """Take the rows out of a pack that no version needs."""
-        folder, name, key = self._pack(path)
-        keys = read_keys(folder, name, key)
-        remove_rows(folder, name.removesuffix(SUFFIX), key, keys[~np.isin(keys, self._shown)])
+        if (pack := pack_at(self._lake, path)) is not None:
+            keys = read_keys(*pack)
+            remove_rows(*pack, keys[~np.isin(keys, self._shown)])
 
     def _spare_of_pack(self, path: str) -> float:
-        folder, name, key = self._pack(path)
-        if folder.uri in self._of_texts:
+        pack = pack_at(self._lake, path)
+        if pack is not None and pack[0].uri in self._of_texts:
             return 0.0
-        if folder.uri not in self._of_images or not name.endswith(SUFFIX):
+        if pack is None or pack[0].uri not in self._of_images:
             return 1.0
-        keys = read_keys(folder, name, key)
+        keys = read_keys(*pack)
         return 1.0 - float(np.isin(keys, self._shown).sum()) / max(1, len(keys))
-
-    def _pack(self, path: str) -> tuple[Folder, str, str]:
-        """Return the folder, the name and the key column of a pack."""
-        *folders, name = path.split("/")
-        return self._lake.root.child(*folders), name, "hash" if folders[0] == "images" else "key"
 
 
 def _shown(manifest: Manifest, folder: Folder) -> Iterator[list[str]]:

@@ -1,21 +1,30 @@
 """Beam wiring that every stage shares: the door with a name by which bad records leave, and what is counted of stages.
 
-A fallible step is a plain function that yields results or `Failure`s; `Fallible` runs it and keeps the two apart. An
+A fallible step is a plain function that yields results or `Failure`s; `fallible` runs it and keeps the two apart. An
 exception that the function did not expect is a failure row of that record, too: no record stops a build. What is about
 the machine, and the project's own errors, end it.
 
 Each stage gives a `StageOutput`: what goes on, the failures, its own counts, and what it adds to the version's tables
 and manifest. A stage that is off gives `off(documents)`. What is counted is counted where it is (`Tally`), so that only
 numbers travel, and added up in one step.
+
+How far a local build is, is seen from outside while it runs: a small file a stage and worker, with its count, since
+Beam tells its counters only when a local run is over. A count is written when it begins, once a second, and when a
+bundle ends; what cannot be written is not shown, and ends no build. A cluster's runner shows Beam's counters itself.
 """
 
 from __future__ import annotations
 
+import os
+import threading
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import apache_beam as beam
@@ -23,8 +32,68 @@ from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsSingleton, TaggedOutput
 from apache_beam.transforms.window import GlobalWindows
 
-from pipelines.progress import Progress, Shown
+from schemas.console import Passing
 from schemas.failures import FILTERED, OF_PARTS, Failure, Reason, Stage, unexpected
+
+POLL_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where counts are written; `directory` None: nowhere."""
+
+    directory: str | None
+
+    def counts(self) -> Counter[str]:
+        """Return elements done so far, by stage."""
+        done = Counter[str]()
+        with suppress(OSError, ValueError):
+            for path in Path(self.directory).iterdir() if self.directory is not None else ():
+                done[path.suffix.removeprefix(".")] += int(path.read_text() or 0)
+        return done
+
+
+class Shown:
+    """The count of a stage in one worker."""
+
+    def __init__(self, directory: str, stage: str) -> None:
+        self._path = Path(directory) / f"{os.urandom(8).hex()}.{stage}"
+        self._count, self._written_at = 0, 0.0
+
+    def add(self) -> None:
+        """Count one more element."""
+        self._count += 1
+        if time.monotonic() - self._written_at > POLL_S:
+            self.write()
+
+    def write(self) -> None:
+        """Write the count, if that can be."""
+        self._written_at = time.monotonic()
+        with suppress(OSError):
+            self._path.write_text(f"{self._count}")
+
+
+@contextmanager
+def watched(progress: Progress, say: Callable[[str], None], *, poll_s: float = POLL_S) -> Iterator[None]:
+    """Tell a line whenever the counts have changed, from a thread, while the `with` block runs."""
+    stop = threading.Event()
+
+    def watch() -> None:
+        shown = Counter[str]()
+        while not stop.wait(poll_s):
+            counts = progress.counts()
+            if counts != shown:
+                say(Passing("  ".join(f"{stage} {count}" for stage, count in counts.items())))
+                shown = counts
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
 
 T = TypeVar("T")
 FAILURES = "failures"
@@ -68,7 +137,7 @@ def _own_id(element: Any) -> str:
     return str(element.id if hasattr(element, "id") else element[0])
 
 
-def fallible(stage: Stage, function: Callable[[T], Iterable[Any]], id_of: Callable[[T], str] = _own_id) -> Any:
+def fallible(stage: Stage, function: Callable[[Any], Iterable[Any]], id_of: Callable[[Any], str] = _own_id) -> Any:
     """Return a transform that applies a function to each element: gives `results`, and `failures` apart.
 
     Args:

@@ -401,6 +401,10 @@ class Lake:
         folder = self.root.child("datasets", name)
         return [v for v in folder.names() if v != LATEST and folder.child(v).exists(MANIFEST)]
 
+    def references(self) -> list[str]:
+        """Return NAME@VERSION of every committed version."""
+        return [f"{name}@{version}" for name in self.dataset_names() for version in self.versions(name)]
+
     def latest(self, name: str) -> str | None:
         """Return the version the `latest` pointer names, or None where none was committed."""
         with contextlib.suppress(FileNotFoundError):

@@ -126,9 +126,9 @@ class Manifest(JsonFile):
         """Return the feature columns of a table (`images`, `documents`), sorted by name."""
         return self.features.get(table, ())
 
-    def parts(self, table: str, split: Split | str) -> list[FileEntry]:
-        """Return the part files of a table (`documents`, `images`) in one split, in part order."""
-        prefix = f"{table}/{split}/"
+    def parts(self, table: str, split: Split | str = "") -> list[FileEntry]:
+        """Return the part files of a table, perhaps (`documents`, `images`) of one split alone, in part order."""
+        prefix = f"{table}/{split}/" if split else f"{table}/"
         return sorted(entry for entry in self.files if entry.path.startswith(prefix))
 
 
@@ -159,10 +159,9 @@ def small_splits(manifest: Manifest) -> str:
 
 def table_parts(manifest: Manifest, folder: Folder, table: str) -> Iterator[pa.Table]:
     """Yield the parts of a table that has no splits: `failures`, `duplicates`, `leaks`."""
-    for entry in manifest.files:
-        if entry.path.startswith(f"{table}/"):
-            with folder.open(entry.path) as stream:
-                yield pq.read_table(stream)
+    for entry in manifest.parts(table):
+        with folder.open(entry.path) as stream:
+            yield pq.read_table(stream)
 
 
 def version_name(config: Mapping[str, Any], inputs: Mapping[str, str], schema_versions: Mapping[str, int]) -> str:

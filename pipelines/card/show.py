@@ -137,10 +137,8 @@ def retrieval_lines(folder: Folder) -> list[str]:
 
 def copy_lines(manifest: Manifest) -> list[str]:
     """Return how many copies their vectors showed, and how many images earlier versions have, where that was asked."""
-    lines, found = [], manifest.notes.get("near_copies")
-    if found is not None:
-        lines.append(f"near copies by vectors: {found['images']} images in {found['clusters']} clusters")
-    return lines
+    found = manifest.notes.get("near_copies")
+    return [f"near copies by vectors: {found['images']} images in {found['clusters']} clusters"] if found else []
 
 
 def leak_lines(manifest: Manifest) -> list[str]:

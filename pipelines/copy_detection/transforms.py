@@ -8,7 +8,6 @@ Vectors travel in float16, once for each cell. The centres of cells are the vect
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -22,7 +21,6 @@ from pipelines.copy_detection.vectors import (
     EXACT_BELOW,
     PROBES,
     Points,
-    cell_count,
     centres_of,
     in_cells,
     near_copy_rows,
@@ -37,15 +35,13 @@ from pipelines.features.values import IMAGES
 from pipelines.partitions.transforms import Pack, Partition, divide
 from pipelines.settings import CopyDetectionConfig
 from schemas.failures import Stage
-from schemas.features import FeatureColumn
 
 _MAX_PARTITIONS = 1 << 14
 
 
 def by_vector(config: CopyDetectionConfig, plan: FeaturePlan, *, exact_below: int = EXACT_BELOW) -> Search | None:
     """Return the search for images with near vectors, or None where none is asked for."""
-    column = _column(config, plan)
-    if column is None:
+    if config.extractor not in [column.name for column in plan.extracted(IMAGES)]:
         return None
     pack = partial(pack_points, plan=plan, extractor=config.extractor)
     return Search(
@@ -62,37 +58,17 @@ def by_vector(config: CopyDetectionConfig, plan: FeaturePlan, *, exact_below: in
     )
 
 
-def _column(config: CopyDetectionConfig, plan: FeaturePlan) -> FeatureColumn | None:
-    return next((column for column in plan.extracted(IMAGES) if column.name == config.extractor), None)
-
-
 def _of_vectors(documents: Any, _: Any, count: Any, *, pack: Any, exact_below: int) -> beam.PCollection:
     points = documents | "vectors" >> Pack(pack)
-    centres = points | "centres" >> Centres(count, exact_below)
-    return points | "in cells" >> beam.FlatMap(_in_cells, count, centres)
+    some = points | "sample" >> beam.Map(_sample, count, exact_below) | "whole sample" >> beam.combiners.ToList()
+    centres = some | "centres" >> beam.Map(lambda parts: centres_of(Points.concatenate(parts)))
+    return points | "in cells" >> beam.FlatMap(_in_cells, count, AsSingleton(centres))
 
 
-@dataclass(eq=False)
-class Centres(beam.PTransform):
-    """Points to the centres of their cells, as a side input; there are none where all are in one cell.
-
-    Attributes:
-        count: of the points, as a side input.
-    """
-
-    count: Any
-    exact_below: int
-
-    def expand(self, points: beam.PCollection) -> AsSingleton:
-        some = points | "sample" >> beam.Map(self._sample, self.count) | "all" >> beam.combiners.ToList()
-        return AsSingleton(some | "of sample" >> beam.Map(_centres))
-
-    def _sample(self, points: Points, count: int) -> Points:
-        return sample(points, cell_count(count, self.exact_below) / max(1, count))
-
-
-def _centres(parts: list[Points]) -> npt.NDArray[np.float32]:
-    return centres_of(Points.concatenate(parts))
+def _sample(points: Points, count: int, exact_below: int) -> Points:
+    """Return the points that cells are named by, about 2 sqrt(count); none below `exact_below`: all are in one cell."""
+    cells = 0 if count < exact_below else int(2 * np.sqrt(count))
+    return sample(points, cells / max(1, count))
 
 
 def _in_cells(points: Points, count: int, centres: npt.NDArray[np.float32]) -> Iterator[tuple[Partition, Points]]:

@@ -83,11 +83,6 @@ def unit_length(vectors: Vectors) -> Float64:
     return unit
 
 
-def cell_count(images: int, exact_below: int = EXACT_BELOW) -> int:
-    """Return into how many cells so many images are divided; 0: they are not."""
-    return 0 if images < exact_below else int(2 * np.sqrt(images))
-
-
 def sample(points: Points, share: float) -> Points:
     """Return the points whose hash is among the smallest of all hashes there may be, about this share of them."""
     return points.take(words_of(points.images)[:, 0] < share * 2.0**64)

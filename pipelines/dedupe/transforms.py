@@ -152,13 +152,10 @@ class DropDuplicates(beam.PTransform):
         kept, failures = documents, tuple[beam.PCollection, ...]()
         if self.policy is not Policy.KEEP_ALL:
             kept = (documents, found.dropped) | "keep" >> LeaveOut(id_of)
-            failures = (found.dropped | "failures" >> beam.Map(_failure, search.stage, search.message),)
+            failed = beam.Map(lambda name: Failure(search.stage, name, Reason.DUPLICATE_IMAGE, search.message))
+            failures = (found.dropped | "failures" >> failed,)
         tables, facts = {search.table: found.duplicates}, {search.table: found.counts}
         return StageOutput(kept, failures, {search.stage: (kept,)}, tables=tables, facts=facts)
-
-
-def _failure(document_id: str, stage: Stage, message: str) -> Failure:
-    return Failure(stage, document_id, Reason.DUPLICATE_IMAGE, message)
 
 
 @dataclass(eq=False)
@@ -176,7 +173,8 @@ class FindDuplicates(beam.PTransform):
         by_code = beam.FlatMap(divide, count, by="codes", rows=self.rows)
         occurrences = packed | "by code" >> by_code
         keyed = search.candidates(documents, occurrences, count)
-        near = keyed | "near" >> Compare(search.kind, search.near, search.crowded)
+        cells = keyed | "keys" >> Gather(search.kind) | "cut" >> beam.FlatMap(cut_crowded, search.crowded)
+        near = cells | "spread" >> beam.Reshuffle() | "compare" >> beam.Map(find_neighbours, search.near)
         neighbours = near | "neighbours" >> beam.Keys() | "neighbours by code" >> by_code
         merge = beam.CombineGlobally(merge_clusters).without_defaults()
         clusters = near | beam.Values() | "clusters" >> merge | "clusters by code" >> by_code
@@ -202,16 +200,3 @@ class FindDuplicates(beam.PTransform):
             yield TaggedOutput(DROPPED, document)
         yield TaggedOutput(COUNTS, count_duplicates(duplicates, is_dropped))
         yield from self.search.rows_of(duplicates, is_dropped)
-
-
-@dataclass(eq=False)
-class Compare(beam.PTransform):
-    """(partition, candidates) to the neighbours and the clusters that each part of the data shows; see `Search`."""
-
-    kind: type[Codes]
-    near: Near[Any]
-    crowded: int
-
-    def expand(self, keyed: beam.PCollection) -> beam.PCollection[tuple[Neighbours, Clusters]]:
-        cells = keyed | "keys" >> Gather(self.kind) | "cut" >> beam.FlatMap(cut_crowded, self.crowded)
-        return cells | "spread" >> beam.Reshuffle() | "compare" >> beam.Map(find_neighbours, self.near)

@@ -10,7 +10,7 @@ import apache_beam as beam
 
 from pipelines.documents.settle import SettledDocument, check_candidate, id_of, judge, settle
 from pipelines.settings import DocumentsConfig
-from pipelines.sources.records import CandidateDocument
+from pipelines.sources.records import CandidateDocument, addresses_of
 from pipelines.transforms import MeetParts, Met, StageOutput, fallible, off
 from schemas.failures import Failure, Reason, Stage
 
@@ -22,11 +22,9 @@ class FilterCandidates(beam.PTransform):
     config: DocumentsConfig
 
     def expand(self, candidates: beam.PCollection) -> StageOutput:
-        checked = candidates | "check" >> fallible(Stage.DOCUMENTS, self._check)
+        check = fallible(Stage.DOCUMENTS, lambda candidate: [check_candidate(candidate, config=self.config)])
+        checked = candidates | "check" >> check
         return StageOutput(checked.results, (checked.failures,))
-
-    def _check(self, candidate: CandidateDocument) -> Iterator[CandidateDocument | Failure]:
-        yield check_candidate(candidate, config=self.config)
 
 
 @dataclass(eq=False)
@@ -41,7 +39,7 @@ class SettleDocuments(beam.PTransform):
     outcomes: tuple[beam.PCollection, ...]
 
     def expand(self, candidates: beam.PCollection) -> StageOutput:
-        met = candidates | "meet images" >> MeetParts(attrgetter("id"), _addresses, self.outcomes)
+        met = candidates | "meet images" >> MeetParts(attrgetter("id"), addresses_of, self.outcomes)
         settled = met | "settle" >> fallible(Stage.DOCUMENTS, self._settle)
         passed = {Stage.IMAGES: self.outcomes, Stage.DOCUMENTS: (settled.results,)}
         return StageOutput(settled.results, (settled.failures,), passed)
@@ -64,12 +62,6 @@ class JudgeDocuments(beam.PTransform):
     def expand(self, documents: beam.PCollection) -> StageOutput:
         if not self.config.is_judged_after_dedupe:
             return off(documents)
-        judged = documents | "judge" >> fallible(Stage.RULES, self._judge, id_of)
+        rule = fallible(Stage.RULES, lambda settled: [judge(settled, self.config, Stage.RULES)], id_of)
+        judged = documents | "judge" >> rule
         return StageOutput(judged.results, (judged.failures,), {Stage.RULES: (judged.results,)})
-
-    def _judge(self, settled: SettledDocument) -> Iterator[SettledDocument | Failure]:
-        yield judge(settled, self.config, Stage.RULES)
-
-
-def _addresses(candidate: CandidateDocument) -> list[str]:
-    return sorted({image.uri for image in candidate.images})

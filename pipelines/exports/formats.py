@@ -11,6 +11,7 @@ import json
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -107,11 +108,6 @@ _OBELICS_SCHEMA = pa.schema(
 )
 
 
-def write_obelics(documents: Sequence[ShownDocument], folder: Folder, paths: Sequence[str]) -> list[FileEntry]:
-    """Write documents as Parquet with OBELICS' parallel lists."""
-    return [_write_rows(folder, paths[0], documents, obelics_row, _OBELICS_SCHEMA)]
-
-
 def obelics_row(document: ShownDocument) -> dict[str, Any]:
     """Return a document as OBELICS has it, with its pictures in a list of their own parallel to the others."""
     row, pictures = document.row, document.pictures
@@ -180,13 +176,8 @@ ROW_SCHEMA = pa.schema(
 )
 
 
-def write_hugging_face(documents: Sequence[ShownDocument], folder: Folder, paths: Sequence[str]) -> list[FileEntry]:
-    """Write documents as Parquet, a row each with its pictures, which Hugging Face `datasets` decodes."""
-    return [_write_rows(folder, paths[0], documents, document_row, ROW_SCHEMA)]
-
-
 def document_row(document: ShownDocument) -> dict[str, Any]:
-    """Return a document as a row of `ROW_SCHEMA`."""
+    """Return a document as a row of `ROW_SCHEMA`, with its pictures, which Hugging Face `datasets` decodes."""
     row, pictures = document.row, document.pictures
     return {
         **{name: row[name] for name in (*_SHARED, *_STATED)},
@@ -196,14 +187,6 @@ def document_row(document: ShownDocument) -> dict[str, Any]:
         "image_licences": [picture["licence"] for picture in pictures],
         EXTRAS: _json(document.extras),
     }
-
-
-FORMATS: Mapping[str, Format] = {
-    "mmc4": Format(("docs-{}.jsonl", "images-{}.tar"), write_mmc4),
-    "obelics": Format(("data/{}.parquet",), write_obelics),
-    "webdataset": Format(("{}.tar",), write_webdataset),
-    "hf": Format(("data/{}.parquet",), write_hugging_face),
-}
 
 
 def hugging_face_picture(picture: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -241,14 +224,24 @@ def write_tar(folder: Folder, path: str, members: Iterable[tuple[str, bytes]]) -
 
 
 def _write_rows(
-    folder: Folder,
-    path: str,
-    documents: Sequence[ShownDocument],
     row_of: Callable[[ShownDocument], Mapping[str, Any]],
     schema: pa.Schema,
-) -> FileEntry:
+    documents: Sequence[ShownDocument],
+    folder: Folder,
+    paths: Sequence[str],
+) -> list[FileEntry]:
+    """Write documents as Parquet, a row each."""
     groups = groups_of(documents, ROWS_PER_GROUP)
-    return write_part(folder, path, (pa.Table.from_pylist(list(map(row_of, some)), schema) for some in groups), schema)
+    tables = (pa.Table.from_pylist(list(map(row_of, some)), schema) for some in groups)
+    return [write_part(folder, paths[0], tables, schema)]
+
+
+FORMATS: Mapping[str, Format] = {
+    "mmc4": Format(("docs-{}.jsonl", "images-{}.tar"), write_mmc4),
+    "obelics": Format(("data/{}.parquet",), partial(_write_rows, obelics_row, _OBELICS_SCHEMA)),
+    "webdataset": Format(("{}.tar",), write_webdataset),
+    "hf": Format(("data/{}.parquet",), partial(_write_rows, document_row, ROW_SCHEMA)),
+}
 
 
 def _text(row: Mapping[str, Any], piece: Piece) -> str | None:

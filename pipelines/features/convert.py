@@ -26,9 +26,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipelines.features.architectures import Architecture
 from pipelines.features.catalogue import made_up_pictures
-from pipelines.features.pixels import Preprocessing, Square
+from pipelines.features.pixels import Architecture, Preprocessing, Square
 from schemas.errors import ConfigError
 
 OUTPUTS = ["vector", "cells", "probabilities", "cell_probabilities", "middle"]

@@ -5,7 +5,6 @@ graphs of its builds, so that workers need neither the checkpoint nor PyTorch, a
 column.
 """
 
-import hashlib
 import io
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -15,11 +14,20 @@ from pkgutil import resolve_name
 
 import numpy as np
 
-from pipelines.features.architectures import Architecture, Output
 from pipelines.features.catalogue import PACKAGED, Entry, Extractor, extractors, module_of
-from pipelines.features.pixels import GPU_BATCH, Arrays, Graph, PictureExtractor, Pixels, Square, fixed_pixels
+from pipelines.features.pixels import (
+    GPU_BATCH,
+    Architecture,
+    Arrays,
+    Graph,
+    Output,
+    PictureExtractor,
+    Pixels,
+    Square,
+    fixed_pixels,
+)
 from pipelines.features.values import DOCUMENTS, Classes, Float32, Regions, Row, Value, feature_column, kept_regions
-from pipelines.features.weights import WeightFile, graph_stem, machine_cache, make_once, weight_of
+from pipelines.features.weights import WeightFile, graph_stem, kept_in, machine_cache, make_once, weight_of
 from pipelines.settings import FeaturesConfig
 from schemas.configs import resolve
 from schemas.features import NAMES_ENCODER, FeatureColumn, FeatureKind
@@ -128,20 +136,14 @@ class Network(PictureExtractor):
         if self.weight.is_graph:
             return self.weight
         name = f"{graph_stem(self.network, module_of(self.network), self.weight.digest)}.onnx"
-        if not folder.exists(name):
-            cache = make_once(name, self._made)
-            if folder != cache:
-                folder.settle(name, cache.read(name))
-        return WeightFile(self.network, folder.child(name).uri, hashlib.sha256(folder.read(name)).hexdigest())
+        return kept_in(folder, self.network, name, lambda: make_once(name, self._made).read(name))
 
     def _made(self) -> bytes:
         """Return the graph of the checkpoint."""
         from pipelines.features.convert import graph_of, quantised
 
         graph = graph_of(self.architecture, self.weight.local().path)
-        if self.architecture.is_quantised:
-            graph = quantised(graph, self.architecture.preprocessing)
-        return graph
+        return quantised(graph, self.architecture.preprocessing) if self.architecture.is_quantised else graph
 
     @cached_property
     def graph(self) -> Graph:

@@ -1,6 +1,25 @@
-"""From a stored picture to the values that a network reads: decoding, resizing or cropping, scaling.
+"""Networks as ONNX graphs, and what they read: pictures decoded, resized or cropped, and scaled.
 
 The stored copy has a shorter side of 256 px, so that a centre crop is a cut and no resampling.
+
+ONNX Runtime is the one way in which networks see pictures and read texts. On a CPU a run takes one thread. One session
+serves all threads of a process. Values then follow from the graph, the runtime's version and the kind of processor (its
+instruction set decides in which order sums are added up), and not from load, batches or threads: a test holds that to
+the last bit. `Graph.identity` names all three. The kind of processor is named by what it computes: the digest of the
+outputs for one fixed picture or text. A worker of another kind has other digests, and is refused before it computes
+anything else. On a GPU values are equal up to rounding. It takes the package `onnxruntime-gpu` in place of
+`onnxruntime`.
+
+A convolutional network is described without importing what builds it. It is its last feature map and the classifier
+behind the mean over its cells, and gives these columns:
+
+    densenet169                  vector: the mean over the cells of the last feature map, the input of the classifier
+    densenet169-mirrored         vector: the mean of that one and the one of the mirrored picture; a second pass
+    densenet169-classes          classes: the 20 most probable of ImageNet (Hessel 2019, object detection)
+    densenet169-names            vector: the names of these classes as a sentence (`networks.ClassNames`)
+    densenet169-grid             regions: the cells of the last feature map
+    efficientnet-lite0-middle    vector: the means of the maps behind blocks 4, 7, 10 and 15, one after the other
+    efficientnet-lite0-int8      the same network in 8-bit integers (`convert.quantised`), with columns as above
 """
 
 from __future__ import annotations
@@ -12,8 +31,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -26,6 +47,7 @@ from pipelines.settings import Device, FeaturesConfig
 from schemas.codecs import ImageRejected, decode_image
 from schemas.configs import PositiveInt, Settings
 from schemas.errors import ConfigError
+from schemas.features import FeatureKind
 
 Pixels = npt.NDArray[np.uint8]  # H x W x 3, RGB, or N of them
 
@@ -216,3 +238,62 @@ def fixed_pixels(size_px: int) -> npt.NDArray[np.uint8]:
     """Return the 1 x size x size x 3 pixels of a picture of noise, which is the same everywhere."""
     noise = hashlib.shake_128(b"multilink").digest(3 * size_px**2)
     return np.frombuffer(noise, np.uint8).reshape(1, size_px, size_px, 3)
+
+
+# Of torchvision's ImageNet networks, for values 0..255.
+CENTRE = Preprocessing(mean=(0.485 * 255, 0.456 * 255, 0.406 * 255), deviation=(0.229 * 255, 0.224 * 255, 0.225 * 255))
+RESNET_CELLS = ("conv1", "bn1", "relu", "maxpool", "layer1", "layer2", "layer3", "layer4")
+
+
+class Output(StrEnum):
+    """What a column of a network has."""
+
+    VECTOR = "vector"
+    MIRRORED = "mirrored"
+    MIDDLE = "middle"
+    CLASSES = "classes"
+    NAMES = "names"
+    GRID = "grid"
+
+    @property
+    def kind(self) -> FeatureKind:
+        return {Output.CLASSES: FeatureKind.CLASSES, Output.GRID: FeatureKind.REGIONS}.get(self, FeatureKind.VECTOR)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Architecture:
+    """A convolutional network.
+
+    Attributes:
+        dimensions: d, channels of the last feature map.
+        factory: `module:callable` that returns the network in PyTorch, with random weights.
+        cells: names of the parts that make the last feature map, one after the other; a ReLU follows.
+        classifier: name of the part that makes logits of d values.
+        packaged: `module:callable` that returns the path of weights that come with a package; empty: none do.
+        licence: of these.
+        middle: names of the parts behind which maps in the middle are taken.
+        middle_dimensions: their channels together.
+        is_quantised: whether its graph computes in 8-bit integers.
+    """
+
+    name: str
+    dimensions: int
+    preprocessing: Preprocessing
+    factory: str
+    cells: tuple[str, ...]
+    classifier: str
+    packaged: str = ""
+    licence: str = ""
+    middle: tuple[str, ...] = ()
+    middle_dimensions: int = 0
+    is_quantised: bool = False
+
+    def build(self) -> Any:
+        """Return the network in PyTorch, with random weights."""
+        return resolve_name(self.factory)()
+
+    @property
+    def outputs(self) -> dict[str, Output]:
+        """Return what each column has, by its name."""
+        names = {output: self.name if output is Output.VECTOR else f"{self.name}-{output}" for output in Output}
+        return {name: output for output, name in names.items() if output is not Output.MIDDLE or self.middle}

@@ -20,14 +20,13 @@ import apache_beam as beam
 from pipelines.documents.settle import SettledDocument, hashes_of, id_of, without_images
 from pipelines.features.extraction import FeaturedDocument, FeaturedImage, FeaturePlan, Features, missing_feature
 from pipelines.features.values import DOCUMENTS, IMAGES, Rejected
-from pipelines.images.inspect import PackedImage
+from pipelines.images.inspect import PackedImage, block_of
 from pipelines.ledger import texts_key
 from pipelines.packs import PackFolder, PackRef
 from pipelines.settings import DocumentsConfig
 from pipelines.transforms import MeetParts, Met, StageOutput, fallible, separate
 from schemas.failures import Failure, Stage
 
-BLOCK = 512  # images of one pack that a worker takes at once
 DOCUMENTS_AT_ONCE = 32
 
 
@@ -48,10 +47,10 @@ class ExtractFeatures(beam.PTransform):
         images = documents | "images" >> beam.FlatMap(_shown) | "once each" >> beam.CombinePerKey(_first)
         if self.plan.extracted(IMAGES):
             extract = beam.ParDo(_ExtractImages(self.plan, IMAGES, self.copies))
-            blocks = images | "by block" >> beam.Map(_by_block) | "blocks" >> beam.GroupByKey()
-            images = blocks | "extract images" >> extract
+            of_blocks = images | "images alone" >> beam.Values() | "by block" >> beam.WithKeys(block_of)
+            images = of_blocks | "blocks" >> beam.GroupByKey() | "extract images" >> extract
         else:
-            images = images | "without features" >> beam.MapTuple(_without_features)
+            images = images | "without features" >> beam.MapTuple(lambda key, packed: (key, FeaturedImage(packed)))
         met = documents | "meet images" >> MeetParts(id_of, hashes_of, (images,))
         add_images = partial(_add_images, config=self.config)
         featured = met | "add images" >> fallible(Stage.FEATURES, add_images, itemgetter(0))
@@ -76,10 +75,8 @@ class _Extract(beam.DoFn):
 
 
 class _ExtractImages(_Extract):
-    def process(
-        self, block: tuple[Any, Iterable[tuple[str, PackedImage]]]
-    ) -> Iterator[tuple[str, FeaturedImage | Failure]]:
-        images = sorted((packed for _, packed in block[1]), key=attrgetter("copy.row"))
+    def process(self, block: tuple[Any, Iterable[PackedImage]]) -> Iterator[tuple[str, FeaturedImage | Failure]]:
+        images = sorted(block[1], key=attrgetter("copy.row"))
 
         def read(numbers: Sequence[int]) -> Iterator[bytes]:
             refs = [cast(PackRef, images[number].copy) for number in numbers]
@@ -88,11 +85,8 @@ class _ExtractImages(_Extract):
         names = [packed.image.source or packed.image.hash for packed in images]
         found_for = self._features.fill([packed.image.hash for packed in images], read, names)
         for packed, name, found in zip(images, names, found_for, strict=True):
-            image = packed.image
-            yield (
-                image.hash,
-                missing_feature(name, found) if isinstance(found, Rejected) else FeaturedImage(packed, found),
-            )
+            became = missing_feature(name, found) if isinstance(found, Rejected) else FeaturedImage(packed, found)
+            yield packed.image.hash, became
 
 
 class _ExtractSentences(_Extract):
@@ -103,12 +97,10 @@ class _ExtractSentences(_Extract):
             return [texts[number] for number in numbers]
 
         for featured, found in zip(documents, self._features.fill([*map(texts_key, texts)], read), strict=True):
-            document = featured.document
-            yield (
-                missing_feature(document.id, found)
-                if isinstance(found, Rejected)
-                else replace(featured, sentences=found)
-            )
+            if isinstance(found, Rejected):
+                yield missing_feature(featured.document.id, found)
+            else:
+                yield replace(featured, sentences=found)
 
 
 def _shown(settled: SettledDocument) -> Iterator[tuple[str, PackedImage]]:
@@ -128,15 +120,6 @@ def _first(images: Iterable[PackedImage]) -> PackedImage:
     first = min(shown, key=lambda each: (each.image.source or "", repr(each.copy), each.retrieved or ""))
     statements = (statement for each in shown for statement in each.image.all_statements)
     return replace(first, image=first.image.with_statements(statements))
-
-
-def _by_block(keyed: tuple[str, PackedImage]) -> tuple[tuple[str, int], tuple[str, PackedImage]]:
-    copy = cast(PackRef, keyed[1].copy)  # a source without pictures has nothing to extract
-    return (copy.pack, copy.row // BLOCK), keyed
-
-
-def _without_features(content_hash: str, packed: PackedImage) -> tuple[str, FeaturedImage]:
-    return content_hash, FeaturedImage(packed)
 
 
 def _add_images(met: Met[SettledDocument], config: DocumentsConfig) -> Iterator[FeaturedDocument | Failure]:

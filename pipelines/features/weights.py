@@ -6,6 +6,7 @@ stated. What a host has goes through the client of every source. It is kept in a
 hashed whenever it is opened, wherever it is.
 """
 
+import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -164,6 +165,13 @@ def make_once(name: str, make: Callable[[], bytes]) -> Folder:
             if not cache.exists(name):
                 cache.write(name, make())
     return cache
+
+
+def kept_in(folder: Folder, name: str, file: str, read: Callable[[], bytes]) -> WeightFile:
+    """Return a file of weights of some name, kept in a folder; what the folder has is not read anew."""
+    if not folder.exists(file):
+        folder.settle(file, read())
+    return WeightFile(name, folder.child(file).uri, hashlib.sha256(folder.read(file)).hexdigest())
 
 
 def _is_remote(uri: str) -> bool:

@@ -26,6 +26,7 @@ from pipelines.raw import (
     SUFFIX,
     closed_segments,
     index_of,
+    index_rows,
     open_segments,
     read_body,
     segment_entries,
@@ -136,17 +137,12 @@ def captured_images(raw: Folder, wanted: Collection[str], takedowns: Takedowns) 
         takedowns: what is named; images whose address is, are under the key "".
     """
     found = defaultdict[str, set[str]](set)
-    for source in sources_of(raw):
-        index = index_of(raw.child(source)).folder
-        for name in index.names():
-            with index.open(name) as stream:
-                rows = pq.read_table(stream, columns=["kind", "url", "final_url", "digest"]).to_pylist()
-            for row in rows:
-                if row["kind"] == "image" and row["digest"]:
-                    places = (row["url"], row["final_url"] or "")
-                    keys = {*(key for place in places if (key := url_key(place)) in wanted)}
-                    for key in keys | ({""} if takedowns.matches_address(*places) else set()):
-                        found[key].add(row["digest"])
+    for _, row in index_rows(raw, ("kind", "url", "final_url", "digest")):
+        if row["kind"] == "image" and row["digest"]:
+            places = (row["url"], row["final_url"] or "")
+            keys = {*(key for place in places if (key := url_key(place)) in wanted)}
+            for key in keys | ({""} if takedowns.matches_address(*places) else set()):
+                found[key].add(row["digest"])
     return found
 
 

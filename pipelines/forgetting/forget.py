@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -26,7 +25,7 @@ from pipelines.exports.subset import EmptySubsetError, with_values, write_subset
 from pipelines.forgetting.captures import Marks, Removal, remove_captures
 from pipelines.forgetting.holdings import Holding, NamedContent, find_holdings
 from pipelines.forgetting.ledger import take_out
-from pipelines.packs import SUFFIX, parse_keys, read_keys, remove_rows
+from pipelines.packs import packs_with, remove_rows
 from pipelines.raw import FILES, recover, request_key
 from pipelines.shards.writing import write_rows
 from pipelines.sources.takedowns import Takedowns
@@ -194,21 +193,11 @@ def _remove_files(raw: Folder, found: NamedContent, *, dry_run: bool) -> Iterato
 
 def _remove_packed(lake: Lake, found: NamedContent, *, dry_run: bool) -> Iterator[str]:
     """Take copies and features out of the packs; yield the packs that had any."""
-    yield from _of_folder(lake, "images", "hash", found.images, dry_run=dry_run)
-    yield from _of_folder(lake, "features", "key", found.images | found.text_keys, dry_run=dry_run)
-
-
-def _of_folder(lake: Lake, top: str, key: str, gone: frozenset[str], *, dry_run: bool) -> Iterator[str]:
-    short = parse_keys(sorted(gone))
-    for path in list(lake.root.child(top).files()):
-        folder_name, _, name = path.rpartition("/")
-        folder = lake.root.child(top, *folder_name.split("/"))
-        if not name.endswith(SUFFIX) or name.startswith("."):
-            continue
-        if np.isin(read_keys(folder, name, key), short).any():
-            if not dry_run:
-                remove_rows(folder, name.removesuffix(SUFFIX), key, short)
-            yield f"{top}/{path}"
+    gone = {"hash": found.images, "key": found.images | found.text_keys}
+    for path, folder, pack, key, keys in packs_with(lake, gone):
+        if not dry_run:
+            remove_rows(folder, pack, key, keys)
+        yield path
 
 
 def _remove_indexes(lake: Lake, found: NamedContent, *, dry_run: bool) -> Iterator[str]:
@@ -233,10 +222,7 @@ def _has_row(folder: Folder, part: str, images: pa.Array) -> bool:
 
 def _times(lake: Lake) -> dict[str, int]:
     """Return when each version was made, in an order of time, by its reference."""
-    folders = {
-        (name, version): lake.dataset(name, version) for name in lake.dataset_names() for version in lake.versions(name)
-    }
-    return {f"{name}@{version}": folder.infos()[MANIFEST].mtime_ns for (name, version), folder in folders.items()}
+    return {each: lake.dataset(*each.split("@")).infos()[MANIFEST].mtime_ns for each in lake.references()}
 
 
 def _replace(lake: Lake, holding: Holding, found: NamedContent, times: dict[str, int], say: Say) -> str:

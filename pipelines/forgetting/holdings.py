@@ -18,7 +18,7 @@ from pipelines.forgetting.ledger import find_named, versions_without_ledger
 from pipelines.ledger import texts_key
 from pipelines.sources.takedowns import Takedowns
 from schemas.lake import MANIFEST, Folder, Lake
-from schemas.manifest import FileEntry, Manifest, read_manifest
+from schemas.manifest import Manifest, read_manifest
 from schemas.parts import read_part
 from schemas.raw import Retrieved, retrieval_tables
 
@@ -91,7 +91,7 @@ class _Version:
 def find_holdings(lake: Lake, takedowns: Takedowns) -> NamedContent:
     """Return what is named in a lake; every row of every version and of the ledger is looked at."""
     read = find_named(lake, takedowns)
-    versions = [_Version(*read_manifest(lake, name)) for name in _references(lake)]
+    versions = [_Version(*read_manifest(lake, name)) for name in lake.references()]
     named = {key for version in versions for key in _named(version, takedowns)} | read.images
     named |= {entry.removeprefix("sha256:") for entry in takedowns.entries if entry.startswith("sha256:")}
     hashes = {image["hash"] for version in versions for row in version.documents.values() for image in row["images"]}
@@ -137,23 +137,13 @@ def _holds(version: _Version, documents: frozenset[str], images: frozenset[str])
     return False
 
 
-def parts(manifest: Manifest, table: str) -> Iterator[FileEntry]:
-    """Yield the parts of a table in all splits."""
-    for split in manifest.splits:
-        yield from manifest.parts(table, split)
-
-
-def _references(lake: Lake) -> list[str]:
-    return [f"{name}@{version}" for name in lake.dataset_names() for version in lake.versions(name)]
-
-
 def _named(version: _Version, takedowns: Takedowns) -> Iterator[str]:
     """Yield the images of a version that are named themselves; its documents that are get into it."""
-    for entry in parts(version.manifest, "images"):
+    for entry in version.manifest.parts("images"):
         for row in read_part(version.folder, entry, _IMAGE).to_pylist():
             if takedowns.matches_image(row["hash"], row["source"] or ""):
                 yield row["hash"]
-    for entry in parts(version.manifest, "documents"):
+    for entry in version.manifest.parts("documents"):
         for row in read_part(version.folder, entry, _DOCUMENT).to_pylist():
             read = row["provenance"]
             if takedowns.matches_record((row["id"], read["record_id"]), (read["url"] or "",)):
@@ -163,7 +153,7 @@ def _named(version: _Version, takedowns: Takedowns) -> Iterator[str]:
 
 def _find_shown(version: _Version, hashes: set[str]) -> None:
     """Note of which addresses a version's documents have some images, and of which those that are not named."""
-    for entry in parts(version.manifest, "documents") if hashes else ():
+    for entry in version.manifest.parts("documents") if hashes else ():
         for row in read_part(version.folder, entry, ("id", "images")).to_pylist():
             for image in row["images"]:
                 if image["hash"] in hashes:
@@ -188,19 +178,21 @@ def _retrieved(lake: Lake, versions: list[_Version]) -> tuple[set[str], set[str]
 
 def _holding(lake: Lake, version: _Version) -> Holding:
     name = (version.manifest.dataset, version.manifest.version)
-    made = defaultdict[str, list[str]](list)
-    for kind in ("links", "indexes"):
-        folder = lake.root.child(kind, *name)
-        made[kind] = ["/".join((kind, *name, each)) for each in folder.names() if folder.child(each).exists(MANIFEST)]
     return Holding(
         dataset=name[0],
         version=name[1],
         documents=tuple(sorted(version.documents)),
         images=tuple(sorted(version.images)),
-        links=tuple(made["links"]),
-        indexes=tuple(made["indexes"]),
+        links=tuple(made_of(lake, "links", *name)),
+        indexes=tuple(made_of(lake, "indexes", *name)),
         addresses={key: frozenset(sources) for key, sources in version.others.items()},
     )
+
+
+def made_of(lake: Lake, kind: str, name: str, version: str) -> list[str]:
+    """Return the folders of whole `links` or `indexes` of a version, relative to the lake."""
+    folder = lake.root.child(kind, name, version)
+    return [f"{kind}/{name}/{version}/{each}" for each in folder.names() if folder.child(each).exists(MANIFEST)]
 
 
 def made_by_models(lake: Lake, names: Collection[str]) -> Iterator[str]:

@@ -5,14 +5,13 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from pipelines.forgetting.holdings import parts
-from pipelines.packs import SUFFIX, parse_keys, read_keys
-from pipelines.raw import index_of, sources_of
+from pipelines.forgetting.holdings import made_of
+from pipelines.packs import packs_with
+from pipelines.raw import index_rows
 from pipelines.sources.takedowns import url_key
 from schemas.errors import NotFoundError
-from schemas.lake import MANIFEST, Folder, Lake
+from schemas.lake import Folder, Lake
 from schemas.links import read_links
 from schemas.manifest import Manifest, read_manifest, table_parts
 from schemas.parts import read_part
@@ -51,20 +50,19 @@ def provenance(lake: Lake, reference: str, document: str) -> dict[str, Any]:
         "dataset": name,
         "versions": held,
         "answers": sorted(_answers(lake.raw, addresses, digests), key=lambda each: (each["fetched_at"], each["url"])),
-        "packs": sorted(_packs(lake, digests)),
+        "packs": sorted(path for path, *_ in packs_with(lake, {"hash": digests, "key": digests})),
     }
 
 
 def _in_version(lake: Lake, reference: str, document: str) -> dict[str, Any] | None:
     """Return what a version holds of a document, None where it does not hold it."""
     manifest, folder = read_manifest(lake, reference)
-    for entry in parts(manifest, "documents"):
+    for entry in manifest.parts("documents"):
         table = read_part(folder, entry, ("id", "language", "split", "sentences", "images", "links", "provenance"))
         rows = table.filter(pc.equal(table["id"], document)).to_pylist()
         if rows:
             row = rows[0]
             images = _images(folder, manifest, entry.path, [image["hash"] for image in row["images"]])
-            made = {"links": list(_links(lake, manifest, document)), "indexes": _indexes(lake, manifest)}
             return {
                 **row,
                 "version": manifest.version,
@@ -75,7 +73,8 @@ def _in_version(lake: Lake, reference: str, document: str) -> dict[str, Any] | N
                 "failures": _rows(manifest, folder, "failures", "record_id", document),
                 "duplicates": _rows(manifest, folder, "duplicates", "document", document),
                 "made_with": [f"code {manifest.inputs.get('code', '')[:12]}", *_columns(manifest)],
-                **made,
+                "links": list(_links(lake, manifest, document)),
+                "indexes": made_of(lake, "indexes", manifest.dataset, manifest.version),
             }
     return None
 
@@ -109,22 +108,13 @@ def _times(lake: Lake, manifest: Manifest, keys: set[str]) -> Iterator[dict[str,
 
 def _links(lake: Lake, manifest: Manifest, document: str) -> Iterator[dict[str, Any]]:
     """Yield the folders of links that have some of a document, or would if there were any."""
-    root = lake.root.child("links", manifest.dataset, manifest.version)
-    for name in root.names():
-        folder = root.child(name)
-        if folder.exists(MANIFEST):
-            links = read_links(folder)
-            paths = [entry.path for entry in links.files if entry.path.startswith("links/")]
-            tables = [pq.read_table(folder.open(path), columns=["document"]) for path in paths]
-            number = sum(pc.sum(pc.equal(table["document"], document)).as_py() or 0 for table in tables)
-            path = f"links/{manifest.dataset}/{manifest.version}/{name}"
-            yield {"path": path, "model": links.model, "links": number}
-
-
-def _indexes(lake: Lake, manifest: Manifest) -> list[str]:
-    folder = lake.root.child("indexes", manifest.dataset, manifest.version)
-    names = [name for name in folder.names() if folder.child(name).exists(MANIFEST)]
-    return [f"indexes/{manifest.dataset}/{manifest.version}/{name}" for name in names]
+    for path in made_of(lake, "links", manifest.dataset, manifest.version):
+        folder = lake.root.child(*path.split("/"))
+        links = read_links(folder)
+        parts = [entry for entry in links.files if entry.path.startswith("links/")]
+        tables = [read_part(folder, entry, ["document"]) for entry in parts]
+        number = sum(pc.sum(pc.equal(table["document"], document)).as_py() or 0 for table in tables)
+        yield {"path": path, "model": links.model, "links": number}
 
 
 def _addresses(held: dict[str, Any]) -> Iterator[str]:
@@ -137,25 +127,6 @@ def _addresses(held: dict[str, Any]) -> Iterator[str]:
 def _answers(raw: Folder, addresses: set[str], digests: set[str]) -> Iterator[dict[str, Any]]:
     """Yield the rows of the raw store's indexes with one of these addresses or digests."""
     keys = set(filter(None, map(url_key, addresses)))
-    for source in sources_of(raw):
-        index = index_of(raw.child(source)).folder
-        for name in index.names():
-            with index.open(name) as stream:
-                file = pq.ParquetFile(stream)
-                there = [column for column in _ANSWER if column in file.schema_arrow.names]
-                rows = file.read(columns=there).to_pylist()
-            for row in rows:
-                if row["digest"] in digests or not keys.isdisjoint(map(url_key, (row["url"], row["final_url"] or ""))):
-                    yield {**dict.fromkeys(_ANSWER), **row, "source": source}
-
-
-def _packs(lake: Lake, digests: set[str]) -> Iterator[str]:
-    """Yield the packs of copies and features that hold an image."""
-    short = set(parse_keys(sorted(digests)).tolist())
-    for top, key in (("images", "hash"), ("features", "key")):
-        for path in lake.root.child(top).files():
-            folder, _, name = path.rpartition("/")
-            if name.endswith(SUFFIX) and not name.startswith("."):
-                keys = read_keys(lake.root.child(top, *folder.split("/")), name, key).tolist()
-                if not short.isdisjoint(keys):
-                    yield f"{top}/{path}"
+    for source, row in index_rows(raw, _ANSWER):
+        if row["digest"] in digests or not keys.isdisjoint(map(url_key, (row["url"], row["final_url"] or ""))):
+            yield {**row, "source": source}

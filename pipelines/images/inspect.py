@@ -53,6 +53,7 @@ PROBES = 8  # pixels looked at first, each way
 MEAN_RADIUS = 3  # a 7 x 7 mean filter
 GRID = 32
 FREQUENCIES = slice(1, 9)  # the 8 lowest, the constant one left out
+BLOCK = 512  # images of one pack that a worker reads at once
 ROWS_PER_GROUP = 32  # of some 15 KB each: one copy is read without many others, and footers stay small
 _DIGITS = 16
 _CODE = ("pipelines.images.", "schemas.codecs.", "schemas.metadata.")  # makes a copy of a picture
@@ -231,6 +232,11 @@ class PackedImage:
     copy: PackRef | None = None
     retrieved: str | None = None
     landed: str | None = None
+
+
+def block_of(packed: PackedImage) -> tuple[str, int]:
+    """Return where the copy of an image is, as far as copies are read together: its pack, and a block of rows there."""
+    return ("", 0) if packed.copy is None else (packed.copy.pack, packed.copy.row // BLOCK)
 
 
 def copy_packs(lake: Lake, config: ImagesConfig, fingerprint: FingerprintName) -> PackFolder:

@@ -37,7 +37,7 @@ from pipelines.images.obtain import (
     read_stored,
 )
 from pipelines.settings import ImagesConfig
-from pipelines.sources.records import CandidateDocument
+from pipelines.sources.records import addresses_of
 from pipelines.web.requests import host_of
 
 LOOKED_UP_AT_ONCE = 2048  # addresses
@@ -61,7 +61,7 @@ class ObtainImages(beam.PTransform):
     def expand(self, candidates: beam.PCollection) -> tuple[beam.PCollection, ...]:
         addresses = (
             candidates
-            | "list addresses" >> beam.FlatMap(_addresses)
+            | "list addresses" >> beam.FlatMap(addresses_of)
             | "once each" >> beam.Distinct()
             | "by the file that holds it" >> beam.Map(_key_by_file)
         )
@@ -179,10 +179,6 @@ def _is_to_fetch(keyed: tuple[str, str], _: int) -> int:
 
 def _is_held(keyed: tuple[str, str], _: int) -> int:
     return int(bool(keyed[0]))
-
-
-def _addresses(candidate: CandidateDocument) -> Iterator[str]:
-    yield from {image.uri for image in candidate.images}
 
 
 def _is_to_ask(found: tuple[str, Found | None], _: int) -> int:

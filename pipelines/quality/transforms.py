@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import apache_beam as beam
 
 from pipelines.documents.settle import SettledDocument, hashes_of, id_of, without_images
-from pipelines.images.inspect import PackedImage
+from pipelines.images.inspect import PackedImage, block_of
 from pipelines.packs import PackFolder
 from pipelines.quality.filters import document_problem, image_problem
 from pipelines.settings import DocumentsConfig, QualityConfig
 from pipelines.transforms import MeetParts, Met, StageOutput, fallible, off
 from schemas.failures import Failure, Stage
 
-BLOCK = 512  # images of one pack that a worker judges at once
+_hash_of: Callable[[PackedImage], str] = attrgetter("image.hash")
 
 
 @dataclass(eq=False)
@@ -38,16 +38,19 @@ class FilterQuality(beam.PTransform):
     def expand(self, documents: beam.PCollection) -> StageOutput:
         if not self.config.is_on:
             return off(documents)
-        once = documents | "images" >> beam.FlatMap(_shown) | "once each" >> beam.CombinePerKey(_first)
-        blocks = once | "by block" >> beam.Map(_by_block) | "blocks" >> beam.GroupByKey()
+        shown = documents | "images" >> beam.FlatMap(
+            lambda settled: [(each.image.hash, each) for each in settled.images]
+        )
+        once = shown | "once each" >> beam.CombinePerKey(_first) | "images alone" >> beam.Values()
+        blocks = once | "by block" >> beam.WithKeys(block_of) | "blocks" >> beam.GroupByKey()
         judged = blocks | "judge images" >> beam.FlatMapTuple(self._judge_images)
         met = documents | "meet images" >> MeetParts(id_of, hashes_of, (judged,))
         judge = partial(_judge, config=self.config, documents=self.documents)
         left = met | "judge" >> fallible(Stage.QUALITY, judge, itemgetter(0))
         return StageOutput(left.results, (left.failures,), {Stage.QUALITY: (left.results,)})
 
-    def _judge_images(self, _: Any, images: Iterable[tuple[str, PackedImage]]) -> Iterator[tuple[str, Failure | None]]:
-        found = sorted((packed for _, packed in images), key=lambda packed: packed.image.hash)
+    def _judge_images(self, _: Any, images: Iterable[PackedImage]) -> Iterator[tuple[str, Failure | None]]:
+        found = sorted(images, key=_hash_of)
         refs = [packed.copy for packed in found if packed.copy is not None] if self.config.min_sharpness else []
         jpegs = iter(self.copies.read(refs, ["jpeg"])["jpeg"].to_pylist())
         for packed in found:
@@ -70,16 +73,6 @@ def _judge(
         yield kept if problem is None else Failure(Stage.QUALITY, document.id, *problem)
 
 
-def _shown(settled: SettledDocument) -> Iterator[tuple[str, PackedImage]]:
-    for packed in settled.images:
-        yield packed.image.hash, packed
-
-
 def _first(images: Iterable[PackedImage]) -> PackedImage:
     """Return one record of images with equal bytes: what is judged of them is the same."""
     return min(images, key=lambda packed: repr(packed.copy))
-
-
-def _by_block(keyed: tuple[str, PackedImage]) -> tuple[tuple[str, int], tuple[str, PackedImage]]:
-    copy = keyed[1].copy
-    return ("", 0) if copy is None else (copy.pack, copy.row // BLOCK), keyed

@@ -10,21 +10,20 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
 from apache_beam.pvalue import TaggedOutput
 
-from pipelines.documents.settle import SettledDocument
 from pipelines.features.extraction import FeaturedDocument
 from pipelines.settings import ShardsConfig
 from pipelines.shards.manifest import TABLES, add_digests, content_digest, messages_of
 from pipelines.shards.writing import HASH_BYTES, ShardWriter, WrittenShard, part_name, write_rows
 from pipelines.splits.assign import shard_count, shard_of
 from pipelines.transforms import Fact, StageOutput
-from schemas.documents import Document, Split
+from schemas.documents import Split
 from schemas.failures import Stage
 from schemas.lake import Folder
 from schemas.manifest import FileEntry
@@ -54,7 +53,8 @@ class WriteShards(beam.PTransform):
 
     def expand(self, documents: beam.PCollection) -> StageOutput:
         totals = documents | "splits" >> beam.Map(_split_of) | "documents" >> beam.combiners.Count.PerElement()
-        counts = beam.pvalue.AsDict(totals | "count shards" >> beam.MapTuple(self._shards_of))
+        shards_of = beam.MapTuple(lambda split, number: (split, shard_count(number, self.config)))
+        counts = beam.pvalue.AsDict(totals | "count shards" >> shards_of)
         keyed = documents | "choose shard" >> beam.Map(_shard_key, counts=counts)
         every = documents.pipeline | beam.Impulse() | "every shard" >> beam.FlatMap(_every_shard, counts=counts)
         written = (
@@ -71,9 +71,6 @@ class WriteShards(beam.PTransform):
         facts = {"shards": written | "summaries" >> beam.Map(itemgetter(0)), "unique_images": unique}
         sizes = written | "sizes" >> beam.FlatMap(_sizes_of)
         return StageOutput(documents, passed={Stage.SHARDS: (documents,)}, counts=(sizes,), facts=facts)
-
-    def _shards_of(self, split: str, documents: int) -> tuple[str, int]:
-        return split, shard_count(documents, self.config)
 
     def _write(
         self,
@@ -137,7 +134,8 @@ class WriteTables(beam.PTransform):
         of_each = [some | f"{name} rows" >> beam.Map(partial(_sortable, name)) for name, some in elements.items()]
         rows = of_each | "rows" >> beam.Flatten()
         counts = rows | "tables" >> beam.Keys() | "count" >> beam.combiners.Count.PerElement()
-        parts = beam.pvalue.AsDict(counts | "count parts" >> beam.MapTuple(_parts_of))
+        parts_of = beam.MapTuple(lambda name, elements: (name, -(-elements // ROWS_PER_PART)))
+        parts = beam.pvalue.AsDict(counts | "count parts" >> parts_of)
         gathered = rows | "choose part" >> beam.Map(_part_key, parts=parts) | "gather parts" >> beam.GroupByKey()
         write = beam.FlatMap(self._write, parts=parts, version=beam.pvalue.AsSingleton(self.version))
         written = gathered | "write" >> write.with_outputs("messages", main="files")
@@ -161,10 +159,6 @@ def _sortable(name: str, element: Any) -> tuple[str, tuple[str, dict[str, Any]]]
     return name, (json.dumps([*row.values()], default=str, ensure_ascii=False), row)
 
 
-def _parts_of(name: str, elements: int) -> tuple[str, int]:
-    return name, -(-elements // ROWS_PER_PART)
-
-
 def _part_key(
     keyed: tuple[str, tuple[str, dict[str, Any]]], parts: Mapping[str, int]
 ) -> tuple[PartKey, tuple[str, dict[str, Any]]]:
@@ -177,14 +171,10 @@ class DigestInputs(beam.PTransform):
 
     def expand(self, read: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
         settled, failures = read
-        documents = settled | "documents" >> beam.Map(_document)
+        documents = settled | "documents" >> beam.Map(attrgetter("document"))
         return (
             (documents, failures)
             | "all that was read" >> beam.Flatten()
             | "digests" >> beam.Map(content_digest)
             | "add" >> beam.CombineGlobally(add_digests)
         )
-
-
-def _document(settled: SettledDocument) -> Document:
-    return settled.document

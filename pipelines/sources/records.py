@@ -82,6 +82,11 @@ class CandidateDocument:
     image_numbers: tuple[int, ...] = ()
 
 
+def addresses_of(candidate: CandidateDocument) -> list[str]:
+    """Return the addresses of a candidate's images, each once."""
+    return sorted({image.uri for image in candidate.images})
+
+
 class FieldError(ValueError):
     """A field is absent or has another type than the published one."""
 

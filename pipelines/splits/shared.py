@@ -164,8 +164,9 @@ def pack_clusters(duplicates: Sequence[Duplicate]) -> Iterator[ClusterOfImage]:
     yield ClusterOfImage(from_hex(list(clusters)), from_hex(list(clusters.values())))
 
 
-def meet_clusters(pictures: ShownImages, known: ClusterOfImage) -> ShownImages:
+def meet_clusters(shown: Iterable[ShownImages], clusters: Iterable[ClusterOfImage]) -> ShownImages:
     """Return the images that are in a cluster, with it."""
+    pictures, known = ShownImages.concatenate(shown), ClusterOfImage.concatenate(clusters)
     images, rows = np.unique(known.images, return_index=True)
     pictures = pictures.take(np.isin(pictures.images, images))
     return replace(pictures, clusters=known.clusters[rows[np.searchsorted(images, pictures.images)]])

@@ -9,10 +9,10 @@ splits are empty is one row in all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from operator import attrgetter
 
 import apache_beam as beam
 
@@ -22,7 +22,6 @@ from pipelines.partitions.transforms import ROWS_PER_PARTITION, CountRows, Gathe
 from pipelines.settings import OnLeak, SplitsConfig
 from pipelines.splits.assign import Survey, final_split, merge_surveys, survey_one
 from pipelines.splits.shared import (
-    ClusterOfImage,
     Items,
     ShownImages,
     is_heeded,
@@ -77,15 +76,11 @@ class DropLeaks(beam.PTransform):
         counts, tables = ((leaks, heeded) | "count leaks" >> ListLeaks(),), {"leaks": leaks}
         if self.config.on_leak is not OnLeak.DROP:
             return StageOutput(documents, counts=counts, tables=tables)
-        weaker = heeded | "weaker ends" >> beam.FlatMap(_weaker_end) | "once" >> beam.Distinct()
+        ends = heeded | "weaker ends" >> beam.Filter(is_weaker_end) | "documents" >> beam.Map(attrgetter("document"))
+        weaker = ends | "once" >> beam.Distinct()
         stays = (documents, weaker) | "keep" >> LeaveOut(id_of)
         failures = weaker | "failures" >> beam.Map(_leak_failure)
         return StageOutput(stays, (failures,), counts=counts, tables=tables)
-
-
-def _weaker_end(leak: Leak) -> Iterator[str]:
-    if is_weaker_end(leak):
-        yield leak.document
 
 
 def _leak_failure(document_id: str) -> Failure:
@@ -114,7 +109,10 @@ class FindLeaks(beam.PTransform):
         by_hash = beam.FlatMap(divide, count, by="images", rows=self.rows)
         joined = (shown | "shown by hash" >> by_hash, known | "clusters by hash" >> by_hash) | beam.CoGroupByKey()
         images = (
-            joined | "to clusters" >> beam.MapTuple(_meet) | "by cluster" >> Meet(ShownImages, "clusters", self.rows)
+            joined
+            | "of each partition" >> beam.Values()
+            | "to clusters" >> beam.MapTuple(meet_clusters)
+            | "by cluster" >> Meet(ShownImages, "clusters", self.rows)
         )
         of_images = images | "leaks of images" >> beam.FlatMap(leaks_of_images)
         return (texts | "leaks of texts" >> beam.FlatMap(leaks_of_items), of_images) | "leaks" >> beam.Flatten()
@@ -160,7 +158,3 @@ class Meet(beam.PTransform):
     def expand(self, packed: beam.PCollection[Columns]) -> beam.PCollection[Columns]:
         count = packed | "count" >> CountRows()
         return packed | "divide" >> beam.FlatMap(divide, count, by=self.by, rows=self.rows) | Gather(self.kind)
-
-
-def _meet(_: Any, parts: tuple[Iterable[ShownImages], Iterable[ClusterOfImage]]) -> ShownImages:
-    return meet_clusters(ShownImages.concatenate(parts[0]), ClusterOfImage.concatenate(parts[1]))

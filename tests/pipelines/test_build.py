@@ -1,4 +1,7 @@
-"""The whole build on Beam's local runner, on ten hand-written documents."""
+"""The whole build on Beam's local runner, on ten hand-written documents.
+
+A request is answered by the version it gave before, for as long as its failures are remembered.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from builds import PLAIN, read_table
 from PIL import Image
 
 from pipelines.config import recipe
@@ -19,22 +22,22 @@ from pipelines.documents_for_linking import Extraction, VectorDocument, add_vect
 from pipelines.images.inspect import copy_packs
 from pipelines.images.obtain import ImageAccess
 from pipelines.recipe import BuildConfig
-from pipelines.run import BuildSummary, build_dataset, features_of
+from pipelines.run import BuildSummary, answered, build_dataset, features_of, memory_lines, remember
 from pipelines.settings import Runner
+from pipelines.shards.manifest import DocumentSize, summarise
 from pipelines.sources.datasets.documents import read_documents
 from schemas.document_rows import to_row
 from schemas.documents import Split
 from schemas.errors import BuildError, UsageError
 from schemas.failures import FAILURE_SCHEMA
 from schemas.lake import Folder, Lake
-from schemas.manifest import verify
+from schemas.manifest import MANIFEST, Manifest, verify
 from schemas.overrides import override
 from schemas.parts import measured_ranges
 from schemas.tables import check_schema
 
 Say = Callable[[str], None]
 BEFORE_SPLITS = ("id", "sentences", "images", "links")
-PLAIN = ("features.images=", "features.sentences=")  # where vectors do not matter: half the time
 
 
 def config_of(path: Path, *settings: str) -> BuildConfig:
@@ -51,11 +54,6 @@ def build(
         workers=workers,
         say=quiet,
     )
-
-
-def read_table(summary: BuildSummary, table: str) -> pa.Table:
-    paths = [entry.path for entry in summary.manifest.files if entry.path.startswith(table)]
-    return pa.concat_tables(pq.read_table(Path(summary.path) / path, partitioning=None) for path in sorted(paths))
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -261,3 +259,50 @@ def test_every_runner_gives_the_same_bytes(ten_documents: Path, tmp_path: Path, 
     for runner in (Runner.LOCAL, Runner.PORTABLE):
         found = build(ten_documents, tmp_path / runner, quiet, runner=runner, workers=2)
         assert tree(Path(found.path)) == tree(Path(expected.path)), runner
+
+
+HOUR_S = 3600.0
+
+
+def version_in(lake: Lake, failures: dict[str, int]) -> Manifest:
+    manifest = Manifest(
+        dataset="diy",
+        version="v1",
+        files=(),
+        splits={"train": summarise({DocumentSize(1, 1, None): 20}, 20)},
+        failures=failures,
+        stages={},
+        config={},
+        inputs={},
+        schema_versions={},
+    )
+    lake.dataset("diy", "v1").write(MANIFEST, manifest.to_json().encode())
+    return manifest
+
+
+@pytest.mark.parametrize(
+    ("failures", "retry_after_s", "is_answered"),
+    [
+        ({"low-score": 3, "not-found": 1}, -1.0, True),  # for good
+        ({"timed-out": 1}, HOUR_S, True),  # for a while
+        ({"timed-out": 1}, -1.0, False),
+        ({"http-error": 3, "timed-out": 3}, HOUR_S, False),  # too many: the next build asks again
+    ],
+)
+def test_a_request_is_answered_while_its_failures_are_remembered(
+    tmp_path: Path, failures: dict[str, int], retry_after_s: float, is_answered: bool
+) -> None:
+    lake = Lake.at(str(tmp_path))
+    manifest = version_in(lake, failures)
+    remember(lake, "request", manifest, retry_after_s=retry_after_s)
+    found = answered(lake, "diy", "request")
+    assert (found is not None and found.version == "v1") is is_answered
+    assert answered(lake, "diy", None) is None
+
+
+def test_the_end_of_a_build_says_what_is_remembered_and_how_to_ask_again() -> None:
+    hosts = {("a.test", "not-found"): 2, ("b.test", "not-found"): 3, ("b.test", "timed-out"): 4}
+    passing, remembered, again = memory_lines(hosts)
+    assert passing.endswith("--ask-again") and " 4;" in passing
+    assert "not-found 5" in remembered and again.endswith("--ask-again-all")
+    assert memory_lines({("a.test", "robots-denied"): 1}) == []

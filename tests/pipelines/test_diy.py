@@ -14,11 +14,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from apache_beam.internal import cloudpickle_pickler
 from apache_beam.internal.cloudpickle import cloudpickle
+from builds import read_table
 from forked import Running, clean_environment, start
 from shared_pictures import SEVERAL, check_reading
 
@@ -73,11 +72,6 @@ def build(web: RecordedWeb, lake: Path, quiet: Callable[[str], None], *settings:
 def test_posts_that_share_pictures(web: RecordedWeb, tmp_path: Path, quiet: Callable[[str], None]) -> None:
     built = build(web, tmp_path / "lake", quiet, *NO_FEATURES, *SEVERAL)
     assert check_reading(Lake.at(str(tmp_path / "lake")), built.manifest) > 0
-
-
-def read_table(summary: BuildSummary, table: str) -> pa.Table:
-    paths = [entry.path for entry in summary.manifest.files if entry.path.startswith(table)]
-    return pa.concat_tables(pq.read_table(Path(summary.path) / path, partitioning=None) for path in sorted(paths))
 
 
 def sizes(summary: BuildSummary) -> dict[str, tuple[int, int]]:

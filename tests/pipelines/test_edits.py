@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from pipelines.card.rights import count_rights
+from pipelines.card.card import count_rights
 from pipelines.config import recipe
 from pipelines.exports.subset import Selection, write_subset
 from pipelines.forgetting.forget import forget

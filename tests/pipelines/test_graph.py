@@ -16,9 +16,9 @@ from PIL import Image
 import pipelines.build
 from pipelines.build import BuildPlan, chain_stages
 from pipelines.config import recipe
-from pipelines.progress import Progress
 from pipelines.run import build_dataset, features_of
 from pipelines.sources.takedowns import parse_takedowns
+from pipelines.transforms import Progress
 from schemas.documents import Split
 from schemas.lake import Lake
 from schemas.overrides import override

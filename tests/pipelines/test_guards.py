@@ -4,33 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from builds import PLAIN, build, read_table
 
 from pipelines.config import recipe
-from pipelines.run import BuildSummary, build_dataset
+from pipelines.run import build_dataset
 from schemas.errors import BuildError, UsageError
 from schemas.lake import Folder, Lake
 from schemas.manifest import verify
 from schemas.overrides import override
-
-Say = Callable[[str], None]
-
-
-def build(path: Path, lake: Path, quiet: Say, *settings: str) -> BuildSummary:
-    plain = ("features.images=", "features.sentences=")
-    config = override(recipe("documents"), [f"source.documents={path}", *plain, *settings])
-    return build_dataset(config, lake=Lake.at(str(lake)), say=quiet)
-
-
-def read_table(summary: BuildSummary, table: str) -> pa.Table:
-    paths = [entry.path for entry in summary.manifest.files if entry.path.startswith(f"{table}/")]
-    return pa.concat_tables(pq.read_table(Path(summary.path) / path, partitioning=None) for path in sorted(paths))
 
 
 @pytest.fixture
@@ -48,35 +34,35 @@ def leaking(ten_documents: Path) -> Path:
     return ten_documents
 
 
-def test_a_leak_is_listed_and_counted(leaking: Path, tmp_path: Path, quiet: Say) -> None:
-    summary = build(leaking, tmp_path / "lake", quiet)
+def test_a_leak_is_listed_and_counted(leaking: Path, tmp_path: Path) -> None:
+    summary = build(leaking, tmp_path / "lake", *PLAIN)
     ends = {(row["kind"], row["document"]) for row in read_table(summary, "leaks").to_pylist()}
     assert ends == {("exact-image", "p1"), ("exact-image", "p8")}
     assert list(verify(summary.manifest, Folder(summary.path))) == []
 
 
-def test_a_leak_costs_the_training_side_its_document(leaking: Path, tmp_path: Path, quiet: Say) -> None:
-    summary = build(leaking, tmp_path / "lake", quiet, "splits.on_leak=drop")
+def test_a_leak_costs_the_training_side_its_document(leaking: Path, tmp_path: Path) -> None:
+    summary = build(leaking, tmp_path / "lake", *PLAIN, "splits.on_leak=drop")
     left = {row["id"] for row in read_table(summary, "documents").to_pylist()}
     assert left == {f"p{number}" for number in range(10)} - {"p1"}
     assert summary.manifest.failures["leaked"] == 1
 
 
-def test_a_leak_fails_the_build_where_it_shall(leaking: Path, tmp_path: Path, quiet: Say) -> None:
+def test_a_leak_fails_the_build_where_it_shall(leaking: Path, tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="exact-image"):
-        build(leaking, tmp_path / "lake", quiet, "splits.on_leak=fail")
+        build(leaking, tmp_path / "lake", *PLAIN, "splits.on_leak=fail")
     assert Lake.at(str(tmp_path / "lake")).versions("documents") == []
 
 
-def test_what_is_taken_down_is_in_no_later_version(ten_documents: Path, tmp_path: Path, quiet: Say) -> None:
-    before = build(ten_documents, tmp_path / "lake", quiet)
+def test_what_is_taken_down_is_in_no_later_version(ten_documents: Path, tmp_path: Path) -> None:
+    before = build(ten_documents, tmp_path / "lake", *PLAIN)
     picture = ten_documents.parent / "pictures" / "5-1.png"
     listed = tmp_path / "takedown.txt"
     listed.write_text(
         f"# asked for by their makers\nid:p3\nsha256:{hashlib.sha256(picture.read_bytes()).hexdigest()}\n",
         encoding="utf-8",
     )
-    after = build(ten_documents, tmp_path / "lake", quiet, f"takedown_list={listed}")
+    after = build(ten_documents, tmp_path / "lake", *PLAIN, f"takedown_list={listed}")
     assert after.manifest.version != before.manifest.version
     documents = {row["id"]: row for row in read_table(after, "documents").to_pylist()}
     assert documents.keys() == {f"p{number}" for number in range(10)} - {"p3"}
@@ -85,9 +71,7 @@ def test_what_is_taken_down_is_in_no_later_version(ten_documents: Path, tmp_path
 
 
 @pytest.mark.parametrize("entry", ["id:unmistakable-id", "url:https://h.example/unmistakable-page"])
-def test_a_version_does_not_name_what_is_taken_down(
-    entry: str, ten_documents: Path, tmp_path: Path, quiet: Say
-) -> None:
+def test_a_version_does_not_name_what_is_taken_down(entry: str, ten_documents: Path, tmp_path: Path) -> None:
     """Its record has parts that fail, too, and stands there twice."""
     lines = ten_documents.read_text(encoding="utf-8").splitlines()
     record = json.loads(lines[3]) | {"id": "unmistakable-id", "url": "https://h.example/unmistakable-page"}
@@ -98,9 +82,9 @@ def test_a_version_does_not_name_what_is_taken_down(
     ten_documents.write_text("\n".join(lines) + "\n", encoding="utf-8")
     listed = tmp_path / "takedown.txt"
     listed.write_text(entry)
-    before = build(ten_documents, tmp_path / "lake", quiet)
+    before = build(ten_documents, tmp_path / "lake", *PLAIN)
     assert "unmistakable-id" in {row["record_id"] for row in read_table(before, "failures").to_pylist()}
-    after = build(ten_documents, tmp_path / "lake", quiet, f"takedown_list={listed}")
+    after = build(ten_documents, tmp_path / "lake", *PLAIN, f"takedown_list={listed}")
     assert len(read_table(after, "documents")) == 9
     for path in Path(after.path).rglob("*"):
         if path.is_file():
@@ -108,8 +92,8 @@ def test_a_version_does_not_name_what_is_taken_down(
             assert b"unmistakable" not in data, path
 
 
-def test_a_version_has_its_cards(ten_documents: Path, tmp_path: Path, quiet: Say) -> None:
-    summary = build(ten_documents, tmp_path / "lake", quiet)
+def test_a_version_has_its_cards(ten_documents: Path, tmp_path: Path) -> None:
+    summary = build(ten_documents, tmp_path / "lake", *PLAIN)
     card = (Path(summary.path) / "README.md").read_text(encoding="utf-8")
     croissant = json.loads((Path(summary.path) / "croissant.json").read_text(encoding="utf-8"))
     assert card.startswith("---\n")

@@ -6,14 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from builds import PLAIN, build
 
 from pipelines import packs, run, sweep
-from pipelines.config import recipe
-from pipelines.run import BuildSummary, build_dataset
+from pipelines.run import BuildSummary
 from pipelines.turns import turn_of_build
 from schemas.lake import Lake
 from schemas.manifest import read_manifest, verify
-from schemas.overrides import override
 
 Say = Callable[[str], None]
 
@@ -22,11 +21,6 @@ Say = Callable[[str], None]
 def _two_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packs, "MANY", 1)
     monkeypatch.setattr(run, "MANY", 1)
-
-
-def build(documents: Path, lake: Path, quiet: Say, *settings: str) -> BuildSummary:
-    chosen = [f"source.documents={documents}", "features.images=", "features.sentences=", *settings]
-    return build_dataset(override(recipe("documents"), chosen), lake=Lake.at(str(lake)), say=quiet)
 
 
 def copies(lake: Path) -> list[Path]:
@@ -41,16 +35,16 @@ def test_a_used_lake_with_merged_packs_gives_what_a_fresh_one_gives(
     ten_documents: Path, tmp_path: Path, quiet: Say, picture_drawer: Callable[[Path, int], None]
 ) -> None:
     lake, pictures = tmp_path / "lake", ten_documents.parent / "pictures"
-    build(ten_documents, lake, quiet)
+    build(ten_documents, lake, *PLAIN)
     for number in range(3):  # others come: each build adds a pack
         picture_drawer(pictures / f"{number}-0.png", 1000 + number)
         with turn_of_build(Lake.at(str(lake)), "other", quiet):  # nothing is merged while another build is under way
-            build(ten_documents, lake, quiet)
+            build(ten_documents, lake, *PLAIN)
     assert len(copies(lake)) == 4
-    merged = build(ten_documents, lake, quiet, "splits.seed=1")
+    merged = build(ten_documents, lake, *PLAIN, "splits.seed=1")
     assert len(copies(lake)) == 1
-    again = build(ten_documents, lake, quiet, "splits.seed=2")
-    fresh = [build(ten_documents, tmp_path / "fresh", quiet, f"splits.seed={seed}") for seed in (1, 2)]
+    again = build(ten_documents, lake, *PLAIN, "splits.seed=2")
+    fresh = [build(ten_documents, tmp_path / "fresh", *PLAIN, f"splits.seed={seed}") for seed in (1, 2)]
     assert [parts(each) for each in fresh] == [parts(merged), parts(again)]
 
     at = Lake.at(str(lake))
@@ -72,6 +66,6 @@ def test_a_used_lake_with_merged_packs_gives_what_a_fresh_one_gives(
     assert less != path and less.stat().st_size < size
     for version in at.versions("documents"):
         assert list(verify(*read_manifest(at, f"documents@{version}"))) == []
-    assert parts(build(ten_documents, lake, quiet, "splits.seed=3")) == parts(
-        build(ten_documents, tmp_path / "fresh", quiet, "splits.seed=3")
+    assert parts(build(ten_documents, lake, *PLAIN, "splits.seed=3")) == parts(
+        build(ten_documents, tmp_path / "fresh", *PLAIN, "splits.seed=3")
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.progress import Progress, Shown
+from pipelines.transforms import Progress, Shown
 
 
 def test_counts_of_all_workers_are_added_up(tmp_path: Path) -> None:
@@ -21,7 +21,7 @@ def test_counts_of_all_workers_are_added_up(tmp_path: Path) -> None:
 
 def test_a_count_is_written_once_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr("pipelines.progress.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("pipelines.transforms.time.monotonic", lambda: now[0])
     shown = Shown(str(tmp_path), "images")
     seen = []
     for step in (0, 0.4, 0.4, 0.4):

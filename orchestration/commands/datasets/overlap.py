@@ -7,7 +7,7 @@ from schemas.manifest import read_manifest
 
 def command(first: options.Reference, second: options.Reference, lake: options.LakePath) -> options.Summaries:
     """Count what two versions share: ids, addresses and texts of documents, contents and addresses of images."""
-    from pipelines.exports.overlap import overlaps
+    from pipelines.card.changes import overlaps
 
     home = Lake.at(lake)
     (one, at_one), (two, at_two) = read_manifest(home, first), read_manifest(home, second)

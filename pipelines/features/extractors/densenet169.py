@@ -1,7 +1,7 @@
 """The extractors of DenseNet-169 (Hessel 2019, 4: the layer before the classifier)."""
 
-from pipelines.features.architectures import CENTRE, Architecture
 from pipelines.features.networks import entries_of
+from pipelines.features.pixels import CENTRE, Architecture
 
 ENTRIES = entries_of(
     Architecture(

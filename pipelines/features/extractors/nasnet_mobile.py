@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from pipelines.features.architectures import Architecture
 from pipelines.features.networks import entries_of
-from pipelines.features.pixels import Preprocessing
+from pipelines.features.pixels import Architecture, Preprocessing
 
 
 def build() -> Any:

@@ -3,8 +3,8 @@
 The preprocessing is that of VSE++, whose features that paper shares.
 """
 
-from pipelines.features.architectures import CENTRE, RESNET_CELLS, Architecture
 from pipelines.features.networks import entries_of
+from pipelines.features.pixels import CENTRE, RESNET_CELLS, Architecture
 
 ENTRIES = entries_of(
     Architecture(

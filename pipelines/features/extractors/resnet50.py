@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from pipelines.features.architectures import CENTRE, RESNET_CELLS, Architecture
 from pipelines.features.networks import entries_of
+from pipelines.features.pixels import CENTRE, RESNET_CELLS, Architecture
 
 ENTRIES = entries_of(
     Architecture(

@@ -1,4 +1,7 @@
-"""What a person reads of a version: reasons with an example each, rows of failures, times."""
+"""What a person reads of a version: reasons with an example each, rows of failures, times.
+
+Failures by host.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,12 @@ import pytest
 from typer.testing import CliRunner
 
 from orchestration.cli import app
-from pipelines.card.show import explain_failures, failure_rows
+from pipelines.card.show import explain_failures, failure_rows, failures_by_host, host_lines
 from pipelines.shards.writing import write_rows
 from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, commit
-from schemas.tables import row_of
+from schemas.tables import records_table, row_of
 
 FAILURES = [
     *(Failure(Stage.SOURCES, f"r{number}", Reason.LOW_SCORE, f"score {number}") for number in range(3)),
@@ -93,3 +96,34 @@ def test_mistakes_are_told(lake: Lake, tmp_path: Path) -> None:
     assert "no folder is there" in str(absent.exception)
     Folder(str(tmp_path)).write("empty/x", b"")
     assert run("list", "--lake", str(tmp_path / "empty")).stdout.startswith("no data set in")
+
+
+MESSAGES = [
+    (Reason.NOT_FOUND, "http://h.test:8000/a.png: status 404"),
+    (Reason.NOT_FOUND, "https://h.test/b.png: status 410"),
+    (Reason.REMOVED_IMAGE, "https://i.imgur.com/removed.png stands in for a deleted image"),
+    (Reason.CONNECTION_FAILED, "gone.test: its name cannot be resolved"),
+    (Reason.TIMED_OUT, "http://slow.test/x: no complete answer in time"),
+    (Reason.NOT_FOUND, "img/bad.png: no such file"),  # no host's
+    (Reason.TOO_SMALL, "http://h.test/c.png"),  # no matter of fetching
+]
+
+
+def test_failures_are_counted_by_host_and_reason() -> None:
+    rows = [Failure(Stage.IMAGES, "d", reason, message) for reason, message in MESSAGES]
+    parts = [records_table(some, FAILURE_SCHEMA) for some in (rows[:3], rows[3:])]
+    found = failures_by_host(parts)
+    assert found == {
+        ("h.test", "not-found"): 2,
+        ("i.imgur.com", "removed-image"): 1,
+        ("gone.test", "connection-failed"): 1,
+        ("slow.test", "timed-out"): 1,
+    }
+    assert [line.split()[0] for line in host_lines(found)] == [
+        "host",
+        "h.test",
+        "gone.test",
+        "i.imgur.com",
+        "slow.test",
+    ]
+    assert host_lines({}) == []

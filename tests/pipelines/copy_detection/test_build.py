@@ -5,23 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from builds import build, rows
 from PIL import Image
 
 from pipelines.card.show import describe
-from pipelines.config import recipe
-from pipelines.run import BuildSummary, build_dataset
 from schemas.errors import ConfigError
-from schemas.lake import Folder, Lake
+from schemas.lake import Folder
 from schemas.manifest import verify
-from schemas.overrides import override
 
 Say = Callable[[str], None]
 COSINE = 0.75
+FIXED = ("features.sentences=", "splits.val=0", "splits.test=0")
 
 
 def write_documents(folder: Path, photographs: dict[str, bytes], names: list[str]) -> Path:
@@ -43,17 +40,6 @@ def write_documents(folder: Path, photographs: dict[str, bytes], names: list[str
     return path
 
 
-def build(path: Path, lake: Lake, *settings: str) -> BuildSummary:
-    fixed = [f"source.documents={path}", "features.sentences=", "splits.val=0", "splits.test=0"]
-    config = override(recipe("documents"), [*fixed, *settings])
-    return build_dataset(config, lake=lake, say=lambda _: None)
-
-
-def rows(summary: BuildSummary, table: str) -> list[dict[str, Any]]:
-    paths = [entry.path for entry in summary.manifest.files if entry.path.startswith(f"{table}/")]
-    return [row for path in paths for row in pq.read_table(Path(summary.path) / path, partitioning=None).to_pylist()]
-
-
 def searched(policy: str, *more: str) -> list[str]:
     settings = {"extractor": "efficientnet-lite0", "cosine": str(COSINE), "policy": policy}
     return [*(f"copy_detection.{name}={value}" for name, value in settings.items()), *more]
@@ -65,11 +51,11 @@ def documents(tmp_path: Path, photographs: dict[str, bytes]) -> Path:
 
 
 def test_crops_and_frames_are_found_that_hashes_miss(documents: Path, tmp_path: Path) -> None:
-    lake = Lake.at(str(tmp_path / "lake"))
-    plain = build(documents, lake)
+    lake = tmp_path / "lake"
+    plain = build(documents, lake, *FIXED)
     assert rows(plain, "duplicates") == rows(plain, "near-copies") == []
     assert "near_copies" not in plain.manifest.notes
-    summary = build(documents, lake, *searched("keep-first"))
+    summary = build(documents, lake, *FIXED, *searched("keep-first"))
     found = rows(summary, "near-copies")
     of = {image["source"]: image["hash"] for image in rows(plain, "images")}
     cats = {of[name] for name in ("cat.jpg", "crop.png", "frame.png")}
@@ -97,12 +83,12 @@ def test_crops_and_frames_are_found_that_hashes_miss(documents: Path, tmp_path: 
 
 
 def test_all_documents_of_copies_can_be_dropped(documents: Path, tmp_path: Path) -> None:
-    summary = build(documents, Lake.at(str(tmp_path / "lake")), *searched("drop-documents"))
+    summary = build(documents, tmp_path / "lake", *FIXED, *searched("drop-documents"))
     assert {row["id"] for row in rows(summary, "documents")} == {"coffee", "flower"}
     assert len(rows(summary, "near-copies")) == 3
 
 
 def test_settings_that_cannot_work_are_refused(documents: Path, tmp_path: Path) -> None:
-    lake = Lake.at(str(tmp_path / "lake"))
+    lake = tmp_path / "lake"
     with pytest.raises(ConfigError, match=r"must be one of features\.images: efficientnet-lite0"):
-        build(documents, lake, "copy_detection.extractor=sscd")
+        build(documents, lake, *FIXED, "copy_detection.extractor=sscd")

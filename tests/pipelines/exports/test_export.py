@@ -18,7 +18,7 @@ from pipelines.exports.export import EXPORT, NAMES, export_version
 from pipelines.exports.formats import FORMATS
 from pipelines.exports.reading import ShownDocument, shards_of
 from schemas.errors import UsageError
-from schemas.lake import Folder
+from schemas.lake import Folder, Lake
 
 Documents = dict[str, ShownDocument]
 
@@ -225,3 +225,15 @@ def test_while_an_export_is_made_the_earlier_one_is_whole(
     assert {path: there[path] for path in before} == before
     export = export_version(built.manifest, built.folder, target, form=name, say=quiet)
     assert files(tmp_path / "out").keys() == {EXPORT, *(entry.path for entry in export.files)}
+
+
+@pytest.mark.parametrize("form", ["webdataset", "lance"])
+def test_an_export_goes_to_a_bucket(built: Any, object_store: str, form: str) -> None:
+    if form == "lance":
+        pytest.importorskip("lance", reason="pylance is not installed")
+    target = Lake.at(f"s3://lake/exports/{form}?{object_store}").root
+    export = export_version(built.manifest, built.folder, target, form=form, say=quiet)
+    assert {*target.files()} == {EXPORT, *(entry.path for entry in export.files)}
+    again = export_version(built.manifest, built.folder, target, form=form, say=quiet)
+    assert {*target.files()} == {EXPORT, *(entry.path for entry in again.files)}
+    assert (again == export) == (form != "lance")

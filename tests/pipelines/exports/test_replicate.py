@@ -1,8 +1,12 @@
-"""A version arrives whole and checked, or not at all; a stopped copy goes on where it was."""
+"""A version arrives whole and checked, or not at all; a stopped copy goes on where it was.
+
+What two versions share is what sets of their keys have in common.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +14,30 @@ import pytest
 from typer.testing import CliRunner
 
 from orchestration.cli import app
+from pipelines.card.changes import EXAMPLES
+from pipelines.config import recipe
 from pipelines.exports import replicate as module
 from pipelines.exports.replicate import replicate
+from pipelines.run import build_dataset
 from schemas.errors import IntegrityError, UsageError
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import FileEntry, read_manifest, verify
+from schemas.overrides import override
 
 
 def quiet(_: str) -> None:
     pass
 
 
-def test_a_copy_is_intact_and_made_once(built: Any, tmp_path: Path) -> None:
-    target = Lake.at(str(tmp_path / "second"))
+@pytest.fixture(params=["folder", "object store"])
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
+    """Return the second lake, which nothing is in."""
+    if request.param == "object store":
+        return Lake.at(f"s3://lake/{tmp_path.name}?{request.getfixturevalue('object_store')}")
+    return Lake.at(str(tmp_path / "second"))
+
+
+def test_a_copy_is_intact_and_made_once(built: Any, target: Lake) -> None:
     (first,) = replicate(built.lake, built.reference, target, say=quiet)
     assert first.copied == len(built.manifest.files)
     manifest, folder = read_manifest(target, "documents")
@@ -32,8 +47,8 @@ def test_a_copy_is_intact_and_made_once(built: Any, tmp_path: Path) -> None:
     assert (again.copied, again.there) == (0, len(built.manifest.files))
 
 
-def test_a_copy_that_was_killed_goes_on(built: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    target, copies, copy = Lake.at(str(tmp_path / "second")), list[FileEntry](), module._copy
+def test_a_copy_that_was_killed_goes_on(built: Any, target: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    copies, copy = list[FileEntry](), module._copy
 
     def dying(entry: FileEntry, origin: Folder, there: Folder) -> None:
         if len(copies) == 3:
@@ -41,11 +56,11 @@ def test_a_copy_that_was_killed_goes_on(built: Any, tmp_path: Path, monkeypatch:
         copies.append(entry)
         copy(entry, origin, there)
 
-    monkeypatch.setattr(module, "_copy", dying)
-    with pytest.raises(KeyboardInterrupt):
-        replicate(built.lake, built.reference, target, say=quiet)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_copy", dying)
+        with pytest.raises(KeyboardInterrupt):
+            replicate(built.lake, built.reference, target, say=quiet)
     assert target.versions("documents") == []
-    monkeypatch.undo()
     half = target.dataset("documents", built.manifest.version)
     half.write(copies[0].path, b"x" * copies[0].bytes)  # of the right size, and damaged
     (replica,) = replicate(built.lake, built.reference, target, say=quiet)
@@ -53,13 +68,12 @@ def test_a_copy_that_was_killed_goes_on(built: Any, tmp_path: Path, monkeypatch:
     assert list(verify(*read_manifest(target, "documents"))) == []
 
 
-def test_damage_at_the_source_is_not_copied(built: Any, tmp_path: Path) -> None:
+def test_damage_at_the_source_is_not_copied(built: Any, tmp_path: Path, target: Lake) -> None:
     source = Lake.at(str(tmp_path / "first"))
     replicate(built.lake, built.reference, source, say=quiet)
     folder = source.dataset("documents", built.manifest.version)
     entry = built.manifest.files[-1]
     folder.write(entry.path, b"0" * entry.bytes)
-    target = Lake.at(str(tmp_path / "second"))
     with pytest.raises(IntegrityError, match="the manifest says"):
         replicate(source, "documents", target, say=quiet)
     copy = target.dataset("documents", built.manifest.version)
@@ -88,3 +102,55 @@ def test_the_command_copies_all_versions_of_a_name(built: Any, tmp_path: Path) -
     second = Lake.at(str(tmp_path / "second"))
     assert copied == set(second.versions("documents")) == set(built.lake.versions("documents"))
     assert second.latest("documents") == built.lake.latest("documents")
+
+
+SHARED = "The same five words stand here."
+
+
+@pytest.fixture
+def lake(tmp_path: Path, picture_drawer: Callable[[Path, int], None]) -> str:
+    """Two data sets; of `one` documents 0 to 15, of `two` 12 to 19: other sentences, pictures and addresses."""
+    for number in range(20):
+        picture_drawer(tmp_path / "own" / f"{number}.png", number)
+    for name, numbers in (("one", range(16)), ("two", range(12, 20))):
+        records(tmp_path / "own" / f"{name}.jsonl", name, numbers)
+        settings = (f"source.documents={tmp_path}/own/{name}.jsonl", f"dataset={name}", "features.images=")
+        config = override(recipe("documents"), [*settings, "features.sentences=", "splits.val=0", "splits.test=0"])
+        build_dataset(config, lake=Lake.at(f"{tmp_path}/lake"), say=lambda _: None)
+    return f"{tmp_path}/lake"
+
+
+def records(path: Path, name: str, numbers: Iterable[int]) -> None:
+    lines = [
+        {
+            "id": f"d{number}",
+            "url": f"https://h.example/{name if number % 2 else ''}{number}",
+            "sentences": [SHARED, f"In {name} this is sentence {number} of all."],
+            "images": [{"path": f"{number}.png"}],
+        }
+        for number in numbers
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+
+
+def overlap(lake: str, first: str, second: str) -> dict[str, Any]:
+    result = CliRunner().invoke(app, ["datasets", "overlap", first, second, "--lake", lake, "--json"])
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.stdout.splitlines()[-1])["overlaps"]
+    return {row["thing"]: (row["first"], row["both"], row["second"], tuple(row["examples"])) for row in rows}
+
+
+def test_two_data_sets(lake: str) -> None:
+    found = overlap(lake, "one", "two")
+    assert found["ids"] == (12, 4, 4, ("d12", "d13", "d14", "d15"))
+    assert found["addresses of pages"] == (14, 2, 6, ("https://h.example/12", "https://h.example/14"))
+    assert found["sentences"] == (16, 1, 8, ("the same five words stand here",))
+    assert found["texts of documents"] == (16, 0, 8, ())
+    assert found["contents of images"][:3] == (12, 4, 4) and len(found["contents of images"][3]) == 4
+    assert found["addresses of images"][1] == 4
+
+
+def test_a_version_and_itself(lake: str) -> None:
+    found = overlap(lake, "one", "one")
+    assert {(first, second) for first, _, second, _ in found.values()} == {(0, 0)}
+    assert found["ids"][1] == 16 and len(found["ids"][3]) == EXAMPLES

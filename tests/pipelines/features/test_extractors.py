@@ -5,7 +5,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from functools import cache
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -94,34 +93,9 @@ def test_a_process_loads_the_sentence_encoder_once(monkeypatch: pytest.MonkeyPat
     assert again.tobytes() == before.tobytes()
 
 
-def test_a_bad_picture_is_rejected_and_its_batch_is_not() -> None:
-    """Nothing of a batch is lost to what is no picture, is cut short, or is empty."""
-    good = vectors_of(PICTURES[:2])
-    found = [row[0] for row in images(2).extract([b"no picture", PICTURES[0], PICTURES[1][:200], b"", PICTURES[1]])]
-    assert [isinstance(value, Rejected) for value in found] == [True, False, True, True, False]
-    assert np.stack([found[1], found[4]]).tobytes() == good.tobytes()
-
-
 def test_no_items_give_no_vectors() -> None:
     assert images().extract([]) == []
     assert vectors_of_texts().shape == (0, 512)
-
-
-def test_fingerprints_are_stable_and_differ() -> None:
-    fingerprints = [images().columns[0].fingerprint, encoder().columns[0].fingerprint]
-    again = extractors(["efficientnet-lite0"], IMAGES, FeaturesConfig())[0].columns[0].fingerprint
-    assert fingerprints[0] == again
-    assert len({*fingerprints}) == 2
-    assert all(len(fingerprint) == 64 for fingerprint in fingerprints)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_an_image_vector_does_not_depend_on_its_company(seed: int) -> None:
-    alone = np.concatenate([vectors_of([jpeg]) for jpeg in PICTURES])
-    order = np.random.default_rng(seed).permutation(len(PICTURES))[: len(PICTURES) - seed]
-    for threads in (1, 3):
-        together = vectors_of([PICTURES[place] for place in order], threads)
-        assert together.tobytes() == alone[order].tobytes()
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -180,8 +154,3 @@ def test_translations_are_near() -> None:
     english, german, other = vectors_of_texts(*SENTENCES[:3])
     assert english @ german > english @ other + 0.3
     np.testing.assert_allclose(np.linalg.norm(vectors_of_texts(*SENTENCES), axis=1), 1, atol=1e-5)
-
-
-def test_more_of_the_same_text_changes_the_vector() -> None:
-    for shorter, longer in pairwise(vectors_of_texts("saw", "saw wood", "saw wood slowly")):
-        assert not np.array_equal(shorter, longer)

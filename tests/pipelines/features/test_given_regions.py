@@ -7,28 +7,24 @@ import importlib.util
 import json
 import pickle
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from builds import build, by_source
 
-from pipelines.config import recipe
 from pipelines.features.catalogue import extractors, listed_extractors
 from pipelines.features.extraction import extracted
 from pipelines.features.given_regions import keys_of
 from pipelines.features.values import IMAGES, Regions, Rejected
-from pipelines.run import BuildSummary, build_dataset
 from pipelines.settings import FeaturesConfig
 from schemas.errors import ConfigError
 from schemas.features import FeatureKind
-from schemas.lake import Lake
-from schemas.overrides import override
 
+FIXED = ("features.sentences=lengths", "features.threads=1")
 ROOT = Path(__file__).resolve().parents[3]
-Say = Callable[[str], None]
 WIDTH, HEIGHT, SIZE = 640, 480, 2048
 NAME = "bottom-up"
 _SPEC = importlib.util.spec_from_file_location("convert_regions", ROOT / "examples" / "convert_regions.py")
@@ -222,20 +218,8 @@ def test_image_ids_of_a_name() -> None:
     assert list(keys_of("http://i.host/x/0042.png?s=1"))[1:] == ["0042", "42"]
 
 
-def images_of(summary: BuildSummary) -> dict[str, dict[str, object]]:
-    paths = [entry.path for entry in summary.manifest.files if entry.path.startswith("images/")]
-    table = pa.concat_tables(pq.read_table(Path(summary.path) / path, partitioning=None) for path in paths)
-    return {str(row["source"]): row for row in table.to_pylist()}
-
-
-def build(path: Path, lake: Lake, quiet: Say, *settings: str) -> BuildSummary:
-    fixed = [f"source.documents={path}", "features.sentences=lengths", "features.threads=1"]
-    config = override(recipe("documents"), [*fixed, *settings])
-    return build_dataset(config, lake=lake, say=quiet)
-
-
 def test_a_build_reads_them_by_the_names_of_its_images(
-    ten_documents: Path, tmp_path: Path, quiet: Say, counts: Counter[str]
+    ten_documents: Path, tmp_path: Path, counts: Counter[str]
 ) -> None:
     shown = sorted(path.stem for path in (ten_documents.parent / "pictures").iterdir())
     values = {name: made(number, 3 + number % 4) for number, name in enumerate(shown)}
@@ -243,10 +227,9 @@ def test_a_build_reads_them_by_the_names_of_its_images(
     (tmp_path / "a.tsv").write_text("".join(plain_line(name, each) for name, each in values.items() if name != lost))
     file = tmp_path / "regions.parquet"
     converter.convert(converter.read(tmp_path / "a.tsv"), file)
-    lake = Lake.at(str(tmp_path / "lake"))
     settings = (f"features.images=cells,{NAME}", f"features.weights={NAME}={file}")
-    summary = build(ten_documents, lake, quiet, *settings)
-    images = images_of(summary)
+    summary = build(ten_documents, tmp_path / "lake", *FIXED, *settings)
+    images = by_source(summary)
     assert 0 < len(images) < len(shown) and all(Path(source).stem != lost for source in images)
     for source, row in images.items():
         regions = row[f"regions.{NAME}"]
@@ -256,8 +239,8 @@ def test_a_build_reads_them_by_the_names_of_its_images(
         np.testing.assert_allclose([each["box"] for each in regions], shares(expected), rtol=1e-6)
     (tmp_path / "a.tsv").write_text("".join(plain_line(name, each) for name, each in values.items()))
     converter.convert(converter.read(tmp_path / "a.tsv"), file)
-    again = build(ten_documents, lake, quiet, *settings)
-    assert len(images_of(again)) == len(shown) and again.manifest.version != summary.manifest.version
+    again = build(ten_documents, tmp_path / "lake", *FIXED, *settings)
+    assert len(by_source(again)) == len(shown) and again.manifest.version != summary.manifest.version
     config = FeaturesConfig(images=(NAME,), weights=(f"{NAME}={file}",))
     [row] = [row for row in listed_extractors(config) if row["name"] == NAME]
     assert (row["state"], row["kind"], row["dimensions"]) == ("available", "regions", SIZE)

@@ -34,42 +34,55 @@ def lake(tmp_path: Path) -> Lake:
     return Lake.at(str(tmp_path / "lake"))
 
 
-def gone(lake: Lake, *lines: str) -> set[str]:
-    """Return the first letters of the hashes of the images that go."""
-    return {key[0] for key in find_holdings(lake, listed(*lines)).images}
+SHARED_RECORD = [
+    LedgerRow(Read.DOCUMENT, key, None, "13_3", None, "text", (f"{key}.png",)) for key in ("all-7", "all-8")
+]
+IN_FILE = "a.tar!/1.jpg"
+ONE_NAME = {
+    ("aaa", "1"): [document("X0", "0.png"), image("a", "0.png")],
+    ("bbb", "1"): [document("Y0", "0.png"), image("b", "0.png")],
+}
 
 
-def test_one_name_in_two_folders_is_two_pictures(lake: Lake) -> None:
-    append(lake.ledger("aaa", "1"), [document("X0", "0-0.png"), image("a", "0-0.png")])
-    append(lake.ledger("bbb", "1"), [document("Y0", "0-0.png"), image("b", "0-0.png")])
-    assert gone(lake, "id:X0") == {"a"}
-    assert gone(lake, "id:Y0") == {"b"}
+def two_pictures(address: str, second: str) -> dict[tuple[str, str], list[LedgerRow]]:
+    """Return two builds, in the second of which an address of another document gave another picture."""
+    first = [document("X0", address), image("a", address)]
+    return {("aaa", "1"): first, ("aaa", "2"): [document(second, address), image("b", address)]}
 
 
-@pytest.mark.parametrize("address", ["0-0.png", WEB])
-def test_an_address_that_gave_two_pictures_in_two_builds(lake: Lake, address: str) -> None:
-    append(lake.ledger("aaa", "1"), [document("X0", address), image("a", address)])
-    append(lake.ledger("aaa", "2"), [document("X0", address), image("b", address)])
-    assert gone(lake, "id:X0") == {"a", "b"}
-
-
-def test_what_another_document_shows_in_any_build_stays(lake: Lake) -> None:
-    append(lake.ledger("aaa", "1"), [document("X0", WEB, "2.png"), image("a", WEB), image("b", "2.png")])
-    append(lake.ledger("bbb", "7"), [document("Y0", "other.png"), image("a", "other.png")])
-    found = find_holdings(lake, listed("id:X0"))
-    assert ({key[0] for key in found.images}, {key[0] for key in found.shared}) == ({"b"}, {"a"})
-
-
-def test_an_address_of_another_build_shows_nothing(lake: Lake) -> None:
-    """The picture changed after the document was gone; the one of now is another document's."""
-    append(lake.ledger("aaa", "1"), [document("X0", "1.png"), image("a", "1.png")])
-    append(lake.ledger("aaa", "2"), [document("Y0", "1.png"), image("b", "1.png")])
-    assert gone(lake, "id:X0") == {"a"}
-
-
-def test_a_picture_in_a_file_goes_by_the_address_that_it_came_from(lake: Lake) -> None:
-    append(lake.ledger("aaa", "1"), [document("X0", "a.tar!/1.jpg", sources=(WEB,)), image("a", "a.tar!/1.jpg")])
-    assert gone(lake, WEB) == {"a"}
+@pytest.mark.parametrize(
+    ("builds", "named", "gone", "shared"),
+    [
+        pytest.param(ONE_NAME, "id:X0", "a", "", id="one name in two folders, the first"),
+        pytest.param(ONE_NAME, "id:Y0", "b", "", id="one name in two folders, the second"),
+        pytest.param(two_pictures("0.png", "X0"), "id:X0", "ab", "", id="a file that was two pictures"),
+        pytest.param(two_pictures(WEB, "X0"), "id:X0", "ab", "", id="an address that gave two pictures"),
+        # The picture changed after the document was gone; the one of now is another document's.
+        pytest.param(two_pictures("1.png", "Y0"), "id:X0", "a", "", id="an address of another build"),
+        pytest.param(
+            {("aaa", "1"): [document("X0", IN_FILE, sources=(WEB,)), image("a", IN_FILE)]}, WEB, "a", "",
+            id="the address that a picture in a file came from",
+        ),
+        pytest.param(
+            {("cite", "1"): [*SHARED_RECORD, image("a", "all-7.png"), image("b", "all-8.png")]}, "id:all-7", "a", "",
+            id="an id of a record that documents share",
+        ),
+        pytest.param(
+            {
+                ("aaa", "1"): [document("X0", WEB, "2.png"), image("a", WEB), image("b", "2.png")],
+                ("bbb", "7"): [document("Y0", "other.png"), image("a", "other.png")],
+            },
+            "id:X0", "b", "a", id="what another document shows in any build stays",
+        ),
+    ],
+)  # fmt: skip
+def test_images_that_go(
+    lake: Lake, builds: dict[tuple[str, str], list[LedgerRow]], named: str, gone: str, shared: str
+) -> None:
+    for build, rows in builds.items():
+        append(lake.ledger(*build), rows)
+    found = find_holdings(lake, listed(named))
+    assert [{key[0] for key in keys} for keys in (found.images, found.shared)] == [{*gone}, {*shared}]
 
 
 def test_a_page_that_was_asked_for_in_vain_is_known_by_its_record(lake: Lake) -> None:
@@ -81,12 +94,6 @@ def test_a_page_that_was_asked_for_in_vain_is_known_by_its_record(lake: Lake) ->
     append(lake.ledger("wiki", "1"), [read])
     named = find_named(lake, listed("id:7"))
     assert (named.documents, named.pages - {read.url}) == ({"7", "Auk"}, {page, files})
-
-
-def test_ids_of_records_that_documents_share_name_no_other_document(lake: Lake) -> None:
-    rows = [LedgerRow(Read.DOCUMENT, key, None, "13_3", None, "text", (f"{key}.png",)) for key in ("all-7", "all-8")]
-    append(lake.ledger("cite", "1"), [*rows, image("a", "all-7.png"), image("b", "all-8.png")])
-    assert gone(lake, "id:all-7") == {"a"}
 
 
 def test_what_a_killed_build_had_captured_is_found_by_its_address(lake: Lake) -> None:

@@ -8,20 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
+from builds import PLAIN, build, rows
 from PIL import Image, ImageFilter
 from scipy import ndimage
 
-from pipelines.config import recipe
 from pipelines.quality.filters import document_problem, image_problem, sharpness
-from pipelines.run import BuildSummary, build_dataset
 from pipelines.settings import QualityConfig
 from schemas.documents import Sentence
 from schemas.errors import ConfigError
 from schemas.failures import Failure
-from schemas.lake import Lake
-from schemas.overrides import override
 
 
 def test_sharpness_is_the_variance_of_the_laplacian(photographs: dict[str, bytes]) -> None:
@@ -103,26 +99,16 @@ def write_documents(folder: Path, photographs: dict[str, bytes]) -> Path:
     return path
 
 
-def build(path: Path, lake: Path, *settings: str) -> BuildSummary:
-    fixed = [f"source.documents={path}", "features.images=", "features.sentences=", "splits.val=0", "splits.test=0"]
-    config = override(recipe("documents"), [*fixed, *settings])
-    return build_dataset(config, lake=Lake.at(str(lake)), say=lambda _: None)
-
-
-def rows(summary: BuildSummary, table: str) -> list[dict[str, Any]]:
-    paths = [entry.path for entry in summary.manifest.files if entry.path.startswith(f"{table}/")]
-    return [row for path in paths for row in pq.read_table(Path(summary.path) / path, partitioning=None).to_pylist()]
-
-
+FIXED = (*PLAIN, "splits.val=0", "splits.test=0")
 SETTINGS = ("quality.min_sharpness=20", "quality.max_aspect=4", "quality.max_images_per_word=0.5")
 
 
 def test_a_build_drops_what_is_beyond_its_thresholds(tmp_path: Path, photographs: dict[str, bytes]) -> None:
     path = write_documents(tmp_path / "own", photographs)
-    plain = build(path, tmp_path / "lake")
+    plain = build(path, tmp_path / "lake", *FIXED)
     assert len(rows(plain, "documents")) == 4
     assert "quality" not in plain.manifest.stages
-    summary = build(path, tmp_path / "lake", *SETTINGS)
+    summary = build(path, tmp_path / "lake", *FIXED, *SETTINGS)
     kept = {row["id"]: row for row in rows(summary, "documents")}
     assert {name: [image["source"] for image in row["images"]] for name, row in kept.items()} == {
         "sound": ["cat.jpg"],

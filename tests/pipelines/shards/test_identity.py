@@ -1,25 +1,51 @@
-"""A version's name follows from what was read and what decides its bytes, and from nothing else."""
+"""A version's name follows from what was read and what decides its bytes, and from nothing else.
+
+Of each reason its commonest message is found, whatever the order and the parts.
+
+Parts are written a row group at a time, with the size and digest that the manifest lists.
+"""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
+import hashlib
+import weakref
 from collections.abc import Iterator
 from enum import StrEnum
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.config import RECIPES, recipe
 from pipelines.recipe import BuildConfig
-from pipelines.shards.manifest import add_digests, build_identity, content_digest, version_of_build
+from pipelines.shards.manifest import (
+    DocumentSize,
+    Message,
+    add_digests,
+    build_identity,
+    commonest,
+    content_digest,
+    merge_messages,
+    messages_of,
+    summarise,
+    version_of_build,
+)
+from pipelines.shards.transforms import _count_hashes, _hashes_of
+from pipelines.shards.writing import HASH_BYTES, ShardSummary, write_part, write_rows
 from schemas.configs import Outside, naming, resolve
 from schemas.documents import Document, ImageRef, Link, Provenance, Role, Sentence, Split
-from schemas.failures import Failure, Reason, Stage
+from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage
+from schemas.lake import Folder
 from schemas.overrides import override
+from schemas.tables import row_of, to_table
 from schemas.versions import content
 
 DOCUMENT = Document(
@@ -159,3 +185,125 @@ def test_copy_detection_names_no_library_that_it_does_not_use() -> None:
     """Neither faiss nor torch is in the extra `pipelines`: their versions cannot be asked for there."""
     searched = identity("copy_detection.extractor=efficientnet-lite0")["inputs"]
     assert searched.keys() - identity()["inputs"].keys() == {"libraries.blas"}
+
+
+def failure(record: str, reason: Reason, message: str, stage: Stage = Stage.SOURCES) -> Failure:
+    return Failure(stage, record, reason, message)
+
+
+FAILURES = [
+    failure("d3", Reason.LOW_SCORE, "score 3, expected at least 25"),
+    failure("d1", Reason.LOW_SCORE, "score 24, expected at least 25", Stage.DOCUMENTS),
+    failure("d2", Reason.LOW_SCORE, "no score"),
+    failure("x9", Reason.NOT_FOUND, "http://host/a.jpg?x=1: 404"),
+    failure("x8", Reason.NOT_FOUND, "https://other/b.jpg: 404"),
+    failure("x1", Reason.NOT_FOUND, "'a.png': no such member"),
+    failure("b", Reason.BROKEN_RECORD, "no text"),
+    failure("a", Reason.BROKEN_RECORD, "no id"),
+]
+
+
+@pytest.mark.parametrize("failures", [FAILURES, FAILURES[::-1]])
+@pytest.mark.parametrize("size", [1, 3, 8])
+def test_the_commonest_message_of_a_reason(failures: list[Failure], size: int) -> None:
+    """Messages that differ in numbers and addresses alone are one kind; of equals the smallest record is shown."""
+    parts = [failures[start : start + size] for start in range(0, len(failures), size)]
+    kinds = merge_messages(messages_of(map(row_of, part)) for part in parts)
+    assert commonest(kinds) == {
+        "low-score": Message(2, "d1", "score 24, expected at least 25"),
+        "not-found": Message(2, "x8", "https://other/b.jpg: 404"),
+        "broken-record": Message(1, "a", "no id"),
+    }
+    assert sum(message.times for message in kinds.values()) == len(failures)
+    assert {stage for stage, reason, _ in kinds if reason == "low-score"} == {"sources", "documents"}
+
+
+def test_a_transient_failure_is_explained_in_its_words_and_as_it_lasts() -> None:
+    failures = [Failure(Stage.IMAGES, "d1", Reason.TIMED_OUT, f"{n} s", image=n) for n in (2, 1)]
+    tables = [[each.lasting for each in failures], failures]  # the version's, and the one beside it
+    assert commonest(merge_messages(messages_of(map(row_of, table)) for table in tables)) == {
+        "timed-out": Message(2, "image 1 of d1", "1 s"),
+        "unreached": Message(2, "image 1 of d1", ""),
+    }
+
+
+def rows(count: int) -> list[dict[str, object]]:
+    return [row_of(Failure(Stage.IMAGES, f"r{number}", Reason.NOT_FOUND, "x")) for number in range(count)]
+
+
+@pytest.mark.parametrize("count", [0, 1, 700])
+def test_a_part_is_what_its_entry_says(tmp_path: Path, count: int) -> None:
+    entry = write_rows(Folder(str(tmp_path)), "failures/part.parquet", rows(count), FAILURE_SCHEMA)
+    data = (tmp_path / "failures" / "part.parquet").read_bytes()
+    assert (entry.bytes, entry.sha256, entry.rows) == (len(data), hashlib.sha256(data).hexdigest(), count)
+    table = pq.read_table(tmp_path / "failures" / "part.parquet")
+    assert table.schema.equals(FAILURE_SCHEMA, check_metadata=True)
+    assert table.to_pylist() == rows(count)
+
+
+def test_each_table_is_a_row_group_and_is_written_before_the_next_is_made(tmp_path: Path) -> None:
+    made: list[weakref.ref[pa.Table]] = []
+
+    def groups() -> Iterator[pa.Table]:
+        for _ in range(3):
+            assert not any(table() for table in made[:-1])  # the ones before are let go
+            table = to_table(rows(100), FAILURE_SCHEMA)
+            made.append(weakref.ref(table))
+            yield table
+
+    write_part(Folder(str(tmp_path)), "part.parquet", groups(), FAILURE_SCHEMA)
+    assert pq.ParquetFile(tmp_path / "part.parquet").num_row_groups == 3
+
+
+def test_equal_rows_give_equal_bytes(tmp_path: Path) -> None:
+    first, second = (write_rows(Folder(str(tmp_path)), name, rows(300), FAILURE_SCHEMA) for name in ("a", "b"))
+    assert first.sha256 == second.sha256
+
+
+def test_statistics_are_those_of_the_documents_one_by_one() -> None:
+    sizes = {DocumentSize(2, 3, 3): 2, DocumentSize(5, 1, None): 1, DocumentSize(4, 2, 0): 1}
+    found = summarise(sizes, 6)
+    assert (found.documents, found.sentences, found.images, found.unique_images) == (4, 13, 9, 6)
+    assert (found.median_sentences, found.mean_sentences, found.max_sentences) == (3.0, 3.25, 5)
+    assert (found.median_images, found.mean_images, found.max_images) == (2.5, 2.25, 3)
+    assert (found.links, found.documents_with_known_links, found.density) == (6, 3, round(1 / 3, 6))
+
+
+def test_a_split_without_documents_has_no_density() -> None:
+    found = summarise({}, 0)
+    assert (found.documents, found.median_sentences, found.mean_images, found.max_images) == (0, 0, 0, 0)
+    assert found.density is None
+
+
+@pytest.mark.parametrize("store", ["file system", "object store"])
+def test_a_failed_rewrite_leaves_the_part_that_was_there(
+    tmp_path: Path, store: str, request: pytest.FixtureRequest
+) -> None:
+    where = str(tmp_path) if store == "file system" else f"s3://lake/v?{request.getfixturevalue('object_store')}"
+    folder = Folder(where)
+    entry = write_rows(folder, "failures/part.parquet", rows(3), FAILURE_SCHEMA)
+
+    def groups() -> Iterator[pa.Table]:
+        yield to_table(rows(2), FAILURE_SCHEMA)
+        assert hashlib.sha256(folder.read("failures/part.parquet")).hexdigest() == entry.sha256
+        raise RuntimeError("a worker ends")
+
+    with pytest.raises(RuntimeError):
+        write_part(folder, "failures/part.parquet", groups(), FAILURE_SCHEMA)
+    assert hashlib.sha256(folder.read("failures/part.parquet")).hexdigest() == entry.sha256
+    with pytest.raises(RuntimeError):
+        write_part(folder, "failures/other.parquet", groups(), FAILURE_SCHEMA)
+    assert list(folder.files()) == ["failures/part.parquet"]
+
+
+def test_the_images_of_a_split_are_counted_in_parts() -> None:
+    """No key has more than about one in 256 of them."""
+    random = np.random.default_rng(0)
+    known = [random.bytes(HASH_BYTES) for _ in range(5000)]
+    shards = [b"".join(known[:3000]), b"".join(known[2000:]), b""]
+    keyed = [pair for hashes in shards for pair in _hashes_of((ShardSummary(Split.TRAIN, (), {}), {}, hashes))]
+    groups: dict[tuple[str, int], list[bytes]] = {}
+    for key, part in keyed:
+        groups.setdefault(key, []).append(part)
+    assert len(groups) == 256 and max(sum(map(len, parts)) for parts in groups.values()) < 60 * HASH_BYTES
+    assert sum(_count_hashes(key, parts)[1] for key, parts in groups.items()) == 5000
