@@ -32,7 +32,7 @@ from schemas.errors import MultilinkError, without_passwords
 from schemas.project import FILE
 from schemas.versions import code_version
 
-# What is done -> the commands for it, in the order of the help. In `commands/`, a command is a file, a group a folder.
+# What is done -> the commands for it, in the order of the help.
 SECTIONS = {
     "All of it": ("demo", "open", "up"),
     "Data sets": ("build", "datasets", "features", "lake"),
@@ -51,6 +51,14 @@ TREE = {
     "features": ("list",),
     "lake": ("sweep", "takedown", "forget"),
     "decisions": ("list", "export", "compare"),
+}
+# File of `commands/` -> its commands, beside a file for each group and for each other command.
+FILES = {
+    "workspaces": ("demo", "open", "up"),
+    "studies": ("compare", "examples", "sweep", "transfer"),
+    "links": ("label", "link", "measure", "relink", "serve"),
+    "archives": ("evaluate_search", "index", "pages", "search"),
+    "registry": ("approve", "copy", "key", "promotions", "relocate", "rollback", "verify"),
 }
 _OF_MLFLOW = ("mlflow.", "sqlalchemy.", "alembic.")  # whose errors a command does not explain itself
 _MLFLOW_HINT = "what was done is kept: once that is mended, call it again; a training goes on with --resume RUN"
@@ -82,9 +90,9 @@ class LazyGroup(TyperGroup):
         if cmd_name in TREE:
             settings = {"help": help_line(cmd_name), "no_args_is_help": True, **_OF_GROUP}
             return get_group(typer.Typer(name=cmd_name, cls=LazyGroup, **settings))
-        module = f"orchestration.commands.{self._path}{cmd_name}".replace(" ", ".").replace("-", "_")
+        file, function = where_is(self._path + cmd_name)
         parent = typer.Typer(**_OF_GROUP)
-        parent.command(cmd_name)(_printing(import_module(module).command))
+        parent.command(cmd_name)(_printing(getattr(import_module(f"orchestration.commands.{file}"), function)))
         return get_group(parent).commands[cmd_name]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -93,13 +101,22 @@ class LazyGroup(TyperGroup):
                 formatter.write_dl([(name, help_line(self._path + name)) for name in names])
 
 
+def where_is(path: str) -> tuple[str, str]:
+    """Return the file and the function of a command by its path (`datasets show`); a group's function is empty."""
+    first, _, second = path.replace("-", "_").partition(" ")
+    if path in TREE:
+        return first, ""
+    file = first if second else next((file for file, names in FILES.items() if first in names), first)
+    return file, f"{second or first}_command"
+
+
 def help_line(path: str) -> str:
-    """Return what the command or the group of a path (`datasets show`) is for; it is read, and not imported."""
-    place = Path(__file__).parent.joinpath("commands", *path.replace("-", "_").split())
-    source = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
-    found: ast.Module | ast.FunctionDef = ast.parse(source.read_text(encoding="utf-8"))
+    """Return what the command or the group of a path is for; it is read, and not imported."""
+    file, function = where_is(path)
+    source = Path(__file__).parent.joinpath("commands", f"{file}.py").read_text(encoding="utf-8")
+    found: ast.Module | ast.FunctionDef = ast.parse(source)
     for node in found.body:
-        if isinstance(node, ast.FunctionDef) and node.name == "command":
+        if isinstance(node, ast.FunctionDef) and node.name == function:
             found = node
     return (ast.get_docstring(found) or "").partition("\n")[0]
 

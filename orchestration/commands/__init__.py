@@ -1,6 +1,6 @@
-"""The commands of `multilink`, a file each: its options, one call, its table. A group of commands is a folder.
+"""The commands of `multilink`: the options of each, one call, its table. A file is a command, a group, or a topic.
 
-The function `command` of a file is the command: its parameters are the options (`options.py` has those that several
+The function `NAME_command` is the command: its parameters are the options (`options.py` has those that several
 commands share), its docstring is the help. It yields its summary, lines for a person and values for a machine; the tree
 (`orchestration/cli.py`) adds `--json` and prints it. A command may go on after that: to serve, or to raise.
 

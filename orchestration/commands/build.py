@@ -10,7 +10,7 @@ from schemas.lake import Lake
 from schemas.overrides import override
 
 
-def command(
+def build_command(
     dataset: Annotated[str, typer.Argument(help="Data set to build; `multilink settings` lists them.")],
     lake: options.LakePath,
     beam_options: Annotated[

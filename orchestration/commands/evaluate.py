@@ -29,7 +29,7 @@ EvaluateSettings = Annotated[
 ]
 
 
-def command(
+def evaluate_command(
     model: Annotated[str | None, typer.Option(help=f"{options.ADDRESSES}.")] = None,
     dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION.")] = None,
     split: options.Split = "test",

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from training.mlflow.promotion import Promotion
 
 
-def command(
+def promote_command(
     model: options.Model,
     version: Annotated[str, typer.Option(help="Its version, or an alias such as challenger.")],
     policy: Annotated[

@@ -43,7 +43,7 @@ class Setting:
     meaning: str
 
 
-def command(
+def settings_command(
     name: Annotated[str, typer.Argument(help="A data set, or a recipe of a build or of training.")] = "",
     set_: Annotated[list[str] | None, typer.Option("--set", help="Show the settings with KEY=VALUE changed.")] = None,
 ) -> options.Summaries:

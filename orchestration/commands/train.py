@@ -8,7 +8,7 @@ from schemas.overrides import override
 from training.recipes import DEFAULT_RECIPE, known_recipe
 
 
-def command(
+def train_command(
     lake: options.LakePath,
     dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION; not needed with --resume.")] = None,
     recipe: options.Recipe = None,

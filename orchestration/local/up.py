@@ -26,7 +26,7 @@ from pathlib import Path
 
 from orchestration.config import PAGE_VARIABLE, SETTINGS_VARIABLE, Settings, load_settings
 from orchestration.demo.recorded_web import recording_at
-from orchestration.local.supervisor import HOST, MARK_VARIABLE, Service, Supervisor
+from orchestration.local.supervisor import HOST, MARK_VARIABLE, Service, Supervisor, end_marked
 from orchestration.project import remember
 from schemas.console import Say
 from schemas.errors import UsageError, as_arguments
@@ -35,6 +35,7 @@ from schemas.lake import Lake
 WATCH_S = 1.0
 DAGSTER_PORT, MLFLOW_PORT, PAGES_PORT = 3000, 5000, 8090
 CODE, WEB = "code", "web"
+RUNS = "/#/experiments/1/runs?workflowType=machine_learning"  # the page of runs, of the first experiment
 DEMO_SETTINGS = """\
 # What `multilink up` builds, trains and promotes; the keys are described in orchestration/config.py.
 # Builds scrape the copy of the recorded web in the folder `web`, while it is there; `make posts` adds posts to it.
@@ -93,7 +94,7 @@ def run_up(
     from orchestration.dagster.recovery import restart_interrupted, unfinished_runs
 
     signal.signal(signal.SIGHUP, signal.default_int_handler)  # a closed terminal ends everything in order, as Ctrl-C
-    with _alone(home):
+    with _alone(home) as mark:
         file = prepare(home)
         settings = load_settings({SETTINGS_VARIABLE: str(file)})
         for dataset in (each for each in settings.datasets if each.train_settings):
@@ -102,7 +103,7 @@ def run_up(
         page = mlflow_page(settings, ports)
         dagster_home = write_dagster_home(home, ports)
         unfinished = unfinished_runs(dagster_home)
-        services, variables = make_services(dagster_home, settings, ports), environment(dagster_home, file, page)
+        services, variables = make_services(dagster_home, settings, ports), environment(dagster_home, file, page, mark)
         supervisor = Supervisor(services, variables, home / "logs", say)
         with supervisor.running():
             restart_interrupted(dagster_home, unfinished)
@@ -110,7 +111,7 @@ def run_up(
             yield (
                 [
                     f"Dagster  http://{HOST}:{ports.dagster}/asset-groups?partition={settings.datasets[0].name}",
-                    f"MLflow   {page}",
+                    f"MLflow   {page}{RUNS}",
                     f"pages    http://{HOST}:{ports.pages}",
                     f"settings, lake and logs in {home}; Ctrl-C ends everything",
                     "from sources to a promotion: on Dagster's page, Materialize all, then Launch 1 run",
@@ -203,13 +204,13 @@ def mlflow_service(store: str, *, artifacts: Path, port: int) -> Service:
     return Service(name="mlflow", command=command, port=port, environment={"MLFLOW_BACKEND_STORE_URI": store})
 
 
-def environment(home: Path, settings_file: Path, page: str) -> dict[str, str]:
+def environment(home: Path, settings_file: Path, page: str, mark: str) -> dict[str, str]:
     """Return what the processes find in their environment beside what this one has; `page` is MLflow's."""
     return {
         "DAGSTER_HOME": str(home),
         SETTINGS_VARIABLE: str(settings_file),
         PAGE_VARIABLE: page,
-        MARK_VARIABLE: f"{os.getpid()}-{os.urandom(8).hex()}",
+        MARK_VARIABLE: mark,
         "PYTHONUNBUFFERED": "1",
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # else eight processes of 240 MB that nothing here uses
     }
@@ -242,12 +243,18 @@ def _free_port(port: int) -> int | None:
 
 
 @contextlib.contextmanager
-def _alone(workspace: Path) -> Iterator[None]:
-    """Hold a workspace, so that no second `up` works in it."""
+def _alone(workspace: Path) -> Iterator[str]:
+    """Hold a workspace, so that no second `up` works in it, and give its mark; what a killed one left is ended."""
     workspace.mkdir(parents=True, exist_ok=True)
-    with (workspace / ".lock").open("w") as lock:
+    with (workspace / ".lock").open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as problem:
             raise UsageError(f"--workspace {workspace}: another multilink up runs there") from problem
-        yield
+        lock.seek(0)
+        if left := lock.read():
+            end_marked(left)
+        lock.truncate(0)
+        lock.write(mark := f"{os.getpid()}-{os.urandom(8).hex()}")
+        lock.flush()
+        yield mark

@@ -1,7 +1,8 @@
-"""The command line as a user runs it: a process of its own, in a folder of its own."""
+"""The command line as a user runs it: a process of its own, in a folder of its own; messages in this process."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from forked import Outcome, clean_environment, start
+
+from orchestration.cli import run
 
 Run = Callable[..., Outcome]
 
@@ -21,6 +24,20 @@ def multilink(tmp_path: Path) -> Run:
         return start(*arguments, folder=tmp_path, environment=clean_environment()).finish()
 
     return run
+
+
+@pytest.fixture
+def within(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """The same in this process, for what a command says before it does anything."""
+    for name in os.environ.keys() - clean_environment().keys():
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+    def run_here(*arguments: str | Path) -> Outcome:
+        status = run([str(each) for each in arguments])
+        return Outcome(status, *capsys.readouterr())
+
+    return run_here
 
 
 @pytest.fixture

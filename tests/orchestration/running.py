@@ -195,7 +195,7 @@ def start(workspace: Path) -> tuple[subprocess.Popen[str], str, str, str]:
     assert process.stdout is not None
     pages = [process.stdout.readline().split() for _ in range(3)]
     assert all(pages), (workspace / "up.err").read_text()
-    return process, pages[0][-1], pages[1][-1], pages[2][-1]
+    return process, pages[0][-1], pages[1][-1].partition("/#")[0], pages[2][-1]
 
 
 @contextlib.contextmanager

@@ -90,8 +90,8 @@ def write_documents(folder: Path, *, count: int = 24, extra: tuple[str, ...] = (
         (["serve", "--model", "nobody"], "--model nobody: no such folder"),
     ],
 )
-def test_a_mistake_is_one_clear_line_and_status_2(multilink: Run, arguments: list[str], words: str) -> None:
-    outcome = multilink(*arguments)
+def test_a_mistake_is_one_clear_line_and_status_2(within: Run, arguments: list[str], words: str) -> None:
+    outcome = within(*arguments)
     lines = [line for line in outcome.err.splitlines() if not line.startswith("[")]
     assert outcome.status == 2, outcome
     assert len(lines) == 1, outcome.err
@@ -100,23 +100,16 @@ def test_a_mistake_is_one_clear_line_and_status_2(multilink: Run, arguments: lis
     assert outcome.out == ""
 
 
-def test_help_reads_well(program: Run) -> None:
-    outcome = program("--help")
-    assert outcome.status == 0
-    for command in ("build", "datasets", "train", "evaluate", "promote", "link", "serve", "demo", "up"):
-        assert command in outcome.out
-
-
 @pytest.mark.parametrize("group", [[], ["datasets"], ["features"]])
-def test_a_group_without_a_command_shows_its_help(multilink: Run, group: list[str]) -> None:
-    outcome = multilink(*group)
+def test_a_group_without_a_command_shows_its_help(within: Run, group: list[str]) -> None:
+    outcome = within(*group)
     assert outcome.status == 2
     assert outcome.err.startswith(f"Usage: {' '.join(['multilink', *group])} ")
     assert "\n  --help" in outcome.err
 
 
-def test_the_version_is_told(multilink: Run) -> None:
-    outcome = multilink("--version")
+def test_the_version_is_told(within: Run) -> None:
+    outcome = within("--version")
     assert (outcome.status, outcome.out) == (0, f"multilink {version('multilink-pipeline')}\n")
 
 
@@ -393,9 +386,9 @@ def test_ctrl_c_at_any_moment_is_one_line_for_the_whole_process_group(tmp_path: 
     assert moment > MOMENTS_S[0]
 
 
-def test_an_error_is_json_too_where_that_is_asked_for(multilink: Run, tmp_path: Path) -> None:
+def test_an_error_is_json_too_where_that_is_asked_for(within: Run, tmp_path: Path) -> None:
     (tmp_path / "lake").mkdir()
-    found = multilink("datasets", "show", "dyi", "--lake", "lake", "--json")
+    found = within("datasets", "show", "dyi", "--lake", "lake", "--json")
     assert found.status == 2 and "no data set 'dyi'" in found.err
     assert found.json["exit_status"] == 2 and "no data set 'dyi'" in found.json["error"]
     own = tmp_path / "own.jsonl"
@@ -407,10 +400,10 @@ def test_an_error_is_json_too_where_that_is_asked_for(multilink: Run, tmp_path: 
         (["link", "--input", "none.jsonl", "--output", "o", "--model", "class-names"], "none.jsonl: no such file"),
         (["build", "documents", "--set", f"source.documents={own}", "--lake", f"{own}/lake"], "Not a directory"),
     ):
-        failed = multilink(*arguments, "--json")
+        failed = within(*arguments, "--json")
         assert failed.status == 2 and words in failed.json["error"] and failed.json["exit_status"] == 2
         assert failed.err.splitlines()[-1] == f"multilink: {failed.json['error']}"
-    assert multilink("datasets", "show", "dyi", "--lake", "lake").out == ""
+    assert within("datasets", "show", "dyi", "--lake", "lake").out == ""
 
 
 def test_a_place_that_cannot_be_is_one_line(multilink: Run, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from orchestration.cli import TREE, app, help_line
+from orchestration.cli import TREE, app, help_line, where_is
 
 COMMANDS = Path(__file__).parents[3] / "orchestration" / "commands"
 HEAVY = ("apache_beam", "dagster", "faiss", "jinja2", "matplotlib", "mlflow", "pandas", "PIL", "ray", "requests")
@@ -53,43 +54,58 @@ def test_help_and_a_mistyped_command_import_nothing_of_a_command(tmp_path: Path,
     assert not names & {*HEAVY, "numpy", "pyarrow", "urllib3", "yaml"}
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("build dyi --lake lake", "unknown data set 'dyi'; did you mean 'diy'?"),
-        ("train --lake lake --dataset documents --recipe tinny", "unknown recipe 'tinny'; did you mean 'tiny'?"),
-        ("settings tiny --set objective.similarty=dc", "did you mean 'objective.similarity'?"),
-        ("train --lake lake", "--dataset: expected NAME"),
-        ("train --lake nowhere --dataset documents", "no folder is there"),
-        ("train --lake lake --dataset dyi", "no data set 'dyi' in"),
-        ("train --lake lake --dataset dyi --tracking-uri sqlite:///nowhere/x.db", "nowhere/x.db: no such folder"),
-        ("sweep --lake lake --dataset dyi --set objective.similarty=dc", "no data set 'dyi' in"),
-        ("evaluate --model m --dataset dyi --lake lake", "no data set 'dyi' in"),
-        ("evaluate --model m --dataset dyi --lake lake --split tset", "--split tset: expected one of train, val"),
-        ("evaluate --scores none.jsonl", "--scores none.jsonl: no such file"),
-        ("examples --model m --dataset dyi --lake lake", "no data set 'dyi' in"),
-        ("compare one --lake lake", "expected at least two models"),
-        ("compare one two --lake lake --dataset dyi", "no data set 'dyi' in"),
-        ("transfer --models a --datasets dyi --lake lake", "no data set 'dyi' in"),
-        ("promote --model m --version 1 --policy none.toml", "--policy none.toml: no such file"),
-        ("promotions m --tracking-uri sqlite:///mflow.db", "sqlite:///mflow.db: no such file"),
-        ("serve --model m --calibration none.json", "--calibration none.json: no such file"),
-        ("link --model m --input none.jsonl --output o.parquet", "--input none.jsonl: no such file"),
-        ("link --dataset dyi --lake lake --output o", "no data set 'dyi' in"),
-        ("link --model m --output o", "either --input PATH or --dataset NAME"),
-        ("index --dataset dyi --lake lake", "no data set 'dyi' in"),
-        ("search --index nowhere --headline Flood", "--index nowhere: no folder is there"),
-        ("settings tinny", "did you mean 'tiny'?"),
-    ],
+MISTAKES = (
+    ("build dyi --lake lake", "unknown data set 'dyi'; did you mean 'diy'?"),
+    ("train --lake lake --dataset documents --recipe tinny", "unknown recipe 'tinny'; did you mean 'tiny'?"),
+    ("settings tiny --set objective.similarty=dc", "did you mean 'objective.similarity'?"),
+    ("train --lake lake", "--dataset: expected NAME"),
+    ("train --lake nowhere --dataset documents", "no folder is there"),
+    ("train --lake lake --dataset dyi", "no data set 'dyi' in"),
+    ("train --lake lake --dataset dyi --tracking-uri sqlite:///nowhere/x.db", "nowhere/x.db: no such folder"),
+    ("sweep --lake lake --dataset dyi --set objective.similarty=dc", "no data set 'dyi' in"),
+    ("evaluate --model m --dataset dyi --lake lake", "no data set 'dyi' in"),
+    ("evaluate --model m --dataset dyi --lake lake --split tset", "--split tset: expected one of train, val"),
+    ("evaluate --scores none.jsonl", "--scores none.jsonl: no such file"),
+    ("examples --model m --dataset dyi --lake lake", "no data set 'dyi' in"),
+    ("compare one --lake lake", "expected at least two models"),
+    ("compare one two --lake lake --dataset dyi", "no data set 'dyi' in"),
+    ("transfer --models a --datasets dyi --lake lake", "no data set 'dyi' in"),
+    ("promote --model m --version 1 --policy none.toml", "--policy none.toml: no such file"),
+    ("promotions m --tracking-uri sqlite:///mflow.db", "sqlite:///mflow.db: no such file"),
+    ("serve --model m --calibration none.json", "--calibration none.json: no such file"),
+    ("link --model m --input none.jsonl --output o.parquet", "--input none.jsonl: no such file"),
+    ("link --dataset dyi --lake lake --output o", "no data set 'dyi' in"),
+    ("link --model m --output o", "either --input PATH or --dataset NAME"),
+    ("index --dataset dyi --lake lake", "no data set 'dyi' in"),
+    ("search --index nowhere --headline Flood", "--index nowhere: no folder is there"),
+    ("settings tinny", "did you mean 'tiny'?"),
 )
-def test_a_mistake_is_told_before_a_library_is_imported(tmp_path: Path, line: str, words: str) -> None:
+SEVERAL = """
+import contextlib, io, json, os, sys
+from orchestration.cli import run
+from orchestration.project import be_quiet
+be_quiet()
+for line in json.loads(sys.argv[1]):
+    with contextlib.redirect_stderr(io.StringIO()) as told:
+        status = run(line.split())
+    print(json.dumps([status, told.getvalue(), sorted({name.partition(".")[0] for name in sys.modules})]))
+"""
+
+
+def test_a_mistake_is_told_before_a_library_is_imported(tmp_path: Path) -> None:
+    """One process makes all of them, those last whose settings of a part lie beside its code."""
     (tmp_path / "lake").mkdir()
-    status, names, told = loaded(tmp_path, line.split())
-    assert status == 2, told
-    assert words in told
-    of_parts = OF_PARTS if "--set objective" in line else ()  # settings of a part lie beside its code
-    assert not names & set(HEAVY).difference(of_parts)
-    assert {path.name for path in tmp_path.iterdir()} == {"lake", "loaded.txt"}, "a mistake leaves nothing behind"
+    mistakes = sorted(MISTAKES, key=lambda each: "--set objective" in each[0])
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(sys.path)}
+    command = [sys.executable, "-c", SEVERAL, json.dumps([line for line, _ in mistakes])]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(found) == len(mistakes), done.stderr
+    for (line, words), (status, told, names) in zip(mistakes, found, strict=True):
+        assert status == 2 and words in told, (line, told)
+        of_parts = OF_PARTS if "--set objective" in line else ()
+        assert not set(names) & set(HEAVY).difference(of_parts), line
+    assert {path.name for path in tmp_path.iterdir()} == {"lake"}, "a mistake leaves nothing behind"
 
 
 @pytest.mark.parametrize("group", TREE)
@@ -102,7 +118,6 @@ def test_what_the_help_says_of_a_command_is_what_the_command_says(group: str) ->
 
 
 def test_every_file_of_the_commands_is_in_the_tree() -> None:
-    found = {path.relative_to(COMMANDS) for path in COMMANDS.rglob("*.py")} - {Path("options.py"), Path("__init__.py")}
-    names = {(group, name.replace("-", "_")) for group, commands in TREE.items() for name in commands}
-    groups = {Path(group, "__init__.py") for group in TREE if group}
-    assert found == groups | {Path(group, f"{name}.py") for group, name in names if name not in TREE}
+    files = {path.stem for path in COMMANDS.glob("*.py")} - {"options", "__init__"}
+    paths = {f"{group} {name}".strip() for group, names in TREE.items() for name in names}
+    assert {where_is(path)[0] for path in paths} == files

@@ -1,8 +1,10 @@
+"""Choose an extractor of features."""
+
 from orchestration.commands import options
 from schemas.overrides import override
 
 
-def command(settings: options.Settings = None) -> options.Summaries:
+def list_command(settings: options.Settings = None) -> options.Summaries:
     """List the extractors with what they give, where their weights come from, and what is missing to use them.
 
     With `--set features.weights=NAME=FILE` it checks whether that file can be used.

@@ -1,3 +1,6 @@
+"""Look after a lake."""
+
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -5,7 +8,35 @@ import typer
 from orchestration.commands import options
 
 
-def command(
+def sweep_command(
+    lake: options.LakePath,
+    is_dry_run: Annotated[bool, typer.Option("--dry-run", help="Delete nothing; list what would be deleted.")] = False,
+) -> options.Summaries:
+    """Delete the copies, features and notes that no version of a lake needs, and what unfinished builds left."""
+    from pipelines.sweep import sweep_lake
+
+    home = options.known_lake(lake)
+    swept = sweep_lake(home, dry_run=is_dry_run)
+    verb = "would delete" if is_dry_run else "deleted"
+    line = f"{verb}: {len(swept.paths)} files, {swept.bytes / 1e6:.1f} MB"
+    yield [*swept.paths, line], asdict(swept) | {"dry_run": is_dry_run}
+
+
+def takedown_command(
+    lake: options.LakePath,
+    named: options.Named = None,
+    listed: options.TakedownList = "",
+    tracking: options.Tracking = None,
+) -> options.Summaries:
+    """List every version, index, folder of links and model that holds a document, a page or an image."""
+    from orchestration.workflows.takedowns import find_held, read_entries
+
+    home = options.known_lake(lake)
+    held = find_held(home, read_entries(named, listed), tracking)
+    yield held.lines(), held
+
+
+def forget_command(
     lake: options.LakePath,
     named: options.Named = None,
     listed: options.TakedownList = "",

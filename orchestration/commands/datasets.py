@@ -1,0 +1,252 @@
+"""Look at the data sets of a lake."""
+
+from dataclasses import asdict
+from itertools import chain
+from pathlib import Path
+from typing import Annotated
+
+import pyarrow as pa
+import typer
+
+from orchestration.commands import options
+from pipelines.card.show import describe, failure_rows, failures_by_host, host_lines, one_line, retrieval_lines
+from schemas.documents import Split
+from schemas.duplicates import DUPLICATE_SCHEMA
+from schemas.errors import GateError, UsageError
+from schemas.failures import Failure, Reason, Stage
+from schemas.lake import Folder, Lake
+from schemas.manifest import diff, read_manifest, table_parts, verify
+from schemas.parts import measured_ranges, vector_ranges
+from schemas.raw import retrieval_tables
+
+
+def list_command(lake: options.LakePath) -> options.Summaries:
+    """List the data sets of a lake with their versions; `*` marks the latest."""
+    home = options.known_lake(lake)
+    found = {name: {"latest": home.latest(name), "versions": home.versions(name)} for name in home.dataset_names()}
+    lines = [
+        f"{name}@{version}{' *' if version == row['latest'] else ''}"
+        for name, row in found.items()
+        for version in row["versions"] or ()
+    ]
+    yield lines or [f"no data set in {home.root.uri}"], found
+
+
+def show_command(version: options.Version) -> options.Summaries:
+    """Show a version: statistics by split (Hessel 2019, table 1), stages, failures, extractors, times."""
+    home, manifest, folder = version()
+    beside = home.retrievals(manifest.dataset, manifest.version)
+    hosts = failures_by_host(
+        chain(table_parts(manifest, folder, "failures"), retrieval_tables(beside, is_unreached=True))
+    )
+    yield (
+        [*describe(manifest, folder.uri), *host_lines(hosts), *retrieval_lines(beside)],
+        asdict(manifest) | {"path": folder.uri},
+    )
+
+
+def verify_command(
+    version: options.Version,
+    is_deep: Annotated[
+        bool,
+        typer.Option("--deep", help="Measure vectors and compare pictures anew, as against what the manifest notes."),
+    ] = False,
+) -> options.Summaries:
+    """Read every byte of a version and compare it with the manifest; exit status 1 where anything differs."""
+    _, manifest, folder = version()
+    problems = list(verify(manifest, folder))
+    if is_deep and not problems:
+        from orchestration.rules.verdicts import compared_anew
+
+        noted = vector_ranges(manifest, folder)
+        for name, found in measured_ranges(manifest, folder).items():
+            if found != noted[name]:
+                problems.append(f"{name}: its vectors are {found}, the manifest notes {noted[name]}")
+        pictures = compared_anew(manifest, folder) if "dedupe" in manifest.config else None
+        if pictures is not None and not pictures.passed:
+            problems.append(f"near-duplicates: {pictures.text}")
+    lines = problems or [f"{manifest.reference}: intact, {len(manifest.files)} files"]
+    yield lines, {"dataset": manifest.reference, "intact": not problems, "problems": problems}
+    if problems:
+        raise GateError(f"{manifest.reference}: {len(problems)} of its files differ from the manifest")
+
+
+def diff_command(old: options.Reference, new: options.Reference, lake: options.LakePath) -> options.Summaries:
+    """Show what differs between two versions: settings, inputs, counts, files."""
+    home = Lake.at(lake)
+    found = list(diff(read_manifest(home, old)[0], read_manifest(home, new)[0]))
+    yield found or ["no difference"], {"old": old, "new": new, "differences": found}
+
+
+def overlap_command(first: options.Reference, second: options.Reference, lake: options.LakePath) -> options.Summaries:
+    """Count what two versions share: ids, addresses and texts of documents, contents and addresses of images."""
+    from pipelines.card.changes import overlaps
+
+    home = Lake.at(lake)
+    (one, at_one), (two, at_two) = read_manifest(home, first), read_manifest(home, second)
+    found = overlaps(one, two, (at_one, at_two))
+    lines = [f"{'':20} {'first alone':>12} {'both':>10} {'second alone':>13}"]
+    lines += [f"{row.thing:20} {row.first:12,} {row.both:10,} {row.second:13,}" for row in found]
+    yield lines, {"first": one.reference, "second": two.reference, "overlaps": [asdict(row) for row in found]}
+
+
+def failures_command(
+    version: options.Version,
+    reason: Annotated[str | None, typer.Option(help="Only those of one reason (low-score, not-found ...).")] = None,
+    stage: Annotated[str | None, typer.Option(help="Only those of one stage (sources, images ...).")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Number of rows to print at most.")] = 100,
+) -> options.Summaries:
+    """Print what a build rejected or could not process, a row each: stage, reason, record, message."""
+    for option, value, known in (("--reason", reason, [*Reason]), ("--stage", stage, [*Stage])):
+        if value is not None and value not in known:
+            raise UsageError(f"{option} {value}: expected one of {', '.join(known)}")
+    _, manifest, folder = version()
+    rows, total = failure_rows(manifest, folder, reason=reason, stage=stage, limit=limit)
+    lines = [
+        f"{row['stage']:10}{row['reason']:20} {one_line(Failure(**row).where + ': ' + row['message'])}" for row in rows
+    ]
+    lines.append(f"{manifest.reference}: {len(rows)} of {total} failure rows; all are in {folder.uri}/failures")
+    yield lines, {"dataset": manifest.reference, "total": total, "failures": rows}
+
+
+def duplicates_command(
+    version: options.Version,
+    output: options.HtmlFile = Path("duplicates.html"),
+) -> options.Summaries:
+    """Write a page of a version's clusters of near-duplicate images, side by side."""
+    from pipelines.card.duplicates import duplicates_page
+
+    home, manifest, folder = version()
+    rows = pa.concat_tables([DUPLICATE_SCHEMA.empty_table(), *table_parts(manifest, folder, "duplicates")])
+    Folder(str(output.parent)).write(output.name, duplicates_page(rows, home, title=manifest.reference).encode())
+    clusters = len(rows.column("cluster").unique())
+    values = {"dataset": manifest.reference, "clusters": clusters, "images": rows.num_rows, "page": str(output)}
+    yield [f"{manifest.reference}: {rows.num_rows} images in {clusters} clusters: {output}"], values
+
+
+def export_command(
+    version: options.Version,
+    target: Annotated[
+        str, typer.Argument(metavar="DIR", help="Folder or URI to write to: empty, or an earlier export.")
+    ],
+    form: Annotated[str, typer.Option("--to", metavar="FORMAT", help="mmc4, obelics, webdataset, hf or lance.")],
+    *,
+    say: options.Progress,
+) -> options.Summaries:
+    """Write a version, pictures included, in a format that other projects read, with a card."""
+    from pipelines.exports.export import export_version
+
+    _, manifest, folder = version()
+    export = export_version(manifest, folder, Lake.at(target).root, form=form, say=say)
+    size = sum(entry.bytes for entry in export.files)
+    line = f"{export.dataset}@{export.version} as {form}: {len(export.files)} files, {size / 1e6:.1f} MB: {target}"
+    yield [line], export.to_json() | {"path": target}
+
+
+def replicate_command(
+    reference: options.References,
+    target: Annotated[str, typer.Argument(metavar="LAKE", help="Path or URI of the other lake.")],
+    lake: options.LakePath,
+    *,
+    say: options.Progress,
+) -> options.Summaries:
+    """Copy versions to a second lake, and check every byte; a repeated call copies what is missing."""
+    from pipelines.exports.replicate import replicate
+
+    replicas = replicate(Lake.at(lake), reference, Lake.at(target), say=say)
+    name = reference.partition("@")[0]
+    lines = [
+        f"{name}@{each.version}: {each.copied} files copied, {each.bytes / 1e6:.1f} MB; {each.there} were there before"
+        for each in replicas
+    ]
+    yield lines, {"dataset": name, "lake": target, "versions": replicas}
+
+
+def subset_command(
+    version: options.Version,
+    share: Annotated[
+        float, typer.Option(help="Share of the documents, chosen by their ids: those of 0.1 are among those of 0.2.")
+    ] = 1.0,
+    where: Annotated[
+        str, typer.Option(help="Condition, such as 'language == \"en\" and sentences >= 5 and links is not None'.")
+    ] = "",
+    min_coherence: Annotated[
+        float, typer.Option(help="Least coherence, 0 to 1, by the links that a model predicted (--links).")
+    ] = 0.0,
+    links: Annotated[
+        str, typer.Option(metavar="DIR", help="Folder or URI that `link --dataset` wrote links of the version to.")
+    ] = "",
+    *,
+    say: options.Progress,
+) -> options.Summaries:
+    """Write a version of a part of another version's documents, with their images, features and splits."""
+    from pipelines.exports.subset import Selection, subset_lines, write_subset
+    from pipelines.exports.where import read_coherence
+    from pipelines.turns import turn_of_build
+
+    home, manifest, folder = version()
+    coherence = read_coherence(Lake.at(links).root, manifest.reference) if links else None
+    selection = Selection(share=share, where=where, min_coherence=min_coherence, coherence=coherence)
+    with turn_of_build(home, manifest.dataset, say):
+        subset = write_subset(home, manifest, folder, selection, say=say)
+    values = asdict(subset) | {"path": home.dataset(subset.dataset, subset.version).uri}
+    yield subset_lines(subset, manifest), values
+
+
+def provenance_command(
+    reference: options.References,
+    document: Annotated[str, typer.Argument(help="Id of the document.")],
+    lake: options.LakePath,
+    tracking: options.Tracking = None,
+) -> options.Summaries:
+    """Show all that is known about a document: addresses, responses, rights, extractors, links, indexes, models."""
+    import yaml
+
+    from orchestration.workflows.takedowns import models_of
+    from pipelines.forgetting.provenance import provenance
+
+    known = provenance(Lake.at(lake), reference, document)
+    for each in known["versions"]:
+        each["models"] = models_of(tracking, known["dataset"], each["version"])
+    yield yaml.safe_dump(known, allow_unicode=True, sort_keys=False, width=120).splitlines(), known
+
+
+def sample_command(
+    version: options.Version,
+    documents: Annotated[int, typer.Option(min=1, max=1000, help="Number of documents at most.")] = 12,
+    split: Annotated[
+        str | None, typer.Option(callback=options.known_split, help="train, val or test; all by default.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Another seed draws other documents.")] = 0,
+    output: options.HtmlFile = Path("sample.html"),
+) -> options.Summaries:
+    """Write a page of a random sample of a version: sentences, pictures and known links."""
+    from orchestration.workflows.document_pages import sample_page
+
+    _, manifest, folder = version()
+    splits = tuple(Split) if split is None else (Split(split),)
+    yield options.with_page(sample_page(manifest, folder, count=documents, seed=seed, splits=splits), output)
+
+
+def delete_command(
+    reference: Annotated[str, typer.Argument(metavar="NAME@VERSION", help="Version to delete.")],
+    lake: options.LakePath,
+    is_sure: Annotated[
+        bool, typer.Option("--yes", help="Delete it permanently; without this option, list what would be deleted.")
+    ] = False,
+) -> options.Summaries:
+    """Delete a version with its links and indexes; the latest, and what a champion needs, are refused.
+
+    Copies and features that no other version has are freed by `multilink lake sweep`.
+    """
+    if "@" not in reference:
+        raise UsageError(f"{reference}: expected NAME@VERSION")
+    found = options.known_dataset(lake, reference)
+    from pipelines.sweep import delete_version
+    from training.promotions.history import needed_by_champions
+
+    home = options.known_lake(lake)
+    gone = delete_version(home, found, needed_by=needed_by_champions(home), dry_run=not is_sure)
+    verb = "deleted" if is_sure else "nothing was changed; --yes deletes"
+    lines = [*gone.paths, f"{verb}: {found}, {len(gone.paths)} files, {gone.bytes / 1e6:.1f} MB"]
+    yield lines, asdict(gone) | {"dataset": found, "dry_run": not is_sure}

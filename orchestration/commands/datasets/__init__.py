@@ -1,1 +1,0 @@
-"""Look at the data sets of a lake."""

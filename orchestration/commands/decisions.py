@@ -1,0 +1,95 @@
+"""Look at what editors decided, and use it."""
+
+from collections import Counter
+from dataclasses import asdict
+from shlex import join
+from typing import Annotated
+
+import typer
+
+from orchestration.commands import options
+from schemas.console import aligned, counted
+from schemas.documents import Split
+from schemas.lake import Folder, Lake
+
+SHOWN_NOTE = 40
+
+
+def list_command(
+    lake: options.LakePath,
+    store: options.Store = "",
+    article: Annotated[str, typer.Option(help="Digest of an article, or its first digits: only its decisions.")] = "",
+) -> options.Summaries:
+    """List decisions in the order they were made; those of blind comparisons do not name the model of the picture."""
+    from newsroom.decisions.log import opened_log
+
+    with opened_log(lake, store) as log:
+        found = [each for each in log.decisions() if each.article.startswith(article)]
+    head = ("number", "at", "who", "action", "article", "document", "image", "why")
+    rows = [
+        (
+            str(each.number),
+            each.at[:19],
+            each.who,
+            str(each.action),
+            each.article[:16],
+            each.document,
+            each.image[:16],
+            " ".join(filter(None, (each.reason, each.note[:SHOWN_NOTE]))),
+        )
+        for each in found
+    ]
+    counts = Counter(str(each.action) for each in found)
+    totals = ", ".join(f"{action} {count}" for action, count in counts.most_common()) or "no decision"
+    lines = [*(aligned([head, *rows]) if rows else []), totals]
+    yield lines, {"decisions": found}
+
+
+def export_command(
+    lake: options.LakePath,
+    output: Annotated[str, typer.Option(metavar="DIR", help="Folder for documents.jsonl and the pictures.")],
+    store: options.Store = "",
+    split: Annotated[
+        str | None,
+        typer.Option(
+            callback=options.known_split,
+            help="Put all documents into train, val or test; by default the build divides them.",
+        ),
+    ] = None,
+    as_pairs: Annotated[
+        bool,
+        typer.Option("--pairs", help="Write each chosen picture as a document of its own, for objectives of pairs."),
+    ] = False,
+) -> options.Summaries:
+    """Write decisions as documents with links, which `multilink build documents` reads.
+
+    Chosen pictures are linked to every text of their article; pictures rejected as not fitting stand beside them
+    without a link; corrected links replace those of their document.
+    """
+    from newsroom.decisions.export import export
+    from newsroom.decisions.log import opened_log
+
+    with opened_log(lake, store) as log:
+        chosen = None if split is None else Split(split)
+        made = export(log, Lake.at(lake), Folder(output), split=chosen, as_pairs=as_pairs)
+    arguments = made.build_arguments(lake)
+    left_out = ", ".join(f"{reason} {count}" for reason, count in made.left_out.items())
+    of_articles = f"{counted(made.articles, 'article')}, {counted(made.documents, 'corrected document')}"
+    lines = [
+        f"{of_articles}, {counted(made.links, 'link')}, {counted(made.pictures, 'picture')}: {made.path}",
+        *([f"left out: {left_out}"] if left_out else []),
+        f"build it: {join(['multilink', *arguments])}",
+    ]
+    yield lines, asdict(made) | {"build": arguments}
+
+
+def compare_command(lake: options.LakePath, store: options.Store = "") -> options.Summaries:
+    """Show which of two models editors preferred in blind comparisons; it may be looked at after each article."""
+    from newsroom.decisions.comparison import comparisons
+    from newsroom.decisions.log import opened_log
+
+    with opened_log(lake, store) as log:
+        found = comparisons(log)
+    lines = [line for each in found for line in each.lines()]
+    values = {"comparisons": found}
+    yield lines or ["no choice was made in a blind comparison"], values

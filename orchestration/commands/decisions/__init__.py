@@ -1,1 +1,0 @@
-"""Look at what editors decided, and use it."""

@@ -1,1 +1,0 @@
-"""Choose an extractor of features."""

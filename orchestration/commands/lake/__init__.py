@@ -1,1 +1,0 @@
-"""Look after a lake."""

@@ -1,0 +1,261 @@
+"""Links of documents: predicted, reviewed by labels, measured, and served over HTTP."""
+
+import textwrap
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote, urlencode
+
+import typer
+
+from orchestration.commands import options
+from schemas.console import counted
+from schemas.errors import BuildError, UsageError
+from schemas.lake import Lake
+from schemas.manifest import read_manifest
+
+
+def link_command(
+    output: Annotated[str, typer.Option(help="Parquet file to write the links to; with --dataset, a folder.")],
+    model: options.ModelOrChampion = None,
+    input_path: Annotated[
+        str | None,
+        typer.Option(
+            "--input",
+            metavar="PATH",
+            callback=options.existing_path,
+            help="Own documents: HTML, Markdown, EPUB, JSON Lines, or a folder.",
+        ),
+    ] = None,
+    dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION: link the documents of a data set.")] = None,
+    lake: Annotated[str, typer.Option("--lake", envvar="MULTILINK_LAKE", help="Lake of the data set.")] = "",
+    splits: options.Splits = None,
+    workers: Annotated[int, typer.Option(help="With --dataset: number of shards linked at the same time.")] = 1,
+    settings: options.ReadingSettings = None,
+    page: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="With --input: write an HTML page of the first 200 documents to this folder."),
+    ] = None,
+    links: options.Links = options.link_options,
+    tracking: options.Tracking = None,
+    *,
+    say: options.Progress,
+) -> options.Summaries:
+    """Predict links with a trained model: of a user's own documents (--input), or of a data set version (--dataset).
+
+    Documents and images that cannot be used are listed in `<name>.failures.parquet` beside OUTPUT, or in `failures/` of
+    the folder. Each shard of a data set is linked once: a repeated call continues.
+    """
+    if (input_path is None) == (dataset is None):
+        raise UsageError("link: expected either --input PATH or --dataset NAME")
+    if dataset is not None:
+        if settings or page is not None:
+            raise UsageError("--set and --page work only with --input; the vectors of a data set are in its shards")
+        reference = options.known_dataset(lake, dataset)
+        from training.mlflow.loading import open_model
+        from training.workflows.link import run_link_version
+        from training.workflows.workers import by_workers
+
+        loaded = open_model(model, tracking, dataset=reference)
+        with by_workers(workers):
+            summary = run_link_version(
+                loaded, Lake.at(lake), reference, output, splits=splits or (), options=links(), say=say
+            ).to_json()
+    else:
+        if model is None or input_path is None or splits or workers != 1:
+            raise UsageError("--input: expected --model beside it, and no --split or --workers")
+        from orchestration.inference.documents import link_file
+
+        summary = link_file(
+            model, input_path, Path(output), settings or (), options=links(), page=page, tracking=tracking, say=say
+        ).to_json()
+    yield _lines(summary), summary
+    if input_path is not None and not summary["documents"]:
+        raise BuildError(f"none of the documents of {input_path} could be linked")
+
+
+def _lines(summary: dict[str, Any]) -> list[str]:
+    """Return what was linked, of a data set with its shards, and what could not be."""
+    shards, reused = summary.get("shards", 0), summary.get("shards_reused", 0)
+    done = f" ({shards - reused} shards linked{f', {reused} reused' if reused else ''})" if shards else ""
+    pace = f" in {summary['seconds']:.1f} s, {summary['documents_per_second']:.1f} documents/s"
+    about = done + (pace if reused < shards or not shards else "")
+    links, documents = counted(summary["links"], "link"), counted(summary["documents"], "document")
+    lines = [f"{links} of {documents}{about}: {summary['output']}"]
+    lines += [_example(**link) for link in summary.get("examples", ())]
+    lines += [f"no percentage for {counted(count, 'document')}: {why}" for why, count in summary["cautions"].items()]
+    if summary.get("fitted"):
+        lines.append(f"chosen on these documents: {summary['fitted']}")
+    if summary.get("page"):
+        lines.append(f"page: {summary['page']}")
+    return [*lines, *options.failure_lines(summary)]
+
+
+def _example(
+    *, text: str, source: str, similarity: float, probability: float | None, word: str | None, **_: Any
+) -> str:
+    """Return a link in a line: similarity, probability or the word in its place, sentence and image."""
+    sure = word or "" if probability is None else f"{probability:.0%}"
+    return f"  similarity {similarity:5.2f} {sure:6}  {textwrap.shorten(text, 50, placeholder='...'):50}  {source}"
+
+
+def relink_command(
+    output: Annotated[
+        str, typer.Option(help="Folder to write: relinked documents, links and failures, a file a shard.")
+    ],
+    lake: Annotated[str, typer.Option("--lake", envvar="MULTILINK_LAKE", help="Lake of the data set.")] = "",
+    model: options.ModelOrChampion = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="NAME or NAME@VERSION: relink the documents of a data set.")
+    ] = None,
+    input_path: Annotated[
+        str | None, typer.Option("--input", metavar="PATH", help="Shard of a corpus, or a folder of them.")
+    ] = None,
+    form: Annotated[
+        str,
+        typer.Option("--format", help="With --input: mmc4, obelics, interleaved, webdataset, hf, web or documents."),
+    ] = "",
+    splits: options.Splits = None,
+    workers: Annotated[
+        int, typer.Option(help="Number of shards linked at the same time; with --input, also of workers of the build.")
+    ] = 1,
+    settings: options.ReadingSettings = None,
+    page: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Write an HTML page of how far both agree, with documents in which they differ, to this folder.",
+        ),
+    ] = None,
+    links: options.Links = options.link_options,
+    tracking: options.Tracking = None,
+    *,
+    say: options.Progress,
+) -> options.Summaries:
+    """Write documents with the links that a model predicts, with probabilities, beside those that the corpus has.
+
+    Texts, images and the corpus's own links are not changed; `predicted_links` is added. How far both agree is counted,
+    and how many of each are true, where true links are known. A shard is linked once: a repeated call continues.
+    """
+    _check(input_path, dataset, model=model, form=form, settings=settings)
+    from training.mlflow.loading import open_model
+    from training.workflows.link import compare_links, run_link_version
+    from training.workflows.workers import by_workers
+
+    home, reference = Lake.at(lake), "" if dataset is None else options.known_dataset(lake, dataset)
+    loaded = open_model(model, tracking, dataset=reference)
+    if input_path is not None:
+        from orchestration.inference.corpora import build_corpus
+
+        data = loaded.model.card.data
+        reference = build_corpus(data, form, input_path, settings or [], lake=home, workers=workers, say=say)
+        say(f"{input_path}: {reference}")
+    chosen = links()
+    with by_workers(workers):
+        linked = run_link_version(
+            loaded, home, reference, output, splits=splits or (), options=chosen, with_documents=True, say=say
+        )
+    found = compare_links(linked, loaded.linker(chosen), home, page)
+    summary = found.to_json()
+    documents, predicted = counted(summary["documents"], "document"), counted(summary["links"], "predicted link")
+    yield [f"{documents}, {predicted}: {summary['output']}", *options.failure_lines(summary), *found.lines()], summary
+
+
+def _check(
+    input_path: str | None, dataset: str | None, *, model: str | None, form: str, settings: list[str] | None
+) -> None:
+    """Raise a UsageError where options do not go together."""
+    if (input_path is None) == (dataset is None):
+        raise UsageError("relink: expected either --input PATH with --format, or --dataset NAME")
+    if input_path is not None and (model is None or not form):
+        raise UsageError("--input: expected --model and --format beside it")
+    if dataset is not None and (settings or form):
+        raise UsageError("--set and --format work only with --input; the vectors of a data set are in its shards")
+
+
+def label_command(
+    model: Annotated[str, typer.Argument(help="Model whose links are measured: its name, NAME-VERSION or address.")],
+    dataset: options.Dataset,
+    lake: options.LakePath,
+    count: Annotated[int, typer.Option(min=1, max=5000, help="Number of pictures to label.")] = 50,
+    by: Annotated[str, typer.Option(metavar="WHO", help="Name of the person who labels.")] = "",
+    seed: Annotated[int, typer.Option(min=0, help="Of the sample; everybody who has the same labels the same.")] = 0,
+    port: options.PagesPort = options.PAGES_PORT,
+    store: options.Store = "",
+) -> options.Summaries:
+    """Label a random sample of a version's pictures: which sentence goes with each? By keyboard, without any score.
+
+    Prints the address of the page and serves until Ctrl-C. `multilink measure` says what the answers tell.
+    """
+    from newsroom.decisions.database import database_in
+    from newsroom.labels.label_sample import links_by
+    from newsroom.labels.linked import link_sets, outcomes
+    from newsroom.pages.serving import run_pages
+    from newsroom.pages.settings import PagesSettings
+    from schemas.lake import Lake
+    from schemas.manifest import read_manifest
+
+    manifest, _ = read_manifest(Lake.at(lake), dataset)
+    links = links_by(link_sets(Lake.at(lake), manifest), model)
+    outcomes(links)
+    path = f"/labels/{quote(manifest.dataset)}/{quote(manifest.version)}/{quote(links.name)}"
+    query = urlencode({"count": count, "seed": seed} | ({"by": by} if by else {}))
+    for _, values in run_pages(PagesSettings(lake=lake, store=store or database_in(lake), port=port)):
+        page = f"{values['address']}{path}?{query}"
+        yield [f"{page}, until Ctrl-C"], {"address": values["address"], "page": page}
+
+
+def measure_command(
+    model: Annotated[str, typer.Argument(help="Model whose links are measured: its name, NAME-VERSION or address.")],
+    dataset: options.Dataset,
+    lake: options.LakePath,
+    precision: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Find the threshold whose links have at least this precision.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the sample that was labelled.")] = 0,
+    name: Annotated[
+        str, typer.Option("--as", metavar="NAME", help="Write the labelled images as this data set, too.")
+    ] = "",
+    store: options.Store = "",
+    *,
+    say: options.Progress,
+) -> options.Summaries:
+    """State precision and recall of all links of a version, by the labels of a random sample (`multilink label`).
+
+    As a data set, the labelled images have what people said as their links: for the gate, for evaluate, and to
+    calibrate by.
+    """
+    from newsroom.decisions.log import opened_log
+    from newsroom.labels.label_sample import labels_of, links_by, measured
+    from newsroom.labels.linked import link_sets
+    from pipelines.exports.subset import write_labelled
+
+    home = Lake.at(lake)
+    manifest, folder = read_manifest(home, dataset)
+    links = links_by(link_sets(home, manifest), model)
+    with opened_log(lake, store) as log:
+        report = measured(links, manifest, folder, log, seed=seed, wanted=precision)
+        labels = labels_of(links, manifest, folder, log, seed=seed) if name else {}
+    if not name:
+        yield report.lines(), report
+        return
+    written = write_labelled(home, manifest, folder, labels, name, say=say)
+    counts = ", ".join(f"{split} {each.documents}" for split, each in written.splits.items())
+    yield [*report.lines(), f"{written.reference}: {counts} documents"], asdict(report) | {"as": written.reference}
+
+
+def serve_command(
+    model: Annotated[str, typer.Option(help=f"{options.ADDRESSES}.")],
+    host: Annotated[str, typer.Option(help="Address to listen on; whoever can reach it is served.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0: any free one.")] = 5050,
+    links: options.Links = options.link_options,
+    tracking: options.Tracking = None,
+) -> options.Summaries:
+    """Answer documents with their links over HTTP, until interrupted.
+
+    A request has documents as the model reads them: sentences, and vectors of the extractors that it was trained with,
+    or pictures. `multilink link --input` reads raw documents.
+    """
+    from training.mlflow.serving import run_serve
+
+    yield from run_serve(model=model, host=host, port=port, options=links(), tracking=tracking)

@@ -1,0 +1,189 @@
+"""The record of promotions: approvals, rollbacks, proofs, keys, and copies of models."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestration.commands import options
+from schemas.errors import UsageError
+from schemas.lake import Lake
+
+
+def approve_command(
+    model: options.Model,
+    version: Annotated[str, typer.Option(help="Its version, or an alias such as challenger.")],
+    by: Annotated[str, typer.Option(metavar="WHO", help="Name of the person who approves.")],
+    tracking: options.Tracking = None,
+) -> options.Summaries:
+    """Approve a version for promotion, where the policy requires it; its next promotion can then succeed."""
+    from training.mlflow.loading import open_registry
+    from training.mlflow.promotion import approve
+
+    found = approve(open_registry(tracking, [f"models:/{model}"]), model, version, by=by)
+    values = {"model": found.name, "version": found.version, "approved_by": by}
+    yield [f"{found.uri} is approved by {by}", *options.signature_lines()], values
+
+
+def rollback_command(
+    model: options.Model,
+    champion: Annotated[
+        str | None, typer.Option("--from", metavar="VERSION", help="Only if this version is the champion.")
+    ] = None,
+    tracking: options.Tracking = None,
+) -> options.Summaries:
+    """Make the previous champion the champion again; exit status 1 if there is none."""
+    from training.mlflow.loading import open_registry
+    from training.mlflow.promotion import rollback
+
+    restored, replaced = rollback(open_registry(tracking, [f"models:/{model}"]), model, champion=champion)
+    line = f"{restored.uri} is the champion again, in place of version {replaced}"
+    yield (
+        [line, *options.signature_lines()],
+        {"model": restored.name, "version": restored.version, "champion_before": replaced},
+    )
+
+
+def promotions_command(
+    name: Annotated[str, typer.Argument(help="Registered model.")],
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the list to this file as CSV, too.")] = None,
+    is_adopted: Annotated[
+        bool,
+        typer.Option(
+            "--adopt",
+            help="Answer with your key for all that the record says so far: an unsigned one, another key's, or one of "
+            "the model's earlier name.",
+        ),
+    ] = False,
+    tracking: options.Tracking = None,
+) -> options.Summaries:
+    """List who was champion when, by which decision, on which data, and by whose signature.
+
+    With keys that are trusted, every signature is checked first. A record that is not signed by them is an error.
+    """
+    from training.mlflow.champions import adopt, record_of
+    from training.mlflow.loading import open_registry
+    from training.promotions.history import championships, lines, to_csv
+
+    client = open_registry(tracking, [f"models:/{name}"])
+    record = adopt(client, name) if is_adopted else record_of(client, name)
+    found = championships(record)
+    if csv is not None:
+        csv.write_text(to_csv(found), encoding="utf-8", newline="")
+    table = [*lines(found), f"signatures: {record.signatures}"] if found else [f"{name}: no version was ever promoted"]
+    yield table, {"promotions": found, "signatures": record.signatures}
+
+
+def verify_command(
+    model: Annotated[str, typer.Argument(metavar="NAME[@champion|@VERSION]", help="Registered model.")],
+    trust: options.Trust = None,
+    is_deep: Annotated[bool, typer.Option("--deep", help="Score it again, and compare every score.")] = False,
+    lake: Annotated[
+        str | None, typer.Option("--lake", help="Lake of its statements and data; by default as the registry says.")
+    ] = None,
+    tracking: options.Tracking = None,
+    *,
+    say: options.Progress,
+) -> options.Summaries:
+    """Compare a champion with the signed statements on it: its files, its data and, with --deep, its scores.
+
+    Exit status 2 and the place of the first difference, if there is one.
+    """
+    from training.promotions.proof import keys_of
+
+    keys = keys_of(trust or ())
+    name, _, version = model.removeprefix("models:/").replace("/", "@").partition("@")
+    from training.mlflow.loading import open_registry
+    from training.mlflow.verification import verify_champion
+
+    found = verify_champion(
+        open_registry(tracking, [f"models:/{name}"]),
+        name,
+        version or "champion",
+        keys=keys,
+        lake=None if lake is None else Lake.at(lake),
+        is_deep=is_deep,
+        say=say,
+    )
+    proof = found.proof
+    values = {
+        "model": proof.record.model.name,
+        "version": proof.version,
+        "statement": proof.statement.where,
+        "signed_by": list(proof.statement.signers),
+        "findings": list(found.findings),
+    }
+    yield [f"{proof.uri} is as it was promoted", *(f"  {each}" for each in found.findings)], values
+
+
+def key_command(
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            envvar="MULTILINK_KEY",
+            help="File of the private key; by default multilink/key.pem in your folder of settings.",
+        ),
+    ] = None,
+) -> options.Summaries:
+    """Make a key: what you promote, approve and roll back is signed with it from now on.
+
+    The public key lies beside it, with the ending .pub.pem. Give that to those who verify champions.
+    """
+    from training.promotions.keys import key_path, make_key, public_path
+
+    private = to or key_path()
+    public = make_key(private)
+    lines = [f"private key {private}: keep it to yourself", f"public key {public_path(private)}: give it to others"]
+    values = {"private": str(private), "public": str(public_path(private)), "key": public.keyid}
+    yield [*lines, f"known as {public.keyid}"], values
+
+
+def copy_command(
+    model: options.Model,
+    version: Annotated[str, typer.Option(help="Its version, or an alias such as champion.")],
+    to: Annotated[str, typer.Option(metavar="URI", help="MLflow's address of the other registry.")],
+    name: Annotated[
+        str | None, typer.Option("--as", metavar="NAME", help="Its name there; the same by default.")
+    ] = None,
+    tracking: options.Tracking = None,
+    *,
+    say: options.Progress,
+) -> options.Summaries:
+    """Copy a version with its run to another registry, such as staging's to production's: the challenger there."""
+    from training.mlflow.copying import copy_version
+    from training.mlflow.loading import open_registry
+    from training.mlflow.stored import tracking_uri
+
+    source, target = open_registry(tracking, [f"models:/{model}"]).tracking_uri, tracking_uri(to)
+    done = copy_version(source, model, version, to=target, new_name=name, say=say)
+    when = "" if done.is_new else " before"
+    yield [f"{done.version.uri} was copied from {done.copied_from}{when}", f"sha256 {done.digest}"], done
+
+
+def relocate_command(
+    old: Annotated[str, typer.Option("--from", metavar="OLD", help="Path or URI that a moved lake had.")] = "",
+    lake: Annotated[str, typer.Option("--lake", metavar="NEW", help="Path or URI of that lake now.")] = "",
+    tracking: options.Tracking = None,
+) -> options.Summaries:
+    """Repair a store of runs and models: its folder was moved or copied, or with --from and --lake the lake was.
+
+    The paths in the store are changed to its new folder, or the addresses of the lake to the new one.
+    """
+    from training.mlflow.stored import tracking_uri
+
+    uri = tracking_uri(tracking)
+    if bool(old) != bool(lake):
+        raise UsageError("relocate: expected both --from OLD and --lake NEW for a lake that was moved, or neither")
+    if lake:
+        from training.mlflow.champions import relocate_lake
+        from training.mlflow.loading import open_registry
+
+        home = options.known_lake(lake)
+        tags = relocate_lake(open_registry(tracking), old, home)
+        yield [f"{tags} addresses of {Lake.at(old).root.uri} in {uri} are {home.root.uri} now"], {"tags": tags}
+        return
+    from training.mlflow.moving import relocate
+
+    was, paths = relocate(uri)
+    yield [f"{paths} paths of {uri} were changed; the old folder was {was}"], {"was": was, "paths": paths}

@@ -1,0 +1,136 @@
+"""Several models beside each other: comparisons, sweeps, transfers, examples."""
+
+from typing import Annotated
+
+import typer
+
+from orchestration.commands import options
+from schemas.errors import UsageError
+from schemas.overrides import override
+from training.recipes import DEFAULT_RECIPE, known_recipe
+
+
+def examples_command(
+    model: Annotated[str, typer.Option(help=f"{options.ADDRESSES}.")],
+    dataset: options.Dataset,
+    lake: options.LakePath,
+    split: options.Split = "test",
+    count: Annotated[int, typer.Option(help="Number of documents.")] = 6,
+    report: options.Report = None,
+    tracking: options.Tracking = None,
+    *,
+    say: options.Progress,
+) -> options.Summaries:
+    """Show the links of a model in the documents whose images and sentences differ most; true links are not needed.
+
+    The summary has the loss of the model's objective on the split, by which models can be judged without true links.
+    """
+    dataset = options.known_dataset(lake, dataset)
+    from training.workflows.report import run_examples
+
+    found = run_examples(model=model, dataset=dataset, lake=lake, split=split, count=count, tracking=tracking, say=say)
+    yield options.with_report(found.lines(), found, report, found.page)
+
+
+def compare_command(
+    models: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN_OR_MODEL...", help="Models, or baselines by name; each is compared with the first."
+        ),
+    ],
+    lake: options.LakePath,
+    dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION; the first model's by default.")] = None,
+    split: options.Split = "test",
+    report: options.Report = None,
+    workers: options.ShardWorkers = 1,
+    tracking: options.Tracking = None,
+    *,
+    say: options.Progress,
+) -> options.Summaries:
+    """Put models side by side on the same documents: means, paired differences to the first, and agreement."""
+    if len(models) < 2:
+        raise UsageError(f"compare: expected at least two models, found {len(models)}")
+    if dataset is not None:
+        dataset = options.known_dataset(lake, dataset)
+    from training.report.pages import comparison_lines, comparison_page
+    from training.workflows.studies import run_compare
+    from training.workflows.workers import by_workers
+
+    with by_workers(workers):
+        found = run_compare(models=models, dataset=dataset, lake=lake, split=split, tracking=tracking, say=say)
+    yield options.with_report(comparison_lines(found), found, report, lambda: comparison_page(found))
+
+
+def sweep_command(
+    lake: options.LakePath,
+    dataset: options.Dataset,
+    recipe: options.Recipe = None,
+    settings: options.Settings = None,
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE,VALUE,...",
+            help="Try each of these values; may be repeated, for every combination. By default 10, 20 and 30 "
+            "negative documents, of which the hardest or the mean counts (Hessel 2019, tables S1-S4).",
+        ),
+    ] = None,
+    workers: options.TrainWorkers = 1,
+    at_once: Annotated[int, typer.Option(help="Number of combinations trained at the same time, a process each.")] = 1,
+    split: options.Split = "val",
+    report: options.Report = None,
+    tracking: options.NewTracking = None,
+    *,
+    say: options.Progress,
+) -> options.Summaries:
+    """Train every combination of some settings as `train` does, and judge the models side by side.
+
+    A repeated call continues: what was trained with the same settings is not trained again.
+    """
+    make = known_recipe(recipe or DEFAULT_RECIPE)
+    dataset = options.known_dataset(lake, dataset)
+    override(make(), settings or [])
+    from training.report.pages import sweep_page, sweep_table
+    from training.workflows.studies import PAPER, run_sweep
+
+    found = run_sweep(
+        lake=lake,
+        dataset=dataset,
+        recipe=recipe,
+        overrides=settings or [],
+        vary=vary or PAPER,
+        workers=workers,
+        at_once=at_once,
+        split=split,
+        tracking=tracking,
+        say=say,
+    )
+    problems = [f"- {', '.join(cell.settings)}: {cell.problem}" for cell in found.cells if cell.problem]
+    lines = [f"{found.dataset}, {found.split}", *sweep_table(found).lines(), *problems, f"run {found.run}"]
+    yield options.with_report(lines, found, report, lambda: sweep_page(found))
+
+
+def transfer_command(
+    lake: options.LakePath,
+    models: Annotated[str, typer.Option(help="Addresses of models, as for evaluate, separated by commas.")],
+    datasets: Annotated[str, typer.Option(help="NAME or NAME@VERSION of data sets, separated by commas.")],
+    split: options.Split = "test",
+    report: options.Report = None,
+    workers: options.ShardWorkers = 1,
+    tracking: options.Tracking = None,
+    *,
+    say: options.Progress,
+) -> options.Summaries:
+    """Judge models on data sets they were not trained on: AUC of every model on every data set."""
+    addresses = options.items(models, "--models")
+    references = [options.known_dataset(lake, dataset) for dataset in options.items(datasets, "--datasets")]
+    from training.report.pages import transfer_page, transfer_table
+    from training.workflows.studies import run_transfer
+    from training.workflows.workers import by_workers
+
+    with by_workers(workers):
+        cells = run_transfer(models=addresses, datasets=references, lake=lake, split=split, tracking=tracking, say=say)
+    problems = [f"- {cell.model} on {cell.dataset}: {cell.problem}" for cell in cells if cell.problem]
+    values = {"split": split, "cells": cells}
+    lines = [*transfer_table(cells).lines(), *problems]
+    yield options.with_report(lines, values, report, lambda: transfer_page(cells, split=split))
