@@ -78,4 +78,6 @@ def _lines(promotion: "Promotion", *, is_explained: bool) -> list[str]:
     marked = (f"  {'met    ' if check.is_passed else 'NOT MET'}  {check.reason}" for check in decision.checks)
     unsigned = () if promotion.is_dry_run or not decision.is_promoted else options.signature_lines()
     differences = (f"  {each}" for each in decision.differences)
-    return [verdict, *(explained(decision) if is_explained else (*marked, *differences)), *unsigned]
+    approve = f"next: multilink approve --model {candidate.name} --version {candidate.version} --by YOUR_NAME"
+    waits = [approve] if decision.is_waiting else []
+    return [verdict, *(explained(decision) if is_explained else (*marked, *differences)), *waits, *unsigned]

@@ -12,6 +12,7 @@ import pytest
 from forked import Outcome, clean_environment, start
 
 from orchestration.cli import run
+from orchestration.project import be_quiet
 
 Run = Callable[..., Outcome]
 
@@ -32,6 +33,7 @@ def within(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     for name in os.environ.keys() - clean_environment().keys():
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
+    be_quiet({})
 
     def run_here(*arguments: str | Path) -> Outcome:
         status = run([str(each) for each in arguments])

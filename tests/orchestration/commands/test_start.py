@@ -113,8 +113,8 @@ def test_what_the_help_says_of_a_command_is_what_the_command_says(group: str) ->
     tree: Any = get_command(app)
     parent = tree.get_command(None, group) if group else tree
     for name in parent.list_commands(None):
-        assert help_line(f"{group} {name}") == parent.get_command(None, name).help.partition("\n")[0]
-        assert help_line(f"{group} {name}")
+        assert help_line(f"{group} {name}".strip()) == parent.get_command(None, name).help.partition("\n")[0]
+        assert help_line(f"{group} {name}".strip())
 
 
 def test_every_file_of_the_commands_is_in_the_tree() -> None:
