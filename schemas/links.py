@@ -34,7 +34,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import ClassVar, Literal
 
 import pyarrow as pa
@@ -42,10 +41,9 @@ import pyarrow as pa
 from schemas.configs import JsonFile
 from schemas.documents import IMAGE_NUMBERS, SENTENCE_NUMBERS, document_schema
 from schemas.lake import MANIFEST, Folder, inner_path
-from schemas.manifest import FileEntry
+from schemas.manifest import FileEntry, parsed_manifest
 from schemas.tables import column, table_schema
 
-_KEPT = 32  # manifests that a process keeps parsed
 PARTS, FIELDS, VECTORS, WORDS = "parts", "fields.arrow", "vectors.npy", "words"
 PLACES, CELLS, CONFIDENCE, MODEL = "places.arrow", "cells.faiss", "confidence.json", "model"
 SIGNATURE = "signature.json"  # in a DSSE envelope; not among the files of the manifest, which it signs
@@ -200,12 +198,8 @@ class LinksManifest(JsonFile):
 
 def read_links(folder: Folder) -> LinksManifest:
     """Return the manifest of a folder of links, parsed once while its file is the same; raises as `from_json`."""
-    return _parsed(folder, folder.stamp(MANIFEST))
-
-
-@lru_cache(_KEPT)
-def _parsed(folder: Folder, _stamp: tuple[int, int]) -> LinksManifest:
-    return LinksManifest.from_json(folder.read(MANIFEST).decode(), where=f"{folder.uri}/{MANIFEST}")
+    found: LinksManifest = parsed_manifest(LinksManifest, folder, folder.stamp(MANIFEST))
+    return found
 
 
 _RELATION = pa.struct(

@@ -148,28 +148,20 @@ def extras_of(row: Mapping[str, Any], images: Mapping[str, Mapping[str, Any]]) -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """Settings of the readers of all formats; see `datasets.corpora.CorpusSource`.
+    """What the readers of all formats are given.
 
     Attributes:
         dataset: name of the data set.
         root: folder that addresses of pictures are relative to.
         shards: folder that all shards are below.
-        has_images: whether the user named a folder of pictures.
-        files: all shards.
+        source: settings of the source, with the `language` and the `sentence_model` of its texts.
         http: settings of the build, by which captured answers are judged.
     """
 
     dataset: str
     root: str
     shards: str
-    has_images: bool
-    language: str
-    sentence_model: str
-    texts: str
-    pictures: str
-    keep_splits: bool
-    skip_repeats: bool
-    files: tuple[str, ...] = ()
+    source: Any
     http: HttpConfig = field(default_factory=HttpConfig)
 
     def address(self, file: str) -> str:
@@ -211,12 +203,12 @@ def compose(
         language: as the page says.
         extras: what this project wrote beside the document: then each piece of text is a sentence.
     """
-    language = language if language and is_language(language) else reading.language
+    language = language if language and is_language(language) else reading.source.language
     if extras is not None:
         yield restored(list(pieces), reading, record_id, extras)
         return
     found = paragraphs_of(pieces)
-    spoken = split_sentences(found.texts, language=language, model=reading.sentence_model)
+    spoken = split_sentences(found.texts, language=language, model=reading.source.sentence_model)
     sentences = tuple(sentence(text) for text in spoken.sentences)
     pictures = [replace(picture, after=spoken.before(paragraph)) for picture, paragraph in found.between]
     yield from document_of(sentences, pictures, reading, record_id, url=url, language=language)
@@ -252,7 +244,7 @@ def document_of(
         images=tuple(pictures),
         links=links,
         provenance=Provenance(reading.dataset, own or record_id, url),
-        language=language or reading.language,
+        language=language or reading.source.language,
         given=given,
         sentence_numbers=numbers_of(sentence_numbers),
         image_numbers=numbers_of(image_numbers),

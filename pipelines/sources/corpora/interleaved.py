@@ -126,7 +126,7 @@ def _mmc4_outcomes(
     if extras is not None:
         yield restored([*texts, *pictures], reading, record_id, extras)
         return
-    if reading.skip_repeats and record.get(Mmc4.MAY_REPEAT) == 1:
+    if reading.source.skip_repeats and record.get(Mmc4.MAY_REPEAT) == 1:
         yield rejected(record_id, Reason.DUPLICATE_RECORD, "the corpus may have its page twice")
         return
     sentences = [sentence(text) for text in texts]
@@ -154,7 +154,7 @@ def _mmc4_picture(image: object, reading: Reading, beside: str) -> CandidateImag
     """Return where a picture is."""
     try:
         fields = typed(image, Object, f"$.{Mmc4.IMAGES}")
-        if beside or (reading.has_images and fields.get(Mmc4Image.NAME)):
+        if beside or (reading.source.images and fields.get(Mmc4Image.NAME)):
             name = file_name(text_or_none(fields, Mmc4Image.NAME), Mmc4Image.NAME)
             url = (text_or_none(fields, Mmc4Image.URL) or "").strip() or None
             return CandidateImage(f"{beside}{INSIDE}{name}" if beside else name, url)
@@ -318,6 +318,7 @@ def _source(row: Mapping[str, Any]) -> str | None:
     if member:
         address += f"{INSIDE}{typed(member, str, where)}"
     elif found.get(size) is not None and not on_web(address):
-        numbers = (typed(found.get(name), Number, f"{where}.{name}") for name in (size.replace("size", "offset"), size))
-        address = str(Span(address, *numbers))
+        names = (size.replace("size", "offset"), size)
+        begin, length = (typed(found.get(name), Number, f"{where}.{name}") for name in names)
+        address = str(Span(address, begin, length))
     return address if frame is None else f"{address}{INSIDE}{typed(frame, int, where)}"

@@ -207,7 +207,7 @@ def read_web(shard: str, reading: Reading) -> Iterator[CandidateDocument | Failu
     Raises:
         BrokenInputError: the file cannot be read on, or has no capture; documents yielded before stay good.
     """
-    crawl = crawl_of(reading.files or (shard,), reading.http)
+    crawl = crawl_of(reading.source.documents, reading.http)
     guessed = list[str]()
     pages = _pages(shard, crawl, reading)
     yield from outcomes_of(pages, partial(_outcomes, crawl=crawl, reading=reading, guessed=guessed))

@@ -133,14 +133,7 @@ class CorpusSource(Source):
             dataset=self.format,
             root=image_root(self),
             shards=shard_root(self.documents),
-            has_images=bool(self.images),
-            language=self.language,
-            sentence_model=self.sentence_model,
-            texts=self.texts,
-            pictures=self.pictures,
-            keep_splits=self.keep_splits,
-            skip_repeats=self.skip_repeats,
-            files=self.documents,
+            source=self,
             http=HttpConfig() if context is None else context.http,
         )
         try:
@@ -161,11 +154,13 @@ def _filed(outcome: CandidateDocument | Failure, shard: str, reading: Reading) -
 def read_hf(shard: str, reading: Reading) -> Iterator[CandidateDocument | Failure]:
     """Yield the documents of a shard."""
     there = columns_of(shard)
-    texts = _column(shard, there, (reading.texts,) if reading.texts else _TEXT_COLUMNS, "texts")
-    pictures = _column(shard, there, (reading.pictures,) if reading.pictures else _PICTURE_COLUMNS, "pictures")
+    texts = _column(shard, there, (reading.source.texts,) if reading.source.texts else _TEXT_COLUMNS, "texts")
+    pictures = _column(
+        shard, there, (reading.source.pictures,) if reading.source.pictures else _PICTURE_COLUMNS, "pictures"
+    )
     read = partial(_outcomes, reading=reading, shard=reading.address(shard), texts=texts, pictures=pictures)
     records = read_rows(shard, reading.place(shard), (texts, *_ID_COLUMNS, *_KEY_COLUMNS, EXTRAS), present=(pictures,))
-    split = _split_of(shard) if reading.keep_splits else None
+    split = _split_of(shard) if reading.source.keep_splits else None
     for outcome in outcomes_of(records, read):
         if isinstance(outcome, CandidateDocument) and outcome.split is None:
             yield replace(outcome, split=split)
@@ -254,7 +249,7 @@ def _picture(value: object, cell: Cell, reading: Reading) -> CandidateImage | No
     if _BASE64.match(path):
         problem = FieldError(Reason.BROKEN_RECORD, "a picture in base64 is read of Parquet and Arrow alone")
         return CandidateImage(str(cell) if is_table(cell.table) else unusable(problem))
-    is_beside = not (is_table(cell.table) or reading.has_images or on_web(path) or path.startswith("/"))
+    is_beside = not (is_table(cell.table) or reading.source.images or on_web(path) or path.startswith("/"))
     return CandidateImage(str(PurePosixPath(cell.table).parent / path) if is_beside else path)
 
 

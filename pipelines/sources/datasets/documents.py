@@ -200,10 +200,7 @@ class DocumentsSource(Source):
             UsageError: none of the files holds documents.
         """
         found = OwnFiles(self.documents)
-        reading = Reading(
-            dataset=DATASET, root=found.root, shards=found.root, has_images=bool(self.images), language=self.language,
-            sentence_model=self.sentence_model, texts="", pictures="", keep_splits=True, skip_repeats=False,
-        )  # fmt: skip
+        reading = Reading(dataset=DATASET, root=found.root, shards=found.root, source=self)
         place = Place(reading=reading, root=found.root, has=found.has, by_last_name=found.by_last_name)
         if self.images:
             below = ".." if on_web(self.images) or is_archive(self.images) else os.path.relpath(found.root, self.images)
