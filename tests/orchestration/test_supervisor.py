@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from orchestration.local.supervisor import MARK_VARIABLE, QUICK_ENDS_SURVIVED, Service, Supervisor, end_marked, marked
-from orchestration.local.up import choose_ports
+from orchestration.local.up import _alone, choose_ports
 from schemas.errors import BuildError, UsageError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="marks are read from /proc")
@@ -158,3 +158,11 @@ def test_a_port_that_is_taken_is_said_and_a_usual_one_is_passed_over(monkeypatch
     assert len(said) == 1
     assert free.dagster == port
     assert len({free.code, free.dagster, free.mlflow, free.pages}) == 4
+
+
+def test_what_a_killed_up_left_is_ended_at_the_next_start(tmp_path: Path) -> None:
+    """Where the guard was killed as well, two daemons ran one Dagster home."""
+    with _alone(tmp_path) as mark:
+        left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], env={MARK_VARIABLE: mark})
+    with _alone(tmp_path) as other:
+        assert left.wait(60) < 0 and other != mark
