@@ -17,7 +17,7 @@ from typing import Self
 import numpy as np
 
 from multilink.links import Links, Picture, picture_bytes
-from newsroom.extraction import DocumentReader
+from newsroom.search.reader import DocumentReader
 from orchestration.inference.documents import own_documents
 from orchestration.project import remembered_store
 from pipelines.config import recipe

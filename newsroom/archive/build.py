@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from newsroom.archive.confidence import Confidence, fit_confidence, read_confidence
-from newsroom.archive.parts import PART_ROWS, Earlier, find_earlier, index_manifest, write_part
+from newsroom.archive.index import PART_ROWS, Earlier, find_earlier, index_manifest, write_part
 from newsroom.archive.pictures import Pictures
 from newsroom.archive.records import Records, write_table
 from newsroom.archive.vectors import EXACT_BELOW, QUERIES, Stacked, Vectors, add_to_cells, all_rows, faiss, make_cells

@@ -1,19 +1,192 @@
-"""An index, opened: its pictures, their vectors, and the model that made them, which also reads the queries."""
+"""An index in files: its parts, the index of another version, all of it on this machine, and opened.
 
-from collections.abc import Callable
+A part is some of the rows, in files that are written once. An index is read where it lies, or fetched from an object
+store. Its files are compared with the digests of the manifest once a machine: those of the same size and time are not
+read again. What was fetched stays in the machine's cache (`training/data/mapped.py`), which its processes share.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from newsroom.archive.confidence import Confidence, read_confidence
-from newsroom.archive.parts import on_this_machine
-from newsroom.archive.records import Records
-from newsroom.archive.vectors import Vectors
-from newsroom.archive.words import Words
+from newsroom.archive.records import Records, write_table
+from newsroom.archive.vectors import Stacked, Vectors
+from newsroom.archive.words import Words, write_words
 from schemas.errors import IntegrityError, NotFoundError
-from schemas.lake import MANIFEST, Folder
-from schemas.links import CELLS, CONFIDENCE, MODEL, PARTS, PLACES, VECTORS, IndexManifest
+from schemas.links import (
+    CELLS,
+    CONFIDENCE,
+    FIELDS,
+    FIELDS_SCHEMA,
+    MODEL,
+    PARTS,
+    PLACES,
+    VECTORS,
+    WORDS,
+    IndexManifest,
+)
+from schemas.lake import MANIFEST, Folder, Lake
+from schemas.manifest import Manifest
+from schemas.versions import digest_stream, fingerprint
+from training.data.mapped import cache_folder
+from training.data.ragged import Bool, Float32, UInt64
 from training.loop.context import choose_device
 from training.model import LinkModel
+
+PART_ROWS = 500_000
+MOST_GROWN = 8  # parts that later versions added
+MOST_GONE = 0.1  # of all rows
+_DAMAGED = "{}/{}: {}; remove the folder and make the index anew"
+_WHOLE = "whole"  # a file that says that all others were checked
+_BETWEEN = "\x1f"  # keywords, which are in one line each
+
+
+def write_part(tables: Sequence[pa.Table], vectors: Sequence[Float32], folder: Path) -> tuple[str, UInt64]:
+    """Write rows in order of their keys as a part; return its name, which is a digest of it, and the keys.
+
+    Args:
+        tables: rows of `FIELDS_SCHEMA`, values not numbered yet.
+        vectors: of these.
+        folder: of all parts.
+    """
+    table = pa.concat_tables(tables).combine_chunks()
+    keys: UInt64 = table.column("key").to_numpy()
+    order, target = np.argsort(keys), folder / "part"
+    target.mkdir(parents=True)
+    np.save(target / VECTORS, np.concatenate(vectors)[order])
+    rows = table.take(order)
+    columns = [
+        rows.column(each.name).dictionary_encode() if pa.types.is_dictionary(each.type) else rows.column(each.name)
+        for each in FIELDS_SCHEMA
+    ]
+    write_table(pa.table(columns, FIELDS_SCHEMA), target / FIELDS)
+    with (target / FIELDS).open("rb") as stream:
+        digest = digest_stream(stream)
+    write_words(rows, target / WORDS, digest[:32])
+    target.rename(folder / digest[:16])
+    return digest[:16], keys[order]
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """The index of another version, whose rows can be had.
+
+    Attributes:
+        folder: where it is.
+        manifest: of it.
+        here: its folder on this machine.
+        records: its pictures.
+        vectors: theirs.
+        is_kept: whether its parts become parts of the new index; else vectors alone are taken over.
+    """
+
+    folder: Folder
+    manifest: IndexManifest
+    here: Path
+    records: Records
+    vectors: Stacked
+    is_kept: bool
+
+    def have(self, table: pa.Table, rows: np.ndarray) -> Bool:
+        """Return of each row of a table whether the same is known in a row here, of the same picture."""
+        there, same = self.records.take(rows), np.ones(len(rows), bool)
+        for name in FIELDS_SCHEMA.names:
+            new, old = _comparable(table.column(name)), _comparable(there.column(name))
+            is_nothing = pc.and_(new.is_null(), old.is_null())
+            same &= pc.coalesce(pc.equal(new, old), is_nothing).to_numpy()
+        return same
+
+
+def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_list(column.type):
+        return pc.binary_join(column, _BETWEEN)
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+def find_earlier(
+    lake: Lake, manifest: Manifest, name: str, rows_by: str, *, keys: UInt64, accepts: Callable[[Folder], bool]
+) -> Earlier | None:
+    """Return the newest index of another version whose rows are those that an index of this one would have.
+
+    Its parts are kept unless too many of its rows were of no use, or its parts are too many to search them fast.
+
+    Args:
+        lake: that holds both.
+        manifest: of the version that is to be indexed.
+        name: of the model, by which indexes are named.
+        rows_by: see `IndexManifest`.
+        keys: of all pictures of the version.
+        accepts: whether the files of an index may be used for another.
+    """
+    found = []
+    for other in lake.root.child("indexes", manifest.dataset).names():
+        folder = lake.index(manifest.dataset, other, name)
+        there = index_manifest(folder)
+        is_like_it = other != manifest.version and there is not None and there.rows_by == rows_by
+        if is_like_it and there is not None and accepts(folder):
+            found.append((folder.stamp(MANIFEST)[1], other, folder, there))
+    if not found:
+        return None
+    _, _, folder, there = max(found, key=lambda each: each[:2])
+    here = on_this_machine(folder, there)
+    parts = [here / PARTS / part for part in there.parts]
+    records = Records.open(parts, here / PLACES)
+    used = int((records.rows_with(keys) >= 0).sum())
+    grown = len(parts) - math.ceil(there.rows / PART_ROWS)
+    is_kept = used >= (1 - MOST_GONE) * there.rows and grown < MOST_GROWN
+    vectors = Stacked([np.load(part / VECTORS, mmap_mode="r", allow_pickle=False) for part in parts])
+    return Earlier(folder, there, here, records, vectors, is_kept)
+
+
+def index_manifest(folder: Folder) -> IndexManifest | None:
+    """Return the manifest of an index, None where there is none in the format of today."""
+    with suppress(IntegrityError, FileNotFoundError):
+        return IndexManifest.from_json(folder.read(MANIFEST).decode(), where=folder.uri)
+    return None
+
+
+def on_this_machine(folder: Folder, manifest: IndexManifest) -> Path:
+    """Return a local folder with all files of an index.
+
+    Raises:
+        IntegrityError: one is missing or damaged.
+    """
+    infos, stamps = folder.infos(), list[object]()
+    for entry in manifest.files:
+        info = infos.get(entry.path)
+        if info is None or info.size != entry.bytes:
+            raise IntegrityError(_DAMAGED.format(folder.uri, entry.path, "missing or cut short"))
+        stamps.append([entry.path, entry.sha256, info.mtime_ns])
+    cache = cache_folder(f"index-{fingerprint([folder.uri, stamps])[:32]}")
+    home = Path(folder.local) if folder.local is not None else cache
+    if not (cache / _WHOLE).exists():
+        for entry in manifest.files:
+            path = home / entry.path
+            if folder.local is None and not path.exists():
+                _fetch(folder, entry.path, path)
+            with path.open("rb") as stream:
+                if digest_stream(stream) != entry.sha256:
+                    raise IntegrityError(_DAMAGED.format(folder.uri, entry.path, "damaged, by its SHA-256"))
+        (cache / _WHOLE).touch()
+    return home
+
+
+def _fetch(folder: Folder, name: str, path: Path) -> None:
+    """Copy a file; several processes may do so at once."""
+    sink = Folder(str(path.parent)).create(path.name)
+    with folder.open(name) as stream:
+        shutil.copyfileobj(stream, sink.stream, 1 << 20)
+    sink.commit()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

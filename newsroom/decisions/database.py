@@ -7,7 +7,6 @@ belongs on a disk of this machine; pages on several machines take PostgreSQL.
 
 import sqlite3
 import time
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +65,8 @@ def open_database(address: str, *, must_exist: bool = False) -> sql.Engine:
         raise UsageError("--store: PostgreSQL needs psycopg: install multilink with the extra server") from problem
 
 
-def make_tables(connection: sql.Connection, metadata: sql.MetaData, added: Collection[str]) -> list[sql.Table]:
-    """Make the tables, indexes and columns that are not there, and return the tables that were.
+def make_tables(connection: sql.Connection, metadata: sql.MetaData) -> list[sql.Table]:
+    """Make the tables and indexes that are not there, and return the tables that were.
 
     One process at a time does so: another waits for the end of the transaction, and finds them. What is there is not
     locked, so that nobody who writes to it waits.
@@ -75,7 +74,6 @@ def make_tables(connection: sql.Connection, metadata: sql.MetaData, added: Colle
     Args:
         connection: in a transaction.
         metadata: the tables.
-        added: names of columns of texts that an older table may lack.
 
     Raises:
         UsageError: a table of that name lacks other columns.
@@ -86,16 +84,12 @@ def make_tables(connection: sql.Connection, metadata: sql.MetaData, added: Colle
     found = [table for table in metadata.sorted_tables if there.has_table(table.name)]
     for table in found:
         missing = {*table.columns.keys()} - {each["name"] for each in there.get_columns(table.name)}
-        if others := missing.difference(added):
-            raise UsageError(f"table {table.name} was made by another program; it lacks {', '.join(sorted(others))}")
-        for name in sorted(missing):
-            connection.execute(sql.text(f"ALTER TABLE {table.name} ADD COLUMN {name} TEXT NOT NULL DEFAULT ''"))
-    for table in metadata.sorted_tables:
+        if missing:
+            raise UsageError(f"table {table.name} was made by another program; it lacks {', '.join(sorted(missing))}")
+    for table in (table for table in metadata.sorted_tables if table not in found):
         connection.execute(CreateTable(table, if_not_exists=True))
-        known = {each["name"] for each in there.get_indexes(table.name)} if table in found else set()
         for index in sorted(table.indexes, key=lambda index: str(index.name)):
-            if index.name not in known:
-                connection.execute(CreateIndex(index, if_not_exists=True))
+            connection.execute(CreateIndex(index, if_not_exists=True))
     return found
 
 

@@ -3,9 +3,8 @@
     rankings     digest, article, ranking (JSON)        a list of pictures, stored once for all decisions on it
     decisions    number, at, who, action, image ...     a row a decision
     compared     number, champion, challenger ...       which of two models gave the picture of a blind decision
-    won          champion, challenger, article ...      what stands of them for each article; follows from `compared`
 
-The database itself refuses changes: triggers end every UPDATE and DELETE of the first three. A decision is on the disk
+The database itself refuses changes: triggers end every UPDATE and DELETE. A decision is on the disk
 when `decide` returns.
 """
 
@@ -91,14 +90,7 @@ COMPARED = Table(
     Column("action", String(16), nullable=False),
     Column("side", Integer, nullable=False),  # of the picture: -1 the champion's, 1 the challenger's
 )
-_COUNTS = ("lead", "chosen", "listed", "rejected")
-WON = Table(
-    "won",
-    _TABLES,
-    *(Column(name, Text, primary_key=True) for name in ("champion", "challenger", "dataset", "article")),  # "": all
-    *(Column(name, Integer, nullable=False) for name in _COUNTS),  # lead: sides of the chosen pictures, summed
-)
-_ADDED = {"title"}  # to the tables of a log that was begun without them
+_COUNTED = {"chosen": Action.CHOOSE, "listed": Action.SHORTLIST, "rejected": Action.REJECT}
 _KEPT = "a log of decisions only grows"
 _REFUSALS = {
     "sqlite": [
@@ -184,7 +176,6 @@ class DecisionLog:
             decision = replace(decision, number=number)
             if ranking is not None and ranking.is_blind:
                 connection.execute(COMPARED.insert(), _compared(decision, ranking))
-                _count_won(connection, COMPARED.c.article == decision.article)
         return decision
 
     def _keep(self, connection: Connection, decision: Decision, ranking: Ranking) -> None:
@@ -214,20 +205,21 @@ class DecisionLog:
 
         One query counts them, a row an article. An article counts once of each version that was searched.
         """
-        names = [WON.c.champion, WON.c.challenger, WON.c.dataset]
-        wanted = select(*names, *_kinds(WON.c)).where(WON.c.dataset != "").group_by(*names).order_by(*names)
+        each = _won(by_version=True)
+        names = [each.champion, each.challenger, each.dataset]
+        wanted = select(*names, *_kinds(each)).group_by(*names).order_by(*names)
         with self._connected() as connection:
             found = [(*row[:3], _preference(row[3:])) for row in connection.execute(wanted)]
         return [of for of in found if of[3].articles]
 
     def preferred(self, first: str, second: str) -> Preference:
         """Return the articles that two models won, whichever of them was the champion; an article counts once."""
-        each = WON.c
+        each = _won(by_version=False)
         is_as_named = and_(each.champion == first, each.challenger == second)
         is_swapped = and_(each.champion == second, each.challenger == first)
         lead = func.sum(case((is_as_named, each.lead), else_=-each.lead)).label("lead")
-        counts = [func.sum(each[name]).label(name) for name in _COUNTS[1:]]
-        articles = select(lead, *counts).where(each.dataset == "", or_(is_as_named, is_swapped)).group_by(each.article)
+        counts = [func.sum(each[name]).label(name) for name in _COUNTED]
+        articles = select(lead, *counts).where(or_(is_as_named, is_swapped)).group_by(each.article)
         with self._connected() as connection:
             return _preference(connection.execute(select(*_kinds(articles.subquery().c))).one())
 
@@ -295,16 +287,10 @@ class DecisionLog:
 
 def _prepare(connection: Connection) -> None:
     """Make the tables where they are not there, and see that those that are there are these."""
-    found, dialect = make_tables(connection, _TABLES, _ADDED), connection.dialect.name
-    is_whole = len(found) == len(_TABLES.tables)
-    if is_whole and dialect == "postgresql":  # whose transaction made all of it
-        return
-    if DECISIONS in found and COMPARED not in found:
-        _compare_earlier(connection)
-    if not is_whole:
-        _count_won(connection)
-    for statement in _REFUSALS[dialect]:
-        connection.execute(text(statement))
+    found, dialect = make_tables(connection, _TABLES), connection.dialect.name
+    if len(found) < len(_TABLES.tables) or dialect == "sqlite":  # of PostgreSQL, one transaction made all of it
+        for statement in _REFUSALS[dialect]:
+            connection.execute(text(statement))
 
 
 @contextmanager
@@ -322,15 +308,6 @@ def changing_rows(engine: Engine) -> Iterator[Connection]:
             connection.execute(text(f"ALTER TABLE {table} ENABLE TRIGGER {table}_only_grows"))
         for statement in _REFUSALS["sqlite"] if is_sqlite else ():
             connection.execute(text(statement))
-
-
-def _compare_earlier(connection: Connection) -> None:
-    """Fill the table of comparisons of a log that was begun without it."""
-    made = select(DECISIONS, RANKINGS.c.ranking.label("list")).join(RANKINGS, RANKINGS.c.digest == DECISIONS.c.ranking)
-    rows = connection.execute(made.where(DECISIONS.c.model == "").order_by(DECISIONS.c.number)).mappings().all()
-    restored = [(_decision(row), restore(Ranking, row["list"])) for row in rows]
-    if blind := [_compared(decision, ranking) for decision, ranking in restored if ranking.is_blind]:
-        connection.execute(_INSERT[connection.dialect.name](COMPARED).on_conflict_do_nothing(), blind)
 
 
 def _check_after(connection: Connection, decision: Decision, ranking: Ranking, after: int) -> None:
@@ -354,7 +331,7 @@ def _sum(condition: ColumnElement[bool], value: Any = 1) -> Any:
 
 
 def _kinds(each: Any) -> tuple[Any, ...]:
-    """Return the numbers of articles of a `Preference`, of rows like those of `won`."""
+    """Return the numbers of articles of a `Preference`, of rows like those of `_won`."""
     return (
         _sum(each.lead < 0),
         _sum(each.lead > 0),
@@ -368,19 +345,20 @@ def _preference(counts: Iterable[Any]) -> Preference:
     return Preference(first=first, second=second, ties=ties, none_fits=none_fits)
 
 
-def _count_won(connection: Connection, *of: ColumnElement[bool]) -> None:
-    """Count anew what stands of the blind decisions on articles, of all by default: of each version, and of all."""
-    row, actions = COMPARED.c, (Action.CHOOSE, Action.SHORTLIST, Action.REJECT)
-    for dataset in (row.dataset, literal("").label("dataset")):
-        pair = [row.champion, row.challenger, dataset, row.article]
-        age = func.row_number().over(partition_by=[*pair, row.image], order_by=row.number.desc())
-        last = select(*pair, row.action, row.side, age.label("age")).where(*of).subquery().c
-        names = [last.champion, last.challenger, last.dataset, last.article]
-        counts = [_sum(last.action == Action.CHOOSE, last.side), *(_sum(last.action == action) for action in actions)]
-        counted = select(*names, *counts).where(last.age == 1).group_by(*names)
-        new = _INSERT[connection.dialect.name](WON).from_select([each.name for each in WON.columns], counted)
-        changed = {name: new.excluded[name] for name in _COUNTS}
-        connection.execute(new.on_conflict_do_update(index_elements=list(WON.primary_key.columns), set_=changed))
+def _won(*, by_version: bool) -> Any:
+    """Return the columns of a row an article that two models compared: what stands of the blind decisions on it.
+
+    They are `champion`, `challenger`, `dataset` ("": of all versions together), `article`, `lead` (sides of the chosen
+    pictures, summed), and how many pictures are `chosen`, `listed` and `rejected`.
+    """
+    row = COMPARED.c
+    pair = [row.champion, row.challenger, row.dataset if by_version else literal("").label("dataset"), row.article]
+    age = func.row_number().over(partition_by=[*pair, row.image], order_by=row.number.desc())
+    last = select(*pair, row.action, row.side, age.label("age")).subquery().c
+    names = [last.champion, last.challenger, last.dataset, last.article]
+    lead = _sum(last.action == Action.CHOOSE, last.side).label("lead")
+    counts = [_sum(last.action == action).label(name) for name, action in _COUNTED.items()]
+    return select(*names, lead, *counts).where(last.age == 1).group_by(*names).subquery().c
 
 
 def _compared(decision: Decision, ranking: Ranking) -> dict[str, Any]:

@@ -3,16 +3,17 @@
 They compose both halves (the pipeline's extractors read a query, training ranks for it), so they stand here.
 
     app.py        the application: what is put together, in which order
-    access.py     who may come in          writes.py   what a write must carry
+    access.py     who may come in, which writes are taken, what is sealed
     limits.py     how much, how long, how many at once
     state.py      what requests share: the lake, the indexes, the store
     store.py      the database of what people did: texts they searched with, pictures they searched by
     rendering.py  templates, and the interface's language (`texts/`)
-    pictures.py   the lake's copies of pictures (`copies.py`)
+    pictures.py   the lake's copies of pictures
+    searches.py   processes that search       search_jobs.py   what they do
 
 A module with pages has an `APIRouter` named `router`, and a `NAV` (key of the catalogue, address) where it stands in
 the navigation; `app.MODULES` names it. Its functions take `shared: state.Shared` and answer with
 `rendering.page(request, "name.html.j2", ...)`. Templates extend `base.html.j2`. The Content-Security-Policy allows
-neither a script nor a `style` attribute in a page: widths are attributes of SVG, `<meter>`, or a script's doing. A form
-that writes contains `{{ csrf_field() }}`; requests of htmx carry the same in a header by themselves.
+neither a script nor a `style` attribute in a page: widths are attributes of SVG, or a script's doing. Forms need no
+token (`access.guard_writes`).
 """

@@ -3,30 +3,94 @@
 On loopback there is no login, and only requests for a loopback name are answered: a page of another site whose name
 leads here (DNS rebinding) is refused. A token is typed once on a page and then stands for in a cookie, which is sealed
 and does not contain it; programs send it as `Authorization: Bearer`. A proxy's header is believed as it is: let
-nothing but the proxy reach the port.
+nothing but the proxy reach the port. A write is refused where a page of another site made a browser send it: forms need
+no token.
+
+What these pages hand to a browser and take back unchanged is sealed: a Fernet token (AES-128 and HMAC-SHA256, with the
+time it was made). Its key follows from the installation's secret and a purpose, so that a token of one purpose is
+nothing for another.
 """
 
 import asyncio
+import base64
+import hashlib
 import hmac
+import time
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Request
+from cryptography.fernet import Fernet, InvalidToken
+from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
+from starlette.datastructures import FormData
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from newsroom.pages.limits import MAX_FIELD_BYTES, MAX_FIELDS, MAX_FILES
 from newsroom.pages.rendering import address, cookie, inner_path, own_path, page
-from newsroom.pages.seals import Seal
-from newsroom.pages.settings import PagesSettings
-from newsroom.pages.state import Shared
-from newsroom.pages.writes import form_of
-from training.listening import is_for_loopback
+from newsroom.pages.state import PagesSettings, Shared
+from training.listening import is_for_loopback, is_same_site
 
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 SESSION = "multilink-session"
 SESSION_S = 12 * 3600
 GUESS_S = 0.5  # after a wrong token
 OPEN_PATHS = ("/static/", "/enter", "/health")  # without a login
 router = APIRouter()
+
+
+async def guard_writes(request: Request) -> AsyncIterator[None]:
+    """Refuse a write that another site caused; a dependency of the whole application.
+
+    Raises:
+        HTTPException: 403.
+    """
+    try:
+        if request.method not in SAFE and not is_same_site(request.headers):
+            raise HTTPException(403, "the request comes from another site")
+        yield
+    finally:
+        await request.close()  # the files of its form
+
+
+async def form_of(request: Request) -> FormData:
+    """Return a request's form, read once; within the limits of its fields.
+
+    Raises:
+        HTTPException: 400, where it has more.
+    """
+    return await request.form(max_files=MAX_FILES, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """Seals of one purpose.
+
+    Attributes:
+        secret: of the installation.
+        purpose: of what is sealed.
+        lifetime_s: how long it is taken back.
+    """
+
+    secret: bytes
+    purpose: str
+    lifetime_s: int
+
+    def sealed(self, data: bytes = b"", *, now: float | None = None) -> str:
+        """Return a token that holds some bytes."""
+        return self._fernet.encrypt_at_time(data, int(now or time.time())).decode()
+
+    def opened(self, token: str, *, now: float | None = None) -> bytes | None:
+        """Return the bytes of a token; None where it was made by somebody else, or too long ago."""
+        try:
+            return self._fernet.decrypt_at_time(token.encode(), self.lifetime_s, int(now or time.time()))
+        except InvalidToken:
+            return None
+
+    @property
+    def _fernet(self) -> Fernet:
+        digest = hashlib.sha256(self.purpose.encode() + b"\n" + self.secret).digest()
+        return Fernet(base64.urlsafe_b64encode(digest))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,11 @@
-"""The application: limits around access around routers, and every error as a page of one line."""
+"""The application: limits around access around routers, every error as a page of one line; and its server."""
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 
+import uvicorn
 from anyio.to_thread import current_default_thread_limiter
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -24,27 +25,45 @@ from newsroom.pages import (
     documents,
     labels,
     links,
-    pictures,
     placement,
 )
-from newsroom.pages.access import Access
+from newsroom.pages.access import Access, guard_writes
 from newsroom.pages.archives import AliasesOf, Archives
-from newsroom.pages.copies import Copies
-from newsroom.pages.limits import AT_ONCE, HEADERS, MAX_SPARE, RETRY_S, Bodies, Limits, Work
+from newsroom.pages.limits import AT_ONCE, HEADERS, MAX_CONNECTIONS, MAX_SPARE, RETRY_S, Bodies, Limits, Work
 from newsroom.pages.monitoring import add_metrics
+from newsroom.pages.pictures import Copies
 from newsroom.pages.rendering import page
 from newsroom.pages.searches import Searches
-from newsroom.pages.settings import PagesSettings
-from newsroom.pages.state import Pages
+from newsroom.pages.state import Pages, PagesSettings
 from newsroom.pages.store import Store
-from newsroom.pages.writes import guard_writes
 from schemas.errors import MultilinkError, NotFoundError, UsageError
 from schemas.lake import Lake
+from training.listening import TimedProtocol, bind
 
 LOOK_AGAIN_S, DAY_S = 15.0, 24 * 3600.0
 log = logging.getLogger("multilink.pages")
 # In the order of the navigation; each has a `router`, and `NAV` where it stands there.
-MODULES = (articles, documents, pictures, decisions, placement, comparison, links, labels, datasets, access)
+MODULES = (articles, documents, decisions, placement, comparison, links, labels, datasets, access)
+
+
+def run_pages(settings: PagesSettings) -> Iterator[tuple[list[str], dict[str, str]]]:
+    """Yield where the pages are, in lines and in values, and then serve them until interrupted.
+
+    Raises:
+        UsageError: the address cannot be had, or the settings do not fit together.
+    """
+    app = create_app(settings)
+    address = bind(settings.host, settings.port)
+    yield [f"{address.url}, until Ctrl-C"], {"address": address.url}
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        http=TimedProtocol,
+        limit_concurrency=MAX_CONNECTIONS,
+        server_header=False,
+        root_path=settings.root_path,
+    )
+    uvicorn.Server(config).run(sockets=[address.bound])
 
 
 def create_app(settings: PagesSettings) -> FastAPI:

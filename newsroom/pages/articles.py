@@ -19,17 +19,16 @@ from newsroom.archive.records import Picture
 from newsroom.decisions.rankings import title_of
 from newsroom.decisions.records import Action, Ranking, ShownPicture, article_digest
 from newsroom.labels.linked import picture_address
+from newsroom.pages.access import form_of
 from newsroom.pages.archives import Choice
-from newsroom.pages.deciding import Standing, sealed, standing_of
-from newsroom.pages.entities import KINDS
-from newsroom.pages.rendering import address, inner_path, own_path, page
+from newsroom.pages.decisions import Standing, sealed, standing_of
+from newsroom.pages.pictures import KEPT, small_copy
+from newsroom.pages.rendering import OFFERED, address, inner_path, language_name, own_path, page
 from newsroom.pages.search_jobs import SearchOutcome, find, look_up
 from newsroom.pages.search_request import COUNTS, SearchParameters
 from newsroom.pages.state import Pages, Shared
 from newsroom.pages.store import Article
-from newsroom.pages.text_language import OFFERED, language_name
-from newsroom.pages.words import shown_texts
-from newsroom.pages.writes import form_of
+from newsroom.pages.words import KINDS, shown_texts
 from newsroom.search.search import RankBy
 from pipelines.settings import ImagesConfig
 from schemas.codecs import ImageRejected, decode_image
@@ -94,6 +93,18 @@ async def image(request: Request, shared: Shared, index: str, image: str, back: 
     return page(request, "image.html.j2", choice=choice, copy_of=copy_of, title_of=title_of, **content)
 
 
+@router.get("/pictures/{reference}/{name}.jpg")
+def picture(shared: Shared, reference: str, name: str, part: str = "") -> Response:
+    """Answer with a copy of a picture (`newsroom.labels.linked.picture_address`)."""
+    return Response(shared.copies.jpeg(reference, name, part), media_type="image/jpeg", headers=KEPT)
+
+
+@router.get("/uploads/{key}.jpg")
+def upload(shared: Shared, key: str) -> Response:
+    """Answer with an uploaded picture, drawn anew: nothing of the file but its pixels comes back."""
+    return Response(small_copy(shared.store.upload(key)), media_type="image/jpeg", headers=KEPT)
+
+
 def copy_of(choice: Choice, picture: Picture) -> str:
     """Return the address, below the root, of the copy of a picture of an index."""
     return picture_address(choice.manifest.dataset, picture.part, picture.image)
@@ -152,10 +163,7 @@ async def _shown(request: Request, shared: Pages, key: str, article: Article) ->
         upload = b""
         if parameters.picture:
             upload = await run_in_threadpool(shared.store.upload, parameters.picture)
-        name = (choice.content, key, parameters.language, parameters.left_out)
-        known = shared.readings.get(name)
-        found = await shared.searches.run(request, find, [choice], article, parameters, upload, known)
-        shared.readings.keep(name, found.reading)
+        found = await shared.searches.run(request, find, [choice], article, parameters, upload)
     given: dict[str, Any] = {"key": key, "article": article, "parameters": parameters, "choice": choice}
     return await run_in_threadpool(_page, request, shared, found=found, **given)
 

@@ -14,7 +14,7 @@ from newsroom.decisions.comparison import comparisons
 from newsroom.decisions.rankings import title_of
 from newsroom.pages.archives import Choice
 from newsroom.pages.articles import copy_of
-from newsroom.pages.deciding import sealed, standing_of
+from newsroom.pages.decisions import sealed, standing_of
 from newsroom.pages.rendering import page
 from newsroom.pages.search_jobs import compare
 from newsroom.pages.state import Pages, Shared

@@ -8,10 +8,10 @@ from fastapi.responses import RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
 from newsroom.labels.rows import find_documents, row_of, rows_at
+from newsroom.pages.access import form_of
 from newsroom.pages.rendering import address, page
 from newsroom.pages.state import Pages, Shared
 from newsroom.pages.store import Article
-from newsroom.pages.writes import form_of
 from schemas.documents import Role, Split
 from schemas.errors import NotFoundError
 from schemas.manifest import read_manifest

@@ -14,9 +14,9 @@ from starlette.concurrency import run_in_threadpool
 from newsroom.decisions.records import MAX_WHO, Action, Decision
 from newsroom.labels.label_sample import Frame, drawn_images, frame_of, label_of, labelled_rows, sample_of
 from newsroom.labels.linked import DrawnDocument, LinkSet, find_links, link_sets, linked_documents
+from newsroom.pages.access import form_of
 from newsroom.pages.rendering import address, page
 from newsroom.pages.state import Pages, Shared
-from newsroom.pages.writes import form_of
 from schemas.errors import UsageError
 from schemas.lake import Folder
 from schemas.manifest import Manifest, read_manifest

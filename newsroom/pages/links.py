@@ -3,7 +3,8 @@
 A correction is a decision in the log (`newsroom.decisions`): that a link is right, or that it is wrong.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -13,7 +14,7 @@ from fastapi.responses import RedirectResponse, Response
 from markupsafe import Markup
 from starlette.concurrency import run_in_threadpool
 
-from newsroom.decisions.records import Decision
+from newsroom.decisions.records import Action, Decision, standing
 from newsroom.labels.linked import (
     DocumentFilter,
     DrawnDocument,
@@ -27,10 +28,9 @@ from newsroom.labels.linked import (
     outcomes,
     row_of_document,
 )
-from newsroom.pages.corrections import Link, correct, corrections_of
+from newsroom.pages.access import form_of
 from newsroom.pages.rendering import address, page, root_of
-from newsroom.pages.state import Shared
-from newsroom.pages.writes import form_of
+from newsroom.pages.state import Pages, Shared
 from schemas.documents import Split, indexes
 from schemas.errors import UsageError
 from schemas.lake import Folder
@@ -38,10 +38,52 @@ from schemas.manifest import Manifest, read_manifest
 from training.report.examples import ExampleDocument, draw_example
 from training.report.pages import drawing_style, drawn, edge_legend
 
+Link = tuple[str, int, str]  # document, number of the sentence, content hash of the image
+_CORRECTION = re.compile(r"(\d{1,6})-(\d{1,6})-(right|wrong)")
 PER_PAGE = 10
 DAY_S = 86_400
 NAV = ("links.nav", "/links")
 router = APIRouter(prefix="/links")
+
+
+def corrections_of(shared: Pages, manifest: Manifest, documents: Collection[str]) -> dict[Link, Decision]:
+    """Return the last correction of each link of some documents of a version."""
+    found = shared.decisions.corrections(f"{manifest.dataset}@{manifest.version}", documents)
+    return {(each.document, each.sentence or 0, each.image): each for each in standing(found)}
+
+
+def correct(
+    shared: Pages, manifest: Manifest, links: LinkSet, linked: DrawnDocument, form: Mapping[str, str], *, who: str
+) -> Decision:
+    """Write a correction of a link of a document.
+
+    Args:
+        shared: has the log.
+        manifest: of the version.
+        links: that were shown.
+        linked: the document.
+        form: `correction`, SENTENCE-IMAGE-right or SENTENCE-IMAGE-wrong; else `sentence` and `image` of a link that is
+            right, by their indexes in the document that is shown.
+        who: corrects it.
+
+    Raises:
+        UsageError: it is no link that the document can have.
+    """
+    given = form.get("correction") or f"{form.get('sentence', '')}-{form.get('image', '')}-{Action.RIGHT}"
+    found = _CORRECTION.fullmatch(given)
+    sentences = len(linked.drawn.sentences)
+    if found is None or int(found[1]) >= sentences or int(found[2]) >= len(linked.images):
+        raise UsageError(f"expected a link of one of {sentences} sentences and {len(linked.images)} images")
+    decision = Decision(
+        action=Action(found[3]),
+        image=linked.images[int(found[2])],
+        dataset=f"{manifest.dataset}@{manifest.version}",
+        model=links.manifest.model,
+        document=linked.drawn.id,
+        sentence=linked.sentence_numbers[int(found[1])],
+        who=who,
+    )
+    return shared.decisions.decide(decision)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

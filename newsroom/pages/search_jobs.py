@@ -20,17 +20,16 @@ from newsroom.archive.filters import Filters, parse_filters
 from newsroom.archive.records import Picture
 from newsroom.decisions.rankings import COMPARED, interleaved
 from newsroom.decisions.records import Ranking
-from newsroom.pages.entities import Entity, find_entities
-from newsroom.pages.opened import Opened
 from newsroom.pages.search_request import SearchParameters
+from newsroom.pages.searches import Opened
 from newsroom.pages.store import Article
+from newsroom.pages.words import Entity
 from newsroom.search.placement import place
-from newsroom.search.queries import Query, SourceText
+from newsroom.search.queries import Query
 from newsroom.search.search import MAX_TOP, RankBy, RankedImage, SearchResult, search
 from pipelines.sources.text import split_sentences
 from schemas.documents import UNDETERMINED
 from schemas.errors import UsageError
-from training.data.ragged import Float32
 from training.text.vocabulary import token_spans
 
 LIKELY = 0.5
@@ -54,25 +53,6 @@ class NameSuggestion:
     proposed: tuple[Entity, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """What follows from an article's texts and the words that are left out, whatever else is asked for.
-
-    Attributes:
-        language: of the texts.
-        vector: d numbers that a model makes of them; None: there is no text.
-        sources: the texts as the model read them.
-        entities: names in the texts.
-        has_spacy: whether spaCy found them.
-    """
-
-    language: str
-    vector: Float32 | None
-    sources: tuple[SourceText, ...]
-    entities: tuple[Entity, ...]
-    has_spacy: bool
-
-
 class Highlighting(StrEnum):
     """What the colours of words show: influence, or nothing, where influence can be computed or cannot."""
 
@@ -87,7 +67,8 @@ class SearchOutcome:
 
     Attributes:
         query: that was searched with.
-        reading: of the article.
+        entities: names in the texts.
+        has_spacy: whether spaCy found them.
         languages: that the model reads; (): any.
         result: the ranking, its pictures left out: they are in `groups`.
         groups: pictures, near-duplicates folded; at most as many as are shown.
@@ -102,7 +83,8 @@ class SearchOutcome:
     """
 
     query: Query
-    reading: Reading
+    entities: tuple[Entity, ...]
+    has_spacy: bool
     languages: tuple[str, ...]
     result: SearchResult
     groups: tuple[Group, ...]
@@ -122,24 +104,7 @@ def language_of(opened: Opened, article: Article, stated: str = "") -> str:
     return known if known != UNDETERMINED and known else opened.language(" ".join(article.texts.values()))
 
 
-def read(opened: Opened, article: Article, parameters: SearchParameters) -> Reading:
-    """Return an article as a model reads it, without the words that are left out.
-
-    Raises:
-        UsageError: the model cannot read it.
-    """
-    language = language_of(opened, article, parameters.language)
-    query = Query(texts=article.texts, language=language, left_out=parameters.left_out)
-    vector, sources = opened.read(query)
-    entities, has_spacy = find_entities(" ".join(article.texts.values()), language, opened.gazetteer)
-    return Reading(
-        language=language, vector=vector, sources=tuple(sources), entities=tuple(entities), has_spacy=has_spacy
-    )
-
-
-def find(
-    opened: Opened, article: Article, parameters: SearchParameters, upload: bytes, reading: Reading | None = None
-) -> SearchOutcome:
+def find(opened: Opened, article: Article, parameters: SearchParameters, upload: bytes) -> SearchOutcome:
     """Return what an address and an article ask for.
 
     Args:
@@ -147,7 +112,6 @@ def find(
         article: may have no text, where parameters are a query.
         parameters: of the address.
         upload: the picture that they name; b"": none.
-        reading: of the article, where it is known; None: it is read.
 
     Raises:
         UsageError: the model cannot read it.
@@ -155,17 +119,18 @@ def find(
     """
     names, suggestions = _names(opened, parameters.entities)
     filters, wrong = _filters([*parameters.facet_conditions()], parameters.where, names)
-    reading = reading or read(opened, article, parameters)
+    language = language_of(opened, article, parameters.language)
+    entities, has_spacy = opened.entities(" ".join(article.texts.values()), language)
     index = opened.archive.index
     top = min(MAX_TOP, 3 * parameters.count + 20)  # enough where some are folded
     with _file(upload) as picture:
         query = Query(
-            texts=article.texts, language=reading.language, left_out=parameters.left_out, picture=picture,
+            texts=article.texts, language=language, left_out=parameters.left_out, picture=picture,
             like=parameters.like, unlike=parameters.unlike,
         )  # fmt: skip
         result = search(
             index, query, filters=filters, top=top, rank_by=parameters.rank_by, queries=opened.queries,
-            known=(reading.vector, reading.sources),
+            known=opened.read(query),
         )  # fmt: skip
     every = fold(result.images)
     groups = every[: parameters.count]
@@ -173,7 +138,8 @@ def find(
     is_unlikely = result.first_ten is not None and result.first_ten < LIKELY
     return SearchOutcome(
         query=query,
-        reading=reading,
+        entities=tuple(entities),
+        has_spacy=has_spacy,
         languages=tuple(opened.languages),
         result=replace(result, images=()),
         groups=groups,

@@ -3,10 +3,11 @@
     request -> waits for a process -> the process opens what it has not open -> and answers
                too late, or the visitor is gone:       `-- it goes on         `-- it is ended
 
-What was opened for a request that is over is taken by the next that wants it: an index may take longer to open than a
-request has. The time of a request counts from its arrival, waiting included. A process is chosen by what it has open. A
-new index is opened in a process beside those at work, so that nobody waits for it (`prepare`). Processes are forks of
-one that has imported what they need; each has a folder for temporary files that is removed with it.
+An index may take longer to open than a request has: an opening goes on without its request, for the next that wants it.
+The time of a request counts from its arrival, waiting included. A process is chosen by what it has open. A new index is
+opened in a process beside those at work, so that nobody waits for it (`prepare`). Processes are forks of one that has
+imported what they need; each has a folder for temporary files that is removed with it. What a process remembers of an
+index (facets, texts that were read) is found again by content and bounded.
 """
 
 import asyncio
@@ -16,22 +17,98 @@ import multiprocessing.connection
 import shutil
 import signal
 import tempfile
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import lru_cache
 from typing import Any
 
 from fastapi import HTTPException, Request
 
 from newsroom.pages.archives import Choice
-from newsroom.pages.opened import OpenArchives, Opened
+from newsroom.pages.words import Gazetteer, find_entities
+from newsroom.search.archive import Archive
+from newsroom.search.placement import sentence_vectors
+from newsroom.search.queries import Query, QueryReader, SourceText
+from pipelines.sources.text import found_language
 from schemas.errors import BuildError, MultilinkError
+from training.data.ragged import Float32
 
+MOST_OPEN = 2  # champion and challenger
+FACETS_KEPT, TEXTS_KEPT = 256, 1024
 Job = Callable[..., Any]  # of a module: takes what is opened, then arguments; its result can be pickled
 _Contents = frozenset[tuple[str, str]]  # of indexes (`Choice.content`)
 TOO_LATE = "the search took too long; shorten the text, or try again"
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["newsroom.pages.search_jobs"])
 log = logging.getLogger("multilink.pages")
+
+
+class Opened:
+    """An open index.
+
+    Attributes:
+        archive: the index and what reads queries.
+        gazetteer: the names that it knows.
+        queries: reads queries.
+        facets: of filters, counted once.
+        languages: that the model knows; (): any.
+        language: of a text, found out once.
+        entities: names in a text of a language, and whether spaCy found them; likewise.
+    """
+
+    def __init__(self, choice: Choice, reading: Sequence[str]) -> None:
+        self._open = ExitStack()
+        self.archive = self._open.enter_context(Archive(choice.uri, reading))
+        self.gazetteer = Gazetteer(self.archive.index.records)
+        self.queries = queries = QueryReader(self.archive.index.model, self.archive.reader)
+        self._read = lru_cache(TEXTS_KEPT)(lambda texts, of: queries.read(Query(texts=dict(texts), language=of)))
+        self._sentences = lru_cache(TEXTS_KEPT)(lambda sentences, of: sentence_vectors(queries, sentences, of))
+        self.languages = self.archive.index.model.card.config.needs.languages
+        self.language = lru_cache(TEXTS_KEPT)(lambda text: found_language(text, self.languages))
+        self.entities = lru_cache(TEXTS_KEPT)(lambda text, language: find_entities(text, language, self.gazetteer))
+        self.facets = lru_cache(FACETS_KEPT)(self.archive.index.records.facets)
+
+    def read(self, query: Query) -> tuple[Float32 | None, Sequence[SourceText]]:
+        """Return the vector of a query's texts (None: it has none) and the texts as the model read them, once each."""
+        return self._read(tuple(query.given.items()), query.language) if query.given else (None, ())
+
+    def sentences(self, sentences: Sequence[str], language: str) -> Float32:
+        """Return S x d vectors of an article's sentences, which are read once: pictures are moved again and again."""
+        return self._sentences(tuple(sentences), language)
+
+    def close(self) -> None:
+        """Close it."""
+        self._open.close()
+
+
+class OpenArchives:
+    """At most MOST_OPEN open indexes; the one that was used longest ago is closed for another."""
+
+    def __init__(self, reading: Sequence[str]) -> None:
+        self._reading = reading
+        self._open: OrderedDict[tuple[str, str], Opened] = OrderedDict()
+
+    @property
+    def contents(self) -> frozenset[tuple[str, str]]:
+        """Return which are open (`Choice.content`)."""
+        return frozenset(self._open)
+
+    def opened(self, choice: Choice) -> Opened:
+        """Return an index, opened.
+
+        Raises:
+            NotFoundError: it is not there any more.
+            IntegrityError: it is not whole.
+        """
+        if choice.content not in self._open:
+            self._open[choice.content] = Opened(choice, self._reading)
+        self._open.move_to_end(choice.content)
+        if len(self._open) > MOST_OPEN:
+            _, last = self._open.popitem(last=False)
+            last.close()
+        return self._open[choice.content]
 
 
 class Searches:
@@ -45,10 +122,10 @@ class Searches:
     def __init__(self, count: int, reading: Sequence[str] = ()) -> None:
         self._reading, self._count = reading, count
         self._places = asyncio.Semaphore(count)
-        # A search waits in one; one more for an opening that is left, one for a new index. asyncio's own may be fewer.
-        self._threads = ThreadPoolExecutor(count + 2, thread_name_prefix="searches")
+        # A search waits in one, and so does an opening, and that of a new index. asyncio's own may be fewer.
+        self._threads = ThreadPoolExecutor(2 * count + 2, thread_name_prefix="searches")
         self._idle: list[_Process] = []
-        self._left: dict[_Contents, asyncio.Task[_Process]] = {}  # an opening whose request is over: one at most
+        self._openings: dict[_Contents, asyncio.Task[None]] = {}  # the oldest first
         self.processes: set[_Process] = set()
 
     async def run(self, request: Request, job: Job, choices: Sequence[Choice], *arguments: Any) -> Any:
@@ -63,7 +140,7 @@ class Searches:
         left_s = request.state.until - asyncio.get_running_loop().time()
         try:
             done, _ = await asyncio.wait({work, gone}, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
-            if work in done:
+            if work in done and not work.cancelled():
                 return work.result()
             raise HTTPException(503, TOO_LATE)
         finally:
@@ -72,14 +149,7 @@ class Searches:
 
     async def prepare(self, choices: Sequence[Choice]) -> None:
         """Open indexes in a new process; one of those that are there already ends for it."""
-        process = await self._start()
-        try:
-            await process.answer(_open, choices, ())
-        except BaseException:
-            process.end()
-            raise
-        self.processes.add(process)
-        self._keep(process)
+        await self._open(choices, None)
 
     def close(self) -> None:
         """End every process."""
@@ -109,59 +179,37 @@ class Searches:
             raise
 
     async def _free(self, choices: Sequence[Choice]) -> "_Process":
-        """Return a process that has opened some indexes: an idle one, or one that opens them."""
+        """Return an idle process that has opened some indexes; it is opened where there is none."""
         wanted = frozenset(each.content for each in choices)
-        for process in self._idle:
-            if process.opened >= wanted:
+        while True:
+            if process := next((each for each in self._idle if each.opened >= wanted), None):
                 self._idle.remove(process)
                 return process
-        opening = self._left.pop(wanted, None) or asyncio.ensure_future(self._opened(choices, wanted))
-        try:
-            return await asyncio.shield(opening)
-        except asyncio.CancelledError:
-            self._leave(wanted, opening)
-            raise
+            if wanted not in self._openings:
+                self._begin(choices, wanted)
+            await asyncio.shield(self._openings[wanted])  # which goes on without this request
 
-    def _leave(self, wanted: _Contents, opening: "asyncio.Task[_Process]") -> None:
-        """Let an opening go on without its request, unless another one does."""
-        if opening.done():
-            self._keep_opened(opening)
-        elif self._left:
-            opening.cancel()
-        else:
-            self._left[wanted] = opening
-
-            def done(_: object) -> None:
-                if self._left.get(wanted) is opening:  # nobody has taken it
-                    del self._left[wanted]
-                    self._keep_opened(opening)
-
-            opening.add_done_callback(done)
-
-    def _keep_opened(self, opening: "asyncio.Task[_Process]") -> None:
-        if not opening.cancelled() and opening.exception() is None:
-            self._keep(opening.result())
-
-    async def _opened(self, choices: Sequence[Choice], wanted: _Contents) -> "_Process":
-        """Open indexes in a new process, or in the idle one that has most of them where there may be no more."""
-        best = max(self._idle, key=lambda each: len(each.opened & wanted), default=None)
-        if best is None or len(self.processes) < self._count:
-            best = await self._start()
-            self.processes.add(best)
-        else:
+    def _begin(self, choices: Sequence[Choice], wanted: _Contents) -> None:
+        """Begin to open indexes: in a new process, or in the idle one with most of them where there may be no more."""
+        best = None
+        if len(self.processes) >= self._count and self._idle:
+            best = max(self._idle, key=lambda each: len(each.opened & wanted))
             self._idle.remove(best)
-        await self._answer(best, _open, choices, ())
-        return best
+        self._openings[wanted] = opening = asyncio.ensure_future(self._open(choices, best))
+        opening.add_done_callback(lambda _: self._openings.pop(wanted))
+        if len(self._openings) > self._count:  # the oldest may hang
+            next(iter(self._openings.values())).cancel()
 
-    async def _start(self) -> "_Process":
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, _Process, self._reading, self._threads)
-
-    def _keep(self, process: "_Process") -> None:
-        """Make a process that has opened an index idle; where there are too many, another idle one ends for it."""
-        self._idle.append(process)
-        if len(self.processes) > self._count and self._idle[0] is not process:
+    async def _open(self, choices: Sequence[Choice], process: "_Process | None") -> None:
+        """Open indexes in a process, which is idle then; where there are too many, another idle one ends for it."""
+        if process is None:
+            loop = asyncio.get_running_loop()
+            process = await loop.run_in_executor(self._threads, _Process, self._reading, self._threads)
+            self.processes.add(process)
+        await self._answer(process, _nothing, choices, ())
+        if len(self.processes) > self._count and self._idle:
             self._end(self._idle.pop(0))
+        self._idle.append(process)
 
     def _give_back(self, process: "_Process") -> None:
         if len(self.processes) > self._count:
@@ -235,7 +283,7 @@ def _work(connection: multiprocessing.connection.Connection, reading: Sequence[s
             return
 
 
-def _open(*_: Opened) -> None:
+def _nothing(*_: Opened) -> None:
     """Do nothing: the indexes are open."""
 
 

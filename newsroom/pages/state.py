@@ -1,40 +1,80 @@
-"""What the requests of one application share."""
+"""What the pages are started with, and what the requests of one application share."""
 
-from collections import OrderedDict
-from collections.abc import Hashable
-from dataclasses import dataclass, field
+import os
+import re
+from dataclasses import dataclass
 from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
 from newsroom.decisions.log import DecisionLog
 from newsroom.pages.archives import Archives
-from newsroom.pages.copies import Copies
-from newsroom.pages.search_jobs import Reading
+from newsroom.pages.pictures import Copies
 from newsroom.pages.searches import Searches
-from newsroom.pages.settings import PagesSettings
 from newsroom.pages.store import Store
+from schemas.errors import UsageError
 from schemas.lake import Lake
+from training.listening import is_loopback
 
-READINGS_KEPT = 1024  # some 10 kB each
+LEAST_TOKEN = 16  # characters
 
 
-class Readings:
-    """The articles that were read last, by what decides how they are read; used by one event loop."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PagesSettings:
+    """The settings of `multilink pages`.
 
-    def __init__(self) -> None:
-        self._kept: OrderedDict[Hashable, Reading] = OrderedDict()
+    Attributes:
+        lake: path or URI.
+        indexes: paths or URIs of indexes; empty: all of the lake.
+        store: address of the database of texts and decisions, as SQLAlchemy writes it.
+        tracking: MLflow's address; None: no model is champion or challenger.
+        host: address that is listened on.
+        port: of it; 0: one that is free.
+        token: that a visitor must enter; "": nothing.
+        user_header: header in which a reverse proxy names the visitor it let in; "": none does.
+        root_path: path below which a proxy shows the pages, such as /newsroom; "": at the root.
+        processes: that search at once.
+        keep_days: after which uploads, and texts that nobody decided on, are removed; 0: never.
+        reading: `KEY=VALUE` settings of the extractors that read queries.
 
-    def get(self, name: Hashable) -> Reading | None:
-        """Return an article's reading, None where it is not kept."""
-        return self._kept.get(name)
+    Raises:
+        UsageError: others could come in without a login.
+    """
 
-    def keep(self, name: Hashable, reading: Reading) -> None:
-        """Keep an article's reading, in place of that which was wanted longest ago."""
-        self._kept[name] = reading
-        self._kept.move_to_end(name)
-        if len(self._kept) > READINGS_KEPT:
-            self._kept.popitem(last=False)
+    lake: str
+    store: str
+    indexes: tuple[str, ...] = ()
+    tracking: str | None = None
+    host: str = "127.0.0.1"
+    port: int = 0
+    token: str = ""
+    user_header: str = ""
+    root_path: str = ""
+    processes: int = min(2, os.cpu_count() or 1)
+    keep_days: int = 30
+    reading: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.is_local and not self.token and not self.user_header:
+            raise UsageError(
+                f"--host {self.host}: others can reach it; expected --token, or --user-header of a reverse proxy"
+            )
+        if self.token and len(self.token) < LEAST_TOKEN:
+            raise UsageError(f"--token: expected at least {LEAST_TOKEN} characters, found {len(self.token)}")
+        if self.token and self.user_header:
+            raise UsageError("--token, --user-header: expected one of them")
+        if not re.fullmatch("(/[A-Za-z0-9._~-]+)*", self.root_path):
+            raise UsageError(f"--root-path {self.root_path!r}: expected a path such as /newsroom, without / at its end")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anyone is answered who is on this machine."""
+        return not self.token and not self.user_header
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can reach the pages."""
+        return is_loopback(self.host)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +89,6 @@ class Pages:
         copies: of the lake's pictures.
         store: what people did.
         decisions: what they decided, in the same database.
-        readings: articles as models read them: the next look at one costs a search and no reading.
         secret: random bytes that seals are made with.
     """
 
@@ -61,7 +100,6 @@ class Pages:
     store: Store
     decisions: DecisionLog
     secret: bytes
-    readings: Readings = field(default_factory=Readings)
 
     def close(self) -> None:
         """Close what is open."""

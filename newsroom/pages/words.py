@@ -1,20 +1,175 @@
-"""The words of a query as a page shows them: each with the part it plays and whether it is left out.
+"""The words of a query as a page shows them, with the part each plays; and the names in a text.
 
-share    its part of what all words add to the similarity with the first pictures (leave-one-out)
+share    of a word: its part of what all words add to the similarity with the first pictures (leave-one-out)
 step     0 to 3: less than an even share, at least one, 1.5 times, twice that
+
+A spaCy model of the text's language finds names where one is installed. Without one, names are what the archive itself
+knows (places, credits, keywords of its pictures), where the text has them word for word, and runs of words with
+capitals that the archive's descriptions contain. Which of the two it was is shown on the page. A slip is forgiven in a
+name that a person typed, and nowhere else: every word with a capital is near some name of a large archive.
 """
 
-from collections.abc import Mapping, Sequence
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from html import escape
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from markupsafe import Markup
 
+from newsroom.archive.filters import parse_filters
+from newsroom.archive.records import Records
+from newsroom.archive.words import plain
 from newsroom.search.queries import ORDER, Query, SourceText
 from training.text.vocabulary import token_spans
 
+Kind = Literal["PER", "LOC", "ORG", "MISC"]
+KINDS: tuple[Kind, ...] = ("PER", "LOC", "ORG", "MISC")
+MOST = 24  # chips
+KEPT_COUNTS = 100_000
+MOST_TYPED = 3  # names that are proposed for one that is not known
+LEAST_LETTERS = 4  # of a name in which a slip is forgiven
+_SPACY: Mapping[str, Kind] = {
+    "PER": "PER", "PERSON": "PER", "LOC": "LOC", "GPE": "LOC", "FAC": "LOC", "ORG": "ORG", "MISC": "MISC",
+    "NORP": "MISC", "EVENT": "MISC", "PRODUCT": "MISC", "WORK_OF_ART": "MISC", "LAW": "MISC",
+}  # fmt: skip
+_FIELDS: Mapping[str, Kind] = {"place": "LOC", "credit": "ORG", "keywords": "MISC"}
+_WORD = re.compile(r"[^\W\d_](?:\w|['’\-](?=\w))*")
+_LONGEST = 4  # words of a name that is looked for
 STEPS = (1.0, 1.5, 2.0)  # times an even share
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """A name.
+
+    Attributes:
+        name: as the archive has it, else as it was written.
+        kind: what it names.
+        images: pictures of which the archive says it.
+        written: as the text has it.
+    """
+
+    name: str
+    kind: Kind
+    images: int
+    written: str
+
+
+class Gazetteer:
+    """The names that an archive knows."""
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+        self._counts: dict[str, int] = {}  # of names that were asked for
+        self._names: dict[str, tuple[str, Kind]] = {}
+        for field, kind in _FIELDS.items():
+            for value in records.values(field):
+                for name in _parts(value) if field == "place" else [value]:
+                    self._names.setdefault(plain(name), (name, kind))
+        self._names.pop("", None)
+
+    def images(self, name: str) -> int:
+        """Return of how many pictures the archive says a name."""
+        if len(self._counts) >= KEPT_COUNTS:
+            self._counts.clear()
+        if name not in self._counts:
+            has_word = _WORD.search(name) is not None
+            self._counts[name] = self._records.number(parse_filters(entities=[name])) if has_word else 0
+        return self._counts[name]
+
+    def known(self, written: str) -> tuple[str, Kind] | None:
+        """Return a name as the archive has it, and its kind: the same but for accents and capitals."""
+        return self._names.get(plain(written))
+
+    def proposed(self, written: str) -> list[Entity]:
+        """Return the names that come nearest to one that was typed, the nearest first."""
+        from rapidfuzz import process
+        from rapidfuzz.distance import OSA
+
+        key = plain(written)
+        if len(key) < LEAST_LETTERS:
+            return []
+        slips = 1 if len(key) < 9 else 2
+        near = process.extract(key, self._names.keys(), scorer=OSA.distance, score_cutoff=slips, limit=MOST_TYPED)
+        found = (self._names[each] for each, _, _ in near)
+        return [Entity(name, kind, self.images(name), written) for name, kind in found]
+
+
+def find_entities(text: str, language: str, gazetteer: Gazetteer) -> tuple[list[Entity], bool]:
+    """Return the names in a text, by kind and then by number of pictures, and whether spaCy found them."""
+    recognise = recogniser(language)
+    written = _by_spacy(recognise(text)) if recognise else _by_capitals(text, gazetteer)
+    found: dict[str, Entity] = {}
+    for name, kind in written:
+        known = gazetteer.known(name)
+        said = known[0] if known else name
+        if plain(said) not in found:
+            found[plain(said)] = Entity(said, kind or (known[1] if known else "MISC"), gazetteer.images(said), name)
+    kept = [each for each in found.values() if each.images or recognise]
+    kept = sorted(kept, key=lambda each: -each.images)[:MOST]
+    return sorted(kept, key=lambda each: (KINDS.index(each.kind), -each.images)), recognise is not None
+
+
+@cache
+def recogniser(language: str) -> Any:
+    """Return the spaCy model with named entities that is installed for a language; None where there is none."""
+    try:
+        import spacy
+    except ModuleNotFoundError:
+        return None
+    for name in sorted(spacy.util.get_installed_models()):
+        if name.partition("_")[0] == language:
+            loaded = spacy.load(name)
+            if {"ner", "entity_ruler"} & set(loaded.pipe_names):
+                return loaded
+    return None
+
+
+def _by_spacy(found: Any) -> Iterator[tuple[str, Kind | None]]:
+    for each in found.ents:
+        if each.label_ in _SPACY:
+            yield each.text.strip(), _SPACY[each.label_]
+
+
+def _by_capitals(text: str, gazetteer: Gazetteer) -> Iterator[tuple[str, Kind | None]]:
+    """Yield runs of words with capitals: those that the archive knows by name, the longest first, and pairs."""
+    for run in _runs(text):
+        place = 0
+        while place < len(run):
+            longest = range(min(_LONGEST, len(run) - place), 0, -1)
+            named = (" ".join(run[place : place + count]) for count in longest)
+            name = next((each for each in named if gazetteer.known(each)), None)
+            if name is not None:
+                yield name, None
+            place += len(name.split()) if name is not None else 1
+        if len(run) > 1:
+            yield " ".join(run), None
+
+
+def _runs(text: str) -> Iterator[Sequence[str]]:
+    """Yield the runs of words that begin with a capital, with spaces alone between them."""
+    run: list[str] = []
+    end = 0
+    for found in _WORD.finditer(text):
+        if run and text[end : found.start()] != " ":
+            yield run
+            run = []
+        if found[0][0].isupper():
+            run.append(found[0])
+        elif run:
+            yield run
+            run = []
+        end = found.end()
+    if run:
+        yield run
+
+
+def _parts(place: str) -> Iterable[str]:
+    return (part.strip() for part in place.split(","))
 
 
 class ShownWord(NamedTuple):

@@ -1,11 +1,8 @@
-"""Texts and pictures of a query, as a model reads them: by the pipeline's own extractors, as for `link --input`.
-
-`newsroom` takes documents with features and does not know what makes them.
-"""
+"""Raw documents and queries as a model reads them, by the pipeline's own steps: equal bytes give equal vectors."""
 
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import groupby
@@ -13,22 +10,84 @@ from pathlib import Path
 
 import numpy as np
 
-from newsroom.extraction import DocumentReader
 from newsroom.search.evaluate import Encode
 from newsroom.search.queries import RawDocument, Reader, read_words
 from pipelines.config import recipe
+from pipelines.documents_for_linking import Extraction, VectorDocument, read_vectors
 from pipelines.features.catalogue import extractors
+from pipelines.features.extraction import plan_features
 from pipelines.features.values import DOCUMENTS
+from pipelines.recipe import BuildConfig
 from pipelines.settings import FeaturesConfig, HttpConfig
 from pipelines.sources.records import CandidateDocument, CandidateImage, sentence
 from schemas.documents import Provenance, Role
-from schemas.errors import UsageError
+from schemas.errors import ConfigError, UsageError
 from schemas.failures import Failure
+from schemas.features import several
 from schemas.lake import Folder, Lake
 from schemas.overrides import override
 from training.data.documents import GivenDocument
+from training.data.lake import region_bank
 from training.data.ragged import Floats
-from training.model import LinkModel
+from training.model import LinkModel, ModelCard
+
+
+class DocumentReader:
+    """Reads raw documents for one model.
+
+    Args:
+        card: what the model was trained on.
+        config: which documents and images are accepted, how images are fetched, where weights are.
+        scratch: folder for fetched bytes, small copies and values.
+        with_pictures: whether documents carry their pictures where the model reads none: they are drawn.
+
+    Raises:
+        UsageError: the model reads features that cannot be made from raw documents here.
+    """
+
+    def __init__(self, card: ModelCard, config: BuildConfig, scratch: Folder, *, with_pictures: bool = False) -> None:
+        data = card.data
+        images, texts = several(data.image_features), several(data.sentence_features)
+        images += several(data.region_features)
+        features = replace(config.features, images=images, sentences=texts)
+        try:
+            plan = plan_features(features, config.images, config.http, given=None, lake=Lake(scratch), workers=1)
+        except ConfigError as problem:
+            raise UsageError(
+                f"the model reads features that cannot be made from raw documents here: {problem}"
+            ) from problem
+        self._config, self._scratch = config, scratch
+        self._extraction = Extraction(
+            plan=plan,
+            vectors=data.image_features,
+            regions=data.region_features,
+            pictures=card.config.needs.jpegs or with_pictures,
+        )
+
+    def read(self, records: Iterable[CandidateDocument | Failure], *, files: str) -> Iterator[GivenDocument | Failure]:
+        """Yield what can be linked, and a failure for all else; paths of images are relative to `files`."""
+        extraction, scratch = self._extraction, self._scratch
+        for each in read_vectors(records, self._config, files=files, scratch=scratch, extraction=extraction):
+            yield each if isinstance(each, Failure) else given_document(each)
+
+
+def given_document(read: VectorDocument) -> GivenDocument:
+    """Return a document with its features as training's models take it."""
+    document = read.document
+    return GivenDocument(
+        id=document.id,
+        texts=[sentence.text for sentence in document.sentences],
+        image_vectors=read.image_vectors,
+        sentence_vectors=read.sentence_vectors,
+        roles=[sentence.role for sentence in document.sentences],
+        language=document.language,
+        regions=None if read.regions is None else region_bank(read.regions),
+        jpegs=read.jpegs,
+        sources=[image.source or image.hash for image in document.images],
+        sentence_numbers=document.sentence_numbers,
+        image_numbers=document.image_numbers,
+        after_sentence=document.after_sentence,
+    )
 
 
 @contextmanager

@@ -203,8 +203,8 @@ def pages_command(
     Serves until Ctrl-C. On loopback no login is required; elsewhere a token or a proxy's header is.
     """
     from newsroom.decisions.database import database_in
-    from newsroom.pages.serving import run_pages
-    from newsroom.pages.settings import PagesSettings
+    from newsroom.pages.app import run_pages
+    from newsroom.pages.state import PagesSettings
 
     yield from run_pages(
         PagesSettings(

@@ -190,8 +190,8 @@ def label_command(
     from newsroom.decisions.database import database_in
     from newsroom.labels.label_sample import links_by
     from newsroom.labels.linked import link_sets, outcomes
-    from newsroom.pages.serving import run_pages
-    from newsroom.pages.settings import PagesSettings
+    from newsroom.pages.app import run_pages
+    from newsroom.pages.state import PagesSettings
     from schemas.lake import Lake
     from schemas.manifest import read_manifest
 

@@ -4,7 +4,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from newsroom.extraction import DocumentReader
+from newsroom.search.reader import DocumentReader
 from pipelines.config import recipe
 from pipelines.recipe import BuildConfig
 from pipelines.run import with_inputs

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from newsroom.pages.copies import Copies
+from newsroom.pages.pictures import Copies
 from pipelines.config import recipe
 from pipelines.forgetting.forget import forget
 from pipelines.run import build_dataset

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from newsroom.archive.parts import write_part
+from newsroom.archive.index import write_part
 from newsroom.archive.records import Picture, Records, write_table
 from schemas.links import FIELDS, FIELDS_SCHEMA, PLACES, PLACES_SCHEMA, WORDS
 

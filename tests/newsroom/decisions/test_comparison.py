@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sqlalchemy import text
 
 from newsroom.archive.records import Picture
 from newsroom.decisions.comparison import comparisons, preferred_by_editors
@@ -117,17 +115,6 @@ def test_the_gate_counts_every_version_and_both_orders_of_two_models(built: Arch
         (built.dataset, 5),
         ("archive@2", 3),
     }
-
-
-def test_a_log_of_before_is_counted_alike(built: Archive, log: DecisionLog, tmp_path: Path) -> None:
-    for article in range(3):
-        log.decide(decided(built, "cat"), shown(built, article))
-        log.decide(decided(built, "rocket", Action.SHORTLIST), replace(shown(built, article), models=MODELS[:1]))
-    found = comparisons(log)
-    with log._connected(is_writing=True) as connection:
-        connection.execute(text("DROP TABLE compared"))
-    assert comparisons(DecisionLog(log._engine)) == found
-    assert comparisons(DecisionLog(log._engine)) == found
 
 
 def test_the_result_counts_articles_by_the_last_choices(built: Archive, log: DecisionLog, command: Multilink) -> None:

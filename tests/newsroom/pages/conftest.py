@@ -14,7 +14,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from running_newsroom import NEWS, Newsroom, Rivals, build, indexed, key_of, served, trained, write_evil
 
-from newsroom.pages.settings import PagesSettings
+from newsroom.pages.state import PagesSettings
 from newsroom.search.archive import Archive
 from schemas.lake import Lake
 

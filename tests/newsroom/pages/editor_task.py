@@ -1,7 +1,7 @@
 """An editor's task in a browser, by keys alone.
 
 The article is typed as a paste does, its pictures are filtered by a name, two are chosen and one of them taken back,
-two models are compared blind, a picture is moved to another paragraph, and the article is saved with its pictures.
+two models are compared blind, and a picture is moved to another paragraph.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -32,13 +31,12 @@ class EditorTask:
     page: Page
     steps: list[str] = field(default_factory=list)
 
-    def run(self, address: str, texts: Mapping[str, str], saved: Path) -> str:
-        """Do it all; return the content hash of the picture that is in the saved article.
+    def run(self, address: str, texts: Mapping[str, str]) -> str:
+        """Do it all; return the content hash of the picture that was chosen and moved.
 
         Args:
             address: of an empty article.
             texts: of the article, of two paragraphs at least; it names something that the archive knows.
-            saved: file that is written.
         """
         page = self.page
         page.goto(address)
@@ -52,11 +50,6 @@ class EditorTask:
         page.go_back()
         page.wait_for_selector("#tray")
         self._place(image)
-        with self._step("export"):
-            self._reach("#as-html", "export")
-            with page.expect_download() as download:
-                page.keyboard.press("Enter")
-            download.value.save_as(saved)
         return image
 
     def _paste(self, texts: Mapping[str, str]) -> None:

@@ -15,7 +15,7 @@ import httpx
 import uvicorn
 
 from newsroom.pages.app import create_app
-from newsroom.pages.settings import PagesSettings
+from newsroom.pages.state import PagesSettings
 from schemas.lake import MANIFEST, Lake
 from training.listening import TimedProtocol, bind
 

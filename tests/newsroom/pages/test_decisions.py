@@ -18,7 +18,7 @@ from running_newsroom import ROOT, Newsroom, Rivals, button, decide, searched, s
 from newsroom.decisions.database import open_database
 from newsroom.decisions.log import DecisionLog
 from newsroom.decisions.records import Action, Decision, Objection, Ranking
-from newsroom.pages.settings import PagesSettings
+from newsroom.pages.state import PagesSettings
 from newsroom.search.archive import Archive
 
 ARTICLE = {

@@ -151,7 +151,7 @@ def beside(page: Page) -> dict[str, list[str]]:
     return found
 
 
-def test_pictures_are_dragged_to_paragraphs_and_moved_by_keys(page: Page, newsroom: Newsroom, tmp_path: Path) -> None:
+def test_pictures_are_dragged_to_paragraphs_and_moved_by_keys(page: Page, newsroom: Newsroom) -> None:
     page.goto(address(newsroom, "Gezogen."))
     images = [image[:12] for image in shown(page.content())[:2]]
     for image in images:
@@ -177,21 +177,7 @@ def test_pictures_are_dragged_to_paragraphs_and_moved_by_keys(page: Page, newsro
     with page.expect_navigation():
         page.keyboard.press("Enter")  # Up
     assert images[0] in beside(page)["0"]
-    with page.expect_download() as saved:
-        page.click("#as-html")
-    saved.value.save_as(tmp_path / "article.html")
     assert page.locator(".placed").count() == 2
-
-    own = page.context.browser.new_page(java_script_enabled=False)  # type: ignore[union-attr]
-    requests: list[str] = []
-    own.on("request", lambda request: requests.append(request.url))
-    own.goto((tmp_path / "article.html").as_uri())
-    first = own.locator("article > *").all()
-    kinds = [each.evaluate("each => each.tagName") for each in first]
-    assert kinds[:4] == ["H1", "P", "P", "FIGURE"] and kinds.count("P") == 4
-    assert own.locator("img").first.evaluate("each => each.naturalWidth") > 0
-    assert all(url.startswith(("file:", "data:")) for url in requests)
-    own.close()
 
 
 def test_without_a_script_forms_and_links_do_the_same(browser: Browser, newsroom: Newsroom) -> None:
@@ -248,18 +234,17 @@ def test_the_pages_keep_the_rules_of_wcag_and_fit_their_window(browser: Browser,
     context.close()
 
 
-def test_a_whole_task_needs_no_mouse(page: Page, rivals: Rivals, tmp_path: Path) -> None:
-    """Paste, filter, choose, undo, compare blind, place, export."""
+def test_a_whole_task_needs_no_mouse(page: Page, rivals: Rivals) -> None:
+    """Paste, filter, choose, undo, compare blind, place."""
     task = EditorTask(page)
     texts = {**TEXTS, "caption": "Ohne Maus."}
-    image = task.run(rivals.url, texts, tmp_path / "article.html")
-    steps = "paste", "filter", "choose", "choose another", "undo", "compare", "choose blind", "place", "move", "export"
+    image = task.run(rivals.url, texts)
+    steps = "paste", "filter", "choose", "choose another", "undo", "compare", "choose blind", "place", "move"
     assert [name for name in task.steps if not name.endswith("weak")] == [*steps]
-    saved = (tmp_path / "article.html").read_text(encoding="utf-8")
-    assert TEXTS["headline"] in saved
     with DecisionLog(open_database(rivals.store)) as log:
         decided = [(each.action, each.image, each.is_blind) for each in log.decisions(article=article_digest(texts))]
     chosen, other, back, blind = decided
     assert chosen == (Action.CHOOSE, image, False) and other[0] is Action.CHOOSE
     assert back == (Action.WITHDRAW, other[1], False) and blind[0] is Action.CHOOSE and blind[2]
-    assert saved.count("data:image/jpeg;base64,") == len({image, blind[1]})  # what was chosen blind was chosen, too
+    placed = {picture for there in beside(page).values() for picture in there}
+    assert placed == {image[:12], blind[1][:12]}  # what was chosen blind was chosen, too

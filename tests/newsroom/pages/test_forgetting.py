@@ -7,8 +7,7 @@ import pytest
 from newsroom.decisions.database import database_in, open_database
 from newsroom.decisions.log import DecisionLog
 from newsroom.decisions.records import Action, Decision, Ranking, ShownPicture
-from newsroom.pages.forgetting import forget_on_pages
-from newsroom.pages.store import Article, Store
+from newsroom.pages.store import Article, Store, forget_on_pages
 
 GONE, KEPT = "a" * 40 + "b" * 24, "c" * 64
 WORDS = ("GONE-DOCUMENT", GONE, "GONE-TITLE", "GONE-TEXT", "GONE-NOTE")

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from securesystemslib.signer import CryptoSigner
 
 from newsroom.pages.app import create_app
-from newsroom.pages.settings import PagesSettings
+from newsroom.pages.state import PagesSettings
 from schemas.lake import Lake
 from training.promotions.chain import Chain
 from training.promotions.record import JUDGED

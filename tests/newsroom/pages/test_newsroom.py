@@ -14,9 +14,9 @@ from running_newsroom import NEWS, Newsroom, decide, searched, shown
 from newsroom.archive.records import Picture
 from newsroom.pages.archives import Choice
 from newsroom.pages.articles import link_of
-from newsroom.pages.opened import Opened
 from newsroom.pages.search_jobs import Highlighting, _highlighted
 from newsroom.pages.search_request import SearchParameters
+from newsroom.pages.searches import Opened
 from newsroom.search.archive import Archive
 from newsroom.search.queries import Query, QueryReader
 from newsroom.search.search import RankBy

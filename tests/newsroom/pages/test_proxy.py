@@ -16,7 +16,7 @@ import httpx
 import pytest
 from running_newsroom import Newsroom, Server, decide, searched, served, shown
 
-from newsroom.pages.settings import PagesSettings
+from newsroom.pages.state import PagesSettings
 
 NGINX = shutil.which("nginx", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin")
 pytestmark = pytest.mark.skipif(

@@ -12,10 +12,9 @@ from starlette.datastructures import QueryParams
 
 from newsroom.pages import search_jobs
 from newsroom.pages.archives import Choice
-from newsroom.pages.copies import Copies
-from newsroom.pages.opened import Opened
+from newsroom.pages.pictures import Copies
 from newsroom.pages.search_request import SearchParameters
-from newsroom.pages.state import READINGS_KEPT, Readings
+from newsroom.pages.searches import Opened
 from newsroom.pages.store import Article
 from schemas.lake import MANIFEST, Lake
 from schemas.links import IndexManifest
@@ -30,33 +29,18 @@ def opened(newsroom: Newsroom) -> Opened:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("address", ["", "leave=body.2", "rank=fused&date=2020&weak=1", "entity=Graz&language=en"])
-def test_a_process_needs_no_reading_of_what_another_has_read(
+def test_the_second_look_at_an_article_reads_nothing(
     newsroom: Newsroom, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parameters = SearchParameters.of(QueryParams(address))
-    first, second = opened(newsroom), opened(newsroom)
-    found = search_jobs.find(first, ARTICLE, parameters, b"")
-    monkeypatch.setattr(second, "read", None)
-    monkeypatch.setattr(second, "queries", None)
-    monkeypatch.setattr(search_jobs, "find_entities", None)
-    again = search_jobs.find(second, ARTICLE, parameters, b"", found.reading)
+    own = opened(newsroom)
+    found = search_jobs.find(own, ARTICLE, parameters, b"")
+    monkeypatch.setattr(type(own.queries), "read", None)
+    monkeypatch.setattr("newsroom.pages.searches.find_entities", None)
+    again = search_jobs.find(own, ARTICLE, parameters, b"")
     assert again.groups == found.groups and again.query == found.query and again.facets == found.facets
-    assert again.reading is found.reading and [each.name for each in again.reading.entities] == ["Graz"]
-    for each in (first, second):
-        each.close()
-
-
-@pytest.mark.slow
-def test_the_second_look_at_an_article_reads_nothing(newsroom: Newsroom, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the pages send to a process is what they had from the first."""
-    sent: list[Any] = []
-    get = Readings.get
-    monkeypatch.setattr(Readings, "get", lambda own, name: sent.append(get(own, name)) or sent[-1])
-    with newsroom.client() as client:
-        page = searched(client, {"headline": "Zweimal angesehen."}, index=newsroom.news)
-        client.get(f"{page.url}&rank=lexical")
-        client.get(f"{page.url}&leave=headline.0")
-    assert [each is not None for each in sent] == [False, True, False]
+    assert [each.name for each in again.entities] == ["Graz"]
+    own.close()
 
 
 @pytest.mark.slow
@@ -74,13 +58,6 @@ def test_pictures_are_moved_without_reading_the_sentences_again(
     own.close()
 
 
-def test_readings_that_were_wanted_longest_ago_go() -> None:
-    readings = Readings()
-    for name in range(READINGS_KEPT + 1):
-        readings.keep(name, name)  # type: ignore[arg-type]
-    assert readings.get(0) is None and readings.get(1) == 1 and readings.get(READINGS_KEPT) == READINGS_KEPT
-
-
 @pytest.mark.slow
 def test_the_footer_of_a_part_is_read_once(newsroom: Newsroom, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[object] = []
@@ -96,8 +73,8 @@ def test_the_footer_of_a_part_is_read_once(newsroom: Newsroom, monkeypatch: pyte
     own = opened(newsroom)
     pictures = search_jobs.look_up(own, shown(page.text))
     copies, dataset = Copies(lake), own.archive.index.manifest.dataset
-    monkeypatch.setattr("newsroom.pages.copies.find_copies", lambda *_: {})
-    monkeypatch.setattr("newsroom.pages.copies.pq.ParquetFile", counted)
+    monkeypatch.setattr("newsroom.pages.pictures.find_copies", lambda *_: {})
+    monkeypatch.setattr("newsroom.pages.pictures.pq.ParquetFile", counted)
     found = {copies.jpeg(dataset, image, each.part) for image, each in pictures.items()}
     assert len(found) == len(pictures) > 40 and len(read) == len({each.part for each in pictures.values()})
     own.close()

@@ -25,7 +25,7 @@ from newsroom.pages import limits, store
 from newsroom.pages.access import session
 from newsroom.pages.app import _health
 from newsroom.pages.limits import HEADERS, Limits, Work
-from newsroom.pages.settings import PagesSettings
+from newsroom.pages.state import PagesSettings
 from newsroom.pages.store import Article, Store
 from schemas.errors import NotFoundError, UsageError
 from training import listening

@@ -16,8 +16,7 @@ import pytest
 from fastapi import HTTPException
 
 from newsroom.pages.archives import Choice
-from newsroom.pages.opened import Opened
-from newsroom.pages.searches import Searches
+from newsroom.pages.searches import Opened, Searches
 from schemas.errors import BuildError, UsageError
 from schemas.lake import MANIFEST
 from schemas.links import IndexManifest

@@ -13,12 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from newsroom.archive.records import Picture
-from newsroom.pages.catalogue import LANGUAGES, catalogue, percent, preferred, translator
-from newsroom.pages.entities import Gazetteer, find_entities
-from newsroom.pages.rendering import address, own_path
+from newsroom.pages.rendering import (
+    LANGUAGES,
+    address,
+    catalogue,
+    language_name,
+    own_path,
+    percent,
+    preferred,
+    translator,
+)
 from newsroom.pages.search_jobs import fold
-from newsroom.pages.text_language import language_name
-from newsroom.pages.words import shown_texts
+from newsroom.pages.words import Gazetteer, find_entities, shown_texts
 from newsroom.search.queries import Query, SourceText
 from newsroom.search.search import RankedImage
 from pipelines.sources.text import found_language

@@ -32,7 +32,7 @@ from newsroom.labels.linked import DocumentFilter, Order, find_links, link_sets,
 from newsroom.labels.rows import _index, find_documents, rows_at
 from newsroom.pages.app import create_app
 from newsroom.pages.datasets import rendered
-from newsroom.pages.settings import PagesSettings
+from newsroom.pages.state import PagesSettings
 from newsroom.pages.store import Store
 from orchestration.cli import run
 from pipelines.images.inspect import ROWS_PER_GROUP

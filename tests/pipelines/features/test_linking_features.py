@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from newsroom.extraction import DocumentReader, given_document
+from newsroom.search.reader import DocumentReader, given_document
 from pipelines.config import recipe
 from pipelines.documents_for_linking import Extraction, VectorDocument, read_vectors
 from pipelines.features.extraction import plan_features
