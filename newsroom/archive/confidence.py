@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -30,7 +31,11 @@ from training.shards import embed_split
 FIRST = 10  # pictures of a result
 ORDERS = ("visual", "lexical", "fused")
 MOST_QUERIES = 2_000  # that are searched for
+STRENGTHS = (1 / 3, 2 / 3)  # of known texts: from these shares on a picture is fair, and strong
 FEWEST_DOCUMENTS = 20  # whose texts are needed
+
+
+Strength = Literal["weak", "fair", "strong"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +65,18 @@ class Confidence:
     def rank_by(self) -> str:
         """Return the order that finds the texts' pictures best; of equal ones the first of ORDERS."""
         return max(ORDERS, key=lambda order: self.reciprocal_ranks.get(order, 0.0))
+
+    def strengths(self, cosines: Floats) -> list[Strength]:
+        """Return a word for each picture: how often known texts had the right one where their nearest was as near.
+
+        It says whether text and picture go together. How likely a picture is the only right one is another question:
+        of ten pictures of tractors, each is so with 10% at most.
+
+        Args:
+            cosines: of pictures with a text.
+        """
+        words: tuple[Strength, ...] = ("weak", "fair", "strong")
+        return [words[step] for step in np.digitize(self.any_of_first.probability(cosines), STRENGTHS).tolist()]
 
     def to_json(self) -> str:
         """Return the file's text."""

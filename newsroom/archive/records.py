@@ -110,6 +110,12 @@ class Records:
         tables = [read_table(part / FIELDS, FIELDS_SCHEMA) for part in parts]
         return cls(tables, read_table(places, PLACES_SCHEMA), [part / WORDS_FOLDER for part in parts])
 
+    def newest(self, count: int) -> Int64:
+        """Return the rows of the pictures with the latest dates, the latest first; those without a date are last."""
+        days = np.where(self.is_live, self._numbers["date"], -2)
+        rows = np.argsort(-days, kind="stable")[:count]
+        return np.asarray(rows[self.is_live[rows]], np.int64)
+
     def rows_with(self, keys: UInt64) -> Int64:
         """Return the row of the picture that is in the version of each key; -1: there is none."""
         found = np.full(len(keys), -1, np.int64)

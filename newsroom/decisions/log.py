@@ -231,9 +231,18 @@ class DecisionLog:
             some = DECISIONS.c.document.in_(wanted[start : start + READ_AT_ONCE])
             yield from self._decisions(select(DECISIONS).where(DECISIONS.c.dataset == dataset, some, of_links), 0)
 
-    def latest(self, count: int, *, before: int | None = None) -> list[Decision]:
-        """Return the last `count` decisions, or the last before a number, the newest first."""
+    def latest(self, count: int, *, before: int | None = None, containing: str = "") -> list[Decision]:
+        """Return the last `count` decisions, or the last before a number, the newest first.
+
+        Args:
+            count: at most so many.
+            before: a number.
+            containing: a text that the title, the note, the name of who decided or the document has.
+        """
         wanted = select(DECISIONS) if before is None else select(DECISIONS).where(DECISIONS.c.number < before)
+        if containing:
+            columns = (DECISIONS.c[name] for name in ("title", "note", "who", "document"))
+            wanted = wanted.where(or_(*(column.icontains(containing, autoescape=True) for column in columns)))
         with self._connected() as connection:
             rows = connection.execute(wanted.order_by(DECISIONS.c.number.desc()).limit(count)).mappings().all()
         return [_decision(row) for row in rows]

@@ -1,4 +1,4 @@
-"""Rows of a data set version's shards: at random, by the ids of documents, by their numbers.
+"""Rows of a data set version's shards: at random, by the ids of documents, by their numbers, by their titles.
 
 Where a document is follows from an index of 16 bytes a document: the first 8 bytes of a digest of its id, sorted, with
 its part and its row. That of a split is made when a document of it is first looked for, and mapped from then on
@@ -9,18 +9,21 @@ import hashlib
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from schemas.documents import Split
 from schemas.lake import Folder
 from schemas.manifest import FileEntry, Manifest
 from training.data.mapped import Arrays, content_of, mapped, numbers
+from training.data.ragged import Int64
 
 INDEXES_KEPT = 16
 KEY_BYTES = 8
@@ -86,6 +89,55 @@ def rows_at(folder: Folder, places: Sequence[Place], columns: Sequence[str]) -> 
                 values = table.take([row - start for row in own]).to_pylist()
                 found |= {(entry, row): value for row, value in zip(own, values, strict=True)}
     return [found[place] for place in places]
+
+
+def titled(manifest: Manifest, folder: Folder, *, containing: str = "", by_title: bool = False) -> Sequence[Place]:
+    """Return the documents whose first text contains a text, whatever the case of letters.
+
+    Args:
+        manifest: of the version.
+        folder: of it.
+        containing: "": every document.
+        by_title: whether they are sorted by their first texts; else as they are stored.
+    """
+    parts = [entry for split in Split for entry in manifest.parts("documents", split)]
+    if not parts:
+        return ()
+    titles = mapped(f"{content_of(parts)}-titles", lambda: _titles(folder, parts))["title"]
+    rows = np.arange(len(titles))
+    if containing:
+        rows = np.flatnonzero(pc.match_substring(titles, containing, ignore_case=True).to_numpy(zero_copy_only=False))
+    if by_title:
+        rows = rows[pc.array_sort_indices(pc.utf8_lower(titles.take(pa.array(rows)))).to_numpy()]
+    return _Places(parts, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Places(Sequence[Place]):
+    """Documents by their numbers in parts that follow one another."""
+
+    parts: Sequence[FileEntry]
+    rows: Int64
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, at: Any) -> Any:
+        found = self.rows[at].tolist()
+        return [row_of(self.parts, row) for row in found] if isinstance(at, slice) else row_of(self.parts, found)
+
+
+def _titles(folder: Folder, parts: Sequence[FileEntry]) -> Arrays:
+    """Return the first text of each document, part after part."""
+    titles = list[pa.Array]()
+    for entry in parts:
+        with folder.open(entry.path) as stream:
+            texts = pq.read_table(stream, columns=["sentences.list.element.text"]).column(0)
+        for chunk in texts.chunks:
+            is_empty = pc.equal(pc.list_value_length(chunk), 0).to_numpy(zero_copy_only=False)
+            first = pa.array(chunk.offsets.to_numpy()[:-1], mask=is_empty)
+            titles.append(pc.struct_field(chunk.values, "text").take(first).fill_null("").cast(pa.large_string()))
+    return {"title": pa.concat_arrays(titles)}
 
 
 @lru_cache(INDEXES_KEPT)

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from http import HTTPStatus
 
 import uvicorn
 from anyio.to_thread import current_default_thread_limiter
@@ -54,7 +55,10 @@ def run_pages(settings: PagesSettings) -> Iterator[tuple[list[str], dict[str, st
     """
     app = create_app(settings)
     address = bind(settings.host, settings.port)
-    yield [f"{address.url}, until Ctrl-C"], {"address": address.url}
+    lines = [f"{address.url}, until Ctrl-C"]
+    if not comparison.can_compare(app.state.pages):
+        lines.append("no blind comparison: `multilink index` makes indexes of two models over one data set version")
+    yield lines, {"address": address.url}
     config = uvicorn.Config(
         app,
         log_level="warning",
@@ -86,7 +90,7 @@ def create_app(settings: PagesSettings) -> FastAPI:
 
     app = FastAPI(openapi_url=None, lifespan=lifespan, dependencies=[Depends(guard_writes)])
     app.state.pages = shared
-    app.state.nav = [module.NAV for module in MODULES if hasattr(module, "NAV")]
+    app.state.nav = lambda: _navigation(shared)
     work = Work()
     app.add_middleware(Bodies, work=work)
     app.add_middleware(Access, settings=settings, secret=shared.secret)
@@ -99,6 +103,12 @@ def create_app(settings: PagesSettings) -> FastAPI:
     for kind in (MultilinkError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, _error)
     return app
+
+
+def _navigation(shared: Pages) -> list[tuple[str, str]]:
+    """Return the navigation: what works with the indexes that there are."""
+    without = {documents: not shared.archives.choices, comparison: not comparison.can_compare(shared)}
+    return [module.NAV for module in MODULES if hasattr(module, "NAV") and not without.get(module)]
 
 
 def open_pages(settings: PagesSettings) -> Pages:
@@ -187,6 +197,7 @@ async def _error(request: Request, problem: Exception) -> Response:
         status, line = 409, ""
     elif isinstance(problem, HTTPException):
         status, line = problem.status_code, str(problem.detail)
+        line = "" if line == HTTPStatus(status).phrase else line  # the heading says it in the visitor's language
     elif isinstance(problem, RequestValidationError):
         status = 400
         line = "; ".join(f"{error['loc'][-1]}: {error['msg']}" for error in problem.errors())

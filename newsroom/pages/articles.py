@@ -1,16 +1,20 @@
 """The newsroom's first page: the pictures that the archive has for an article, and the article beside them.
 
-GET  /                       an empty article; a picture as a query, or one of the index that is liked, is enough
+GET  /                       the newest pictures beside a box for a whole article; a picture as a query, or one of the
+                             index that is liked, is enough
 GET  /articles/KEY           a kept article; the rest of what is wanted is in the address (`search_request.py`)
 POST /articles               keeps texts and leads to their address
 POST /uploads                keeps a picture and leads to the address with it
 GET  /images/INDEX/HASH      a picture alone, with all that is known of it
 """
 
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import QueryParams, UploadFile
@@ -24,7 +28,7 @@ from newsroom.pages.archives import Choice
 from newsroom.pages.decisions import Standing, sealed, standing_of
 from newsroom.pages.pictures import KEPT, small_copy
 from newsroom.pages.rendering import OFFERED, address, inner_path, language_name, own_path, page
-from newsroom.pages.search_jobs import SearchOutcome, find, look_up
+from newsroom.pages.search_jobs import SearchOutcome, find, look_up, newest
 from newsroom.pages.search_request import COUNTS, SearchParameters
 from newsroom.pages.state import Pages, Shared
 from newsroom.pages.store import Article
@@ -32,10 +36,12 @@ from newsroom.pages.words import KINDS, shown_texts
 from newsroom.search.search import RankBy
 from pipelines.settings import ImagesConfig
 from schemas.codecs import ImageRejected, decode_image
-from schemas.errors import NotFoundError, UsageError
+from schemas.errors import MultilinkError, NotFoundError, UsageError
 
 NAV = ("articles.nav", "/")
-TEXTS = ("headline", "lead", "caption", "body")
+TEXTS, PASTED = ("headline", "lead", "caption", "body"), "article"
+MAX_HEADLINE, MAX_LEAD = 200, 700  # characters of the first lines of what is pasted
+NEWEST_S = 3.0  # that the first page waits for the newest pictures
 MAX_TEXT = 20_000  # characters of one of them
 KEPT_OPTIONS = ("index", "language", "n", "rank", "ui")  # that a new text leaves as they are
 router = APIRouter()
@@ -57,10 +63,11 @@ async def article(request: Request, shared: Shared, key: str) -> Response:
 async def keep_article(request: Request, shared: Shared) -> Response:
     """Keep what was typed and lead to its address."""
     form = await form_of(request)
-    texts = {name: text for name in TEXTS if (text := str(form.get(name, "")).strip())}
-    for name, text in texts.items():
+    given = {name: str(form.get(name, "")).strip() for name in (PASTED, *TEXTS)}
+    for name, text in given.items():
         if len(text) > MAX_TEXT:
             raise UsageError(f"{name}: expected at most {MAX_TEXT} characters, found {len(text)}")
+    texts = texts_of(given.pop(PASTED)) | {name: text for name, text in given.items() if text}
     options = {name: value for name in KEPT_OPTIONS if (value := str(form.get(name, "")))}
     path = "/"
     if texts:
@@ -155,28 +162,52 @@ def _keep_picture(shared: Pages, data: bytes) -> str:
     return shared.store.keep_upload(data)
 
 
+def texts_of(pasted: str) -> dict[str, str]:
+    r"""Return a whole article as texts: a short first line is the headline, a short one after it the lead.
+
+    >>> texts_of("Flood\n\nThe Rhine rises.\n\nFirst.\nSecond.")
+    {'headline': 'Flood', 'lead': 'The Rhine rises.', 'body': 'First.\n\nSecond.'}
+    """
+    lines, texts = [line for line in map(str.strip, pasted.splitlines()) if line], dict[str, str]()
+    if lines and len(lines[0]) <= MAX_HEADLINE:
+        texts["headline"] = lines.pop(0)
+    if len(lines) > 1 and len(lines[0]) <= MAX_LEAD:
+        texts["lead"] = lines.pop(0)
+    return texts | ({"body": "\n\n".join(lines)} if lines else {})
+
+
 async def _shown(request: Request, shared: Pages, key: str, article: Article) -> Response:
     parameters = SearchParameters.of(request.query_params)
     choice = shared.archives.choice(parameters.index) if shared.archives.choices else None
-    found = None
-    if choice is not None and (article.texts or parameters.is_query):
+    found, pictures = None, list[Picture]()
+    if choice is not None and not article.texts and not parameters.is_query:
+        request.state.until = min(request.state.until, asyncio.get_running_loop().time() + NEWEST_S)
+        with suppress(HTTPException, MultilinkError):  # the box is worth a page without them
+            pictures = await shared.searches.run(request, newest, [choice])
+    elif choice is not None:
         upload = b""
         if parameters.picture:
             upload = await run_in_threadpool(shared.store.upload, parameters.picture)
         found = await shared.searches.run(request, find, [choice], article, parameters, upload)
-    given: dict[str, Any] = {"key": key, "article": article, "parameters": parameters, "choice": choice}
+    given: dict[str, Any] = {
+        "key": key,
+        "article": article,
+        "parameters": parameters,
+        "choice": choice,
+        "newest": pictures,
+    }
     return await run_in_threadpool(_page, request, shared, found=found, **given)
 
 
 def _page(
     request: Request, shared: Pages, *, key: str, article: Article, parameters: SearchParameters,
-    choice: Choice | None, found: SearchOutcome | None,
+    choice: Choice | None, found: SearchOutcome | None, newest: Sequence[Picture],
 ) -> Response:  # fmt: skip
     digest = article_digest(article.texts)
     content: dict[str, Any] = {
         "key": key, "article": article, "parameters": parameters, "counts": COUNTS, "max_text": MAX_TEXT,
         "given": {name: article.texts.get(name, "") for name in TEXTS},
-        "choices": shared.archives.choices, "choice": choice, "found": found,
+        "choices": shared.archives.choices, "choice": choice, "found": found, "newest": newest,
         "known_languages": (found.languages if found else ()) or OFFERED,
         "standing": standing_of(shared, digest) if digest else Standing(),
         "then": address(request), "shown": "", "texts": [], "is_blind": False,

@@ -4,6 +4,7 @@ GET /comparison        the result so far, and articles to go on with
 GET /comparison/KEY    the pictures that both models give for an article; whose each is stays sealed
 """
 
+from contextlib import suppress
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
@@ -28,15 +29,8 @@ router = APIRouter()
 @router.get("/comparison")
 def results(request: Request, shared: Shared) -> Response:
     """Show what the choices say, and articles that can be compared."""
-    problem = ""
-    try:
-        pair_of(shared)
-    except NotFoundError as nothing:
-        problem = str(nothing)
-    return page(
-        request, "comparisons.html.j2", found=comparisons(shared.decisions), articles=shared.store.recent(RECENT),
-        problem=problem,
-    )  # fmt: skip
+    articles = shared.store.recent(RECENT) if can_compare(shared) else None
+    return page(request, "comparisons.html.j2", found=comparisons(shared.decisions), articles=articles)
 
 
 @router.get("/comparison/{key}")
@@ -50,6 +44,13 @@ async def compared(request: Request, shared: Shared, key: str, a: str = "", b: s
         request, "comparison.html.j2", article=article, choice=pair[0], pictures=pictures, copy_of=copy_of,
         title_of=title_of, standing=standing, shown=sealed(shared, key, ranking), is_blind=True,
     )  # fmt: skip
+
+
+def can_compare(shared: Pages) -> bool:
+    """Return whether there are two models to compare: without them no page leads here."""
+    with suppress(NotFoundError):
+        return bool(pair_of(shared))
+    return False
 
 
 def pair_of(shared: Pages, champion: str = "", challenger: str = "") -> tuple[Choice, Choice]:

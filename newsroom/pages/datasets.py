@@ -4,10 +4,11 @@ And what a takedown list would remove from the lake, before it is applied.
 """
 
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,7 @@ from starlette.datastructures import UploadFile
 from newsroom.labels.linked import picture_address
 from newsroom.labels.rows import rows_at, sampled
 from newsroom.pages.access import form_of
-from newsroom.pages.rendering import address, page
+from newsroom.pages.rendering import address, page, paging
 from newsroom.pages.state import Pages, Shared
 from pipelines.card.card import README
 from pipelines.card.changes import Changes, changes_between, reasons, version_before
@@ -33,18 +34,19 @@ from schemas.documents import Split
 from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, LeakKind
 from schemas.errors import NotFoundError, UsageError
 from schemas.failures import Reason, Stage
-from schemas.lake import Folder, Lake
-from schemas.manifest import Manifest, read_manifest, table_parts
+from schemas.lake import MANIFEST, Folder, Lake
+from schemas.manifest import FileEntry, Manifest, read_manifest, table_parts
 
 IMAGES_COMPARED = 1_000  # of a cluster, each with each
 IMAGE_LEAKS = pa.array([LeakKind.EXACT_IMAGE, LeakKind.NEAR_IMAGE], pa.string())
 SAMPLED, FAILURES_SHOWN, PER_PAGE, CHANGES_SHOWN = 12, 100, 20, 200
-CHANGES_HELD = 16
+CHANGES_HELD, COVERS_KEPT = 16, 256
 SEEDS = 1 << 32
 COPY_KEPT = {"cache-control": "private, max-age=86400"}  # a takedown removes copies
 SAMPLE_COLUMNS = ("id", "language", "split", "sentences", "images", "links", "provenance")
 NAV = ("datasets.nav", "/datasets")
 Number = Annotated[int, Query(ge=1, alias="page")]
+VersionOrder = Literal["newest", "name"]
 router = APIRouter(prefix="/datasets")
 
 
@@ -122,15 +124,42 @@ def worst_pair(fingerprints: Mapping[str, str]) -> WorstPair | None:
 
 
 @router.get("", name="datasets")
-def overview(request: Request, shared: Shared) -> Response:
+def overview(
+    request: Request, shared: Shared, q: str = "", order: VersionOrder = "newest", number: Number = 1
+) -> Response:
     """Show which versions of which data sets there are."""
     lake = shared.lake
-    names = {name: (lake.latest(name), lake.versions(name)) for name in lake.dataset_names()}
-    manifests = {
-        name: [read_manifest(lake, f"{name}@{version}")[0] for version in sorted(versions, key=lambda v: v != latest)]
-        for name, (latest, versions) in names.items()
+    found = [version_row(lake, name, version) for name in lake.dataset_names() for version in lake.versions(name)]
+    return page(request, "datasets.html.j2", **listed(found, q, order, number))
+
+
+def version_row(lake: Lake, dataset: str, version: str) -> dict[str, Any]:
+    """Return what a list says of a version: when it was made, what is in it, its first picture, if it is the latest."""
+    manifest, folder = read_manifest(lake, f"{dataset}@{version}")
+    parts = [entry for split in Split for entry in manifest.parts("images", split) if entry.rows][:1]
+    return {
+        "manifest": manifest,
+        "made": datetime.fromtimestamp(folder.stamp(MANIFEST)[1] / 1e9, UTC).isoformat(timespec="minutes")[:16],
+        "documents": sum(row.documents for row in manifest.splits.values()),
+        "images": sum(row.images for row in manifest.splits.values()),
+        "cover": [picture_address(manifest.reference, each.path, _cover(folder, each)) for each in parts],
+        "is_latest": version == lake.latest(dataset),
     }
-    return page(request, "datasets.html.j2", manifests=manifests, latest={name: row[0] for name, row in names.items()})
+
+
+@lru_cache(COVERS_KEPT)
+def _cover(folder: Folder, part: FileEntry) -> str:
+    return str(rows_at(folder, [(part, 0)], ["hash"])[0]["hash"])
+
+
+def listed(rows: Iterable[dict[str, Any]], q: str, order: VersionOrder, number: int) -> dict[str, Any]:
+    """Return a page of the versions whose names contain a text, in order, and what was asked for."""
+    found = [row for row in rows if q.strip().casefold() in row["manifest"].reference.casefold()]
+    found.sort(key=lambda row: row["made"], reverse=True)
+    if order == "name":
+        found.sort(key=lambda row: row["manifest"].dataset)
+    place = paging(number, len(found), PER_PAGE)
+    return {"rows": found[place["start"] : place["end"]], "q": q, "order": order, **place}
 
 
 @router.get("/copies/{image}.jpg", name="copy")
@@ -209,7 +238,7 @@ def duplicates(request: Request, shared: Shared, dataset: str, version: str, num
     """Show clusters of near-duplicates, each with the two images that are least alike."""
     manifest, folder = _version(shared, dataset, version)
     total, found = clusters(manifest, folder, shared.lake, start=(number - 1) * PER_PAGE, count=PER_PAGE)
-    return _page(request, "duplicates", manifest, clusters=found, total=total, **_paging(number, total))
+    return _page(request, "duplicates", manifest, clusters=found, total=total, **paging(number, total, PER_PAGE))
 
 
 @router.get("/{dataset}/{version}/leaks", name="leaks")
@@ -220,7 +249,9 @@ def leaked(
     manifest, folder = _version(shared, dataset, version)
     total, rows = leaks(manifest, folder, kind=kind or "", start=(number - 1) * PER_PAGE, count=PER_PAGE)
     kinds = leak_kinds(manifest, folder)
-    return _page(request, "leaks", manifest, rows=rows, total=total, kinds=kinds, kind=kind, **_paging(number, total))
+    return _page(
+        request, "leaks", manifest, rows=rows, total=total, kinds=kinds, kind=kind, **paging(number, total, PER_PAGE)
+    )
 
 
 @router.get("/{dataset}/{version}/changes", name="changes")
@@ -266,7 +297,3 @@ def _pictures(manifest: Manifest, part: str, row: dict[str, Any]) -> list[str]:
     """Return the addresses of a document's pictures, in order; its images are in the part of the same name."""
     images = part.replace("documents/", "images/", 1)
     return [picture_address(f"{manifest.dataset}@{manifest.version}", images, each["hash"]) for each in row["images"]]
-
-
-def _paging(number: int, total: int) -> dict[str, int]:
-    return {"number": number, "pages": max(1, -(-total // PER_PAGE))}

@@ -3,7 +3,7 @@
 POST /decisions         writes one on a picture of the page's ranking: `shown` and `decide`, as ACTION:HASH:AFTER, with
                         the number of the last decision that the page showed; of a rejection `reason` and `note`
 POST /decisions/undo    takes the decision of `number` back, where it is the last one on its picture
-GET  /decisions         the log, the newest first; `before=NUMBER` goes on
+GET  /decisions         the log, the newest first; `before=NUMBER` goes on, `q` searches
 
 A page holds the ranking that it shows, sealed (`access.Seal`): a decision brings it back, so that nothing is searched
 again, and what is logged is what was seen, whatever has been promoted since. Whose a picture is stays sealed in a blind
@@ -146,11 +146,11 @@ async def undo(request: Request, shared: Shared) -> Response:
 
 
 @router.get("/decisions")
-def decisions(request: Request, shared: Shared, before: int | None = None) -> Response:
+def decisions(request: Request, shared: Shared, before: int | None = None, q: str = "") -> Response:
     """Show the log; of a blind comparison without the model that gave the picture."""
-    found = shared.decisions.latest(AT_ONCE, before=before)
+    found = shared.decisions.latest(AT_ONCE, before=before, containing=q.strip())
     subjects = shared.decisions.subjects(each.ranking for each in found if each.ranking)
-    return page(request, "decisions.html.j2", decisions=found, subjects=subjects, is_more=len(found) == AT_ONCE)
+    return page(request, "decisions.html.j2", decisions=found, subjects=subjects, q=q, is_more=len(found) == AT_ONCE)
 
 
 def _decided(request: Request, shared: Pages, given: Mapping[str, str], who: str) -> Response:

@@ -1,43 +1,51 @@
 """The articles of the data set of an index, to be opened instead of pasting one."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-from newsroom.labels.rows import find_documents, row_of, rows_at
+from newsroom.labels.linked import picture_address
+from newsroom.labels.rows import Place, find_documents, rows_at, titled
 from newsroom.pages.access import form_of
-from newsroom.pages.rendering import address, page
+from newsroom.pages.rendering import address, page, paging
 from newsroom.pages.state import Pages, Shared
 from newsroom.pages.store import Article
-from schemas.documents import Role, Split
+from schemas.documents import Role
 from schemas.errors import NotFoundError
-from schemas.manifest import read_manifest
+from schemas.manifest import Manifest, read_manifest
 
 NAV = ("documents.nav", "/documents")
-AT_ONCE = 40  # documents on a page
-FIRST = Split.TEST
+AT_ONCE, SHOWN_PICTURES = 20, 3  # documents on a page, pictures of each
 _COLUMNS = ("id", "language", "sentences", "images")
 router = APIRouter()
 
 
 @router.get("/documents")
-def documents(request: Request, shared: Shared, index: str = "", split: str = FIRST, start: int = 0) -> Response:
-    """List the documents of a split."""
+def documents(
+    request: Request, shared: Shared, *, index: str = "", q: str = "", order: Literal["stored", "title"] = "stored",
+    number: Annotated[int, Query(ge=1, alias="page")] = 1,
+) -> Response:  # fmt: skip
+    """List the documents whose first text contains what is looked for."""
     choice = shared.archives.choice(index)
     manifest, folder = read_manifest(shared.lake, choice.manifest.dataset)
-    splits = {name: row.documents for name, row in manifest.splits.items() if row.documents}
-    split = split if split in splits else next(iter(splits), split)
-    start, total = max(0, start), splits.get(split, 0)
-    parts = manifest.parts("documents", split)
-    rows = rows_at(folder, [row_of(parts, number) for number in range(start, min(total, start + AT_ONCE))], _COLUMNS)
-    first = [(row["id"], row["language"], next(iter(_texts(row["sentences"]).values()), "")) for row in rows]
+    found = titled(manifest, folder, containing=q.strip(), by_title=order == "title")
+    place = paging(number, len(found), AT_ONCE)
+    places = found[place["start"] : place["end"]]
+    rows = [_row(manifest, *each) for each in zip(places, rows_at(folder, places, _COLUMNS), strict=True)]
     return page(
-        request, "documents.html.j2", choice=choice, choices=shared.archives.choices, splits=splits, split=split,
-        rows=[each for each in first if each[2]], start=start, at_once=AT_ONCE, has_more=start + AT_ONCE < total,
+        request, "documents.html.j2", choice=choice, choices=shared.archives.choices, rows=rows, total=len(found), q=q,
+        order=order, **place,
     )  # fmt: skip
+
+
+def _row(manifest: Manifest, place: Place, row: Mapping[str, Any]) -> dict[str, Any]:
+    part = place[0].path.replace("documents/", "images/", 1)
+    pictures = [picture_address(manifest.reference, part, image["hash"]) for image in row["images"][:SHOWN_PICTURES]]
+    texts = [*_texts(row["sentences"]).values(), row["id"]]
+    return {"id": row["id"], "language": row["language"], "title": texts[0], "rest": texts[1:-1], "pictures": pictures}
 
 
 @router.post("/documents")

@@ -1,11 +1,13 @@
 """The page of labels: a picture drawn at random, the sentences of its document, and the question which one fits.
 
-GET  /labels/NAME/VERSION/LINKS    the next picture that this person has not answered; `by`, `count`, `seed`
+GET  /labels/NAME/VERSION/LINKS    the next picture that this person has not answered; `by`, `count`, `seed`; `row`: a
+                                   picture, to change its answer; `last`: the one that was answered, whose proposal is
+                                   shown now
 POST /labels/NAME/VERSION/LINKS    `row` and `answer`: the number of a sentence, none-fits or cannot-say
 """
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
@@ -14,9 +16,11 @@ from starlette.concurrency import run_in_threadpool
 from newsroom.decisions.records import MAX_WHO, Action, Decision
 from newsroom.labels.label_sample import Frame, drawn_images, frame_of, label_of, labelled_rows, sample_of
 from newsroom.labels.linked import DrawnDocument, LinkSet, find_links, link_sets, linked_documents
+from newsroom.labels.rows import find_documents, rows_at
 from newsroom.pages.access import form_of
 from newsroom.pages.rendering import address, page
 from newsroom.pages.state import Pages, Shared
+from schemas.documents import AFTER_SENTENCE
 from schemas.errors import UsageError
 from schemas.lake import Folder
 from schemas.manifest import Manifest, read_manifest
@@ -28,27 +32,40 @@ Count = Annotated[int, Query(ge=1, le=MOST)]
 Seed = Annotated[int, Query(ge=0, le=2**31)]
 
 
+class Shown(NamedTuple):
+    """A picture that is asked about: row, index in its document, the images before each sentence, the answer."""
+
+    row: int
+    image: int
+    document: DrawnDocument
+    order: list[list[int]]
+    answer: Decision | None
+
+
 @router.get("/{dataset}/{version}/{name}")
 def label(
     request: Request, shared: Shared, *, dataset: str, version: str, name: str,
-    by: str = "", count: Count = 50, seed: Seed = 0,
+    by: str = "", count: Count = 50, seed: Seed = 0, row: int | None = None, last: int | None = None,
 ) -> Response:  # fmt: skip
-    """Show the next picture, or that there is none."""
+    """Show the next picture without an answer, or one that is named; and the answer that was given last."""
     manifest, folder, links = _links(shared, dataset, version, name)
     frame, who = frame_of(links), _who(request, by)
     rows = drawn_images(frame, count, seed)
     answers = [each for each in shared.decisions.decisions(article=sample_of(links, seed)) if each.who == who]
     known = labelled_rows(frame, answers, links, manifest, folder)
-    answered = {known[each.document, each.image] for each in answers}
-    left = [row for row in rows if row not in answered]
-    shown: tuple[int, int, DrawnDocument] | None = None
-    if left:
-        document, image = frame.image(left[0])
+    answered = {known[each.document, each.image]: each for each in answers}
+    left = [each for each in rows if each not in answered]
+    at = row if row in rows else next(iter(left), None)
+    shown: Shown | None = None
+    if at is not None:
+        document, image = frame.image(at)
         (linked,) = linked_documents(links, manifest, folder, [document])
-        shown = left[0], image, linked
-    proposed = int(frame.sentences[left[0]]) if left else -1
+        shown = Shown(at, image, linked, _in_order(linked, manifest, folder), answered.get(at))
+    before = [each for each in rows[: rows.index(at) if at in rows else len(rows)] if each in answered]
     return page(
-        request, "label.html.j2", manifest=manifest, name=name, shown=shown, proposed=proposed,
+        request, "label.html.j2", manifest=manifest, name=name, shown=shown, last_row=last,
+        last=None if last is None else answered.get(last),
+        proposed=int(frame.sentences[last]) if last in answered else -1, back=before[-1] if before else None,
         done=len(rows) - len(left), total=len(rows), none_fits=Action.NONE_FITS, cannot_say=Action.CANNOT_SAY,
     )  # fmt: skip
 
@@ -79,12 +96,27 @@ async def answer(
         return shared.decisions.decide(label_of(form.get("answer", ""), sentences=linked.sentence_numbers, known=known))
 
     await run_in_threadpool(write)
-    return RedirectResponse(address(request), 303)
+    return RedirectResponse(address(request, row=None, last=form.get("row", "")), 303)
 
 
 def _links(shared: Pages, dataset: str, version: str, name: str) -> tuple[Manifest, Folder, LinkSet]:
     manifest, folder = read_manifest(shared.lake, f"{dataset}@{version}")
     return manifest, folder, find_links(link_sets(shared.lake, manifest), name)
+
+
+def _in_order(linked: DrawnDocument, manifest: Manifest, folder: Folder) -> list[list[int]]:
+    """Return the images that stand before each sentence of a document, and behind the last, by their indexes in it.
+
+    Images of which a source does not say where they stand are behind the last sentence.
+    """
+    ((entry, row),) = find_documents(manifest, folder, [linked.drawn.id]).values()
+    (found,) = rows_at(folder, [(entry, row)], [AFTER_SENTENCE])
+    behind = len(linked.drawn.sentences)
+    order: list[list[int]] = [[] for _ in range(behind + 1)]
+    places = found[AFTER_SENTENCE] or [None] * len(linked.images)
+    for image, place in enumerate(places):
+        order[behind if place is None else min(place, behind)].append(image)
+    return order
 
 
 def _asked(frame: Frame, row: str, rows: Sequence[int]) -> tuple[int, int]:

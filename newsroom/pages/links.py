@@ -29,7 +29,8 @@ from newsroom.labels.linked import (
     row_of_document,
 )
 from newsroom.pages.access import form_of
-from newsroom.pages.rendering import address, page, root_of
+from newsroom.pages.datasets import Number, VersionOrder, listed, version_row
+from newsroom.pages.rendering import address, page, paging, root_of
 from newsroom.pages.state import Pages, Shared
 from schemas.documents import Split, indexes
 from schemas.errors import UsageError
@@ -98,15 +99,15 @@ class DocumentView:
 
 
 @router.get("", name="links")
-def versions(request: Request, shared: Shared) -> Response:
+def versions(
+    request: Request, shared: Shared, q: str = "", order: VersionOrder = "newest", number: Number = 1
+) -> Response:
     """Show which data set versions were linked, and by whom."""
-    found = []
-    for dataset in shared.lake.root.child("links").names():
-        for version in shared.lake.root.child("links", dataset).names():
-            if version in shared.lake.versions(dataset):
-                manifest, _ = read_manifest(shared.lake, f"{dataset}@{version}")
-                found.append((manifest, link_sets(shared.lake, manifest)))
-    return page(request, "links.html.j2", versions=[(manifest, sets) for manifest, sets in found if sets])
+    lake, home = shared.lake, shared.lake.root.child("links")
+    there = [(name, version) for name in home.names() for version in home.child(name).names()]
+    found = [version_row(lake, name, version) for name, version in there if version in lake.versions(name)]
+    found = [row | {"sets": sets} for row in found if (sets := link_sets(lake, row["manifest"]))]
+    return page(request, "links.html.j2", **listed(found, q, order, number))
 
 
 @router.get("/drawing.css")
@@ -130,7 +131,7 @@ def linked(
     relation: str = "",
     errors: bool = False,
     threshold: Annotated[float, Query(ge=0, le=1)] = 0.0,
-    number: Annotated[int, Query(ge=1, alias="page")] = 1,
+    number: Number = 1,
 ) -> Response:
     """Show documents with their links, ten at a time."""
     manifest, folder = read_manifest(shared.lake, f"{dataset}@{version}")
@@ -144,9 +145,8 @@ def linked(
         split = next((each for each in (Split.TEST, Split.VAL) if each in options["split"]), "")
     which = DocumentFilter(split=split, language=language, relation=relation, has_error=errors)
     rows = chosen(compared[0], which, order)
-    pages = max(1, -(-len(rows) // PER_PAGE))
-    number = min(number, pages)
-    some = rows[(number - 1) * PER_PAGE : number * PER_PAGE].tolist()
+    place = paging(number, len(rows), PER_PAGE)
+    some = rows[place["start"] : place["end"]].tolist()
     examples = [_documents(links, compared[0], manifest, folder, some) for links in compared]
     corrections = corrections_of(shared, manifest, [each.drawn.id for each in examples[0] if each])
     graphs = [
@@ -160,19 +160,19 @@ def linked(
             split=row["split"],
             language=row["language"],
             drawings=tuple(
-                None if graph is None else drawn(graph, f"{place + 1 + (number - 1) * PER_PAGE}", threshold=threshold)
-                for graph in (own[place] for own in graphs)
+                None if graph is None else drawn(graph, f"{at + 1 + place['start']}", threshold=threshold)
+                for graph in (own[at] for own in graphs)
             ),
-            corrections=_correctable([own[place] for own in examples], corrections),
+            corrections=_correctable([own[at] for own in examples], corrections),
         )
-        for place, row in enumerate(shown)
+        for at, row in enumerate(shown)
     ]
     return page(
         request,
         "linked.html.j2",
         manifest=manifest, sets=sets, compared=compared, options=options, orders=list(Order),
         filters={"order": order, "split": split, "language": language, "relation": relation, "errors": errors},
-        threshold=threshold, count=len(rows), total=table.num_rows, number=number, pages=pages, documents=documents,
+        threshold=threshold, count=len(rows), total=table.num_rows, documents=documents, **place,
         legend=edge_legend(graph for own in graphs for graph in own if graph is not None),
     )  # fmt: skip
 

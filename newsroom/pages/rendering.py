@@ -112,7 +112,7 @@ def page(request: Request, template: str, *, status: int = 200, **content: Any) 
         "kept": partial(kept_fields, request),
         "path": inner_path(request),
         "user": getattr(request.state, "user", ""),
-        "nav": request.app.state.nav,
+        "nav": request.app.state.nav(),
     }
     answer = HTMLResponse(environment().get_template(template).render(**shared, **content), status)
     answer.headers["content-language"] = ui
@@ -158,6 +158,13 @@ def kept_fields(request: Request, *without: str) -> Markup:
     field = Markup('<input type="hidden" name="{}" value="{}">')
     pairs = request.query_params.multi_items()
     return Markup("").join(field.format(name, value) for name, value in pairs if name not in without)
+
+
+def paging(number: int, total: int, per_page: int) -> dict[str, int]:
+    """Return what a page of a list shows: its `number`, that of all `pages`, and its rows from `start` to `end`."""
+    pages = max(1, -(-total // per_page))
+    number = max(1, min(number, pages))
+    return {"number": number, "pages": pages, "start": (number - 1) * per_page, "end": number * per_page}
 
 
 def own_path(request: Request, target: str) -> str:

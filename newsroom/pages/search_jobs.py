@@ -4,6 +4,7 @@ find              the pictures for an article, with its names and the facets of 
 compare           the pictures of two models for an article, in turns
 propose_places    which picture goes beside which paragraph
 look_up           what an index knows of pictures
+newest            the pictures with the latest dates
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from schemas.errors import UsageError
 from training.text.vocabulary import token_spans
 
 LIKELY = 0.5
+NEWEST = 24  # pictures of the first page
 INFLUENCE_OF = 10  # first pictures whose similarity words add to
 MOST_WORDS = 500  # of a text whose influence is computed: it is read once for each
 
@@ -78,7 +80,7 @@ class SearchOutcome:
         suggestions: names that were typed and replaced.
         wrong: conditions that cannot be read and are not applied, each with what is wrong.
         facets: values of each facet among the pictures that filters leave, with their numbers.
-        is_hidden: whether no picture is likely, and none is shown.
+        is_unlikely: whether the archive likely has no right picture.
         has_no_word: whether pictures are ranked by words, and none has one of them.
     """
 
@@ -94,7 +96,7 @@ class SearchOutcome:
     suggestions: tuple[NameSuggestion, ...] = ()
     wrong: tuple[tuple[str, str], ...] = ()
     facets: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
-    is_hidden: bool = False
+    is_unlikely: bool = False
     has_no_word: bool = False
 
 
@@ -135,7 +137,6 @@ def find(opened: Opened, article: Article, parameters: SearchParameters, upload:
     every = fold(result.images)
     groups = every[: parameters.count]
     highlighting, influence = _highlighted(opened, query, result, parameters)
-    is_unlikely = result.first_ten is not None and result.first_ten < LIKELY
     return SearchOutcome(
         query=query,
         entities=tuple(entities),
@@ -149,7 +150,7 @@ def find(opened: Opened, article: Article, parameters: SearchParameters, upload:
         suggestions=suggestions,
         wrong=tuple(wrong),
         facets=opened.facets(filters),
-        is_hidden=is_unlikely and not parameters.is_weak_shown and not parameters.view,
+        is_unlikely=result.first_ten is not None and result.first_ten < LIKELY,
         has_no_word=result.rank_by is RankBy.LEXICAL and result.searched > 0 and not groups,
     )
 
@@ -186,6 +187,12 @@ def look_up(opened: Opened, images: Sequence[str]) -> dict[str, Picture]:
     records = opened.archive.index.records
     rows = [row for row in records.rows_of(list(images)) if row is not None]
     return {picture.image: picture for picture in records.pictures(rows)}
+
+
+def newest(opened: Opened) -> list[Picture]:
+    """Return the NEWEST pictures of an index with the latest dates, the latest first."""
+    records = opened.archive.index.records
+    return records.pictures(records.newest(NEWEST).tolist())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """What an address of the newsroom asks for.
 
     index=..  language=..  n=24  rank=fused  leave=headline.3  entity=Graz  where=date>=2019  like=HASH  unlike=HASH
-    date=2019  credit=..  licence=..  orientation=..  picture=KEY  weak=1  influence=1  view=HASH
+    date=2019  credit=..  licence=..  orientation=..  picture=KEY  influence=1  view=HASH
 
 Parameters that repeat hold together. The texts are those of a kept article (`store.py`).
 """
@@ -39,7 +39,6 @@ class SearchParameters:
         unlike: those whose likes are not.
         picture: key of a picture that was uploaded; "": none.
         view: content hash of the picture that is shown alone; "": the ranking is shown.
-        is_weak_shown: whether pictures are shown where none is likely.
         has_influence: whether the influence of words is wanted.
     """
 
@@ -55,7 +54,6 @@ class SearchParameters:
     unlike: tuple[str, ...] = ()
     picture: str = ""
     view: str = ""
-    is_weak_shown: bool = False
     has_influence: bool = False
 
     @classmethod
@@ -87,7 +85,6 @@ class SearchParameters:
             unlike=several["unlike"],
             picture=given.get("picture", ""),
             view=given.get("view", ""),
-            is_weak_shown=given.get("weak") == "1",
             has_influence=given.get("influence") == "1",
         )
 

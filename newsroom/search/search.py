@@ -15,7 +15,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from newsroom.archive.confidence import FIRST, Confidence
+from newsroom.archive.confidence import FIRST, Confidence, Strength
 from newsroom.archive.filters import NO_FILTERS, Filters
 from newsroom.archive.index import Index
 from newsroom.archive.records import Picture
@@ -50,6 +50,8 @@ class RankedImage:
         picture: what is known of it.
         similarity: cosine with the query, -1 to 1.
         probability: that the picture is right, of the first ten; None where the index knows none for such a search.
+        strength: how often known texts had the right picture where their nearest was as near as this one, whatever
+            pictures are ranked by; None: the query is no text alone, or the index knows no such texts.
         score: what it is ranked by: the similarity, refined or not, BM25, or the sum of reciprocal ranks.
         visual_rank: by similarity, among the first RERANKED; None: beyond.
         lexical_rank: by words; None: it shares no selective word, or is beyond.
@@ -61,6 +63,7 @@ class RankedImage:
     similarity: float
     score: float
     probability: float | None = None
+    strength: Strength | None = None
     visual_rank: int | None = None
     lexical_rank: int | None = None
     relations: tuple[tuple[str, float], ...] | None = None
@@ -166,8 +169,9 @@ def search(
     is_known = rank_by is RankBy.VISUAL and selected is None and refined is visual and query.is_text_alone
     confidence = index.confidence if is_known else None
     images = _images(
-        index, vector, text, rankings[rank_by], top, visual=refined, lexical=lexical, confidence=confidence
-    )
+        index, vector, text, rankings[rank_by], top, visual=refined, lexical=lexical, confidence=confidence,
+        strength=index.confidence if query.is_text_alone else None,
+    )  # fmt: skip
     return SearchResult(
         images=tuple(images),
         sources=tuple(sources),
@@ -231,6 +235,7 @@ def _images(
     visual: Ranked,
     lexical: Ranked,
     confidence: Confidence | None,
+    strength: Confidence | None,
 ) -> list[RankedImage]:
     """Return the first `top` pictures of a ranking, with their ranks by similarity and by words."""
     rows, visual_ranks, lexical_ranks = ranking.rows[:top], _ranks(visual), _ranks(lexical)
@@ -239,6 +244,9 @@ def _images(
     probabilities: Sequence[float | None] = [None] * len(rows)
     if confidence is not None:
         probabilities = [*confidence.pictures.probability(similarities[:FIRST]).tolist(), *probabilities[FIRST:]]
+    strengths: Sequence[Strength | None] = [None] * len(rows)
+    if strength is not None and len(rows):
+        strengths = strength.strengths(similarities)
     relations: Sequence[tuple[tuple[str, float], ...] | None] = [None] * len(rows)
     if index.model.relations is not None and text is not None and len(rows):
         predictor = RelationPredictor.of(index.model)
@@ -251,6 +259,7 @@ def _images(
             similarity=float(similarities[number]),
             score=float(ranking.scores[number]),
             probability=probabilities[number],
+            strength=strengths[number],
             visual_rank=visual_ranks.get(int(rows[number])),
             lexical_rank=lexical_ranks.get(int(rows[number])),
             relations=relations[number],

@@ -3,7 +3,7 @@
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
   const key = event.key.toLowerCase();
-  const button = document.querySelector(key === "r" ? "button[data-proposed]" : `button[data-key="${CSS.escape(key)}"]`);
+  const button = document.querySelector(`[data-key="${CSS.escape(key)}"]`);
   if (!button) return;
   event.preventDefault();
   button.click();
