@@ -66,10 +66,9 @@ def take_links(browser: Browser, workspace: Path) -> None:
 
 
 def take_newsroom(page: Page, address: str) -> None:
-    """Rank the pictures for an article, choose some, and photograph the page."""
+    """Find pictures for an article, choose some, and photograph the page."""
     page.goto(address)
-    for name, text in ARTICLE.items():
-        page.fill(f"#{name}", text)
+    page.fill("#pasted", "\n\n".join(ARTICLE.values()))
     with page.expect_navigation():
         page.click("#article button.main")
     for number, action in ((0, "choose"), (2, "choose"), (3, "shortlist")):
@@ -81,7 +80,7 @@ def take_newsroom(page: Page, address: str) -> None:
     page.wait_for_load_state("networkidle")
     page.screenshot(path=PICTURES / "newsroom.png")
     page.emulate_media(color_scheme="dark")
-    page.goto(f"{page.url}{'&' if '?' in page.url else '?'}influence=1&entity=Graz&weak=1")
+    page.goto(f"{page.url}{'&' if '?' in page.url else '?'}influence=1&entity=Graz")
     page.wait_for_load_state("networkidle")
     page.screenshot(path=PICTURES / "newsroom-dark.png")
 

@@ -149,12 +149,13 @@ def _aliases(tracking: str | None) -> AliasesOf:
 
 async def _follow_indexes(shared: Pages, wait: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
     """Open the first index beside those at work, whenever it is another; only then is it the first for visitors."""
-    opened, found = None, shared.archives.choices
+    opened: list[tuple[str, str]] | None = None  # without an index a process begins, too
+    found = shared.archives.choices
     while True:
         try:
-            if found and found[0].content != opened:
-                await shared.searches.prepare([found[0], *shared.archives.choices[:1]])  # and the one in use
-                opened = found[0].content
+            if (first := [each.content for each in found[:1]]) != opened:
+                await shared.searches.prepare([*found[:1], *shared.archives.choices[:1]])  # and the one in use
+                opened = first
             shared.archives.choices = found
         except Exception as problem:  # noqa: BLE001 - of whichever store or model; the next look may do better
             log.warning("the first index cannot be opened: %s", problem)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-FIELDS = ("headline", "lead", "caption", "body")
 MOST_TABS = 600
 UNSETTLED = ".htmx-request, .htmx-swapping, .htmx-settling"
 
@@ -54,23 +53,15 @@ class EditorTask:
 
     def _paste(self, texts: Mapping[str, str]) -> None:
         page = self.page
-        for name in FIELDS:
-            self._reach(f"#{name}", "paste")
-            page.keyboard.insert_text(texts.get(name, ""))
-        self._press("#article button.main", "paste", lambda: page.wait_for_selector("a.open, #show-weak"))
-        self._show_weak("paste")
+        self._reach("#pasted", "paste")
+        page.keyboard.insert_text("\n\n".join(texts.values()))
+        self._press("#article button.main", "paste", lambda: page.wait_for_selector("#pictures a.open"))
 
     def _filter(self) -> None:
         page = self.page
         name = "#narrow .names a.chip:not(.on)"
         self._press(name, "filter", lambda: page.wait_for_selector("#narrow .names a.chip.on"))
-        self._show_weak("filter")
         page.wait_for_selector("a.open")
-
-    def _show_weak(self, step: str) -> None:
-        """Have pictures shown of which none is likely."""
-        if self.page.locator("#show-weak").count():
-            self._press("#show-weak", f"{step}, weak", lambda: self.page.wait_for_selector("a.open"))
 
     def _choose(self) -> str:
         """Choose two pictures, and take the second choice back; return the first."""

@@ -88,7 +88,7 @@ def test_what_a_page_does_not_show_cannot_be_decided(newsroom: Newsroom) -> None
     before = len(logged(newsroom))
     with newsroom.client() as client:
         page = searched(client, ARTICLE, index=newsroom.news)
-        page = client.get(f"{page.url}&weak=1")
+        page = client.get(f"{page.url}")
         image = shown(page.text)[0]
         right = button(page.text, image, "choose")
         assert right is not None
@@ -125,7 +125,7 @@ def test_a_click_searches_nothing(newsroom: Newsroom) -> None:
     folder = Path(newsroom.folder)
     with newsroom.client() as client:
         page = searched(client, {"headline": "A heron."}, index=newsroom.news)
-        page = client.get(f"{page.url}&weak=1")
+        page = client.get(f"{page.url}")
         image = shown(page.text)[1]
         folder.rename(folder.with_name("away"))
         try:
@@ -141,7 +141,7 @@ def test_a_click_searches_nothing(newsroom: Newsroom) -> None:
 
 def test_a_stale_tab_undoes_nothing(newsroom: Newsroom) -> None:
     with newsroom.client() as client:
-        first = client.get(f"{searched(client, {'headline': 'An onion, seen twice.'}, index=newsroom.news).url}&weak=1")
+        first = client.get(f"{searched(client, {'headline': 'An onion, seen twice.'}, index=newsroom.news).url}")
         image = shown(first.text)[0]
         second = decide(client, first, image, "choose")
         assert button(second.text, image, "choose") is None and button(second.text, image, "withdraw")
@@ -165,7 +165,7 @@ def test_undo_puts_back_what_stood_and_says_what_it_does(newsroom: Newsroom) -> 
 
     with newsroom.client() as client:
         page = searched(client, {"headline": "A camera, to be undone."}, index=newsroom.news)
-        page = client.get(f"{page.url}&weak=1")
+        page = client.get(f"{page.url}")
         assert 'id="undo"' not in page.text
         images = shown(page.text)
         page = decide(client, page, images[0], "reject", reason="rights", note="n")
@@ -186,7 +186,7 @@ def test_a_rejection_without_a_reason_is_asked_for_one(newsroom: Newsroom) -> No
     before = len(logged(newsroom))
     with newsroom.client() as client:
         page = searched(client, {"headline": "A cone."}, index=newsroom.news)
-        page = client.get(f"{page.url}&weak=1")
+        page = client.get(f"{page.url}")
         question = decide(client, page, shown(page.text)[0], "reject")
         assert question.status_code == 200 and 'name="reason"' in question.text and len(logged(newsroom)) == before
         answered = decide(client, question, shown(page.text)[0], "reject", reason="quality")
@@ -282,4 +282,6 @@ def test_a_comparison_of_one_model_is_refused(newsroom: Newsroom, tmp_path: Path
     with served(settings) as server, server.client() as client:
         key = here(searched(client, ARTICLE)).split("/")[2].partition("?")[0]
         assert client.get(f"/comparison/{key}").status_code == 404
-        assert "needs the indexes of two models" in client.get("/comparison").text
+        page = client.get("/comparison").text
+        assert "no two models to compare yet" in page and "multilink index" not in page
+        assert 'href="/comparison"' not in client.get("/decisions").text

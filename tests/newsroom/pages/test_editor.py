@@ -38,22 +38,19 @@ def focused(page: Page) -> str:
 def address(newsroom: Newsroom, lead: str) -> str:
     """Return the address of an article's pictures, likely or not; each test has an article of its own."""
     with newsroom.client() as client:
-        return f"{searched(client, {**TEXTS, 'lead': lead}, index=newsroom.news).url}&weak=1"
+        return f"{searched(client, {**TEXTS, 'lead': lead}, index=newsroom.news).url}"
 
 
 def test_a_pasted_article_becomes_a_decision_in_the_exported_data_set(
     page: Page, newsroom: Newsroom, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page.goto(f"{newsroom.url}/?index={newsroom.news}")
-    for name, text in TEXTS.items():
-        page.fill(f"#{name}", text)
+    page.fill("#pasted", "\n\n".join(TEXTS.values()))
     with page.expect_navigation():
-        page.get_by_role("button", name="Rank the pictures").click()
+        page.get_by_role("button", name="Find pictures").click()
     before = str(page.text_content("[data-announce]"))
     page.locator(".names a.chip", has_text="Graz").first.click()
     page.wait_for_selector(".names a.chip.on")
-    if page.locator("#show-weak").count():
-        page.click("#show-weak")
     page.wait_for_selector("a.open")
     assert page.text_content("[data-announce]") != before
     image = shown(page.content())[1]
@@ -218,7 +215,7 @@ def test_the_pages_keep_the_rules_of_wcag_and_fit_their_window(browser: Browser,
         "/comparison",
         "/decisions",
         f"/placement/{key}?{places}",
-        f"/articles/{key}?weak=1",
+        f"/articles/{key}",
     ):
         if path != f"/comparison/{key}":
             page.goto(rivals.url + path)
@@ -237,10 +234,10 @@ def test_the_pages_keep_the_rules_of_wcag_and_fit_their_window(browser: Browser,
 def test_a_whole_task_needs_no_mouse(page: Page, rivals: Rivals) -> None:
     """Paste, filter, choose, undo, compare blind, place."""
     task = EditorTask(page)
-    texts = {**TEXTS, "caption": "Ohne Maus."}
+    texts = {**TEXTS, "headline": "Ohne Maus."}
     image = task.run(rivals.url, texts)
     steps = "paste", "filter", "choose", "choose another", "undo", "compare", "choose blind", "place", "move"
-    assert [name for name in task.steps if not name.endswith("weak")] == [*steps]
+    assert task.steps == [*steps]
     with DecisionLog(open_database(rivals.store)) as log:
         decided = [(each.action, each.image, each.is_blind) for each in log.decisions(article=article_digest(texts))]
     chosen, other, back, blind = decided

@@ -8,6 +8,7 @@ import re
 from dataclasses import replace
 
 import httpx
+import numpy as np
 import pytest
 from running_newsroom import NEWS, Newsroom, decide, searched, shown
 
@@ -118,7 +119,7 @@ def test_pictures_refine_and_are_queries(newsroom: Newsroom, archive: Archive) -
         (more, *_), (less, *_) = links(page.text, 'id="more-'), links(page.text, 'id="less-')
         first = shown(page.text)[0]
         assert shown(client.get(more).text) == expected(archive, like=[first])
-        assert shown(client.get(f"{less}&weak=1").text) == expected(archive, unlike=[first])
+        assert shown(client.get(less).text) == expected(archive, unlike=[first])
         alone = client.get("/", params={"like": first, "index": newsroom.news})
         assert shown(alone.text)[0] == first
         path = NEWS / "pictures" / "007.jpg"
@@ -132,16 +133,27 @@ def test_pictures_refine_and_are_queries(newsroom: Newsroom, archive: Archive) -
         assert broken.status_code == 400 and "cannot be used" in broken.text
 
 
-def test_nothing_likely_is_said_instead_of_a_grid(newsroom: Newsroom) -> None:
+def test_a_word_says_how_near_a_picture_is_and_numbers_are_under_more(newsroom: Newsroom, archive: Archive) -> None:
+    assert archive.index.confidence is not None
+    found = archive.search(**TEXTS, language="de", top=12, rank_by=RankBy.VISUAL)  # type: ignore[arg-type]
+    curve = archive.index.confidence.any_of_first
+    shares = curve.probability(np.array([each.similarity for each in found.images]))
+    words = ["strong" if share >= 2 / 3 else "fair" if share >= 1 / 3 else "weak" for share in shares]
+    assert [each.strength for each in found.images] == words and len({*words}) > 1
     with newsroom.client() as client:
-        page = ranked(newsroom, client, {"headline": "Qwertz uiopü asdf"}, rank="visual")
-        assert "With less than 50% is one of the first ten" in page.text and shown(page.text) == []
-        (address,) = links(page.text, 'id="show-weak"')
-        weak = client.get(address)
-        probabilities = [float(value) for value in re.findall(r'value="([\d.]+)" aria-label="Probability"', weak.text)]
-        assert len(probabilities) == 10 and max(probabilities) < 0.5  # beyond the first ten nothing is known
-        likely = ranked(newsroom, client, TEXTS, rank="visual")
-        assert 'id="first-ten"' in likely.text and "At least one of the first ten is right with" in likely.text
+        likely = ranked(newsroom, client, TEXTS, rank="visual").text
+        assert re.findall(r'No\. (\d+) · <span class="strength \w+">(\w+)<', likely) == [
+            (str(number), word) for number, word in enumerate(words, start=1)
+        ]
+        beside = re.sub(
+            r"<details class=\"more\">.*?</details>", "", likely[likely.index('id="pictures"') :], flags=re.S
+        )
+        assert "%" not in re.sub("<[^>]*>", "", beside[: beside.index("</ol>")]) and "<meter" not in likely
+        assert "a right picture was among the first ten in" in likely
+        unlikely = ranked(newsroom, client, {"headline": "Qwertz uiopü asdf"}, rank="visual").text
+        assert "The archive likely has no right picture" in unlikely and len(shown(unlikely)) == 12
+        picture = client.get("/", params={"like": shown(likely)[0], "index": newsroom.news}).text
+        assert 'class="strength' not in picture and "No. 1" in picture  # of such queries nothing is known
 
 
 def test_words_of_no_picture_are_said_to_be_so(newsroom: Newsroom) -> None:
@@ -191,7 +203,7 @@ def test_a_text_is_read_once(newsroom: Newsroom, archive: Archive) -> None:
 
 def test_a_long_text_is_refused_and_the_field_says_so(newsroom: Newsroom) -> None:
     with newsroom.client() as client:
-        assert 'maxlength="20000"' in client.get("/").text and "at most 20,000 characters" in client.get("/").text
+        assert 'maxlength="20000"' in client.get("/").text
         refused = client.post("/articles", data={"body": "x" * 20_001})
         assert refused.status_code == 400 and "body: expected at most 20000 characters, found 20001" in refused.text
         assert client.post("/articles", data={"body": "x " * 10_000}).status_code == 200
@@ -234,12 +246,23 @@ def test_further_pictures_are_a_link_and_what_is_unknown_is_left_out(newsroom: N
         assert not re.search("no credit|without a title", page.text)
 
 
-def test_an_article_of_the_data_set_is_opened(newsroom: Newsroom) -> None:
+def test_articles_of_the_data_set_are_searched_sorted_and_opened(newsroom: Newsroom) -> None:
+    def listed(**options: str) -> list[str]:
+        page = client.get("/documents", params={"index": newsroom.news, **options})
+        return re.findall(r'name="id" value="([^"]*)"', page.text)
+
     with newsroom.client() as client:
-        page = client.get("/documents", params={"index": newsroom.news, "split": "test"})
-        names = re.findall(r'name="id" value="([^"]*)"', page.text)
-        assert len(names) == 40 and all(ARTICLES[name]["split"] == "test" for name in names)
-        form = {"index": newsroom.news, "split": "test", "id": names[0]}
+        names, second = listed(), listed(page="2")
+        assert len({*names, *second}) == 40 and {*names, *second} <= ARTICLES.keys()
+        by_title = [ARTICLES[name]["headline"].lower() for name in listed(order="title")]
+        assert by_title == sorted(row["headline"].lower() for row in ARTICLES.values())[:20]
+        assert {*listed(q="NEPTUN")} == {name for name, row in ARTICLES.items() if "neptun" in row["headline"].lower()}
+        assert listed(q="<script>") == [] and listed(page="99") != []
+        page = client.get("/documents", params={"index": newsroom.news})
+        assert (
+            client.get(html.unescape(re.findall(r'<img class="thumb" src="([^"]*)"', page.text)[0])).status_code == 200
+        )
+        form = {"index": newsroom.news, "id": names[0]}
         opened = client.post("/documents", data=form)
         assert html.escape(ARTICLES[names[0]]["body"], quote=False)[:40] in html.unescape(opened.text)
         assert names[0] in opened.text and len(shown(opened.text)) == 12
@@ -248,14 +271,29 @@ def test_an_article_of_the_data_set_is_opened(newsroom: Newsroom) -> None:
         own = [link for link in re.split('<li class="picture"', every.text)[1:] if "data-own" in link[:40]]
         assert len(own) <= 1 and bool(found) == bool(own) and (found or "is not among these" in every.text)
         assert client.post("/documents", data={**form, "id": "nobody"}).status_code == 404
-        second = client.get("/documents", params={"index": newsroom.news, "split": "test", "start": "40"})
-        assert not set(names) & set(re.findall(r'name="id" value="([^"]*)"', second.text))
+
+
+def test_the_first_page_has_the_newest_pictures_and_takes_a_whole_article(newsroom: Newsroom, archive: Archive) -> None:
+    records = archive.index.records
+    dates = [each.metadata.date or "" for each in records.pictures(list(range(records.count)))]
+    with newsroom.client() as client:
+        first = client.get("/", params={"index": newsroom.news}).text
+        found = [records.pictures(records.rows_of([image]))[0].metadata.date for image in shown(first)]
+        assert found == sorted(dates, reverse=True)[:24]
+        pasted = f"{TEXTS['headline']}\n\n{TEXTS['lead']}\n\nEins.\nZwei."
+        page = client.post("/articles", data={"article": pasted, "index": newsroom.news})
+        assert f'value="{html.escape(TEXTS["headline"])}"' in page.text and len(shown(page.text)) == 12
+        assert (
+            page.url.path
+            == client.post("/articles", data={**TEXTS, "body": "Eins.\n\nZwei.", "index": newsroom.news}).url.path
+        )
+        assert client.post("/articles", data={"article": "x" * 20_001}).status_code == 400
 
 
 def test_the_interface_speaks_three_languages(newsroom: Newsroom) -> None:
     with newsroom.client() as client:
         page = ranked(newsroom, client, TEXTS)
-        for code, word in (("de", "Bilder ordnen"), ("fr", "Classer les images"), ("en", "Rank the pictures")):
+        for code, word in (("de", "Bilder suchen"), ("fr", "Chercher des images"), ("en", "Find pictures")):
             translated = with_(client, page, ui=code).text
             assert f'<html lang="{code}">' in translated and word in translated
             assert shown(translated) == shown(page.text)

@@ -97,7 +97,7 @@ def test_choices_of_two_archives_are_placed_each_by_its_own(newsroom: Newsroom, 
     page = searched(client, article, index=newsroom.news)
     first = shown(page.text)[0]
     decide(client, page, first, "choose")
-    evil = client.get(f"{page.url.path}?index={newsroom.evil}&weak=1")
+    evil = client.get(f"{page.url.path}?index={newsroom.evil}")
     second = shown(evil.text)[0]
     decide(client, evil, second, "choose")
     key = page.url.path.split("/")[2]

@@ -28,7 +28,7 @@ def opened(newsroom: Newsroom) -> Opened:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("address", ["", "leave=body.2", "rank=fused&date=2020&weak=1", "entity=Graz&language=en"])
+@pytest.mark.parametrize("address", ["", "leave=body.2", "rank=fused&date=2020", "entity=Graz&language=en"])
 def test_the_second_look_at_an_article_reads_nothing(
     newsroom: Newsroom, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,7 +69,7 @@ def test_the_footer_of_a_part_is_read_once(newsroom: Newsroom, monkeypatch: pyte
 
     lake = Lake.at(str(Path(newsroom.folder).parents[3]))
     with newsroom.client() as client:
-        page = client.get(f"{searched(client, {'headline': 'Ein Bild.'}, index=newsroom.news).url}&weak=1&n=48")
+        page = client.get(f"{searched(client, {'headline': 'Ein Bild.'}, index=newsroom.news).url}&n=48")
     own = opened(newsroom)
     pictures = search_jobs.look_up(own, shown(page.text))
     copies, dataset = Copies(lake), own.archive.index.manifest.dataset

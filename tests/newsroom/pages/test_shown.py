@@ -105,13 +105,13 @@ def test_a_slip_is_forgiven_where_a_person_typed_and_not_in_a_text(gazetteer: Ga
 def test_names_by_spacy_keep_their_kind(gazetteer: Gazetteer, monkeypatch: pytest.MonkeyPatch) -> None:
     import spacy
 
-    from newsroom.pages import entities
+    from newsroom.pages import words
 
     pipeline = spacy.blank("de")
     ruler = pipeline.add_pipe("entity_ruler")
     said = {"PER": "Ada Lovelace", "GPE": "Nantes", "DATE": "heute"}
     ruler.add_patterns([{"label": label, "pattern": text} for label, text in said.items()])  # type: ignore[attr-defined]
-    monkeypatch.setattr(entities, "recogniser", lambda language: pipeline if language == "de" else None)
+    monkeypatch.setattr(words, "recogniser", lambda language: pipeline if language == "de" else None)
     found, is_spacy = find_entities("Ada Lovelace kam heute nach Nantes.", "de", gazetteer)
     assert is_spacy
     assert [(each.name, each.kind, each.images) for each in found] == [("Ada Lovelace", "PER", 0), ("Nantes", "LOC", 2)]

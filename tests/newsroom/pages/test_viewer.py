@@ -26,7 +26,7 @@ import uvicorn
 from PIL import Image
 
 from newsroom.decisions.log import DecisionLog
-from newsroom.decisions.records import Action, Decision
+from newsroom.decisions.records import Action, Decision, standing
 from newsroom.labels.label_sample import drawn_images, frame_of, links_by, sample_of
 from newsroom.labels.linked import DocumentFilter, Order, find_links, link_sets, linked_documents, ordered, outcomes
 from newsroom.labels.rows import _index, find_documents, rows_at
@@ -380,7 +380,13 @@ def _raw(site: Site) -> list[dict[str, Any]]:
 
 
 def test_the_browser_shows_what_a_build_found(site: Site) -> None:
-    assert "synthetic" in got(f"{site.url}/datasets") and f"<td>{TRAINED}</td>" in got(site.data)
+    for home in ("datasets", "links"):
+        listed = got(f"{site.url}/{home}", q="SYNTH", order="name")
+        assert f'href="/{home}/synthetic/v1">synthetic</a>' in listed and "63 documents" in listed
+        (cover,) = re.findall(r'<img class="thumb" src="([^"]*)"', listed)
+        assert httpx.get(site.url + html.unescape(cover)).content[:2] == b"\xff\xd8"
+        assert "Nothing was found" in got(f"{site.url}/{home}", q="<script>", ui="en")
+    assert f"<td>{TRAINED}</td>" in got(site.data)
     reasons = got(f"{site.data}/failures")
     assert "low-score</a> 2" in reasons and "not-found</a> 1" in reasons
     only = got(f"{site.data}/failures", reason="not-found")
@@ -578,26 +584,27 @@ def test_a_hundred_thousand_documents_are_filtered_and_sorted() -> None:
 def test_pictures_are_labelled_by_keyboard_and_say_what_the_corpus_is_worth(
     browser: Page, site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Ten pictures: the proposed sentence is right, then none, cannot say, a number, arrows; the log says the same."""
+    """Ten pictures: the proposed sentence, then none, cannot say, a number, arrows; the log says the same."""
     links = find_links(link_sets(site.lake, site.manifest), MODELS[0])
     frame = frame_of(links)
     rows = drawn_images(frame, 10, 0)
     (again,) = (each for each in link_sets(site.lake, site.manifest) if each.name == links.name)
     assert frame_of(again) is frame and drawn_images(frame_of(again), 10, 0) is rows  # read once, not at each answer
     browser.goto(f"{site.url}/labels/synthetic/v1/{MODELS[0]}?count=10&by=Anna&ui=en")
-    keys = ["r", "n", "c", "1", "ArrowDown Enter", *"rrrrr"]
+    keys = ["proposed", "n", "c", "1", "ArrowDown Enter", *["proposed"] * 5]
     for number, (row, pressed) in enumerate(zip(rows, keys, strict=True)):
         browser.wait_for_selector(f"[data-row='{row}']")
         assert browser.get_attribute("[data-done]", "data-done") == str(number)
         assert not re.search(r"similarity|probability|\d%|0\.\d\d", str(browser.text_content("main")))
-        browser.locator("form.label img").evaluate("each => each.decode()")
-        proposed = browser.locator("button[data-proposed]")
-        assert proposed.count() == (1 if frame.sentences[row] >= 0 else 0)
+        browser.locator("form.label > img").evaluate("each => each.decode()")
         if pressed.startswith("Arrow"):
             browser.locator("form.label ol button").first.focus()
-        press = pressed if pressed != "r" or proposed.count() else "n"
+        proposed = int(frame.sentences[row])
+        press = pressed if pressed != "proposed" else str(proposed + 1) if 0 <= proposed < 9 else "n"
         for key in press.split():
             browser.keyboard.press(key)
+        browser.wait_for_selector("#last")
+        assert ("proposed none" in str(browser.text_content("#last"))) == (proposed < 0)
     browser.wait_for_selector("text=multilink measure first-1 --dataset synthetic@v1")
     with DecisionLog(Store(site.store).engine) as log:
         made = list(log.decisions(article=sample_of(links, 0)))
@@ -677,6 +684,35 @@ def _rows_by_split(site: Site) -> dict[str, list[dict[str, Any]]]:
 def _table(site: Site, entry: FileEntry) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = pq.read_table(site.folder.open(entry.path), columns=["id"]).to_pylist()
     return rows
+
+
+def test_an_answer_can_be_changed_and_the_proposal_is_shown_after_it(site: Site) -> None:
+    links = find_links(link_sets(site.lake, site.manifest), MODELS[0])
+    frame, rows = frame_of(links), drawn_images(frame_of(links), 5, 3)
+    target = f"{site.url}/labels/synthetic/v1/{MODELS[0]}?count=5&seed=3&by=Ida"
+    with httpx.Client(base_url=site.url, timeout=120, follow_redirects=True) as browser:
+        first = browser.get(target).text
+        document, image = frame.image(rows[0])
+        (found,) = linked_documents(links, site.manifest, site.folder, [document])
+        pictures = [
+            html.unescape(each) for each in re.findall(r'<img src="([^"]*)" alt="[^"]*"(?: class="asked")?>', first)
+        ]
+        assert sorted(pictures[1:]) == sorted(found.drawn.images) and pictures[0] == found.drawn.images[image]
+        assert "proposed" not in first and 'id="back"' not in first and f"last={rows[0]}" not in first
+        assert "proposed" not in browser.get(f"{target}&last={rows[0]}").text  # not asked about yet
+        following = browser.post(target, data={"row": str(rows[0]), "answer": "none-fits"}).text
+        assert f'data-row="{rows[1]}"' in following and "The model proposed" in following
+        (change,) = re.findall(r'id="change" href="([^"]*)"', following)
+        (back,) = re.findall(r'id="back" data-key="b" href="([^"]*)"', following)
+        again = browser.get(html.unescape(change)).text
+        assert browser.get(html.unescape(back)).text == again and f'data-row="{rows[0]}"' in again
+        assert re.findall(r'value="([^"]*)"[^>]* aria-pressed="true"', again) == ["none-fits"]
+        changed = browser.post(html.unescape(change), data={"row": str(rows[0]), "answer": "0"}).text
+        assert f'data-row="{rows[1]}"' in changed and 'data-done="1"' in changed
+    with DecisionLog(Store(site.store).engine) as log:
+        made = [each for each in log.decisions(article=sample_of(links, 3)) if each.who == "Ida"]
+    assert [each.action for each in made] == [Action.NONE_FITS, Action.FITS]
+    assert [each.sentence for each in standing(made)] == [0]
 
 
 def test_a_label_that_the_page_cannot_give_is_refused(site: Site) -> None:
