@@ -132,7 +132,7 @@ def _titles(folder: Folder, parts: Sequence[FileEntry]) -> Arrays:
     titles = list[pa.Array]()
     for entry in parts:
         with folder.open(entry.path) as stream:
-            texts = pq.read_table(stream, columns=["sentences.list.element.text"]).column(0)
+            texts = pq.ParquetFile(stream).read(columns=["sentences.list.element.text"]).column(0)
         for chunk in texts.chunks:
             is_empty = pc.equal(pc.list_value_length(chunk), 0).to_numpy(zero_copy_only=False)
             first = pa.array(chunk.offsets.to_numpy()[:-1], mask=is_empty)
