@@ -50,8 +50,8 @@ class RankedImage:
         picture: what is known of it.
         similarity: cosine with the query, -1 to 1.
         probability: that the picture is right, of the first ten; None where the index knows none for such a search.
-        strength: how often known texts had the right picture where their nearest was as near as this one, whatever
-            pictures are ranked by; None: the query is no text alone, or the index knows no such texts.
+        strength: how often known texts had the right picture where their nearest was as near as this one; None: the
+            query is no text alone, pictures are not ranked by similarity, or the index knows no such texts.
         score: what it is ranked by: the similarity, refined or not, BM25, or the sum of reciprocal ranks.
         visual_rank: by similarity, among the first RERANKED; None: beyond.
         lexical_rank: by words; None: it shares no selective word, or is beyond.
@@ -170,7 +170,7 @@ def search(
     confidence = index.confidence if is_known else None
     images = _images(
         index, vector, text, rankings[rank_by], top, visual=refined, lexical=lexical, confidence=confidence,
-        strength=index.confidence if query.is_text_alone else None,
+        strength=index.confidence if query.is_text_alone and rank_by is RankBy.VISUAL else None,
     )  # fmt: skip
     return SearchResult(
         images=tuple(images),
