@@ -67,8 +67,10 @@ _GOES_ON = {
     "train": "; the same command with --reuse goes on",
 }
 # Of paths that cannot be read or written: read-only, full, of somebody else, of another kind than expected, not there.
-_OF_PATHS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
-_OF_PATHS += (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST)
+_OF_PATHS = {
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT),
+    *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST),
+}
 _SUMMARISED = threading.Event()  # standard output has a summary
 _PLAIN: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": False}
 _OF_GROUP = _PLAIN | {"add_completion": False}

@@ -128,7 +128,7 @@ class Steps:
     def _champion(self, name: str) -> str | None:
         """Return the number of the champion of a registered model, whose name is in full; None where there is none."""
         status = self._status(name)
-        return status and status.champion
+        return None if status is None else status.champion
 
     def standing(self, dataset: str, objective: str) -> dict[str, str]:
         """Return the champion of a model, and who approved its challenger; empty: nobody.

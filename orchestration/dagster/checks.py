@@ -70,7 +70,8 @@ def _model_check(settings: Settings, objective: str) -> dg.AssetChecksDefinition
         version = _version(context, key)
         made = newest(context.instance, key, context.run.tags[PARTITION_TAG])
         scores = {name: value.value for name, value in made.metadata.items()} if made is not None else {}
-        verdict = better_than_nostruct(scores.get(LEAD), score=str(scores.get(LEADING, "auc")))
+        lead = scores.get(LEAD)
+        verdict = better_than_nostruct(lead if isinstance(lead, dict) else None, score=str(scores.get(LEADING, "auc")))
         is_compared = NOSTRUCT in settings.dataset(context.run.tags[PARTITION_TAG]).objectives
         return _result(verdict, version, dg.AssetCheckSeverity.ERROR if is_compared else dg.AssetCheckSeverity.WARN)
 

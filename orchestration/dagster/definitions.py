@@ -127,7 +127,9 @@ def make_models(settings: Settings, objective: str) -> list[dg.AssetsDefinition 
     def key(kind: str) -> dg.AssetKey:
         return model_key(objective, kind)
 
-    def asset(kind: str, meaning: str, *deps: dg.AssetKey, kinds: set[str], **more: Any) -> Any:
+    def asset(
+        kind: str, meaning: str, *deps: dg.AssetKey, kinds: set[str], **more: Any
+    ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
         return dg.asset(
             key=key(kind),
             deps=deps,

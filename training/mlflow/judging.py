@@ -118,7 +118,7 @@ def judge(
                 scored[each.digest] = _evaluate(each, data.lake, reference, split, measure)
         found = [scored[each.digest] for each in models[:count]]
         by = {By.LANGUAGE, *(each.by for each in policy.groups)} if reference == data.target else ()
-        groups = {each: _groups(data.lake, reference, split, each) for each in by}
+        groups = {str(each): _groups(data.lake, reference, split, each) for each in by}
         return contest_of(reference, split, found, measure, attempt=rivals.attempt, groups=groups)
 
     own = contest(data.target, data.split, policy.measure, count=len(models))

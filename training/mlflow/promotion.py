@@ -179,7 +179,12 @@ def count_look(
     if split != gate_split(lake, reference) or record.best is None or version.version in record.champions:
         return None
     study, cells = study_of(client, version)
-    look = {"dataset": reference, "split": split, "champion_before": record.champion, BEST_BEFORE: record.best}
+    look: dict[str, Any] = {
+        "dataset": reference,
+        "split": split,
+        "champion_before": record.champion,
+        BEST_BEFORE: record.best,
+    }
     look |= {STUDY: study, CELLS: cells}
     try:
         if not any(each.decision == look for each in record.about(version.version, EVALUATED)):
