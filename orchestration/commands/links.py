@@ -83,7 +83,9 @@ def _lines(summary: dict[str, Any]) -> list[str]:
     links, documents = counted(summary["links"], "link"), counted(summary["documents"], "document")
     lines = [f"{links} of {documents}{about}: {summary['output']}"]
     lines += [_example(**link) for link in summary.get("examples", ())]
-    lines += [f"no percentage for {counted(count, 'document')}: {why}" for why, count in summary["cautions"].items()]
+    lines += [
+        f"no percentage for {counted(count, 'document')}: {why}" for why, count in summary.get("cautions", {}).items()
+    ]
     if summary.get("fitted"):
         lines.append(f"chosen on these documents: {summary['fitted']}")
     if summary.get("page"):

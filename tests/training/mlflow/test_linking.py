@@ -256,7 +256,6 @@ def test_the_scheduler_links_and_indexes_with_the_champion_into_the_lake(
     client: mlflow.MlflowClient, register_model: Register, registry_lake: Lake, trained: Path, tmp_path: Path
 ) -> None:
     from orchestration.config import Settings
-    from orchestration.dagster.definitions import _model_state
     from orchestration.steps import Steps
 
     settings = Settings(lake=registry_lake.root.uri, tracking_uri=client.tracking_uri)
@@ -272,11 +271,9 @@ def test_the_scheduler_links_and_indexes_with_the_champion_into_the_lake(
     decision: dict[str, Any] = {"checks": []}
     record = record_of(client, name)
     assert change_champion(client, record, ["1"], decision=decision, evidence=stated, lake=registry_lake)
-    assert not _model_state(settings, "synthetic", "v1", "cross-document").is_applied
     first, again = (steps.link(name, "synthetic@v1", say=print) for _ in range(2))
     assert (first["model"], first["model_version"], first["documents"]) == (f"models:/{name}/1", "1", 120)
     assert (first["shards_reused"], again["shards_reused"]) == (0, 9)
-    assert not _model_state(settings, "synthetic", "v1", "cross-document").is_applied
     made, taken_over = (steps.index(name, "synthetic@v1", say=print) for _ in range(2))
     assert (made["model"], made["model_version"], made["reused"], taken_over["reused"]) == (
         f"models:/{name}/1",
@@ -284,7 +281,6 @@ def test_the_scheduler_links_and_indexes_with_the_champion_into_the_lake(
         False,
         True,
     )
-    assert _model_state(settings, "synthetic", "v1", "cross-document").is_applied
     folder = registry_lake.links("synthetic", "v1", name, "1")
     by_hand = link(client, registry_lake, tmp_path / "links", f"models:/{name}/1")
     assert {path: folder.read(path) for path in folder.files()} == {
