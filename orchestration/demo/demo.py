@@ -47,21 +47,21 @@ def main_job(home: Path, *, workers: int, say: Say) -> Iterator[tuple[list[str],
         datasets=(dataset,),
         beam=BeamSettings(workers=workers),
     )
-    key = workspace_key(home)
+    web, key = recording_at(), workspace_key(home)
     with ThreadPoolExecutor(AT_ONCE) as threads, processes() as started:
         try:
-            yield from _steps(home, settings, started, threads, say, key=key)
+            yield from _steps(home, settings, started, threads, say, web=web, key=key)
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _steps(
-    home: Path, settings: Settings, started: Processes, threads: ThreadPoolExecutor, say: Say, *, key: str
+    home: Path, settings: Settings, started: Processes, threads: ThreadPoolExecutor, say: Say, *, web: Path, key: str
 ) -> Iterator[tuple[list[str], dict[str, Any]]]:
     """Do the steps of the main job; all but the build are processes."""
     (dataset,) = settings.datasets
     say(f"1/5 build: scraping the recorded web and building the data set {DATASET}")
-    with scraping(recording_at()) as addresses:
+    with scraping(web) as addresses:
         build = Steps(settings=settings).build(dataset, addresses, say=say)
     reference = f"{DATASET}@{build['version']}"
     splits = ", ".join(f"{name} {row['documents']}" for name, row in build["splits"].items())

@@ -28,9 +28,10 @@ def newsroom(home: Path, *, workers: int, say: Say) -> Iterator[tuple[list[str],
         datasets=(dataset,),
         beam=BeamSettings(workers=workers),
     )
-    steps, key = Steps(settings=settings), workspace_key(home)
+    web, key = recording_at(), workspace_key(home)
+    steps = Steps(settings=settings)
     say(f"1/5 build: the articles and pictures of the recorded news, as the data set {DATASET}")
-    with recorded_news(recording_at()) as addresses:
+    with recorded_news(web) as addresses:
         build = steps.build(dataset, addresses, say=say)
     reference = f"{DATASET}@{build['version']}"
     say(f"2/5 train: headline, lead, caption and body, recipe {dataset.recipe_of(OBJECTIVE)}, on {reference}")

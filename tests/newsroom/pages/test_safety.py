@@ -81,7 +81,7 @@ def test_a_write_that_another_site_causes_is_refused(server: Server) -> None:
                 assert client.post(path, data=right, headers=headers).status_code == 403, (path, headers)
         for headers in ({}, {"Sec-Fetch-Site": "same-origin"}, {"Sec-Fetch-Site": "none"}, {"Origin": server.url}):
             answer = client.post("/articles", data=right, headers=headers)
-            assert answer.status_code == 200 and 'value="A flood"' in answer.text
+            assert answer.status_code == 200 and "A flood" in answer.text
         assert client.get("/", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 200  # a link from elsewhere
 
 
@@ -311,17 +311,3 @@ def test_what_nobody_decided_on_expires(tmp_path: Path, monkeypatch: pytest.Monk
         for gone, find in ((keys[0], opened.article), (upload, opened.upload)):
             with pytest.raises(NotFoundError, match="it was deleted or never saved"):
                 find(gone)
-
-
-def test_a_database_of_before_gets_its_columns(tmp_path: Path) -> None:
-    address = f"sqlite:///{tmp_path}/pages.sqlite"
-    first = Store(address)
-    key = first.keep_article(Article(texts={"headline": "kept"}))
-    with first.engine.begin() as connection:
-        connection.exec_driver_sql("ALTER TABLE articles DROP COLUMN images")
-        connection.exec_driver_sql("DROP INDEX ix_uploads_at")
-        connection.exec_driver_sql("ALTER TABLE uploads DROP COLUMN at")
-    first.close()
-    second = Store(address)
-    assert second.article(key) == Article(texts={"headline": "kept"}) and second.upload(second.keep_upload(b"x"))
-    second.close()
