@@ -58,8 +58,11 @@ def asset_graph_text() -> str:
     lines = []
     for key in sorted(graph.get_all_asset_keys()):
         node = graph.get(key)
-        op = node.assets_def.op
         needs = ", ".join(sorted(parent.to_user_string() for parent in node.parent_keys)) or "nothing"
+        if not node.is_materializable:
+            lines.append(f"asset {key.to_user_string()} <- {needs}; observed")
+            continue
+        op = node.assets_def.op
         retries = 0 if op.retry_policy is None else op.retry_policy.max_retries
         lines.append(f"asset {key.to_user_string()} <- {needs}; by {op.name}, pool {op.pool}, retries {retries}")
     lines += [f"check {key.to_user_string()}" for key in sorted(graph.asset_check_keys)]
@@ -67,7 +70,9 @@ def asset_graph_text() -> str:
         if not job.name.startswith("__"):
             lines.append(f"job {job.name}: {', '.join(sorted(node.name for node in job.nodes))}")
     lines += [f"schedule {each.name}: {each.cron_schedule} -> {each.job_name}" for each in repository.schedule_defs]
-    lines += [f"sensor {each.name} -> {each.job_name}" for each in repository.sensor_defs]
+    for sensor in repository.sensor_defs:
+        made = ", ".join(job.name for job in sensor.jobs) if sensor.has_jobs else "runs of assets"
+        lines.append(f"sensor {sensor.name} -> {made}")
     return "\n".join(lines) + "\n"
 
 

@@ -54,7 +54,8 @@ def test_worker_processes_say_nothing_of_their_own(ten_documents: Path, tmp_path
     ended = build(ten_documents, tmp_path, "--workers", "2").finish()
     assert ended.status == 0 and "built" in ended.err + ended.out
     assert "WARNING" not in ended.err + ended.out and "INFO" not in ended.err + ended.out
-    assert list((tmp_path / "tmp").iterdir()) == []
+    left = {path.name for path in (tmp_path / "tmp").iterdir()}
+    assert left <= {f"multilink-keys-{os.getuid()}"}  # of the lake's keys, which a day of builds on this machine map
 
 
 @pytest.mark.parametrize("end", ["sink.discard()", "del sink"])

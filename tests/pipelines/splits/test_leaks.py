@@ -28,7 +28,6 @@ from pipelines.splits.shared import (
     ClusterOfImage,
     Items,
     LeakCount,
-    ShownImages,
     count_lines,
     is_heeded,
     is_weaker_end,
@@ -97,7 +96,7 @@ def find(documents: Sequence[SettledDocument], *, radius: int) -> list[Leak]:
     """Return what the steps find in one partition."""
     texts, clusters = Items.concatenate(pack_texts(documents)), clusters_of(documents, radius)
     known = ClusterOfImage(from_hex([*clusters]), from_hex([*clusters.values()]))
-    images = meet_clusters(ShownImages.concatenate(pack_shown(documents)), known) if clusters else None
+    images = meet_clusters(pack_shown(documents), [known]) if clusters else None
     return sorted([*leaks_of_items(texts), *(leaks_of_images(images) if images is not None else ())])
 
 
