@@ -36,6 +36,8 @@ def focused(page: Page) -> str:
 def test_an_editor_needs_no_mouse(page: Page, newsroom: Newsroom) -> None:
     """Write, rank, leave a word out, take it back, filter by a place, open a picture: by keys alone."""
     page.goto(f"{newsroom.url}/?index={newsroom.news}")
+    while not page.locator("a.open img").count():  # while the archive is opened
+        page.reload()
     assert focused(page) == "pasted" and page.locator("a.open img").count() == 24  # the newest
     page.keyboard.type(f"{TEXTS['headline']}\n\n{TEXTS['lead']}\n\n{TEXTS['body']}")
     page.keyboard.press("Tab")

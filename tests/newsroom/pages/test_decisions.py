@@ -225,8 +225,8 @@ def test_nothing_acknowledged_is_lost_when_the_pages_are_killed(newsroom: Newsro
         stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=environment | {"PYTHONPATH": str(ROOT)},
     ) as process:  # fmt: skip
         assert process.stdout is not None
-        process.stdout.readline()
-        url, acknowledged = json.loads(process.stdout.readline())["address"], []
+        summary = next(line for line in process.stdout if line.startswith("{"))
+        url, acknowledged = json.loads(summary)["address"], []
         try:
             with httpx.Client(base_url=url, timeout=120, follow_redirects=True) as client:
                 page = searched(client, ARTICLE)
