@@ -29,7 +29,8 @@ def read_table(summary: BuildSummary, table: str) -> pa.Table:
 
 
 def rows(summary: BuildSummary, table: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = read_table(summary, table).to_pylist()
+    """Return the rows of a table of a version; a table without rows has no part."""
+    found: list[dict[str, Any]] = read_table(summary, table).to_pylist() if summary.manifest.parts(table) else []
     return found
 
 

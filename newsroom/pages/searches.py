@@ -197,7 +197,7 @@ class Searches:
             self._idle.remove(best)
         self._openings[wanted] = opening = asyncio.ensure_future(self._open(choices, best))
         opening.add_done_callback(lambda _: self._openings.pop(wanted))
-        if len(self._openings) > self._count:  # the oldest may hang
+        if len(self._openings) > self._count + 1:  # beside as many as work at once; the oldest may hang
             next(iter(self._openings.values())).cancel()
 
     async def _open(self, choices: Sequence[Choice], process: "_Process | None") -> None:

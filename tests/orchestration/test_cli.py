@@ -212,9 +212,9 @@ def check_links_of_a_file(multilink: Run, tmp_path: Path, source: Path, model: s
         assert row["source"] == own[row["document"]]["images"][row["image"]]["path"]
     page = (tmp_path / "page" / "index.html").read_text(encoding="utf-8")
     assert page.count("data:image/jpeg;base64,") == 24 * 3 and own["d0"]["sentences"][0] in page
-    assert linked.json["page"] == "page/index.html" and len(re.findall(r'class="probability"[^>]*>(?:strong|fair|weak)<', page)) == len(
-        rows
-    )
+    assert linked.json["page"] == "page/index.html" and len(
+        re.findall(r'class="probability"[^>]*>(?:strong|fair|weak)<', page)
+    ) == len(rows)
     return rows
 
 
