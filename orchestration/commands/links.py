@@ -1,7 +1,7 @@
 """Links of documents: predicted, reviewed by labels, measured, and served over HTTP."""
 
 import textwrap
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
@@ -36,6 +36,9 @@ def link_command(
         Path | None,
         typer.Option(metavar="DIR", help="With --input: write an HTML page of the first 200 documents to this folder."),
     ] = None,
+    fit: Annotated[
+        bool, typer.Option(help="With --input: 20 documents or more choose the weights of the model's steps.")
+    ] = True,
     links: options.Links = options.link_options,
     tracking: options.Tracking = None,
     *,
@@ -66,8 +69,9 @@ def link_command(
             raise UsageError("--input: expected --model beside it, and no --split or --workers")
         from orchestration.inference.documents import link_file
 
+        chosen = replace(links(), fit=fit)
         summary = link_file(
-            model, input_path, Path(output), settings or (), options=links(), page=page, tracking=tracking, say=say
+            model, input_path, Path(output), settings or (), options=chosen, page=page, tracking=tracking, say=say
         ).to_json()
     yield _lines(summary), summary
     if input_path is not None and not summary["documents"]:
@@ -97,8 +101,9 @@ def _example(
     *, text: str, source: str, similarity: float, probability: float | None, word: str | None, **_: Any
 ) -> str:
     """Return a link in a line: similarity, probability or the word in its place, sentence and image."""
-    sure = word or "" if probability is None else f"{probability:.0%}"
-    return f"  similarity {similarity:5.2f} {sure:6}  {textwrap.shorten(text, 50, placeholder='...'):50}  {source}"
+    sure = word if probability is None else f"{probability:.0%}"
+    shown = f"{similarity:5.2f}" + ("" if sure is None else f" {sure:6}")
+    return f"  similarity {shown}  {textwrap.shorten(text, 50, placeholder='...'):50}  {source}"
 
 
 def relink_command(

@@ -198,7 +198,7 @@ def check_training(multilink: Run, tmp_path: Path, reference: str) -> str:
 
 def check_links_of_a_file(multilink: Run, tmp_path: Path, source: Path, model: str) -> list[dict[str, Any]]:
     """Link the documents of a file, with a page; return the links."""
-    files = ("--input", source, "--output", "links.parquet", "--page", "page")
+    files = ("--input", source, "--output", "links.parquet", "--page", "page", "--no-fit")
     linked = multilink("link", "--model", model, *files, "--json")
     assert linked.status == 0, linked.err
     assert linked.json["documents"] == 24

@@ -26,12 +26,14 @@ class LinkOptions:
         refine: links are chosen by similarities that predicted relations refine (Alikhani 2022, eq. 4-6), and keep
             their cosines; None: by the cosines.
         calibration: gives links their probability; None: the model's own, where it has one.
+        fit: whether a user's documents, where they are many enough, choose the weights of the model's steps.
         is_of_model: whether the calibration is the model's own, which holds for the data set it was fitted on. Who
             names another one answers for it.
     """
 
     precision: float | None = None
     refine: RefineConfig | None = None
+    fit: bool = True
     calibration: Calibration | None = None
     is_of_model: bool = False
 
@@ -51,7 +53,7 @@ class LinkOptions:
     @property
     def can_fit(self) -> bool:
         """Return whether steps may be chosen on the documents that are linked: nothing given is of the model's own."""
-        return self.precision is None and self.calibration is None and self.refine is None
+        return self.fit and self.precision is None and self.calibration is None and self.refine is None
 
     def threshold(self, uri: str) -> float:
         """Return the similarity below which links of the model at an address are left out.
