@@ -130,7 +130,7 @@ def make_models(settings: Settings, objective: str) -> list[dg.AssetsDefinition 
     def asset(
         kind: str, meaning: str, *deps: dg.AssetKey, kinds: set[str], **more: Any
     ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
-        return dg.asset(
+        decorator: Callable[[Callable[..., Any]], dg.AssetsDefinition] = dg.asset(
             key=key(kind),
             deps=deps,
             description=meaning,
@@ -143,6 +143,7 @@ def make_models(settings: Settings, objective: str) -> list[dg.AssetsDefinition 
             kinds={"python", *kinds},
             **more,
         )
+        return decorator
 
     def made(kind: str, meaning: str, make: Callable[[Task], assets.Metadata], *deps: dg.AssetKey, store: str) -> Any:
         @asset(kind, meaning, *deps, kinds={store}, output_required=False)  # without a champion nothing is linked
