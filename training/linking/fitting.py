@@ -14,8 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from schemas.errors import IntegrityError, UsageError
 from training.closed_form.order import BINS, Order
 from training.data.documents import DocumentSet, GivenDocument
+from training.data.ragged import Float32
 from training.link_steps import LinkSteps
 from training.loop.link_steps import NAMES_WEIGHTS, few_enough, learn_order, shares_behind
 from training.loop.validation import ENOUGH_TO_RANK, RETRIEVAL_POOL
@@ -41,22 +43,33 @@ def fit_steps(model: LinkModel, given: Sequence[GivenDocument]) -> FittedSteps |
         model: that links.
         given: documents; the first `RETRIEVAL_POOL` are read.
     """
-    usable = [each for each in given if len(each.texts) and len(each.image_vectors)][:RETRIEVAL_POOL]
+    usable = [each for each in given if _is_usable(each)][:RETRIEVAL_POOL]
     n = np.array([len(each.texts) for each in usable], np.int64)
     m = np.array([len(each.image_vectors) for each in usable], np.int64)
     usable = usable[: few_enough(n, m)]
     if len(usable) < ENOUGH_TO_RANK:
         return None
-    documents = model.read(usable)
+    try:
+        documents = model.read(usable)
+        texts, images = (rows.cpu().numpy() for rows in model.encode(documents))
+    except (UsageError, IntegrityError):  # what is wrong with a document is a failure of it alone, where it is linked
+        return None
     steps = copy.deepcopy(model.steps) or LinkSteps(LinkSettings(), model.card.config.dimensions)
-    changes = [_fit_names(model, steps, documents), _fit_order(model, steps, documents)]
+    changes = [_fit_names(model, steps, documents, texts, images)]
+    if documents.sources is None:  # else a document is one row, which has no place
+        changes.append(_fit_order(model, steps, documents))
     words = "; ".join(filter(None, changes))
     return FittedSteps(steps, words) if words else None
 
 
-def _fit_names(model: LinkModel, steps: LinkSteps, documents: DocumentSet) -> str:
+def _is_usable(document: GivenDocument) -> bool:
+    vectors = (document.image_vectors, *(() if document.sentence_vectors is None else (document.sentence_vectors,)))
+    has_both = len(document.texts) > 0 and len(document.image_vectors) > 0
+    return has_both and all(np.isfinite(each).all() for each in vectors)
+
+
+def _fit_names(model: LinkModel, steps: LinkSteps, documents: DocumentSet, texts: Float32, images: Float32) -> str:
     """Choose the weight of class names by the rank of own images; return what changed, or nothing."""
-    texts, images = (rows.cpu().numpy() for rows in model.encode(documents))
     names = steps.namer(documents)(slice(None), np.arange(len(images)))
     if names is None or not names.std():
         return ""
@@ -67,7 +80,7 @@ def _fit_names(model: LinkModel, steps: LinkSteps, documents: DocumentSet) -> st
     own, *others = shares_behind(model, steps, [documents], tried)
     gains = [each - own for each in others]
     best = int(np.argmax([gain.mean() for gain in gains])) if len(own) else 0
-    if not len(own) or gains[best].mean() <= ERRORS * gains[best].std(ddof=1) / np.sqrt(len(own)):
+    if not len(own) or not gains[best].mean() > ERRORS * gains[best].std(ddof=1) / np.sqrt(len(own)):
         steps.levels[1] = level
         return ""
     steps.weights.copy_(torch.tensor(tried[1 + best]))

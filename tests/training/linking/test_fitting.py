@@ -1,6 +1,7 @@
 """Steps chosen on the documents that are linked: clear of chance, or those of the model; links and page say which."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -86,6 +87,22 @@ def test_few_documents_change_nothing(trained: tuple[LinkModel, DocumentSet]) ->
     model, documents = trained
     assert fit_steps(model, list(given(documents))[:19]) is None
     assert fit_steps(model, []) is None
+
+
+def test_a_document_that_cannot_be_read_costs_no_other(trained: tuple[LinkModel, DocumentSet], tmp_path: Path) -> None:
+    model, documents = trained
+    sound = list(given(documents))
+    odd = [
+        replace(sound[0], id="not-finite", image_vectors=np.full_like(sound[0].image_vectors, np.nan)),
+        replace(sound[1], id="narrow", image_vectors=np.ones((2, 3), np.float32)),
+    ]
+    loaded = LoadedModel(model=model, uri="models:/m/1")
+    alone = run_link(loaded=loaded, documents=sound, output=tmp_path / "a.parquet", say=lambda line: None)
+    for number, (bad, fitted) in enumerate(zip(odd, (alone.fitted, None), strict=True)):
+        output = tmp_path / f"{number}.parquet"
+        summary = run_link(loaded=loaded, documents=[bad, *sound], output=output, say=lambda line: None)
+        assert (summary.documents, [each.record_id for each in summary.failures]) == (len(sound), [bad.id])
+        assert summary.fitted == fitted
 
 
 def test_links_say_what_was_chosen_and_have_no_probability(
