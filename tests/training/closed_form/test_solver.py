@@ -197,13 +197,16 @@ def test_more_dimensions_than_directions_are_empty(data: TrainingData, tmp_path:
     assert not weights[300:].any()
 
 
-def test_a_resumed_run_has_the_same_bits(data: TrainingData, tmp_path: Path) -> None:
-    whole = trained(data, tmp_path / "whole")
-    cut = override(CONFIG, ["training.epochs=4"])
+@pytest.mark.parametrize("order", ["off", "on"])
+def test_a_resumed_run_has_the_same_bits(data: TrainingData, tmp_path: Path, order: str) -> None:
+    """The order that one pass learns is read by later ones, after the run went on."""
+    config = override(CONFIG, [f"link.order={order}", "objective.passes=5"])
+    whole = trained(data, tmp_path / "whole", f"link.order={order}", "objective.passes=5")
+    cut = override(config, ["training.epochs=4"])
     train(cut, data, Context(), run_directory=tmp_path / "cut")
     checkpoint = tmp_path / "cut/checkpoints/epoch-0004"
     context = Context(find_checkpoint=lambda: checkpoint)
-    again = LinkModel.load(train(CONFIG, data, context, run_directory=tmp_path / "cut").model)
+    again = LinkModel.load(train(config, data, context, run_directory=tmp_path / "cut").model)
     for name, value in whole.state_dict().items():
         assert torch.equal(value, again.state_dict()[name]), name
 

@@ -167,12 +167,13 @@ def named_lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> L
     return written
 
 
-@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize(("workers", "order"), [(1, "off"), (2, "off"), (4, "off"), (2, "on")])
 def test_the_closed_form_has_the_same_bits_for_any_number_of_workers(
-    named_lake: Lake, tmp_path: Path, workers: int
+    named_lake: Lake, tmp_path: Path, workers: int, order: str
 ) -> None:
-    alone = train_alone(named_lake, tmp_path / "alone", SOLVED)
-    run_workers(named_lake, workers, {tmp_path / "together": SOLVED})
+    config = override(SOLVED, [f"link.order={order}", "objective.passes=4", "training.epochs=8"])
+    alone = train_alone(named_lake, tmp_path / "alone", config)
+    run_workers(named_lake, workers, {tmp_path / "together": config})
     assert LinkModel.load(alone.model).card.data.named_columns is not None
     for rank in range(workers):
         found = json.loads((tmp_path / "together" / f"history-{rank}.json").read_text())
