@@ -16,10 +16,9 @@ FEWER = 2  # splits of what takes long and decides little
 CLOSED, CLOSED_FORM, TINY, NOSTRUCT = "closed-form", "closed form", "AP", "NoStruct"
 DOCUMENT_DATA = (POSTS, SCENES, MANY)
 ABOUT = {
-    POSTS: "the demo's posts with picture albums; each caption belongs to the picture above it",
-    SCENES: "documents like Hessel's MSCOCO: three captioned pictures, three without their captions, and three "
-    "captions of other pictures; each picture is in one document",
-    MANY: "the same, but each training picture is in four documents, each time beside others",
+    POSTS: "the demo's posts; each caption belongs to the picture above it",
+    SCENES: "like Hessel's MSCOCO documents: three captioned pictures, three pictures and three captions of others",
+    MANY: "the same, but each training picture is in four documents",
     PAIRS: "a picture and its caption; some training pairs have a relation (an album about animals, food ...)",
     SHUFFLED: "the same, each with the relation of another pair",
 }

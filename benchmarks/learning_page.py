@@ -99,12 +99,9 @@ def _range(values: Sequence[float]) -> str:
 
 
 def _in_numbers(sizes: Mapping[Split, Sequence[int]]) -> str:
-    return ", ".join(_counted(sizes[split], name) for split, name in _NAMES.items())
+    return " / ".join(_range_of(sizes[split]) for split in (Split.TRAIN, Split.VAL, Split.TEST))
 
 
-def _counted(counts: Sequence[int], name: str) -> str:
+def _range_of(counts: Sequence[int]) -> str:
     low, high = min(counts), max(counts)
-    return f"{low if low == high else f'{low} to {high}'} for {name}"
-
-
-_NAMES = {Split.TRAIN: "training", Split.VAL: "validation", Split.TEST: "the test"}
+    return f"{low}" if low == high else f"{low}–{high}"
