@@ -31,6 +31,7 @@ from schemas.failures import Failure
 from schemas.lake import Folder
 from schemas.overrides import override
 from training.data.ragged import Floats
+from training.linking.fitting import fitted
 from training.linking.links import LinkedDocument
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
 from training.mlflow.loading import open_model
@@ -104,12 +105,15 @@ class Model:
     def link_documents(self, address: str | Path) -> list[Links]:
         """Return the predicted links of each of a user's own documents, as `multilink link --input` takes them.
 
+        Of 20 documents or more the first 200 choose the weights of the model's steps, unless `options` forbid it.
+
         Raises:
             UsageError: there are none, or none can be linked; the message says why.
         """
         config, records = own_documents(str(address), self._settings, Folder(self._scratch.name), say=lambda _: None)
         root, lost, linked = image_root(config.source), list[Failure](), list[Links]()
-        for outcome in self._linker.link_given(self._reader.read(records, files=root)):
+        linker, _, documents = fitted(self._linker, self._reader.read(records, files=root))
+        for outcome in linker.link_given(documents):
             if isinstance(outcome, Failure):
                 lost.append(outcome)
                 continue

@@ -166,11 +166,15 @@ class DocumentLinks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkCounts:
-    """What came of some documents: how many there were, their links, and how many failed by reason."""
+    """What came of some documents: how many there were, their links, and how many failed by reason.
+
+    `cautions` are the reasons for which links have a word and no probability, each with its number of documents.
+    """
 
     documents: int
     links: int
     failures: Mapping[str, int]
+    cautions: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +186,7 @@ class LinksManifest(JsonFile):
         dataset: NAME@VERSION.
         made_by: fingerprint of the model's weights, the data set's manifest, the calibration and the precision.
         precision: share of links that was to be true; None: all links are there.
+        fitted: what of the model's steps was chosen anew on the documents, in words; empty: nothing.
         splits: counts of each split.
         files: every file of links, documents and failures.
     """
@@ -191,6 +196,7 @@ class LinksManifest(JsonFile):
     dataset: str
     made_by: str
     precision: float | None
+    fitted: str
     splits: Mapping[str, LinkCounts]
     files: tuple[FileEntry, ...]
     format: Literal[1] = 1

@@ -36,9 +36,7 @@ def link_command(
         Path | None,
         typer.Option(metavar="DIR", help="With --input: write an HTML page of the first 200 documents to this folder."),
     ] = None,
-    fit: Annotated[
-        bool, typer.Option(help="With --input: 20 documents or more choose the weights of the model's steps.")
-    ] = True,
+    fit: options.Fit = True,
     links: options.Links = options.link_options,
     tracking: options.Tracking = None,
     *,
@@ -55,6 +53,7 @@ def link_command(
         if settings or page is not None:
             raise UsageError("--set and --page work only with --input; the vectors of a data set are in its shards")
         reference = options.known_dataset(lake, dataset)
+        chosen = replace(links(), fit=fit)
         from training.mlflow.loading import open_model
         from training.workflows.link import run_link_version
         from training.workflows.workers import by_workers
@@ -62,7 +61,7 @@ def link_command(
         loaded = open_model(model, tracking, dataset=reference)
         with by_workers(workers):
             summary = run_link_version(
-                loaded, Lake.at(lake), reference, output, splits=splits or (), options=links(), say=say
+                loaded, Lake.at(lake), reference, output, splits=splits or (), options=chosen, say=say
             ).to_json()
     else:
         if model is None or input_path is None or splits or workers != 1:
@@ -134,6 +133,7 @@ def relink_command(
             help="Write an HTML page of how far both agree, with documents in which they differ, to this folder.",
         ),
     ] = None,
+    fit: options.Fit = True,
     links: options.Links = options.link_options,
     tracking: options.Tracking = None,
     *,
@@ -157,7 +157,7 @@ def relink_command(
         data = loaded.model.card.data
         reference = build_corpus(data, form, input_path, settings or [], lake=home, workers=workers, say=say)
         say(f"{input_path}: {reference}")
-    chosen = links()
+    chosen = replace(links(), fit=fit)
     with by_workers(workers):
         linked = run_link_version(
             loaded, home, reference, output, splits=splits or (), options=chosen, with_documents=True, say=say

@@ -324,4 +324,7 @@ def link_options(
 
 Version = Annotated[Callable[[], tuple[Lake, Manifest, Folder]], SharedOptions(open_version)]
 Refine = Annotated[Callable[[], "RefineConfig | None"], SharedOptions(refinement)]
+Fit = Annotated[
+    bool, typer.Option(help="20 documents or more of no data set of the model's choose the weights of its steps.")
+]
 Links = Annotated[Callable[[], "LinkOptions"], SharedOptions(link_options)]

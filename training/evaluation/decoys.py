@@ -25,6 +25,7 @@ from schemas.manifest import Manifest
 from schemas.parts import split_parts
 from training.data.documents import DocumentSet
 from training.data.ragged import Int64
+from training.link_steps import LinkSteps
 from training.metrics.intervals import Interval, mean_interval
 from training.model import EmbeddedDocument, LinkModel
 from training.shards import embed_shard, filled_splits
@@ -92,9 +93,17 @@ def best_pairs(document: EmbeddedDocument) -> tuple[Int64, Int64]:
 
 
 def count_decoys(
-    model: LinkModel, manifest: Manifest, folder: Folder, splits: Sequence[str] = (), *, choose: Choose = best_pairs
+    model: LinkModel,
+    manifest: Manifest,
+    folder: Folder,
+    splits: Sequence[str] = (),
+    *,
+    steps: LinkSteps | None = None,
+    choose: Choose = best_pairs,
 ) -> Decoys:
     """Return the broken pairs of the first documents of some splits of a version, all where none is named.
+
+    `steps` take the place of the model's.
 
     Raises:
         UsageError: the data set version has no such vectors as the model reads.
@@ -106,7 +115,7 @@ def count_decoys(
             if left <= 0:
                 break
             embedded = embed_shard(manifest, folder, model, shard)
-            decoys += broken_pairs(embedded.documents, embedded.vectors(model.steps)[:left], choose=choose)
+            decoys += broken_pairs(embedded.documents, embedded.vectors(steps or model.steps)[:left], choose=choose)
             left -= len(embedded.documents)
     return decoys
 

@@ -8,21 +8,32 @@ chance, or stays as it was.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from typing import Any
 
 import numpy as np
 import torch
 
 from schemas.errors import IntegrityError, UsageError
+from schemas.failures import Failure
+from schemas.lake import Folder
+from schemas.manifest import Manifest
+from schemas.parts import split_parts
 from training.closed_form.order import BINS, Order
-from training.data.documents import DocumentSet, GivenDocument
+from training.data.documents import DocumentSet, GivenDocument, joined
+from training.data.loading import read_for_model
 from training.data.ragged import Float32
+from training.data.threads import one_thread
 from training.link_steps import LinkSteps
+from training.linking.links import Linker
 from training.loop.link_steps import NAMES_WEIGHTS, few_enough, learn_order, shares_behind
 from training.loop.validation import ENOUGH_TO_RANK, RETRIEVAL_POOL
 from training.model import LinkModel
 from training.settings import LinkSettings
+from training.shards import filled_splits
 
 WEIGHTS = (*NAMES_WEIGHTS, 3.2, 6.4, 12.8)
 ERRORS = 2.0  # standard errors by which own images have to rank better
@@ -35,25 +46,67 @@ class FittedSteps:
     steps: LinkSteps
     words: str
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the numbers that were chosen, for fingerprints."""
+        chosen = {"weights": self.steps.weights, "levels": self.steps.levels, "order": self.steps.order}
+        return {name: None if each is None else each.tolist() for name, each in chosen.items()}
 
-def fit_steps(model: LinkModel, given: Sequence[GivenDocument]) -> FittedSteps | None:
+
+def fitted(
+    linker: Linker, given: Iterable[GivenDocument | Failure]
+) -> tuple[Linker, str, Iterator[GivenDocument | Failure]]:
+    """Return a linker for a user's documents, what was chosen on the first `RETRIEVAL_POOL` in words, and all of them.
+
+    Nothing is chosen, and the words are empty, where the linker's options forbid it (`LinkOptions.can_fit`).
+    """
+    remaining = iter(given)
+    first = list(islice(remaining, RETRIEVAL_POOL)) if linker.options.can_fit else []
+    usable = [each for each in first if isinstance(each, GivenDocument) and _is_finite(each)]
+    chosen = None
+    with suppress(UsageError, IntegrityError):  # of a document: a failure of it alone, where it is linked
+        chosen = fit_steps(linker.model, linker.model.read(usable)) if len(usable) >= ENOUGH_TO_RANK else None
+    if chosen is not None:
+        linker = replace(linker, steps=chosen.steps)
+    return linker, "" if chosen is None else chosen.words, chain(first, remaining)
+
+
+def fit_version(model: LinkModel, manifest: Manifest, folder: Folder) -> FittedSteps | None:
+    """Return steps for the documents of a data set version, chosen on its first; None where the model's own stay.
+
+    They stay for versions of the data set that the model was trained on: there they were chosen in training.
+
+    Raises:
+        UsageError: the version lacks what the model reads.
+    """
+    card, read = model.card, list[DocumentSet]()
+    if manifest.dataset == card.data.dataset:
+        return None
+    for shard in (each for split in filled_splits(manifest) for each in split_parts(manifest, split)):
+        where = (manifest, folder, shard.split)
+        read.append(read_for_model(card.config.reading, card.data, *where, shards=[shard], unreadable=[]))
+        if sum(map(len, read)) >= RETRIEVAL_POOL:
+            break
+    with one_thread():
+        return fit_steps(model, joined(read)) if read else None
+
+
+def fit_steps(model: LinkModel, documents: DocumentSet) -> FittedSteps | None:
     """Return steps for documents like these; None where the model's own stay: of few documents, or by chance alone.
 
     Args:
         model: that links.
-        given: documents; the first `RETRIEVAL_POOL` are read.
+        documents: as the model reads them; the first `RETRIEVAL_POOL` with sentences and images count.
+
+    Raises:
+        UsageError: the documents lack what the model reads.
     """
-    usable = [each for each in given if _is_usable(each)][:RETRIEVAL_POOL]
-    n = np.array([len(each.texts) for each in usable], np.int64)
-    m = np.array([len(each.image_vectors) for each in usable], np.int64)
-    usable = usable[: few_enough(n, m)]
+    n, m = documents.sentences.counts, documents.images.counts
+    usable = np.flatnonzero((n > 0) & (m > 0))[:RETRIEVAL_POOL]
+    usable = usable[: few_enough(n[usable], m[usable])]
     if len(usable) < ENOUGH_TO_RANK:
         return None
-    try:
-        documents = model.read(usable)
-        texts, images = (rows.cpu().numpy() for rows in model.encode(documents))
-    except (UsageError, IntegrityError):  # what is wrong with a document is a failure of it alone, where it is linked
-        return None
+    documents = documents.take_documents(usable)
+    texts, images = (rows.cpu().numpy() for rows in model.encode(documents))
     steps = copy.deepcopy(model.steps) or LinkSteps(LinkSettings(), model.card.config.dimensions)
     changes = [_fit_names(model, steps, documents, texts, images)]
     if documents.sources is None:  # else a document is one row, which has no place
@@ -62,10 +115,9 @@ def fit_steps(model: LinkModel, given: Sequence[GivenDocument]) -> FittedSteps |
     return FittedSteps(steps, words) if words else None
 
 
-def _is_usable(document: GivenDocument) -> bool:
+def _is_finite(document: GivenDocument) -> bool:
     vectors = (document.image_vectors, *(() if document.sentence_vectors is None else (document.sentence_vectors,)))
-    has_both = len(document.texts) > 0 and len(document.image_vectors) > 0
-    return has_both and all(np.isfinite(each).all() for each in vectors)
+    return all(np.isfinite(each).all() for each in vectors)
 
 
 def _fit_names(model: LinkModel, steps: LinkSteps, documents: DocumentSet, texts: Float32, images: Float32) -> str:

@@ -33,6 +33,7 @@ from schemas.tables import records_table
 from training.data.documents import DocumentSet
 from training.data.lake import Unreadable
 from training.data.loading import read_for_model
+from training.linking.fitting import FittedSteps
 from training.linking.links import LinkedDocument, Linker, numbered, parquet_bytes
 from training.linking.options import LinkOptions
 from training.linking.relinked import relinked_table
@@ -59,6 +60,7 @@ class Linking:
         made_by: fingerprint of everything that decides which links a shard has.
         with_documents: whether the documents themselves are written, too, with the links they came with beside the
             predicted ones.
+        fitted: steps that were chosen on the documents; None: the model's own.
     """
 
     manifest: Manifest
@@ -68,6 +70,7 @@ class Linking:
     options: LinkOptions
     made_by: str
     with_documents: bool = False
+    fitted: FittedSteps | None = None
 
     @property
     def reference(self) -> str:
@@ -102,9 +105,11 @@ def link_shard(linking: Linking, model: LinkModel, shard: Shard) -> LinkedShard:
     """
     linked: dict[str, Sequence[PredictedLink]] = {}
     outcomes: list[DocumentLinks] = []
+    cautions = Counter[str]()
     unreadable: list[Unreadable] = []
     card, where = model.card, (linking.manifest, linking.folder, shard.split)
-    linker = Linker(model=model, uri=linking.model, options=linking.options, dataset=linking.reference)
+    steps = None if linking.fitted is None else linking.fitted.steps
+    linker = Linker(model=model, uri=linking.model, options=linking.options, dataset=linking.reference, steps=steps)
     documents = read_for_model(
         card.config.reading, card.data, *where, with_truth=True, shards=[shard], unreadable=unreadable
     )
@@ -117,6 +122,7 @@ def link_shard(linking: Linking, model: LinkModel, shard: Shard) -> LinkedShard:
             failures.append(outcome)
         else:
             linked[outcome.id] = outcome.links
+            cautions.update([outcome.caution] if outcome.caution and outcome.links else ())
             outcomes.append(_outcome(outcome, documents, number, *numbers_of[outcome.id]))
     links = [
         link
@@ -124,7 +130,7 @@ def link_shard(linking: Linking, model: LinkModel, shard: Shard) -> LinkedShard:
         for link in numbered(linked[each.document], each.sentence_numbers or _ALL, each.image_numbers or _ALL)
     ]
     reasons = dict(sorted(Counter(str(failure.reason) for failure in failures).items()))
-    counts = LinkCounts(documents=count, links=len(links), failures=reasons)
+    counts = LinkCounts(documents=count, links=len(links), failures=reasons, cautions=dict(sorted(cautions.items())))
     about = {"model": linking.model, "dataset": linking.reference, "made_by": linking.made_by}
     note = {NOTE: json.dumps(about | asdict(counts), sort_keys=True).encode()}
     tables = {FAILURES: records_table(failures, FAILURE_SCHEMA)} if failures else {}
@@ -195,7 +201,7 @@ def find_linked(linking: Linking, shard: Shard) -> LinkedShard | None:
     if about != (linking.model, linking.reference):
         other = f"links of {about[0]} on {about[1]}" if all(about) else "another file"
         raise linking.other_links(f"{other} ({path})")
-    counts = LinkCounts(documents=note["documents"], links=note["links"], failures=note["failures"])
+    counts = LinkCounts(**{name: note[name] for name in ("documents", "links", "failures", "cautions")})
     failed = sum(counts.failures.values())
     rows = {DOCUMENTS: counts.documents - failed, FAILURES: failed, RELINKED: counts.documents, LINKS: counts.links}
     kinds = [DOCUMENTS, *[FAILURES] * bool(failed), *[RELINKED] * linking.with_documents, LINKS]

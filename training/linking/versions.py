@@ -22,6 +22,8 @@ from schemas.parts import split_parts
 from schemas.tables import schema_version
 from schemas.versions import fingerprint
 from training.data.loading import read_for_model
+from training.link_steps import LinkSteps
+from training.linking.fitting import fit_version
 from training.linking.links import Linker
 from training.linking.shards import FAILURES, LINKS, RELINKED, LinkedShard, Linking, find_linked, link_shard
 from training.model import LinkModel
@@ -42,6 +44,7 @@ class LinkedVersion:
         reused: number of those that were linked before.
         documents: of the shards that were linked now.
         seconds: that this took, the start of workers and the loading of the model included.
+        steps: that were chosen on the version's documents; None: the model's own.
     """
 
     manifest: LinksManifest
@@ -50,12 +53,14 @@ class LinkedVersion:
     reused: int
     documents: int
     seconds: float
+    steps: LinkSteps | None
 
     def to_json(self) -> dict[str, Any]:
         """Return the numbers, of all splits that the folder holds."""
         return asdict(_sum(self.manifest.splits.values())) | {
             "model": self.manifest.model,
             "dataset": self.manifest.dataset,
+            "fitted": self.manifest.fitted or None,
             "output": self.output.uri,
             "shards": self.shards,
             "shards_reused": self.reused,
@@ -77,10 +82,12 @@ def prepare_linking(
     card = linker.model.card
     for split in filled_splits(manifest):
         read_for_model(card.config.reading, card.data, manifest, folder, split, shards=[])
+    fitted = fit_version(linker.model, manifest, folder) if linker.options.can_fit else None
     made_by = {
         "model": linker.model.digest(),
         "data": hashlib.sha256(folder.read(MANIFEST)).hexdigest(),
         **linker.options.decisive(),
+        "steps": None if fitted is None else fitted.to_json(),
         "schemas": [schema_version(LINK_SCHEMA), schema_version(LINKED_SCHEMA)],
     }
     return Linking(
@@ -91,6 +98,7 @@ def prepare_linking(
         options=linker.options,
         made_by=fingerprint(made_by),
         with_documents=with_documents,
+        fitted=fitted,
     )
 
 
@@ -129,6 +137,7 @@ def link_version(model: LinkModel, linking: Linking, *, splits: Sequence[str] = 
         reused=reused,
         documents=sum(each.counts.documents for each in fresh),
         seconds=seconds,
+        steps=None if linking.fitted is None else linking.fitted.steps,
     )
 
 
@@ -198,6 +207,7 @@ def _manifest(linking: Linking, linked: Sequence[LinkedShard], earlier: LinksMan
         dataset=linking.reference,
         made_by=linking.made_by,
         precision=linking.options.precision,
+        fitted="" if linking.fitted is None else linking.fitted.words,
         splits={**kept, **splits},
         files=tuple(sorted(files)),
     )
@@ -205,9 +215,12 @@ def _manifest(linking: Linking, linked: Sequence[LinkedShard], earlier: LinksMan
 
 def _sum(counts: Iterable[LinkCounts]) -> LinkCounts:
     parts = list(counts)
-    failures = sum((Counter(part.failures) for part in parts), Counter[str]())
+    failures, cautions = (
+        dict(sorted(sum(map(Counter, each), Counter[str]()).items()))
+        for each in ([part.failures for part in parts], [part.cautions for part in parts])
+    )
     documents, links = sum(part.documents for part in parts), sum(part.links for part in parts)
-    return LinkCounts(documents=documents, links=links, failures=dict(sorted(failures.items())))
+    return LinkCounts(documents=documents, links=links, failures=failures, cautions=cautions)
 
 
 def _check_some_linked(linking: Linking, linked: Sequence[LinkedShard]) -> None:

@@ -7,8 +7,7 @@ documents.
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from itertools import chain, islice
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,13 +22,12 @@ from schemas.manifest import Manifest, read_manifest
 from schemas.tables import records_table
 from training.data.documents import GivenDocument
 from training.evaluation.decoys import Decoys, count_decoys
-from training.linking.fitting import fit_steps
+from training.linking.fitting import fitted
 from training.linking.links import LinkedDocument, Linker, write_links
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
 from training.linking.relinked import Agreement, compare
 from training.linking.shards import RELINKED
 from training.linking.versions import LinkedVersion, link_version, prepare_linking
-from training.loop.validation import RETRIEVAL_POOL
 from training.mlflow.loading import LoadedModel
 from training.report.examples import ExampleDocument, sureness_of
 from training.report.pages import own_documents_page, write_page
@@ -104,20 +102,16 @@ def run_link(
     Raises:
         UsageError: the model cannot link with these options.
     """
-    linker, began, linked = loaded.linker(options), time.monotonic(), 0
-    remaining = iter(documents)
-    first = list(islice(remaining, RETRIEVAL_POOL)) if options.can_fit else []
-    fitted = fit_steps(linker.model, [each for each in first if isinstance(each, GivenDocument)]) if first else None
-    words = "" if fitted is None else fitted.words
-    if fitted is not None:
+    began, linked = time.monotonic(), 0
+    linker, words, documents = fitted(loaded.linker(options), documents)
+    if words:
         say(f"chosen on these documents: {words}")
-        linker = replace(linker, steps=fitted.steps)
     failures, drawn, examples = list[Failure](), list[ExampleDocument](), list[PredictedLink]()
     cautions = Counter[str]()
 
     def links() -> Iterator[PredictedLink]:
         nonlocal linked
-        for outcome in linker.link_given(chain(first, remaining)):
+        for outcome in linker.link_given(documents):
             if isinstance(outcome, Failure):
                 failures.append(outcome)
                 continue
@@ -184,6 +178,8 @@ def run_link_version(
 ) -> LinkedVersion:
     """Write the links a model predicts in a data set version to a folder, a file a shard (`schemas.links`).
 
+    A version of another data set than the model's chooses the steps' weights, as in `run_link`.
+
     Args:
         loaded: the model.
         lake: holds the data set.
@@ -229,8 +225,9 @@ class RelinkSummary:
     def lines(self) -> list[str]:
         """Return what to know of the model's probabilities here, and how far the links agree."""
         estimate = [] if self.decoys is None else [self.decoys.line()]
-        caution = caution_line(self.trained_on, self.linked.manifest.dataset)
-        return [caution, *estimate, *agreement_lines(self.agreement)]
+        caution, words = caution_line(self.trained_on, self.linked.manifest.dataset), self.linked.manifest.fitted
+        chosen = [f"chosen on these documents: {words}"] if words else []
+        return [caution, *chosen, *estimate, *agreement_lines(self.agreement)]
 
     def to_json(self) -> dict[str, Any]:
         about = {"agreement": self.agreement.to_json(), "page": self.page and str(self.page)}
@@ -264,4 +261,5 @@ def compare_links(linked: LinkedVersion, linker: Linker, lake: Lake, page: Path 
 
 def _estimate(linked: LinkedVersion, linker: Linker, manifest: Manifest, folder: Folder) -> Decoys:
     """Return how many links of a linked version, with the options it was linked with, are false by an estimate."""
-    return count_decoys(linker.model, manifest, folder, tuple(linked.manifest.splits), choose=linker.pairs)
+    splits = tuple(linked.manifest.splits)
+    return count_decoys(linker.model, manifest, folder, splits, steps=linked.steps, choose=linker.pairs)

@@ -25,7 +25,7 @@ from training.mlflow.loading import LoadedModel
 from training.model import LinkModel
 from training.recipes import recipe
 from training.shards import embed_split
-from training.workflows.link import run_link
+from training.workflows.link import run_link, run_link_version
 
 NOISE, SIZES = 3.0, (6, 9)
 
@@ -57,7 +57,7 @@ def given(documents: DocumentSet) -> Iterator[GivenDocument]:
 def test_an_order_of_the_linked_documents_makes_links_better(trained: tuple[LinkModel, DocumentSet]) -> None:
     model, documents = trained
     before = model.digest()
-    fitted = fit_steps(model, list(given(documents)))
+    fitted = fit_steps(model, documents)
     assert fitted is not None and "pictures stand" in fitted.words
     means = []
     for steps in (None, fitted.steps):
@@ -74,7 +74,7 @@ def test_a_better_weight_of_class_names_is_found(trained: tuple[LinkModel, Docum
         for parameter in model.image.parameters():
             parameter.normal_(generator=torch.Generator().manual_seed(0))
     try:
-        fitted = fit_steps(model, list(given(documents)))
+        fitted = fit_steps(model, documents)
     finally:
         with torch.no_grad():
             for parameter, value in zip(model.image.parameters(), weights, strict=True):
@@ -85,8 +85,8 @@ def test_a_better_weight_of_class_names_is_found(trained: tuple[LinkModel, Docum
 
 def test_few_documents_change_nothing(trained: tuple[LinkModel, DocumentSet]) -> None:
     model, documents = trained
-    assert fit_steps(model, list(given(documents))[:19]) is None
-    assert fit_steps(model, []) is None
+    assert fit_steps(model, documents.take_documents(range(19))) is None
+    assert fit_steps(model, documents.take_documents([])) is None
 
 
 def test_a_document_that_cannot_be_read_costs_no_other(trained: tuple[LinkModel, DocumentSet], tmp_path: Path) -> None:
@@ -118,3 +118,32 @@ def test_links_say_what_was_chosen_and_have_no_probability(
     few = run_link(loaded=loaded, documents=list(given(documents))[:3], output=tmp_path / "f.parquet", say=lines.append)
     assert few.fitted is None and few.documents == 3
     assert np.isfinite(pq.read_table(tmp_path / "f.parquet")["similarity"].to_numpy()).all()
+
+
+def test_a_version_of_another_data_set_chooses_as_a_file_of_its_documents_does(
+    trained: tuple[LinkModel, DocumentSet],
+    lakes: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, _ = trained
+    world = lakes.World(noise=NOISE, sentences=SIZES, images=SIZES)
+    made = {Split.TEST: lakes.in_order(lakes.make_documents(Split.TEST, 120, world), 1.0)}
+    lake: Lake = lakes.write_lake(str(tmp_path / "lake"), made, is_named=True)
+    loaded = LoadedModel(model=model, uri="models:/m/1")
+    own = run_link_version(loaded, lake, "synthetic", str(tmp_path / "own"), say=lambda line: None)
+    assert own.to_json()["fitted"] is None
+    monkeypatch.setattr(model, "card", replace(model.card, data=replace(model.card.data, dataset="elsewhere")))
+    linked = run_link_version(loaded, lake, "synthetic", str(tmp_path / "links"), say=lambda line: None)
+    read = embed_split(model, *read_manifest(lake, "synthetic"), Split.TEST)[0]
+    alone = run_link(loaded=loaded, documents=given(read), output=tmp_path / "l.parquet", say=lambda line: None)
+    assert alone.fitted and linked.manifest.fitted == alone.fitted
+    columns = ["document", "sentence", "image", "similarity"]
+    rows = [
+        sorted(pq.read_table(path, columns=columns).to_pylist(), key=lambda row: (row["document"], row["sentence"]))
+        for path in (tmp_path / "l.parquet", tmp_path / "links" / "links")
+    ]
+    assert rows[0] == rows[1]
+    kept = LinkOptions(fit=False)
+    alike = run_link_version(loaded, lake, "synthetic", str(tmp_path / "kept"), options=kept, say=lambda line: None)
+    assert not alike.manifest.fitted and alike.manifest.made_by != linked.manifest.made_by
