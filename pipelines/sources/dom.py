@@ -32,13 +32,15 @@ _IMAGE_ENDING = re.compile(r"\.(?:jpe?g|png|webp|gif|avif|bmp|tiff?|jfif|heic)(?
 _LATE = re.compile(r"src(?:set)?$|lazy|original|hi-?res|full|retina|-image$|-img$|-url$|^file$", re.IGNORECASE)
 _NEVER = re.compile(
     r"^(?:alt|title|id|class|style|usemap|longdesc|sizes|on.*|aria-.*|itemprop|name)$|placeholder|preview|thumb|low"
-    r"|fallback|error|blur|-old-|caption|credit|share|href|link|-alt|-title|-page",
+    r"|fallback|error|blur|-old-|caption|credit|share|href|-link|-alt|-title|-page(?!speed)",
     re.IGNORECASE,
 )
+# What names of stand-ins are made of, with nothing beside it but words that say nothing: grey.gif, blank-300x200.png;
+# grey-cat.jpg is a picture. The longest come first.
+_WAITING = "transparent|trans|blank|pixel|loading|loader|load|lazy|gr[ea]y|clear|empty|dummy|blur|fallback|spinner"
 _STAND_IN = re.compile(
-    r"(?:^|[-_.])(?:blank|spacer|pixel|placeholder|loading|loader|lazy(?:load)?|gr[ea]y|transparent|trans|clear|empty"
-    r"|dummy|1x1|blur|lqip|ajax-loader|no-?image|noimg|fallback)(?:$|[-_.])"
-    r"|^(?:blank|spacer|pixel|placeholder|transparent)",
+    r"(?:^|[-_.])(?:placeholder|spacer|lazyload\w*|lqip|1x1|ajax-loader|no-?image|noimg)(?:$|[-_.])|^(?:spacer|placeholder)"
+    rf"|^(?=.*(?:{_WAITING}))(?:(?>{_WAITING}|pre|white|images?|img|bg|gif|icon|default|\d++x?)[-_.]*+)*+$",
     re.IGNORECASE,
 )
 _INLINE = re.compile(r"\s*data:image/(?!svg)[\w.+-]+;base64,", re.IGNORECASE)
@@ -322,7 +324,8 @@ class _Reader:
 
     def _image(self, element: Any) -> None:
         self.dom.images_seen += 1
-        is_tiny = any(_TINY.fullmatch(element.get(side) or "") for side in ("width", "height"))
+        sides = () if element.get("layout") == "responsive" else ("width", "height")  # of AMP: its proportions
+        is_tiny = any(_TINY.fullmatch(element.get(side) or "") for side in sides)
         alt = " ".join(clean(element.get("alt") or "").split())
         addresses = tuple(addresses_of(element))
         inline = "" if addresses else _inline(element.get("src") or "")
@@ -345,6 +348,6 @@ class _Reader:
         return image.is_copy and not last.is_copy and bool(image.addresses) and self._is_near(last, image)
 
     def _is_near(self, image: Image, copy: Image) -> bool:
-        """Return whether an image is in the element that the `noscript` with a copy is in."""
+        """Return whether an image is in the element that the `noscript` with a copy is in, or is that element."""
         noscript = next(each for each in self.dom.above(copy.node) if self.dom.nodes[each].tag == "noscript")
-        return self.dom.nodes[noscript].parent in islice(self.dom.above(image.node), 1, 4)
+        return self.dom.nodes[noscript].parent in islice(self.dom.above(image.node), 4)

@@ -6,7 +6,8 @@ A page's text: which character set its bytes are in, in the order of the HTML st
 
 Names are those of the WHATWG Encoding Standard, with all their aliases. A declared character set that cannot decode the
 page gives way to the next declaration. Bytes that are UTF-8 by form are UTF-8, whatever single-byte set is declared:
-such a declaration decodes anything, and decodes this wrongly.
+such a declaration decodes anything, and decodes this wrongly. A few damaged bytes, which many pages have, decide
+nothing: they become U+FFFD.
 
     body -> charset -> text -> tree: every block of text and every image, in their order (dom.py)
                           `-> trafilatura (Barbaresi 2021): which text is the article
@@ -44,6 +45,11 @@ _HEADER = re.compile(r"\bcharset\s*=\s*[\"']?\s*([^\s\"';,]{1,64})", re.IGNORECA
 _LANGUAGE = re.compile(rb"<html\b[^>]{0,2000}?\blang\s*=\s*[\"']?([A-Za-z]{2,3})", re.IGNORECASE)
 _MULTIBYTE = re.compile(rb"[\xc2-\xf4][\x80-\xbf]+")
 _SURE = 3  # sequences of UTF-8 beyond ASCII that no other set has by chance
+_DAMAGE = 0.1  # of the characters beyond ASCII: with more damaged ones, another set made the page
+_SINGLE_BYTE = ("windows-", "iso-8859-", "koi8-", "ibm", "mac", "x-mac-")
+_CODECS = {"euc-jp": "euc_jis_2004", "gbk": "gb18030"}  # of sets that have more characters on the web
+# What a guess calls a set, where that is no name of the standard.
+_GUESSES = {"big5hkscs": "big5", "cp932": "shift_jis", "cp949": "euc-kr", "cp950": "big5", "euc_jis_2004": "euc-jp"}
 # Of the table of suggested defaults in the HTML standard (13.2.3.2); any other language has windows-1252.
 _BY_LANGUAGE = {
     "ar": "windows-1256", "az": "windows-1254", "ba": "windows-1251", "be": "windows-1251", "bg": "windows-1251",
@@ -90,12 +96,12 @@ def decode_page(body: bytes, content_type: str | None = None) -> Decoded:
         if body.startswith(mark):
             return Decoded(_codec(name).decode(body[len(mark) :], "replace")[0], name, False)
     declared = list(_declared(body, content_type))
-    if (text := _strict(body, "utf-8")) is not None:
+    if (text := _decoded(body, "utf-8", _DAMAGE)) is not None:
         is_certain = "utf-8" in declared or len(_MULTIBYTE.findall(body[:_HEAD_BYTES])) >= _SURE
         if is_certain or (not declared and text.isascii()):
             return Decoded(text, "utf-8", False)
-    for name in declared:
-        if (text := _strict(body, name)) is not None:
+    for name, damage in [*((name, 0.0) for name in declared), *((name, _DAMAGE) for name in declared)]:
+        if (text := _decoded(body, name, damage)) is not None:
             return Decoded(text, name, False)
     return _guessed(body)
 
@@ -118,25 +124,36 @@ def _guessed(body: bytes) -> Decoded:
     language = _LANGUAGE.search(body[:_HEAD_BYTES])
     names = ["utf-8", _BY_LANGUAGE.get(language[1].decode().lower(), "windows-1252") if language else ""]
     best = None if language else from_bytes(body[:_HEAD_BYTES]).best()
-    names += [best.encoding if best else "", "windows-1252"]
-    for name in filter(None, names):
+    names += [_GUESSES.get(best.encoding, best.encoding) if best else "", "windows-1252"]
+    for name, damage in [*((name, 0.0) for name in names if name), ("windows-1252", _DAMAGE)]:
         known = webencodings.lookup(name.replace("_", "-")) or webencodings.lookup(name)
-        if known is not None and (text := _strict(body, known.name)) is not None:
+        if known is not None and (text := _decoded(body, known.name, damage)) is not None:
             return Decoded(text, known.name, True)
     return Decoded(body.decode("utf-8", "replace"), "utf-8", True)
 
 
-def _strict(body: bytes, name: str) -> str | None:
-    """Return the text of a body, None where a character set cannot have made it."""
+def _decoded(body: bytes, name: str, damage: float) -> str | None:
+    """Return the text of a body, None where a character set cannot have made it.
+
+    Args:
+        body: of a page.
+        name: of the character set, in the standard.
+        damage: share of the characters beyond ASCII that may be damaged; 0: none. A single-byte set, which leaves few
+            bytes without a character, may then have any.
+    """
     try:
-        text = _codec(name).decode(body, "strict")[0]
+        text = _codec(name).decode(body, "replace" if damage else "strict")[0]
     except (UnicodeError, LookupError):
         return None
+    if damage and not name.startswith(_SINGLE_BYTE):
+        damaged = text.count("\ufffd")
+        if damaged and damaged > damage * sum(character > "\x7f" for character in text):
+            return None
     return text if "<" in text or b"<" not in body else None  # a page in UTF-16 that is none
 
 
 def _codec(name: str) -> codecs.CodecInfo:
-    return codecs.lookup("gb18030") if name == "gbk" else webencodings.lookup(name).codec_info
+    return codecs.lookup(_CODECS[name]) if name in _CODECS else webencodings.lookup(name).codec_info
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,10 @@ _END = re.compile(
     r"|(?<=[\u0370-\u03ff\u1f00-\u1fff])[;;](?=\s+[\u0386-\u03ab])"
     r"|(?<=[\u0e01-\u0e4f\u0e80-\u0edf])(?=\s+[\u0e01-\u0e45\u0e80-\u0ec5]))\s*"
 )
+# What spaCy leaves at the end of a sentence: marks behind white space. They open the next one if they stand close to
+# it, or are of these, which never close anything.
+_MARKS = re.compile(r"(?<=\s)[^\w\s.!?…]+$")
+_OPENINGS = frozenset("«“„‚([{¿¡*•–—-")
 _DETECTED_CHARACTERS = 5_000  # of a text, by which its language is told
 LEAST_CONFIDENCE = 0.2  # below, a language is undetermined
 NO_LANGUAGE = "zxx"  # numbers, identifiers
@@ -91,9 +95,12 @@ def check_work(text: str, *, limit: float, unclosed: int = 0) -> None:
 
 
 def absolute_url(base_url: str, address: str) -> str:
-    """Return an address completed by that of its page; as it stands where it is malformed, for others to refuse."""
+    """Return an address completed by that of its page; as it stands where it is malformed, for others to refuse.
+
+    A backslash is a slash, as to browsers (URL standard 4.4).
+    """
     try:
-        return urljoin(base_url, address)
+        return urljoin(base_url, address.replace("\\", "/"))
     except ValueError:
         return address
 
@@ -192,9 +199,24 @@ def _sentences(paragraphs: Iterable[str], splitter: Language, *, by_script: bool
     for number, paragraph in enumerate(paragraphs):
         text = _LONG_WORD.sub(r"\1 ", " ".join(paragraph.split()))
         for part in _END.sub(r"\g<0>\n", text).split("\n") if by_script else [text]:
-            for sentence in splitter(part.strip()).sents if part.strip() else ():
-                if any(character.isalnum() for character in sentence.text):
-                    yield number, sentence.text.strip()
+            for sentence in _cut(part.strip(), splitter, by_script=by_script) if part.strip() else ():
+                if any(character.isalnum() for character in sentence):
+                    yield number, sentence.strip()
+
+
+def _cut(text: str, splitter: Language, *, by_script: bool) -> Iterator[str]:
+    """Yield the sentences of a text as a splitter cuts it; by rules, what opens a sentence goes with that.
+
+    He left. "Go," she said.      He left. | "Go," she said.
+    ¿Qué hora es? ¡Es tarde!      ¿Qué hora es? | ¡Es tarde!
+    """
+    begin = 0
+    for end in (sentence.end_char for sentence in splitter(text).sents):
+        marks = _MARKS.search(text, begin, end) if by_script and end < len(text) else None
+        is_opening = marks is not None and (not text[end].isspace() or _OPENINGS.issuperset(marks[0]))
+        stop = marks.start() if marks is not None and is_opening else end
+        yield text[begin:stop]
+        begin = stop
 
 
 class _WithoutTorch(MetaPathFinder):

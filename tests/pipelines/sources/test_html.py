@@ -61,6 +61,14 @@ PICTURES = {  # markup, address relative to the site's root; "": none
     "a counting pixel": ('<p><img src="/p.jpg" width="1" height="1"></p>', ""),
     "hidden": ('<div style="display: none"><img src="/p.jpg"></div>', ""),
     "related pages": ('<div class="related"><a href="/r"><img src="/p.jpg"></a></div>', ""),
+    "the copy in an AMP image": ('<amp-img src="/p.jpg" width="16" height="9" layout="responsive"><noscript>'
+                                 '<img src="/p.jpg"></noscript></amp-img>', "/p.jpg"),
+    "PageSpeed": ('<img data-pagespeed-lazy-src="/p.jpg" src="/1.JiBnMqyl6S.gif">', "/p.jpg"),
+    "backslashes": (r'<p><img src="\img\p.jpg"></p>', "/img/p.jpg"),
+    "a grey cat": ('<p><img src="/grey-cat.jpg"></p>', "/grey-cat.jpg"),
+    "a loading dock": ('<p><img src="/the-loading-dock.jpg"></p>', "/the-loading-dock.jpg"),
+    "only grey": ('<p><img src="/grey_300x200.png"></p>', ""),
+    "a loading icon": ('<p><img src="/img-loading.gif"></p>', ""),
     "a long attribute": (f'<p><img data-src="{"photo of a garden, " * 5000}" src="/p.jpg"></p>', "/p.jpg"),
     "no address": ('<p><img src="https://["></p>', ""),
 }  # fmt: skip
@@ -129,6 +137,10 @@ CHARSETS = {  # codec of the bytes, header, head, charset, whether it is guessed
     "single bytes for UTF-8": ("utf-8", "text/html; charset=iso-8859-1", "", "utf-8", False),
     "UTF-16 for UTF-8": ("utf-8", "text/html; charset=unicode", "", "utf-8", False),
     "UTF-8 undeclared": ("utf-8", "", "", "utf-8", False),
+    "a damaged byte": ("utf-8+", "text/html; charset=utf-8", '<meta charset="iso-8859-2">', "utf-8", False),
+    "a damaged byte, declared otherwise": ("utf-8+", "text/html; charset=iso-8859-1", "", "utf-8", False),
+    "a damaged byte, undeclared": ("utf-8+", "", "", "utf-8", False),
+    "a byte without a character": ("windows-1250+", "text/html; charset=windows-1250", "", "windows-1250", False),
     "guessed by language": ("iso-8859-2", "", '<meta charset="iso-8859&#8211;2">', "iso-8859-2", True),
 }  # fmt: skip
 
@@ -136,18 +148,33 @@ CHARSETS = {  # codec of the bytes, header, head, charset, whether it is guessed
 @pytest.mark.parametrize("name", CHARSETS)
 def test_the_character_set_is_the_first_that_can_be(name: str) -> None:
     codec, header, head, charset, is_guessed = CHARSETS[name]
-    body = f'<html lang="pl"><head>{head}</head><body><p>{POLISH}</p></body></html>'.encode(codec)
-    page = read_page(body, content_type=header or None, is_whole=True)
-    assert (page.pieces, page.charset, page.is_charset_guessed) == ((POLISH,), charset, is_guessed)
+    body = f'<html lang="pl"><head>{head}</head><body><p>{POLISH}</p></body></html>'.encode(codec.removesuffix("+"))
+    damage = (b"<p>\x81</p></body>", ("\ufffd",)) if codec.endswith("+") else (b"</body>", ())
+    page = read_page(body.replace(b"</body>", damage[0]), content_type=header or None, is_whole=True)
+    assert (page.pieces, page.charset, page.is_charset_guessed) == ((POLISH, *damage[1]), charset, is_guessed)
+
+
+JAPANESE = "今日は新しい本棚を組み立てました。それからニスを塗りました。"
+
+
+@pytest.mark.parametrize(
+    ("codec", "text"),
+    [("cp932", JAPANESE), ("euc_jp", JAPANESE), ("cp949", "오늘 아침에 새 책장을 조립했습니다."),
+     ("big5", "今天早上我們組裝了一個新的書架。首先把木板鋸好。"),
+     ("gb18030", "今天早上我们组装了一个新的书架。首先把木板锯好。")],
+)  # fmt: skip
+def test_undeclared_pages_of_east_asia_are_guessed(codec: str, text: str) -> None:
+    page = read_page(f"<p>{text}</p>".encode(codec) * 2, is_whole=True)
+    assert page.is_charset_guessed and page.pieces[0] == text
 
 
 @pytest.mark.parametrize(
     ("text", "codec"),
     [("①今日は本棚を組み立てました。", "cp932"), ("오늘 아침에 우리는 책장을 조립했습니다. 뷁", "cp949"),
-     ("今天早上我们用松木板组装了一个新的书架。𠮷", "gb18030")],
+     ("今天早上我们用松木板组装了一个新的书架。𠮷", "gb18030"), ("①今日は本棚を組み立てました。", "euc_jis_2004")],
 )  # fmt: skip
 def test_labels_mean_what_the_web_means(text: str, codec: str) -> None:
-    label = {"cp932": "shift_jis", "cp949": "euc-kr", "gb18030": "gb2312"}[codec]
+    label = {"cp932": "shift_jis", "cp949": "euc-kr", "gb18030": "gb2312", "euc_jis_2004": "euc-jp"}[codec]
     page = read_page(f"<p>{text}</p>".encode(codec), content_type=f"text/html; charset={label}", is_whole=True)
     assert page.pieces == (text,)
 

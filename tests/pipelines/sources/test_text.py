@@ -21,6 +21,11 @@ from schemas.errors import ConfigError
          ("Dr. Strickland paid $3.50 to Mr. Owen of St. Louis.", "He left.")),
         (["A list of birds", "Another list"], ("A list of birds", "Another list")),
         (["Ends here.", "* \u2014 \u00ab"], ("Ends here.",)),
+        (['He left. "Go away," she said. (It was late.) “Now.” – Then'],
+         ("He left.", '"Go away," she said.', "(It was late.)", "“Now.”", "– Then")),
+        (["Il part. « Où vas-tu ? » Er rief: „Halt!“ »Nein.« Dann."],
+         ("Il part.", "« Où vas-tu ? »", "Er rief: „Halt!“", "»Nein.«", "Dann.")),
+        (["¡Es tarde! ¿Y tú? Vamos. [1] $5."], ("¡Es tarde!", "¿Y tú?", "Vamos.", "[1] $5.")),
         (["\u4e00\u4e8c\u3002\u4e09\u3002"], ("\u4e00\u4e8c\u3002", "\u4e09\u3002")),
     ],
 )  # fmt: skip
