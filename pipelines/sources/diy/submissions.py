@@ -60,13 +60,12 @@ _ENDINGS = {"jpg": "jpg", "jpeg": "jpg", "png": "png", "gif": "gif", "webp": "we
 _REDDIT = "https://www.reddit.com"
 _ALBUM_PAGES = "https://imgur.com/a"
 _DELETED_AUTHOR = "[deleted]"
-_PLACEHOLDER = re.compile(
-    r"\s*\[\s*(deleted|removed)(\s+by\s[^\]]*)?\s*\]\s*", re.IGNORECASE
-)  # `[ Removed by moderator ]`
+# `[ Removed by moderator ]`, `[ Removed by Reddit on account of violating the [content policy](/help/contentpolicy). ]`
+_PLACEHOLDER = re.compile(r"\s*\[\s*(?:deleted|removed)(?:\s+by\s(?:[^\[\]]|\[[^\[\]]*\])*)?\s*\]\s*", re.IGNORECASE)
 _TEXTS = ("title", "selftext")
 # Who or what removed it: null, false or empty in a post that stands.
 _REMOVERS = ("removed_by_category", "removed_by", "banned_by", "removal_reason", "banned_at_utc", "removed", "spam")
-_SEEN_LATER = ("was_deleted_later", "removal_type")  # of `_meta`, Arctic Shift's own
+_SEEN_LATER = ("was_deleted_later", "was_initially_deleted", "removal_type")  # of `_meta`, Arctic Shift's own
 REMOVAL_FIELDS = (*_TEXTS, *_REMOVERS, "is_robot_indexable", "crosspost_parent_list")  # what is asked of the API
 _NOTHING = frozenset({"", "null", "none", "false", "0"})
 _TIMES = ("retrieved_on", "retrieved_utc", "retrieved_2nd_on", "updated_on", "updated_utc")
