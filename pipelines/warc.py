@@ -2,7 +2,7 @@
 
     crawl.warc        record | record | record           WARC 0.17 to 1.1
     crawl.warc.gz     member | member | member           a member is a record (ISO 28500:2017, annex D)
-    crawl.warc.zst    frame  | frame  | frame            likewise
+    crawl.warc.zst    frame  | frame  | frame            likewise; a dictionary of all frames may stand before them
     crawl.wacz        a zip with such files in `archive/`, which are stored and not compressed again (WACZ 1.1.1)
 
 `response` and `resource` records have a body, a `revisit` names the capture that has it. What stands behind damage
@@ -20,7 +20,9 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO, Literal, cast
 
+from backports import zstd
 from fastwarc import ArchiveIterator, WarcRecordType
+from fastwarc.stream_io import ZstdReader
 
 from pipelines.files import BrokenInputError, file_errors, open_uri
 
@@ -28,6 +30,7 @@ SUFFIXES = (".warc", ".warc.gz", ".warc.zst", ".wacz")
 MAX_RECORD_BYTES = 32 * 2**20  # of a record that is read
 _WITH_BODY = WarcRecordType.response | WarcRecordType.resource | WarcRecordType.revisit
 _DECODINGS: tuple[Literal["all", "content", "transfer", "none"], ...] = ("all", "content", "transfer", "none")
+_DICTIONARY, _ZSTD = b"\x5d\x2a\x4d\x18", b"\x28\xb5\x2f\xfd"  # how frames begin
 _LOCAL_HEADER = 30  # bytes of the header of a zip's member, before its name (APPNOTE 4.3.7)
 _CONVERT = "convert it with `warcio recompress"
 
@@ -117,8 +120,18 @@ def read_body(uri: str, offset: int, most: int) -> bytes:
 
 
 def _record_at(stream: BinaryIO, offset: int, **how: Any) -> Any:
+    dictionary = _dictionary(stream) if offset else b""
     stream.seek(offset)
-    return next(ArchiveIterator(stream, record_types=_WITH_BODY, **how))
+    plain = ZstdReader(stream, dictionary=dictionary) if dictionary else stream
+    return next(ArchiveIterator(plain, record_types=_WITH_BODY, **how))
+
+
+def _dictionary(stream: BinaryIO) -> bytes:
+    """Return what all frames of a file in zstd were compressed with: its first frame, a skippable one (IIPC 2021)."""
+    stream.seek(0)
+    magic, size = stream.read(4), int.from_bytes(stream.read(4), "little")
+    found = stream.read(size) if magic == _DICTIONARY and size <= MAX_RECORD_BYTES else b""
+    return zstd.decompress(found) if found.startswith(_ZSTD) else found
 
 
 def _parts(stream: BinaryIO, name: str) -> Iterator[tuple[int, BinaryIO]]:
@@ -130,9 +143,9 @@ def _parts(stream: BinaryIO, name: str) -> Iterator[tuple[int, BinaryIO]]:
     with zipfile.ZipFile(stream) as zipped:
         for entry in zipped.infolist():
             if is_warc(entry.filename):
-                if entry.compress_type != zipfile.ZIP_STORED:
-                    found = f"{name}: expected {entry.filename} stored in it, found it compressed again"
-                    raise BrokenInputError(f"{found}; unzip it, and name the files in `archive/`", name)
+                if entry.compress_type != zipfile.ZIP_STORED or entry.filename.endswith(".wacz"):
+                    found = f"{name}: expected WARC files as they are in it, found {entry.filename} packed again"
+                    raise BrokenInputError(f"{found}; unzip it, and name the files", name)
                 stream.seek(entry.header_offset)
                 head = stream.read(_LOCAL_HEADER)
                 names = int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:30], "little")

@@ -132,6 +132,21 @@ def test_a_file_that_was_cut_off_gives_what_comes_before(suffix: str, tmp_path: 
             read_body(str(path), capture.offset, 10**6)
 
 
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_frames_share_a_dictionary(is_packed: bool, tmp_path: Path) -> None:
+    """As archives of whole sites are published: the dictionary is in a skippable frame at the beginning."""
+    records = [record(f"https://h.example/{number}", b"%d %s" % (number, TEXT)) for number in range(40)]
+    dictionary = zstd.train_dict(records, 4096)
+    content = dictionary.dict_content
+    content = zstd.compress(content) if is_packed else content
+    frames = [zstd.compress(each, zstd_dict=dictionary) for each in records]
+    path = tmp_path / "a.warc.zst"
+    path.write_bytes(b"\x5d\x2a\x4d\x18" + len(content).to_bytes(4, "little") + content + b"".join(frames))
+    captures, problems = outcomes(path)
+    assert (len(captures), problems) == (40, [])
+    assert read_body(str(path), captures[7].offset, 10**6) == b"7 " + TEXT
+
+
 def test_a_record_that_is_too_large_costs_itself_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warc, "MAX_RECORD_BYTES", 2**16)
     path = write(tmp_path / "a.warc.gz", [record(GOOD[0], bytes(2**18)), record(GOOD[1])])

@@ -189,10 +189,15 @@ def _samples(members: Iterable[Member]) -> list[Sample]:
 
 
 def _parted(key: str, files: Mapping[str, Member]) -> Iterator[Sample]:
-    """Yield the samples in the files of one key: each text with those whose names begin with its own."""
+    """Yield the samples in the files of one key: each text with those whose names begin with its own.
+
+    They are one where every picture is called by the key alone: 7.jpg 7.metadata.json.
+    """
     stems = {name.rpartition(".")[0] for name in files if _extension(name) == "txt"}
     if f"{key}.json" not in files:
         stems |= {name.rpartition(".")[0] for name in files if _extension(name) == "json"}
+    if {name.rpartition(".")[0] for name in files if _extension(name) in _PICTURES} == {key}:
+        stems = set()
     parts: dict[str, dict[str, Member]] = {}
     for name, file in files.items():
         begins = name
@@ -204,7 +209,26 @@ def _parted(key: str, files: Mapping[str, Member]) -> Iterator[Sample]:
 
 
 def _across_folders(samples: list[Sample]) -> list[Sample]:
-    """Return samples; one of pictures alone has the texts of the one whose name differs in one folder alone."""
+    """Return samples; one of pictures alone has the texts of the one whose name differs in one folder alone.
+
+    Several pictures of one key are taken apart where that lets one of them have its text.
+    """
+    joined = _joined(samples)
+    apart = [Sample(stem, files) for sample in joined for stem, files in _by_stem(sample).items()]
+    again = _joined(apart)
+    return again if len(again) < len(apart) else joined
+
+
+def _by_stem(sample: Sample) -> dict[str, dict[str, Member]]:
+    """Return the files of a sample by its key, or where they are pictures alone each by its own name."""
+    found: dict[str, dict[str, Member]] = {}
+    for name, file in sample.files.items():
+        is_alone = len(sample.pictures) == len(sample.files)
+        found.setdefault(name.rpartition(".")[0] if is_alone else sample.key, {})[name] = file
+    return found
+
+
+def _joined(samples: list[Sample]) -> list[Sample]:
     alone = [sample for sample in samples if not {"txt", "json"} & set(map(_extension, sample.files))]
     texts = [sample for sample in samples if not sample.pictures]
     joined: dict[int, Sample | None] = {}
