@@ -39,7 +39,11 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
 _FRONT = re.compile(r"\ufeff?(---|\+\+\+)[ \t]*\r?\n(.*?)(?:^|\n)(?:\1|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL)
-_EMBEDDED = re.compile(r"!\[\[([^\]|]+)(?:\|(?:[\dx]+|([^\]]*)))?\]\]")  # as Obsidian writes a picture
+# Pictures as Obsidian and Hugo write them, and what Jekyll writes before the address of one.
+_EMBEDDED = re.compile(r"!\[\[([^\]|]+)(?:\|(?:[\dx]+|([^\]]*)))?\]\]")
+_FIGURE = re.compile(r"\{\{[<%]\s*figure\s(.*?)[>%]\}\}", re.DOTALL)
+_ATTRIBUTE = re.compile(r"\b(src|alt|caption)=[\"']([^\"']*)[\"']")
+_LIQUID = re.compile(r"\{\{\s*(?:site\.(?:base)?url|[\"']([^\"'{}]*)[\"']\s*\|\s*(?:relative|absolute)_url)\s*\}\}")
 _CONTAINER = "META-INF/container.xml"
 _HTML_TYPES = ("application/xhtml+xml", "text/html")
 _UTF8 = "text/html; charset=utf-8"
@@ -165,12 +169,12 @@ def _names(address: str, folder: str, root: str) -> Iterator[str]:
     if on_web(address) or address.startswith("//"):
         yield f"https:{address}" if address.startswith("//") else address
         return
-    address = address.removeprefix("file://").replace("\\", "/")
+    address = address.removeprefix("file://")
     try:
         path = unquote(urlsplit(address).path) if "://" not in address and not address.startswith("data:") else address
     except ValueError:
         path = address
-    for each in dict.fromkeys((path, address)):
+    for each in dict.fromkeys(name.replace("\\", "/") for name in (path, address)):
         if each.startswith("/"):
             yield each.removeprefix(f"{root.rstrip('/')}/") if root else each.lstrip("/")
             yield each.lstrip("/")
@@ -185,13 +189,18 @@ def _markdown(file: OwnFile, data: bytes, place: Place) -> Outcomes:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         text = decode_page(data).text
+    text = text.replace("\r\n", "\n")
     found = _FRONT.match(text)
     about = {} if found is None else _front_matter(found[1], found[2])
-    body = _EMBEDDED.sub(
-        lambda match: f"![{match[2] or ''}](<{match[1].strip()}>)", text[found.end() if found else 0 :]
-    )
+    body = _FIGURE.sub(_figure, _LIQUID.sub(r"\1", text[found.end() if found else 0 :]))
+    body = _EMBEDDED.sub(lambda match: f"![{match[2] or ''}](<{match[1].strip()}>)", body)
     html = _commonmark().render(body)
     yield from _document(file.name, html.encode(), place, about=about, content_type=_UTF8, file=data)
+
+
+def _figure(match: re.Match[str]) -> str:
+    said = dict(_ATTRIBUTE.findall(match[1]))
+    return f"![{said.get('caption') or said.get('alt', '')}](<{said.get('src', '')}>)"
 
 
 def _front_matter(fence: str, text: str) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def read_table(path: str) -> tuple[list[str], Iterator[tuple[str, Cells | FieldE
     try:
         header = utf8(next(lines, (0, b""))[1])
     except (BrokenInputError, FieldError) as problem:
-        raise BuildError(f"{path}: expected a header, found {problem}") from problem
+        raise BuildError(f"{path}: expected a header: {problem}") from problem
     if not header:
         raise BuildError(f"{path}: expected a header, found an empty file")
     delimiter = max(_DELIMITERS, key=header.count)

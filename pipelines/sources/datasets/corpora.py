@@ -65,9 +65,9 @@ _PUBLISHED: Mapping[Format, tuple[str, ...]] = {
     "tables": ("*.csv", "*.tsv", "*.parquet", "*.jsonl", "*.json"),
     "web": ("*.warc", "*.wacz", "*.arc"),
 }
-_TEXT_COLUMNS = ("sentences", "texts", "text", "caption", "captions", "txt", "TEXT", "conversations")
+_TEXT_COLUMNS = ("sentences", "texts", "text", "caption", "captions", "txt", "conversations")  # in whatever case
 _PICTURE_COLUMNS = (
-    "images", "image", "jpg", "png", "webp", "img", "picture", "image_base64", "url", "URL", "image_url", "file_name",
+    "images", "image", "jpg", "png", "webp", "img", "picture", "image_base64", "url", "image_url", "file_name",
     "image_path",
 )  # fmt: skip
 _BASE64 = re.compile(r"data:image/[\w.+-]+;base64,|[A-Za-z0-9+/]{100}")
@@ -169,11 +169,13 @@ def read_hf(shard: str, reading: Reading) -> Iterator[CandidateDocument | Failur
 
 
 def _column(shard: str, there: Sequence[str], names: Sequence[str], what: str) -> str:
-    found = next((name for name in names if name in there), None)
+    spelt = {name.lower(): name for name in reversed(there)}
+    found = next((spelt[name.lower()] for name in names if name.lower() in spelt), None)
     if found is None:
         name = PurePosixPath(shard).name
-        columns = ", ".join(there)
-        raise BrokenInputError(f"{name}: expected a column {' or '.join(names)} of {what}, found {columns}", name)
+        columns = ", ".join(there) or "no object of JSON; a table of values ends in .csv or .tsv"
+        hint = "; its first line has to name its columns" if any(map(on_web, there)) else ""
+        raise BrokenInputError(f"{name}: expected a column {' or '.join(names)} of {what}, found {columns}{hint}", name)
     return found
 
 

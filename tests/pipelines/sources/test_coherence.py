@@ -189,7 +189,7 @@ def test_a_compressed_file_cut_short_gives_what_came_before(tmp_path: Path) -> N
     assert failure.record_id == f"data.csv.gz:{len(read) + 2}"
     assert 10 < len(read) < 99
     path.write_bytes(b"no gzip")
-    with pytest.raises(BuildError, match=r"expected a header, found data\.csv\.gz: cannot be read on"):
+    with pytest.raises(BuildError, match=r"expected a header: data\.csv\.gz: cannot be read on"):
         list(CiteSource(train=str(path)).read())
 
 

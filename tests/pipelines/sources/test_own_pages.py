@@ -62,6 +62,28 @@ def outcomes(address: Path | str, **settings: str) -> tuple[dict[str, CandidateD
     return documents, {each.record_id: each.reason for each in found if isinstance(each, Failure)}
 
 
+@pytest.mark.parametrize(
+    ("markdown", "picture"),
+    [
+        ("+++\r\ntitle = 'A'\r\ndate = 2020-01-01\r\n+++\r\nIt runs.\r\n\r\n![](c.jpg)\r\n", "img/c.jpg"),
+        ('It runs.\n\n{{< figure src="c.jpg" caption="A fox" >}}\n', "img/c.jpg"),
+        ("It runs.\n\n![A fox]({{ site.baseurl }}/img/c.jpg)\n", "img/c.jpg"),
+        ('It runs.\n\n![A fox]({{ "/img/c.jpg" | relative_url }})\n', "img/c.jpg"),
+        (r"It runs. ![A fox](..\img\c.jpg)", "img/c.jpg"),
+        ("It runs.\n\n| ![A fox](c.jpg) |\n|---|\n", "img/c.jpg"),
+        ("It runs. [![A fox](c.jpg)](big.jpg)", "img/c.jpg"),
+    ],
+)
+def test_markdown_as_its_programs_write_it(markdown: str, picture: str, tmp_path: Path) -> None:
+    (tmp_path / "img").mkdir()
+    (tmp_path / "img" / "c.jpg").write_bytes(b"c")
+    (tmp_path / "img" / "fox.md").write_bytes(markdown.encode())
+    documents, failures = outcomes(tmp_path)
+    (fox,) = documents.values()
+    assert (uris_of(fox), failures) == ((picture,), {})
+    assert fox.sentences[-1].text == "It runs."
+
+
 @pytest.mark.parametrize("form", ["folder", "zip"])
 def test_a_folder_of_pages(own: Path, form: str) -> None:
     address = str(own) if form == "folder" else shutil.make_archive(str(own), "zip", own)
