@@ -15,6 +15,7 @@ from pathlib import Path
 import mlflow
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model
+from mlflow.models.model import MLMODEL_FILE_NAME
 from yaml import YAMLError
 
 from schemas.errors import NotFoundError, UsageError
@@ -128,8 +129,9 @@ def load(uri: str, client: mlflow.MlflowClient) -> LoadedModel:
         raise UsageError(f"--model {uri}: expected {FORMS}")
     if Path(uri).is_dir():
         folder = Path(uri).absolute()
+        data = _data_folder(folder, "--model", uri) if (folder / MLMODEL_FILE_NAME).is_file() else folder
         return LoadedModel(
-            model=LinkModel.load(folder, choose_device()), uri=str(folder), calibration=logged_calibration(folder)
+            model=LinkModel.load(data, choose_device()), uri=str(folder), calibration=logged_calibration(data)
         )
     try:
         return load_version(find_version(client, uri, CHAMPION))
@@ -223,12 +225,16 @@ def download(uri: str, *, option: str = "--model") -> Iterator[Path]:
             folder = fetch_files(partial(mlflow.artifacts.download_artifacts, artifact_uri=uri, dst_path=scratch))
         except (MlflowException, OSError) as problem:
             raise NotFoundError(f"{option} {uri}: no model of multilink there: {_reason(problem)}") from problem
-        try:
-            data = folder / Model.load(str(folder)).flavors["python_function"]["data"]
-        except (MlflowException, YAMLError, OSError, KeyError, TypeError, ValueError, AttributeError) as problem:
-            reason = _reason(problem)
-            raise NotFoundError(f"{option} {uri}: no model of multilink there: its MLmodel: {reason}") from problem
-        yield data
+        yield _data_folder(folder, option, uri)
+
+
+def _data_folder(folder: Path, option: str, uri: str) -> Path:
+    """Return the folder within a logged model that `LinkModel.save` wrote; errors as of `download`."""
+    try:
+        return folder / str(Model.load(str(folder)).flavors["python_function"]["data"])
+    except (MlflowException, YAMLError, OSError, KeyError, TypeError, ValueError, AttributeError) as problem:
+        reason = _reason(problem)
+        raise NotFoundError(f"{option} {uri}: no model of multilink there: its MLmodel: {reason}") from problem
 
 
 def _reason(problem: Exception) -> str:

@@ -169,13 +169,17 @@ def test_versions_aliases_and_runs(client: mlflow.MlflowClient, register_model: 
     assert [found.version for found in versions(client, f"run_id = '{challenger.run_id}'")] == ["2"]
 
 
-@pytest.mark.parametrize("form", ["models:/linker/1", "models:/linker@challenger", "runs:/{run}/model", "{folder}"])
+@pytest.mark.parametrize(
+    "form", ["models:/linker/1", "models:/linker@challenger", "runs:/{run}/model", "{folder}", "{downloaded}"]
+)
 def test_every_address_loads_the_same_weights(
-    client: mlflow.MlflowClient, register_model: Register, trained: Path, form: str
+    client: mlflow.MlflowClient, register_model: Register, trained: Path, tmp_path: Path, form: str
 ) -> None:
     register_model(trained)
-    run = find_version(client, "linker", "1").run_id
-    loaded = load(form.format(run=run, folder=trained), client)
+    run, downloaded = find_version(client, "linker", "1").run_id, ""
+    if "downloaded" in form:
+        downloaded = mlflow.artifacts.download_artifacts(f"runs:/{run}/model", dst_path=str(tmp_path / "downloaded"))
+    loaded = load(form.format(run=run, folder=trained, downloaded=downloaded), client)
     expected = LinkModel.load(trained).state_dict()
     for name, weights in loaded.model.state_dict().items():
         assert weights.equal(expected[name])
