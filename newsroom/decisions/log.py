@@ -1,8 +1,8 @@
 """The log of decisions: tables that only grow, in the database of the pages (`newsroom.decisions.database`).
 
     rankings     digest, article, ranking (JSON)        a list of pictures, stored once for all decisions on it
-    decisions    number, at, who, action, image ...     a row a decision
-    compared     number, champion, challenger ...       which of two models gave the picture of a blind decision
+    decisions    number, at, who, action, image ...     a row a decision; of a blind one the two models, and whose the
+                                                        picture is
 
 The database itself refuses changes: triggers end every UPDATE and DELETE. A decision is on the disk
 when `decide` returns.
@@ -73,30 +73,24 @@ DECISIONS = Table(
     Column("note", Text, nullable=False),
     Column("ranking", String(64), nullable=False),
     Column("article", String(64), nullable=False),
-    Column("title", Text, nullable=False, server_default=""),
+    Column("title", Text, nullable=False),
+    # Of a blind decision: the models that were compared, and whose the picture is, -1 the champion's, 1 the challenger's.
+    Column("champion", Text),
+    Column("challenger", Text),
+    Column("side", Integer),
     Index("decisions_on_pictures", "article", "image", "number"),
     Index("decisions_on_links", "dataset", "document"),
+    Index("decisions_between_models", "champion", "challenger"),
     sqlite_autoincrement=True,
 )
-COMPARED = Table(
-    "compared",
-    _TABLES,
-    Column("number", BigInteger, primary_key=True, autoincrement=False),
-    Column("champion", Text, nullable=False),
-    Column("challenger", Text, nullable=False),
-    Column("dataset", Text, nullable=False),
-    Column("article", String(64), nullable=False, index=True),
-    Column("image", String(64), nullable=False),
-    Column("action", String(16), nullable=False),
-    Column("side", Integer, nullable=False),  # of the picture: -1 the champion's, 1 the challenger's
-)
+_NAMES = tuple(_TABLES.tables)
 _COUNTED = {"chosen": Action.CHOOSE, "listed": Action.SHORTLIST, "rejected": Action.REJECT}
 _KEPT = "a log of decisions only grows"
 _REFUSALS = {
     "sqlite": [
         f"CREATE TRIGGER IF NOT EXISTS {table}_no_{change} BEFORE {change} ON {table} "
         f"BEGIN SELECT RAISE(ABORT, '{_KEPT}'); END"
-        for table in ("rankings", "decisions", "compared")
+        for table in _NAMES
         for change in ("update", "delete")
     ],
     "postgresql": [
@@ -105,7 +99,7 @@ _REFUSALS = {
         *(
             f"CREATE OR REPLACE TRIGGER {table}_only_grows BEFORE UPDATE OR DELETE OR TRUNCATE ON {table} "
             "FOR EACH STATEMENT EXECUTE FUNCTION multilink_only_grows()"
-            for table in ("rankings", "decisions", "compared")
+            for table in _NAMES
         ),
     ],
 }
@@ -165,18 +159,20 @@ class DecisionLog:
             raise UsageError(f"{decision.action}: expected a picture of the ranking on the page, or a link")
         decision = replace(decision, at=datetime.now(UTC).isoformat(timespec="milliseconds"), ranking="")
         if ranking is not None and shown is not None:
-            decision = replace(decision, ranking=ranking.digest, article=ranking.article, title=shown.title)
+            about = {"ranking": ranking.digest, "article": ranking.article, "dataset": ranking.dataset}
+            decision = replace(decision, title=shown.title, **about)
         with self._connected(is_writing=True) as connection:
             if ranking is not None:
                 self._keep(connection, decision, ranking)
                 if after is not None:
                     _check_after(connection, decision, ranking, after)
             values = {name: value for name, value in plain(decision).items() if name != "number"}
+            if ranking is not None and ranking.is_blind and shown is not None:
+                champion, challenger = ranking.models
+                side = 1 if shown.model == challenger else -1
+                values |= {"champion": champion, "challenger": challenger, "side": side}
             (number,) = connection.execute(DECISIONS.insert().values(values)).inserted_primary_key or (0,)
-            decision = replace(decision, number=number)
-            if ranking is not None and ranking.is_blind:
-                connection.execute(COMPARED.insert(), _compared(decision, ranking))
-        return decision
+        return replace(decision, number=number)
 
     def _keep(self, connection: Connection, decision: Decision, ranking: Ranking) -> None:
         """Write a ranking that is not there yet. From here on, nobody else decides on a picture of this article."""
@@ -197,8 +193,8 @@ class DecisionLog:
 
     def compared(self, article: str, models: tuple[str, ...]) -> Iterator[Decision]:
         """Yield the blind decisions on an article in comparisons of two models, in order."""
-        of_pair = select(COMPARED.c.number).where(*_of_pair(article, models))
-        yield from self._decisions(select(DECISIONS).where(DECISIONS.c.number.in_(of_pair)), 0)
+        wanted = select(DECISIONS).where(DECISIONS.c.article == article, *_between(models))
+        return self._decisions(wanted, 0)
 
     def won(self) -> list[tuple[str, str, str, Preference]]:
         """Return champion, challenger, NAME@VERSION and the articles that each won, by the last choices of each pair.
@@ -306,14 +302,14 @@ def _prepare(connection: Connection) -> None:
 def changing_rows(engine: Engine) -> Iterator[Connection]:
     """Give a connection that may change what is in the log, in one transaction: what is to be forgotten goes so."""
     with engine.begin() as connection:
-        tables, is_sqlite = ("rankings", "decisions", "compared"), engine.dialect.name == "sqlite"
-        for table in tables:
+        is_sqlite = engine.dialect.name == "sqlite"
+        for table in _NAMES:
             if is_sqlite:
                 connection.execute(text(f"DROP TRIGGER IF EXISTS {table}_no_update"))
             else:
                 connection.execute(text(f"ALTER TABLE {table} DISABLE TRIGGER {table}_only_grows"))
         yield connection
-        for table in () if is_sqlite else tables:
+        for table in () if is_sqlite else _NAMES:
             connection.execute(text(f"ALTER TABLE {table} ENABLE TRIGGER {table}_only_grows"))
         for statement in _REFUSALS["sqlite"] if is_sqlite else ():
             connection.execute(text(statement))
@@ -323,16 +319,14 @@ def _check_after(connection: Connection, decision: Decision, ranking: Ranking, a
     """Raise a `ConflictError` where the last decision on the picture is another than the one that was seen."""
     last = select(DECISIONS).where(DECISIONS.c.article == decision.article, DECISIONS.c.image == decision.image)
     if ranking.is_blind:
-        last = last.where(
-            DECISIONS.c.number.in_(select(COMPARED.c.number).where(*_of_pair(decision.article, ranking.models)))
-        )
+        last = last.where(*_between(ranking.models))
     row = connection.execute(last.order_by(DECISIONS.c.number.desc()).limit(1)).mappings().first()
     if (0 if row is None else row["number"]) != after:
         raise ConflictError(None if row is None else _decision(row))
 
 
-def _of_pair(article: str, models: Sequence[str]) -> tuple[ColumnElement[bool], ...]:
-    return COMPARED.c.article == article, COMPARED.c.champion == models[0], COMPARED.c.challenger == models[1]
+def _between(models: Sequence[str]) -> tuple[ColumnElement[bool], ...]:
+    return DECISIONS.c.champion == models[0], DECISIONS.c.challenger == models[1]
 
 
 def _sum(condition: ColumnElement[bool], value: Any = 1) -> Any:
@@ -360,29 +354,14 @@ def _won(*, by_version: bool) -> Any:
     They are `champion`, `challenger`, `dataset` ("": of all versions together), `article`, `lead` (sides of the chosen
     pictures, summed), and how many pictures are `chosen`, `listed` and `rejected`.
     """
-    row = COMPARED.c
+    row = DECISIONS.c
     pair = [row.champion, row.challenger, row.dataset if by_version else literal("").label("dataset"), row.article]
     age = func.row_number().over(partition_by=[*pair, row.image], order_by=row.number.desc())
-    last = select(*pair, row.action, row.side, age.label("age")).subquery().c
+    last = select(*pair, row.action, row.side, age.label("age")).where(row.champion > "").subquery().c
     names = [last.champion, last.challenger, last.dataset, last.article]
     lead = _sum(last.action == Action.CHOOSE, last.side).label("lead")
     counts = [_sum(last.action == action).label(name) for name, action in _COUNTED.items()]
     return select(*names, lead, *counts).where(last.age == 1).group_by(*names).subquery().c
-
-
-def _compared(decision: Decision, ranking: Ranking) -> dict[str, Any]:
-    """Return the row of a blind decision."""
-    (given_by,) = (each.model for each in ranking.pictures if each.image == decision.image)
-    return {
-        "number": decision.number,
-        "champion": ranking.models[0],
-        "challenger": ranking.models[1],
-        "dataset": ranking.dataset,
-        "article": decision.article,
-        "image": decision.image,
-        "action": str(decision.action),
-        "side": 1 if given_by == ranking.models[1] else -1,
-    }
 
 
 def _decision(row: Any) -> Decision:

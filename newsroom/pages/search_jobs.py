@@ -70,7 +70,6 @@ class SearchOutcome:
     Attributes:
         query: that was searched with.
         entities: names in the texts.
-        has_spacy: whether spaCy found them.
         languages: that the model reads; (): any.
         result: the ranking, its pictures left out: they are in `groups`.
         groups: pictures, near-duplicates folded; at most as many as are shown.
@@ -86,7 +85,6 @@ class SearchOutcome:
 
     query: Query
     entities: tuple[Entity, ...]
-    has_spacy: bool
     languages: tuple[str, ...]
     result: SearchResult
     groups: tuple[Group, ...]
@@ -122,7 +120,7 @@ def find(opened: Opened, article: Article, parameters: SearchParameters, upload:
     names, suggestions = _names(opened, parameters.entities)
     filters, wrong = _filters([*parameters.facet_conditions()], parameters.where, names)
     language = language_of(opened, article, parameters.language)
-    entities, has_spacy = opened.entities(" ".join(article.texts.values()), language)
+    entities = opened.entities(" ".join(article.texts.values()))
     index = opened.archive.index
     top = min(MAX_TOP, 3 * parameters.count + 20)  # enough where some are folded
     with _file(upload) as picture:
@@ -140,7 +138,6 @@ def find(opened: Opened, article: Article, parameters: SearchParameters, upload:
     return SearchOutcome(
         query=query,
         entities=tuple(entities),
-        has_spacy=has_spacy,
         languages=tuple(opened.languages),
         result=replace(result, images=()),
         groups=groups,

@@ -55,7 +55,7 @@ class Opened:
         facets: of filters, counted once.
         languages: that the model knows; (): any.
         language: of a text, found out once.
-        entities: names in a text of a language, and whether spaCy found them; likewise.
+        entities: names in a text; likewise.
     """
 
     def __init__(self, choice: Choice, reading: Sequence[str]) -> None:
@@ -67,7 +67,7 @@ class Opened:
         self._sentences = lru_cache(TEXTS_KEPT)(lambda sentences, of: sentence_vectors(queries, sentences, of))
         self.languages = self.archive.index.model.card.config.needs.languages
         self.language = lru_cache(TEXTS_KEPT)(lambda text: found_language(text, self.languages))
-        self.entities = lru_cache(TEXTS_KEPT)(lambda text, language: find_entities(text, language, self.gazetteer))
+        self.entities = lru_cache(TEXTS_KEPT)(lambda text: find_entities(text, self.gazetteer))
         self.facets = lru_cache(FACETS_KEPT)(self.archive.index.records.facets)
 
     def read(self, query: Query) -> tuple[Float32 | None, Sequence[SourceText]]:

@@ -7,8 +7,7 @@
 Rows are added, never changed, and removed when they are old (`Store.expire`). What a request has written is on the disk
 before it is answered (`newsroom.decisions.database`).
 
-What is to be forgotten leaves a mark where it was (`forget_on_pages`): in a row of a decision, a label, a comparison or
-a ranking, the id of a document and the hash of an image become a random mark, the same in all rows, and titles and
+What is to be forgotten leaves a mark where it was (`forget_on_pages`): in a row of a decision, a label or a ranking, the id of a document and the hash of an image become a random mark, the same in all rows, and titles and
 notes become `forgotten`. What was decided, by whom and when stays. Articles that are such a document, and uploads that
 are such an image, are removed.
 """
@@ -26,7 +25,7 @@ from sqlalchemy.exc import IntegrityError as AlreadyThere
 from sqlalchemy.exc import SQLAlchemyError
 
 from newsroom.decisions.database import make_tables, open_database
-from newsroom.decisions.log import COMPARED, DECISIONS, RANKINGS, DecisionLog, changing_rows
+from newsroom.decisions.log import DECISIONS, RANKINGS, DecisionLog, changing_rows
 from newsroom.decisions.records import article_digest
 from schemas.documents import UNDETERMINED
 from schemas.errors import BuildError, NotFoundError, UsageError
@@ -95,7 +94,6 @@ def _forget(connection: sql.Connection, marks: Mapping[str, str], *, is_dry_run:
     counts, gone = [], {"title": FORGOTTEN, "note": FORGOTTEN}
     for table, key, names in (
         (DECISIONS, "number", ("document", "image")),
-        (COMPARED, "number", ("image",)),
         (RANKINGS, "digest", ()),
         (ARTICLES, "key", ()),
         (UPLOADS, "key", ()),

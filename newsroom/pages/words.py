@@ -3,10 +3,9 @@
 share    of a word: its part of what all words add to the similarity with the first pictures (leave-one-out)
 step     0 to 3: less than an even share, at least one, 1.5 times, twice that
 
-A spaCy model of the text's language finds names where one is installed. Without one, names are what the archive itself
-knows (places, credits, keywords of its pictures), where the text has them word for word, and runs of words with
-capitals that the archive's descriptions contain. Which of the two it was is shown on the page. A slip is forgiven in a
-name that a person typed, and nowhere else: every word with a capital is near some name of a large archive.
+Names are what the archive itself knows (places, credits, keywords of its pictures), where the text has them word for
+word, and runs of words with capitals that the archive's descriptions contain. A slip is forgiven in a name that a
+person typed, and nowhere else: every word with a capital is near some name of a large archive.
 """
 
 from __future__ import annotations
@@ -14,9 +13,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from html import escape
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from markupsafe import Markup
 
@@ -26,16 +24,12 @@ from newsroom.archive.words import plain
 from newsroom.search.queries import ORDER, Query, SourceText
 from training.text.vocabulary import token_spans
 
-Kind = Literal["PER", "LOC", "ORG", "MISC"]
-KINDS: tuple[Kind, ...] = ("PER", "LOC", "ORG", "MISC")
+Kind = Literal["LOC", "ORG", "MISC"]
+KINDS: tuple[Kind, ...] = ("LOC", "ORG", "MISC")
 MOST = 24  # chips
 KEPT_COUNTS = 100_000
 MOST_TYPED = 3  # names that are proposed for one that is not known
 LEAST_LETTERS = 4  # of a name in which a slip is forgiven
-_SPACY: Mapping[str, Kind] = {
-    "PER": "PER", "PERSON": "PER", "LOC": "LOC", "GPE": "LOC", "FAC": "LOC", "ORG": "ORG", "MISC": "MISC",
-    "NORP": "MISC", "EVENT": "MISC", "PRODUCT": "MISC", "WORK_OF_ART": "MISC", "LAW": "MISC",
-}  # fmt: skip
 _FIELDS: Mapping[str, Kind] = {"place": "LOC", "credit": "ORG", "keywords": "MISC"}
 _WORD = re.compile(r"[^\W\d_](?:\w|['’\-](?=\w))*")
 _LONGEST = 4  # words of a name that is looked for
@@ -99,44 +93,19 @@ class Gazetteer:
         return [Entity(name, kind, self.images(name), written) for name, kind in found]
 
 
-def find_entities(text: str, language: str, gazetteer: Gazetteer) -> tuple[list[Entity], bool]:
-    """Return the names in a text, by kind and then by number of pictures, and whether spaCy found them."""
-    recognise = recogniser(language)
-    written = _by_spacy(recognise(text)) if recognise else _by_capitals(text, gazetteer)
+def find_entities(text: str, gazetteer: Gazetteer) -> list[Entity]:
+    """Return the names in a text that the archive has, by kind and then by number of pictures."""
     found: dict[str, Entity] = {}
-    for name, kind in written:
-        known = gazetteer.known(name)
-        said = known[0] if known else name
-        if plain(said) not in found:
-            found[plain(said)] = Entity(said, kind or (known[1] if known else "MISC"), gazetteer.images(said), name)
-    kept = [each for each in found.values() if each.images or recognise]
-    kept = sorted(kept, key=lambda each: -each.images)[:MOST]
-    return sorted(kept, key=lambda each: (KINDS.index(each.kind), -each.images)), recognise is not None
+    for written in _names(text, gazetteer):
+        name, kind = gazetteer.known(written) or (written, "MISC")
+        if plain(name) not in found and (images := gazetteer.images(name)):
+            found[plain(name)] = Entity(name, kind, images, written)
+    kept = sorted(found.values(), key=lambda each: -each.images)[:MOST]
+    return sorted(kept, key=lambda each: KINDS.index(each.kind))
 
 
-@cache
-def recogniser(language: str) -> Any:
-    """Return the spaCy model with named entities that is installed for a language; None where there is none."""
-    try:
-        import spacy
-    except ModuleNotFoundError:
-        return None
-    for name in sorted(spacy.util.get_installed_models()):
-        if name.partition("_")[0] == language:
-            loaded = spacy.load(name)
-            if {"ner", "entity_ruler"} & set(loaded.pipe_names):
-                return loaded
-    return None
-
-
-def _by_spacy(found: Any) -> Iterator[tuple[str, Kind | None]]:
-    for each in found.ents:
-        if each.label_ in _SPACY:
-            yield each.text.strip(), _SPACY[each.label_]
-
-
-def _by_capitals(text: str, gazetteer: Gazetteer) -> Iterator[tuple[str, Kind | None]]:
-    """Yield runs of words with capitals: those that the archive knows by name, the longest first, and pairs."""
+def _names(text: str, gazetteer: Gazetteer) -> Iterator[str]:
+    """Yield the names in runs of words with capitals: those that the archive knows, the longest first, and the runs."""
     for run in _runs(text):
         place = 0
         while place < len(run):
@@ -144,10 +113,10 @@ def _by_capitals(text: str, gazetteer: Gazetteer) -> Iterator[tuple[str, Kind | 
             named = (" ".join(run[place : place + count]) for count in longest)
             name = next((each for each in named if gazetteer.known(each)), None)
             if name is not None:
-                yield name, None
+                yield name
             place += len(name.split()) if name is not None else 1
         if len(run) > 1:
-            yield " ".join(run), None
+            yield " ".join(run)
 
 
 def _runs(text: str) -> Iterator[Sequence[str]]:

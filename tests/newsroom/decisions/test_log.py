@@ -67,7 +67,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     uri = str(request.getfixturevalue("postgres"))
     engine = open_database(uri)
     with engine.begin() as connection:
-        connection.execute(sql.text("DROP TABLE IF EXISTS decisions, rankings, compared, won"))
+        connection.execute(sql.text("DROP TABLE IF EXISTS decisions, rankings"))
         METADATA.drop_all(connection)
     engine.dispose()
     return uri
@@ -99,7 +99,7 @@ def test_a_decision_comes_back_with_its_ranking(address: str) -> None:
 
 
 @pytest.mark.parametrize("statement", ["UPDATE {} SET article = 'x'", "DELETE FROM {}"])
-@pytest.mark.parametrize("table", ["decisions", "rankings", "compared"])
+@pytest.mark.parametrize("table", ["decisions", "rankings"])
 def test_the_database_refuses_changes(address: str, statement: str, table: str) -> None:
     engine = open_database(address)
     with DecisionLog(engine) as log:

@@ -86,8 +86,7 @@ def test_near_duplicates_follow_the_first_of_them() -> None:
 
 def test_names_are_found_as_the_archive_writes_them(gazetteer: Gazetteer) -> None:
     text = "Heute in Zurich: das Wasser stieg. Danach NANTES und Tux, sagt Keystone. Niemand kam nach Bern."
-    found, is_spacy = find_entities(text, "de", gazetteer)
-    assert not is_spacy
+    found = find_entities(text, gazetteer)
     assert [(each.name, each.kind, each.images, each.written) for each in found] == [
         ("Nantes", "LOC", 2, "NANTES"), ("Zürich", "LOC", 1, "Zurich"), ("Keystone", "ORG", 1, "Keystone"),
         ("Tux", "MISC", 1, "Tux"),
@@ -98,23 +97,8 @@ def test_names_are_found_as_the_archive_writes_them(gazetteer: Gazetteer) -> Non
 
 
 def test_a_slip_is_forgiven_where_a_person_typed_and_not_in_a_text(gazetteer: Gazetteer) -> None:
-    assert find_entities("Nnates, Keystona, Zürihc.", "de", gazetteer)[0] == []
+    assert find_entities("Nnates, Keystona, Zürihc.", gazetteer) == []
     assert [each.name for each in gazetteer.proposed("Keystona")] == ["Keystone"]
-
-
-def test_names_by_spacy_keep_their_kind(gazetteer: Gazetteer, monkeypatch: pytest.MonkeyPatch) -> None:
-    import spacy
-
-    from newsroom.pages import words
-
-    pipeline = spacy.blank("de")
-    ruler = pipeline.add_pipe("entity_ruler")
-    said = {"PER": "Ada Lovelace", "GPE": "Nantes", "DATE": "heute"}
-    ruler.add_patterns([{"label": label, "pattern": text} for label, text in said.items()])  # type: ignore[attr-defined]
-    monkeypatch.setattr(words, "recogniser", lambda language: pipeline if language == "de" else None)
-    found, is_spacy = find_entities("Ada Lovelace kam heute nach Nantes.", "de", gazetteer)
-    assert is_spacy
-    assert [(each.name, each.kind, each.images) for each in found] == [("Ada Lovelace", "PER", 0), ("Nantes", "LOC", 2)]
 
 
 @pytest.mark.parametrize(
