@@ -74,7 +74,7 @@ DECISIONS = Table(
     Column("ranking", String(64), nullable=False),
     Column("article", String(64), nullable=False),
     Column("title", Text, nullable=False),
-    # Of a blind decision: the models that were compared, and whose the picture is, -1 the champion's, 1 the challenger's.
+    # Of a blind decision: the two models, and whose the picture is, -1 the champion's, 1 the challenger's.
     Column("champion", Text),
     Column("challenger", Text),
     Column("side", Integer),

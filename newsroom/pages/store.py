@@ -7,9 +7,10 @@
 Rows are added, never changed, and removed when they are old (`Store.expire`). What a request has written is on the disk
 before it is answered (`newsroom.decisions.database`).
 
-What is to be forgotten leaves a mark where it was (`forget_on_pages`): in a row of a decision, a label or a ranking, the id of a document and the hash of an image become a random mark, the same in all rows, and titles and
-notes become `forgotten`. What was decided, by whom and when stays. Articles that are such a document, and uploads that
-are such an image, are removed.
+What is to be forgotten leaves a mark where it was (`forget_on_pages`): in a row of a decision, a label or a ranking,
+the id of a document and the hash of an image become a random mark, the same in all rows, and titles and notes become
+`forgotten`. What was decided, by whom and when stays. Articles that are such a document, and uploads that are such an
+image, are removed.
 """
 
 import hashlib
