@@ -149,9 +149,9 @@ def test_own_documents_become_links_by_an_installed_multilink(installed: Path, t
             pieces.append(f'<p>A {colour} {shape}.</p><img src="{number}-{place}.png">')
         (tmp_path / "own" / f"{number}.html").write_text("".join(pieces))
     tutorial = (ROOT / "docs" / "tutorials" / "own-documents.md").read_text(encoding="utf-8")
-    commands = [line.strip().replace("--input new", "--input own") for line in tutorial.splitlines()]
-    commands = [line for line in commands if line.startswith("multilink ")][:3]
-    assert [line.split()[1] for line in commands] == ["build", "train", "link"]
+    commands = [line.strip() for line in tutorial.splitlines()]
+    commands = [line for line in commands if line.startswith("multilink ")][1:5]
+    assert [line.split()[1] for line in commands] == ["build", "datasets", "train", "link"]
     for line in commands:
         done = run(installed / "multilink", *line.split()[1:], folder=tmp_path)
         assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""The first code of the README and of the page on Python works as printed, for their readers."""
+"""The first command of README, the newcomer's page and the first code on Python work as printed."""
 
 from __future__ import annotations
 
@@ -61,3 +61,40 @@ def test_the_first_block_of_the_page_on_python_works_for_documents_without_links
     assert "GCSFileSystem" not in done.err and "apitools" not in done.err
     expected = [("Cut the boards.", "own/shelf/1.jpg"), ("Glue them.", "own/shelf/2.jpg")]
     assert sorted(tuple(line.split("  ")[1:]) for line in done.out.splitlines()) == expected
+
+
+@pytest.mark.slow
+def test_the_newcomers_page_works_line_by_line_in_an_empty_folder(tmp_path: Path) -> None:
+    """Everything but the page of labels, for pages in HTML and Markdown."""
+    (tmp_path / "own" / "img").mkdir(parents=True)
+    for number in range(40):
+        pieces = []
+        for position, shape in enumerate(("rectangle", "ellipse")):
+            colour = ("red", "green", "blue", "orange", "black")[(number + position) % 5]
+            picture = Image.new("RGB", (96 + number, 96), "white")
+            getattr(ImageDraw.Draw(picture), shape)((10 + number, 10, 80, 50 + number), fill=colour)
+            name = f"{2 * number + position + 1}.jpg"
+            picture.save(tmp_path / "own" / "img" / name)
+            pieces.append((f"A {colour} {shape}.", f"img/{name}"))
+        if number % 2:
+            text = "".join(f'<p>{sentence}</p><img src="{name}">' for sentence, name in pieces)
+            (tmp_path / "own" / f"{number}.html").write_text(text)
+        else:
+            text = "\n\n".join(f"{sentence}\n\n![]({name})" for sentence, name in pieces)
+            (tmp_path / "own" / f"{number}.md").write_text(text)
+    page = (ROOT / "docs" / "tutorials" / "own-documents.md").read_text(encoding="utf-8")
+    printed = []
+    for block in re.findall(r"(?:^ {4}(?:multilink|import) .*\n)(?:^ {4}.*\n)*", page, re.MULTILINE):
+        if "import multilink" in block:
+            (tmp_path / "program.py").write_text(textwrap.dedent(block))
+            program = tmp_path / "program.py"
+            printed.append(start(folder=tmp_path, environment=clean_environment(), program=program).finish())
+        else:
+            commands = [shlex.split(line)[1:] for line in block.splitlines()]
+            printed += [start(*each, folder=tmp_path, environment=clean_environment()).finish() for each in commands]
+    assert [done.err for done in printed if done.status] == []
+    links, *_, python, _, colleague = (done.out for done in printed)
+    assert "links of 40 documents" in links and "links of 40 documents" in colleague
+    left_out, *documents = python.splitlines()
+    assert left_out == "[]" and len(documents) == 40
+    assert (tmp_path / "linked" / "index.html").is_file()
