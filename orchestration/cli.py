@@ -61,7 +61,9 @@ FILES = {
     "registry": ("approve", "copy", "key", "promotions", "relocate", "rollback", "verify"),
 }
 _OF_MLFLOW = ("mlflow.", "sqlalchemy.", "alembic.")  # whose errors a command does not explain itself
-_MLFLOW_HINT = "what was done is kept: once that is mended, call it again; a training goes on with --resume RUN"
+_MLFLOW_HINT = (
+    "completed work is kept: correct the cause and run the command again; a training continues with --resume RUN"
+)
 _GOES_ON = {
     **dict.fromkeys(("build", "demo", "link", "relink", "index", "lake", "sweep"), "; the same command goes on"),
     "train": "; the same command with --reuse goes on",

@@ -201,7 +201,7 @@ def _cancel(result: PipelineResult, beam_options: Sequence[str]) -> None:
 
 def _no_worker(beam_options: Sequence[str]) -> str:
     where = " ".join(option for option in beam_options if option.startswith("--environment_"))
-    expected = "expected a worker pool that answers there beside every task manager, and a free slot"
+    expected = "expected a worker pool that answers there, one for every task manager, and a free slot"
     return f"no Beam worker began within {WORKER_TIMEOUT_S:.0f} s ({where or 'no --environment_type'}); {expected}"
 
 
@@ -229,7 +229,7 @@ def java_error(runner: Runner, text: str) -> BuildError | None:
 
 def machine_error(message: object) -> BuildError:
     """Return the error of a build that the machine could not carry on."""
-    return BuildError(f"{message}; what is done is kept: build again when there is room")
+    return BuildError(f"{message}; completed work is kept: free some space and build again")
 
 
 @contextlib.contextmanager

@@ -60,9 +60,11 @@ def delete_version(lake: Lake, reference: str, *, needed_by: Mapping[str, Sequen
     """
     name, _, version = reference.partition("@")
     if lake.latest(name) == version:
-        raise UsageError(f"{reference}: it is what '{name}' alone means; build or point to another version first")
+        raise UsageError(f"{reference}: it is the latest version of '{name}'; build or choose another one first")
     if needed_by.get(reference):
-        raise UsageError(f"{reference}: needed by {', '.join(needed_by[reference])}, to be proved and judged anew")
+        raise UsageError(
+            f"{reference}: needed by {', '.join(needed_by[reference])}, for verification and new evaluations"
+        )
     files = {
         f"{kind}/{name}/{version}/{path}": info.size
         for kind in _OF_VERSIONS

@@ -151,7 +151,7 @@ def small_splits(manifest: Manifest) -> str:
     few = [f"{name} {count}" for name, count in counts.items() if count < FEWEST_JUDGED]
     if not few or not any(counts.values()):
         return ""
-    return f"too small to judge a model by: {', '.join(few)} documents; expected {FEWEST_JUDGED} at least"
+    return f"too few documents to judge a model: {', '.join(few)}; expected at least {FEWEST_JUDGED} of each split"
 
 
 def table_parts(manifest: Manifest, folder: Folder, table: str) -> Iterator[pa.Table]:
@@ -203,9 +203,9 @@ def verify(manifest: Manifest, folder: Folder, *, reads_bytes: bool = True) -> I
         if entry.path not in found:
             yield f"{entry.path}: missing"
         elif found[entry.path].size != entry.bytes:
-            yield f"{entry.path}: {found[entry.path].size} bytes, the manifest says {entry.bytes}"
+            yield f"{entry.path}: {found[entry.path].size} bytes, the manifest has {entry.bytes}"
         elif reads_bytes and (digest := _digest(folder, entry.path)) != entry.sha256:
-            yield f"{entry.path}: SHA-256 {digest[:16]}..., the manifest says {entry.sha256[:16]}..."
+            yield f"{entry.path}: SHA-256 {digest[:16]}..., the manifest has {entry.sha256[:16]}..."
 
 
 def _digest(folder: Folder, path: str) -> str:

@@ -119,7 +119,7 @@ def read_part(
         if schema is not None:
             check_schema(file.schema_arrow, schema, where=entry.path)
         if file.metadata.num_rows != entry.rows:
-            raise IntegrityError(f"{entry.path}: {file.metadata.num_rows} rows, the manifest says {entry.rows}")
+            raise IntegrityError(f"{entry.path}: {file.metadata.num_rows} rows, the manifest has {entry.rows}")
         names = columns if columns is None else list(columns)
         return file.read(columns=names) if rows is None else _read_rows(file, names, rows)
 
@@ -158,7 +158,7 @@ def _verify(folder: Folder, entry: FileEntry) -> None:
         raise IntegrityError(f"{folder.uri}/{entry.path}: missing, though the manifest names it") from problem
     if digest != entry.sha256:
         raise IntegrityError(
-            f"{folder.uri}/{entry.path}: damaged: SHA-256 {digest[:16]}..., the manifest says {entry.sha256[:16]}...; "
+            f"{folder.uri}/{entry.path}: damaged: SHA-256 {digest[:16]}..., the manifest has {entry.sha256[:16]}...; "
             "`multilink datasets verify` names every damaged file"
         )
 

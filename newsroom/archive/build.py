@@ -78,8 +78,8 @@ class BuiltIndex:
         return [
             f"{'reused' if self.is_reused else 'made'}: {self.folder.uri}",
             f"{manifest.images} images of {manifest.dataset} by {manifest.model}, {how}",
-            f"known of them: {described}",
-            f"ranked by: {manifest.rank_by}, unless a search says otherwise",
+            f"fields: {described}",
+            f"ranked by: {manifest.rank_by}, unless a search chooses another order",
         ]
 
     def to_json(self) -> dict[str, Any]:

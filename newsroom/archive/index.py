@@ -46,7 +46,7 @@ from training.model import LinkModel
 PART_ROWS = 500_000
 MOST_GROWN = 8  # parts that later versions added
 MOST_GONE = 0.1  # of all rows
-_DAMAGED = "{}/{}: {}; remove the folder and make the index anew"
+_DAMAGED = "{}/{}: {}; remove the folder and make the index again"
 _WHOLE = "whole"  # a file that says that all others were checked
 _BETWEEN = "\x1f"  # keywords, which are in one line each
 
@@ -234,7 +234,7 @@ def open_index(uri: str, check: Callable[[Folder, bytes, IndexManifest, Path], N
     try:
         manifest = IndexManifest.from_json(text.decode(), where=uri)
     except IntegrityError as problem:
-        raise IntegrityError(f"{problem}; `multilink index` makes it anew") from problem
+        raise IntegrityError(f"{problem}; `multilink index` makes it again") from problem
     home = on_this_machine(folder, manifest)
     if check is not None:
         check(folder, text, manifest, home)

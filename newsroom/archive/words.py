@@ -92,7 +92,7 @@ class Words:
             try:
                 index = tantivy().Index.open(scratch)
             except ValueError as problem:
-                raise IntegrityError(f"{folders[0]}: words that cannot be read, make the index anew") from problem
+                raise IntegrityError(f"{folders[0]}: the words cannot be read; make the index again") from problem
             return cls(index, np.repeat(starts, list(map(len, segments))), live)
 
     @classmethod

@@ -128,7 +128,7 @@ def _readable(folders: Iterable[Folder], aliases_of: AliasesOf) -> Iterator[Choi
         try:
             yield _choice(folder, aliases_of)
         except IntegrityError as problem:
-            _warn_once(f"{problem}; `multilink index` makes it anew")
+            _warn_once(f"{problem}; `multilink index` makes it again")
 
 
 @cache

@@ -121,7 +121,7 @@ def evaluate_search(
     rows = [row for row in index.records.rows_of(documents.image_hashes) if row is not None]
     if len(rows) != len(documents.image_hashes):
         missing = len(documents.image_hashes) - len(rows)
-        raise UsageError(f"{missing} images of split {split} are not in the index; make it anew")
+        raise UsageError(f"{missing} images of split {split} are not in the index; make it again with multilink index")
     scores_of = _scorer(index, np.array(rows, np.int64), reader, encode)
     counts: dict[str, list[Int64]] = {}
     run: list[tuple[Int64, Floats]] = []

@@ -40,7 +40,7 @@ def index_command(
     if (dataset is None) == (pictures is None):
         raise UsageError("index: expected either --dataset NAME or --pictures PATH")
     if pictures is not None and model is None:
-        raise UsageError("--pictures: expected --model beside it")
+        raise UsageError("--pictures: expected --model as well, found none")
     if settings and pictures is None:
         raise UsageError("--set works only with --pictures; the features of a data set are in its shards")
     if dataset is not None:
@@ -74,9 +74,9 @@ def search_command(
     index_path: options.IndexPath,
     headline: Annotated[str, typer.Option(help="Headline of the article.")] = "",
     lead: Annotated[str, typer.Option(help="Its lead.")] = "",
-    caption: Annotated[str, typer.Option(help="What the picture should show.")] = "",
+    caption: Annotated[str, typer.Option(help="Text that describes the picture.")] = "",
     body: Annotated[str, typer.Option(help="Its text.")] = "",
-    language: Annotated[str, typer.Option(help="Of the texts, such as de.")] = UNDETERMINED,
+    language: Annotated[str, typer.Option(help="Language of the texts, such as de.")] = UNDETERMINED,
     image: Annotated[
         str | None, typer.Option(metavar="FILE", help="Picture, or its URL, to find similar ones to.")
     ] = None,
@@ -89,13 +89,15 @@ def search_command(
         list[str] | None,
         typer.Option(
             metavar="FIELD OP VALUE",
-            help="Only pictures that meet this, such as date>=2019-05, credit=dpa, place~Berlin.",
+            help="Condition on pictures, such as date>=2019-05, credit=dpa, place~Berlin.",
         ),
     ] = None,
     top: Annotated[int, typer.Option(help="Number of pictures.")] = 20,
     rank_by: Annotated[
         str | None,
-        typer.Option(help="visual, lexical or fused; else what finds validation texts' pictures best in this index."),
+        typer.Option(
+            help="visual, lexical or fused; by default the one that found the pictures of validation texts best."
+        ),
     ] = None,
     refine: options.Refine = options.refinement,
     trec: Annotated[

@@ -21,11 +21,12 @@ def build_command(
     runner: Annotated[str, typer.Option(help="local, portable, flink, spark or dataflow.")] = "local",
     workers: Annotated[int, typer.Option(help="Worker processes (local and portable).")] = 1,
     *,
-    ask_again: Annotated[
-        bool, typer.Option(help="Ask again for what failed for the moment; reuse no version.")
-    ] = False,
+    ask_again: Annotated[bool, typer.Option(help="Repeat requests that failed temporarily; reuse no version.")] = False,
     ask_again_all: Annotated[
-        bool, typer.Option(help="The same, and for what hosts refused or did not have (403, 404): else remembered.")
+        bool,
+        typer.Option(
+            help="The same, and repeat requests that hosts refused or answered with 404, which are remembered otherwise."
+        ),
     ] = False,
     say: options.Progress,
 ) -> options.Summaries:

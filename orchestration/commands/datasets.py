@@ -49,7 +49,7 @@ def verify_command(
     version: options.Version,
     is_deep: Annotated[
         bool,
-        typer.Option("--deep", help="Measure vectors and compare pictures anew, as against what the manifest notes."),
+        typer.Option("--deep", help="Compute vectors and compare pictures again, and check the notes of the manifest."),
     ] = False,
 ) -> options.Summaries:
     """Read every byte of a version and compare it with the manifest; exit status 1 where anything differs."""

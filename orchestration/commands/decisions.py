@@ -58,7 +58,7 @@ def export_command(
     ] = None,
     as_pairs: Annotated[
         bool,
-        typer.Option("--pairs", help="Write each chosen picture as a document of its own, for objectives of pairs."),
+        typer.Option("--pairs", help="Write one document for each chosen picture, as objectives of pairs need."),
     ] = False,
 ) -> options.Summaries:
     """Write decisions as documents with links, which `multilink build documents` reads.

@@ -15,8 +15,7 @@ CalibrationOutput = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Write what makes probabilities of similarities, by the data set's validation links, for link "
-        "--calibration.",
+        help="Write a calibration, fitted to the data set's validation links, for link --calibration.",
     ),
 ]
 EvaluateSettings = Annotated[
@@ -90,7 +89,9 @@ def evaluate_command(
 def _check_options(given: Mapping[str, object], *, baseline: str | None, settings: list[str] | None) -> None:
     """Raise a UsageError where options do not go together."""
     if settings and given["--scores"] is not None:
-        raise UsageError("--set: expected no --scores beside it; the settings are of baselines and of retrieval")
+        raise UsageError(
+            "--set: expected no --scores; settings of baselines and retrieval do not apply to a file of scores"
+        )
     if baseline is not None:
         _check(
             "--baseline",

@@ -65,7 +65,7 @@ def link_command(
             ).to_json()
     else:
         if model is None or input_path is None or splits or workers != 1:
-            raise UsageError("--input: expected --model beside it, and no --split or --workers")
+            raise UsageError("--input: expected --model as well, and no --split or --workers")
         from orchestration.inference.documents import link_file
 
         chosen = replace(links(), fit=fit)
@@ -175,7 +175,7 @@ def _check(
     if (input_path is None) == (dataset is None):
         raise UsageError("relink: expected either --input PATH with --format, or --dataset NAME")
     if input_path is not None and (model is None or not form):
-        raise UsageError("--input: expected --model and --format beside it")
+        raise UsageError("--input: expected --model and --format as well")
     if dataset is not None and (settings or form):
         raise UsageError("--set and --format work only with --input; the vectors of a data set are in its shards")
 
@@ -186,13 +186,15 @@ def label_command(
     lake: options.LakePath,
     count: Annotated[int, typer.Option(min=1, max=5000, help="Number of pictures to label.")] = 50,
     by: Annotated[str, typer.Option(metavar="WHO", help="Name of the person who labels.")] = "",
-    seed: Annotated[int, typer.Option(min=0, help="Of the sample; everybody who has the same labels the same.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of the sample; people with the same seed label the same pictures.")
+    ] = 0,
     port: options.PagesPort = options.PAGES_PORT,
     store: options.Store = "",
 ) -> options.Summaries:
-    """Label a random sample of a version's pictures: which sentence goes with each? By keyboard, without any score.
+    """Label a random sample of a version's pictures: which sentence goes with each? It uses the keyboard and shows no score.
 
-    Prints the address of the page and serves until Ctrl-C. `multilink measure` says what the answers tell.
+    Prints the address of the page and serves until Ctrl-C. `multilink measure` computes the result.
     """
     from newsroom.decisions.database import database_in
     from newsroom.labels.label_sample import links_by
@@ -253,7 +255,9 @@ def measure_command(
 
 def serve_command(
     model: Annotated[str, typer.Option(help=f"{options.ADDRESSES}.")],
-    host: Annotated[str, typer.Option(help="Address to listen on; whoever can reach it is served.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; everybody who can reach it is served.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0: any free one.")] = 5050,
     links: options.Links = options.link_options,
     tracking: options.Tracking = None,

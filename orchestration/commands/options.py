@@ -254,8 +254,8 @@ Trust = Annotated[
     list[Path] | None,
     typer.Option(
         metavar="KEYS",
-        help="Public key, or folder of *.pub.pem, that is trusted; may be given several times. By default as "
-        "multilink.toml says, else your own.",
+        help="Public key, or folder of *.pub.pem, that is trusted; may be given several times. By default those of "
+        "multilink.toml, else your own.",
     ),
 ]
 RefineBelow = Annotated[

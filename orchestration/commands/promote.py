@@ -25,7 +25,7 @@ def promote_command(
         typer.Option(help="NAME or NAME@VERSION to score on; by default the one that the model was trained on."),
     ] = None,
     is_dry_run: Annotated[bool, typer.Option("--dry-run", help="Decide, but change and record nothing.")] = False,
-    is_explained: Annotated[bool, typer.Option("--explain", help="Say in plain words how it was decided.")] = False,
+    is_explained: Annotated[bool, typer.Option("--explain", help="Explain the decision in plain words.")] = False,
     lake: Annotated[
         str | None,
         typer.Option("--lake", help="Lake of the data set; by default the one that the model was trained from."),

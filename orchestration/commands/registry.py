@@ -51,8 +51,8 @@ def promotions_command(
         bool,
         typer.Option(
             "--adopt",
-            help="Answer with your key for all that the record says so far: an unsigned one, another key's, or one of "
-            "the model's earlier name.",
+            help="Sign for the whole record with your key: an unsigned record, one of another key, or one of the "
+            "model's earlier name.",
         ),
     ] = False,
     tracking: options.Tracking = None,
@@ -79,7 +79,8 @@ def verify_command(
     trust: options.Trust = None,
     is_deep: Annotated[bool, typer.Option("--deep", help="Score it again, and compare every score.")] = False,
     lake: Annotated[
-        str | None, typer.Option("--lake", help="Lake of its statements and data; by default as the registry says.")
+        str | None,
+        typer.Option("--lake", help="Lake with its statements and data; by default the one in the registry."),
     ] = None,
     tracking: options.Tracking = None,
     *,
@@ -162,7 +163,7 @@ def copy_command(
 
 
 def relocate_command(
-    old: Annotated[str, typer.Option("--from", metavar="OLD", help="Path or URI that a moved lake had.")] = "",
+    old: Annotated[str, typer.Option("--from", metavar="OLD", help="Earlier path or URI of a moved lake.")] = "",
     lake: Annotated[str, typer.Option("--lake", metavar="NEW", help="Path or URI of that lake now.")] = "",
     tracking: options.Tracking = None,
 ) -> options.Summaries:

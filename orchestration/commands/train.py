@@ -35,7 +35,7 @@ def train_command(
     if workers < 1:
         raise UsageError(f"--workers {workers}: expected at least 1")
     if reuse and resume is not None:
-        raise UsageError("--reuse finds the run to continue by its settings; expected no --resume beside it")
+        raise UsageError("--reuse finds the run to continue by its settings: expected no --resume")
     if resume is None:
         make = known_recipe(recipe or DEFAULT_RECIPE)
         dataset = options.known_dataset(lake, dataset or "")

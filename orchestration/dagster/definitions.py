@@ -53,13 +53,13 @@ REBUILD = "rebuild"
 STAGE_MEANINGS = {
     "documents": "Records of the source, filtered into documents.",
     "images": "Pictures of the documents: fetched, checked, kept small.",
-    "duplicates": "Near-duplicate pictures, found exactly; what the policy left.",
+    "duplicates": "Near-duplicate pictures, found exactly, and the pictures that the policy kept.",
     "features": "A vector per picture and per sentence.",
     "shards": "The version: Parquet shards by split, and the manifest that makes them real.",
 }
 OBSERVED_MEANINGS = {
-    APPROVALS: "Who approved the challenger: a promotion that waited is decided again.",
-    CHAMPION: "The champion, whoever promoted it or went back to it.",
+    APPROVALS: "Approvals of the challenger: a waiting promotion is decided again.",
+    CHAMPION: "The champion, after a promotion or a rollback by a run or a person.",
 }
 _QUEUED = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED]
 
@@ -167,7 +167,7 @@ def make_models(settings: Settings, objective: str) -> list[dg.AssetsDefinition 
         yield from result(Task.of(context, steps, objective), lambda task: assets.train(task, config))
 
     compared = [model_key(NOSTRUCT, TRAINED)] if NOSTRUCT in settings.objectives and is_promoted(objective) else []
-    meaning = "Scores on the test split with 95% intervals, beside random and NoStruct; the HTML report."
+    meaning = "Scores on the test split with 95% intervals, compared with random and NoStruct; the HTML report."
     evaluation = made(EVALUATION, meaning, assets.evaluate, key(TRAINED), *compared, store="mlflow")
     if not is_promoted(objective):
         return [trained, evaluation]
@@ -227,7 +227,7 @@ def make_automation(settings: Settings) -> dg.AutomationConditionSensorDefinitio
         target=dg.AssetSelection.all(),
         default_status=_sensor_status(settings),
         minimum_interval_seconds=settings.sensor_interval_s,
-        description="Asks for what is due: trainings of a new version, evaluations, promotions, links, indexes.",
+        description="Starts trainings of a new version, evaluations, promotions, links and indexes that are due.",
     )
 
 

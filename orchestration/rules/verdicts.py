@@ -96,7 +96,7 @@ def duplicate_free(version: VersionOnDisk) -> Verdict:
     numbers = version.manifest.notes.get("near_duplicates")
     if numbers is None:
         return compared_anew(version.manifest, version.folder)
-    text = f"{numbers['pictures']} pictures had a near-duplicate, {numbers['left']} are left beside it"
+    text = f"{numbers['pictures']} pictures had a near-duplicate, {numbers['left']} were kept"
     return _by_policy(version.manifest, text, numbers, is_free=not numbers["left"])
 
 
@@ -171,7 +171,7 @@ STAGE_CHECKS: Mapping[tuple[str, str], tuple[Callable[[VersionOnDisk], Verdict],
     ),
     ("duplicates", "duplicate_free"): (duplicate_free, "No two documents show near-duplicate pictures."),
     ("features", "norms_are_sane"): (norms_are_sane, "Every vector is finite, of a sane length, and they differ."),
-    ("shards", "manifest_verifies"): (manifest_verifies, "Every file is there, in the size that the manifest says."),
+    ("shards", "manifest_verifies"): (manifest_verifies, "Every file exists with the size in the manifest."),
     ("shards", "leak_free"): (leak_free, "No picture and no whole text is in two splits."),
 }
 

@@ -52,7 +52,7 @@ class Held:
             yield "no version holds any of it"
         yield from (f"image {each} stays: other documents show it" for each in sorted(self.content.shared))
         yield (
-            "not looked at: copies in other lakes, exports, files outside the lake, databases named by --store; pages "
+            "not searched: copies in other lakes, exports, files outside the lake, databases named by --store; pages "
             "that are running hold their index until they are started anew"
         )
         for version in self.content.not_covered:

@@ -54,6 +54,7 @@ def host_lines(failures: Mapping[tuple[str, str], int]) -> list[str]:
 
 
 MESSAGE_WIDTH = 160
+_WIDTHS = (10, 20, 18, 10, 10, 14)  # of the columns of splits
 _MOMENT = "%Y-%m-%d %H:%M:%SZ"
 
 
@@ -87,8 +88,8 @@ def explain_failures(manifest: Manifest, path: str) -> list[str]:
         lines.append(f"{reason:20} {count:>8}")
         if note := manifest.notes.get("failures", {}).get(reason):
             message = one_line(f"{note['record']}: {note['message'] or 'no message'}")
-            lines.append(f"{'':20} {note['times']:>8} like {shorten(message, MESSAGE_WIDTH, placeholder=' ...')}")
-    return [*lines, f"every one of them: {path}/failures"] if lines else []
+            lines.append(f"{'':20} {note['times']:>8} times: {shorten(message, MESSAGE_WIDTH, placeholder=' ...')}")
+    return [*lines, f"all failures: {path}/failures"] if lines else []
 
 
 def failure_rows(
@@ -144,32 +145,28 @@ def copy_lines(manifest: Manifest) -> list[str]:
 def leak_lines(manifest: Manifest) -> list[str]:
     """Return what splits share with one another, a line a kind and pair of splits; none where they share nothing."""
     return [
-        f"splits share {row['kind']}: {row['keys']} of {row['split']} ({row['documents']} documents) are in "
-        f"{row['other_split']}"
+        f"leak between splits ({row['kind']}): {row['keys']} of {row['split']}, in {row['documents']} documents, are "
+        f"also in {row['other_split']}"
         for row in manifest.notes.get("leaks", ())
     ]
 
 
 def split_lines(manifest: Manifest) -> list[str]:
     """Return the row of Hessel 2019's table 1 for each split."""
-    titles = ("documents", "n median", "n mean", "n max", "m median", "m mean", "m max", "images", "unique", "density")
-    lines = ["split " + "".join(f"{title:>10}" for title in titles)]
+    titles = ("documents", "sentences of each", "images of each", "images", "distinct", "linked pairs")
+    lines = ["split " + "".join(f"{title:>{width}}" for title, width in zip(titles, _WIDTHS, strict=True))]
     for split in Split:
         row = manifest.splits[split]
         cells = (
             row.documents,
-            f"{row.median_sentences:g}",
-            f"{row.mean_sentences:.1f}",
-            row.max_sentences,
-            f"{row.median_images:g}",
-            f"{row.mean_images:.1f}",
-            row.max_images,
+            f"{row.median_sentences:g}, {row.mean_sentences:.1f}, {row.max_sentences}",
+            f"{row.median_images:g}, {row.mean_images:.1f}, {row.max_images}",
             row.images,
             row.unique_images,
             "unknown" if row.density is None else f"{100 * row.density:.1f}%",
         )
-        lines.append(f"{split:6}" + "".join(f"{cell!s:>10}" for cell in cells))
-    return lines
+        lines.append(f"{split:6}" + "".join(f"{cell!s:>{width}}" for cell, width in zip(cells, _WIDTHS, strict=True)))
+    return [*lines, "sentences and images of each document: median, mean, maximum"]
 
 
 def stage_lines(manifest: Manifest) -> list[str]:

@@ -55,7 +55,7 @@ def broken_rule(
         wanted = f"{config.min_long_sentences} sentences of {config.long_sentence_tokens} tokens or more"
         problem = Reason.TOO_FEW_SENTENCES, f"expected at least {wanted}, found {long}"
     if problem is None and missing and not config.keep_partial:
-        problem = Reason.TOO_FEW_IMAGES, f"expected all of its {images + missing} images, {missing} cannot be had"
+        problem = Reason.TOO_FEW_IMAGES, f"expected all of its {images + missing} images, {missing} are missing"
     return problem or _outside(images, config.min_images, config.max_images, "images")
 
 

@@ -106,5 +106,5 @@ def _copy(entry: FileEntry, origin: Folder, copy: Folder) -> None:
     if (found := write_file(copy, entry.path, write)) != entry:
         copy.delete(entry.path)
         raise IntegrityError(
-            f"{origin.uri}/{entry.path}: SHA-256 {found.sha256[:16]}..., the manifest says {entry.sha256[:16]}..."
+            f"{origin.uri}/{entry.path}: SHA-256 {found.sha256[:16]}..., the manifest has {entry.sha256[:16]}..."
         )

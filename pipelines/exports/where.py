@@ -143,7 +143,7 @@ def read_coherence(folder: Folder, dataset: str) -> Coherence:
     """
     if not folder.exists(MANIFEST):
         raise NotFoundError(
-            f"--links {folder.uri}: expected what `multilink link --dataset` wrote, found no {MANIFEST}"
+            f"--links {folder.uri}: expected a folder written by `multilink link --dataset`, found no {MANIFEST}"
         )
     manifest = read_links(folder)
     if manifest.dataset != dataset:

@@ -209,7 +209,9 @@ class Graph:
             found: list[npt.NDArray[Any]] = self.session.run(names, given)
         except Exception as error:
             summary = str(error).partition("\n")[0]
-            raise ConfigError(f"{self.path}: the network cannot be run as its sidecar says: {summary}") from error
+            raise ConfigError(
+                f"{self.path}: the network does not run with the settings of its sidecar: {summary}"
+            ) from error
         return found
 
     def named(self, name: str, known: Sequence[Any]) -> Any:

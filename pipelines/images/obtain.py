@@ -87,7 +87,7 @@ def judge(outcome: tuple[str, Found], shared: Mapping[str, int], config: ImagesC
         why = "it is in images.placeholders"
     elif not (why := next((f"{shared[sign]} {what}" for sign, what in signs_of(uri, found) if sign in shared), "")):
         return outcome
-    return uri, Failure(Stage.IMAGES, uri, Reason.REMOVED_IMAGE, f"expected a picture of its own: {why}")
+    return uri, Failure(Stage.IMAGES, uri, Reason.REMOVED_IMAGE, f"expected a different picture: {why}")
 
 
 @lru_cache(maxsize=4)

@@ -173,7 +173,7 @@ class Client:
     def _exchange(self, task: Task) -> Response | None:
         request, target = task.request, task.target
         if request.kind is Kind.IMAGE and urlsplit(target.url).path.endswith(_REMOVED):
-            raise FetchFailed(Reason.REMOVED_IMAGE, f"{target.url} stands in for a deleted image")
+            raise FetchFailed(Reason.REMOVED_IMAGE, f"{target.url} replaces a deleted image")
         if request.kind in (Kind.PAGE, Kind.IMAGE, Kind.FILE):
             self._files.check(target)
         elif request.kind is Kind.WELL_KNOWN:

@@ -146,7 +146,7 @@ class _Download:
         if self._known and self._known.total_bytes is None:
             self._known = replace(self._known, total_bytes=self._stream.tell())
         is_idle = self._stream.tell() == before and not self._is_over
-        return FetchFailed(Reason.TRUNCATED, f"{self._url}: nothing came of what is missing") if is_idle else None
+        return FetchFailed(Reason.TRUNCATED, f"{self._url}: the missing part did not arrive") if is_idle else None
 
     def _headers(self) -> Mapping[str, str]:
         """Return what asks for the rest alone, or for another edition of a file that is there."""

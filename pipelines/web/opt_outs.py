@@ -81,13 +81,13 @@ def read_opt_outs(headers: Mapping[str, str], page: bytes, *, product: str, now:
     lines = [line for name in ("robots", product.lower(), ROBOTS_HEADER) for line in named.get(name, ())]
     by_page = _against("\n".join(lines), product, now)
     found = [OptOut(Reason.ROBOTS_TAG, f"X-Robots-Tag: {', '.join(by_header)}")] if by_header else []
-    found += [OptOut(Reason.ROBOTS_META, f"its meta element says {', '.join(by_page)}")] if by_page else []
+    found += [OptOut(Reason.ROBOTS_META, f"its meta element has {', '.join(by_page)}")] if by_page else []
     in_page = TDM_HEADER in named
     reservation = named[TDM_HEADER][-1] if in_page else headers.get(TDM_HEADER, "")
     policy = named.get(POLICY_HEADER, [""])[-1] if in_page else headers.get(POLICY_HEADER, "")
     if is_reservation(reservation.strip()):
         where = "its meta element" if in_page else "its header"
-        found.append(OptOut(Reason.TDM_RESERVED, f"{where} says tdm-reservation 1{policy_words(policy)}"))
+        found.append(OptOut(Reason.TDM_RESERVED, f"{where} has tdm-reservation 1{policy_words(policy)}"))
     for name in USAGES:
         value = "\n".join([headers.get(name, ""), *named.get(name, ())])
         if denies(name, value):

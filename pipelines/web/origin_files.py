@@ -69,7 +69,7 @@ class OriginFiles:
                 raise FetchFailed(Reason.ROBOTS_DENIED, message)
             if config.obey_content_usage and (denied := robots.denied(target.url)):
                 raise FetchFailed(
-                    Reason.USAGE_DENIED, f"{origin}/robots.txt says no to training by {denied}: {target.url}"
+                    Reason.USAGE_DENIED, f"{origin}/robots.txt refuses training by {denied}: {target.url}"
                 )
             delay_s = robots.rules.crawl_delay("*") or 0.0
             if delay_s > LONGEST_WAIT_S:

@@ -96,5 +96,5 @@ def test_the_newcomers_page_works_line_by_line_in_an_empty_folder(tmp_path: Path
     links, *_, python, _, colleague = (done.out for done in printed)
     assert "links of 40 documents" in links and "links of 40 documents" in colleague
     left_out, *documents = python.splitlines()
-    assert left_out == "[]" and len(documents) == 40
+    assert left_out == "()" and len(documents) == 40
     assert (tmp_path / "linked" / "index.html").is_file()

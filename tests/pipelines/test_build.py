@@ -241,7 +241,7 @@ BEFORE_SPLITS = ("id", "sentences", "images", "links")
     [
         (["source.documents=nowhere.jsonl"], UsageError, "source.documents = 'nowhere.jsonl': no such file"),
         (["source.documents="], UsageError, "expected the path of a file"),
-        (["documents.min_images=9"], BuildError, r"(?s)no document is left of documents:.* like .*every one of them: "),
+        (["documents.min_images=9"], BuildError, r"(?s)no document is left of documents:.* times: .*all failures: "),
         (["max_failure_share=0.01"], BuildError, "of .* failed, more than max_failure_share"),
     ],
 )

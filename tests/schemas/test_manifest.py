@@ -110,7 +110,7 @@ def test_missing_extra_and_cut_files_are_found(folder: Folder) -> None:
     assert len(problems) == 3
     assert any("extra file" in problem for problem in problems)
     assert any("missing" in problem for problem in problems)
-    assert any("5 bytes, the manifest says 9" in problem for problem in problems)
+    assert any("5 bytes, the manifest has 9" in problem for problem in problems)
 
 
 def test_a_difference_names_the_key_and_both_values() -> None:

@@ -45,5 +45,5 @@ def test_rows_are_read_of_their_row_groups_alone(
 
 
 def test_a_part_with_another_number_of_rows_is_damaged(tmp_path: Path) -> None:
-    with pytest.raises(IntegrityError, match="100 rows, the manifest says 99"):
+    with pytest.raises(IntegrityError, match="100 rows, the manifest has 99"):
         read_part(*written(tmp_path, 99), ["name"], rows=[1])

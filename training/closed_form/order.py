@@ -51,8 +51,8 @@ class Order:
         """Return where pictures stand: the bin of the largest weight, and how much it weighs."""
         largest = int(self.log_weights.argmax())
         times, side = math.exp(float(self.log_weights[largest])), largest - BINS // 2
-        where = "beside" if not side else "after" if side > 0 else "before"
-        return f"pictures stand {where} their sentences, {times:.1f} times as often as by chance"
+        where = "next to" if not side else "after" if side > 0 else "before"
+        return f"pictures are {where} their sentences {times:.1f} times as often as by chance"
 
 
 def relative_places(documents: DocumentSet) -> tuple[Float64, Float64]:

@@ -114,7 +114,7 @@ def _narrow(folder: Folder, entry: FileEntry) -> pa.Table:
     except (OSError, pa.ArrowException) as problem:
         raise IntegrityError(f"{folder.uri}/{entry.path}: cannot be read: {problem}") from problem
     if table.num_rows != entry.rows:
-        raise IntegrityError(f"{entry.path}: {table.num_rows} rows, the manifest says {entry.rows}")
+        raise IntegrityError(f"{entry.path}: {table.num_rows} rows, the manifest has {entry.rows}")
     return table
 
 

@@ -35,7 +35,7 @@ UInt64 = npt.NDArray[np.uint64]
 def require_finite(values: npt.ArrayLike, what: str) -> None:
     """Raise a `UsageError` that names `what` unless all values are finite: NaN has no rank, so no score is right."""
     if not np.isfinite(values).all():
-        raise UsageError(f"{what}: expected finite numbers alone, there is NaN or infinity")
+        raise UsageError(f"{what}: expected finite numbers, found NaN or infinity")
 
 
 @dataclass(frozen=True, eq=False)

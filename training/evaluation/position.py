@@ -61,7 +61,7 @@ class Side(StrEnum):
 _OFFSETS: Mapping[Side, float] = {Side.EITHER: 0.5, Side.AFTER: 0.0, Side.BEFORE: 1.0}
 _WORDS: Mapping[Side, str] = {
     Side.EITHER: "the sentences before and after an image alike",
-    Side.AFTER: "the sentence beside or below an image",
+    Side.AFTER: "the sentence next to or below an image",
     Side.BEFORE: "the sentence above an image",
 }
 
@@ -89,7 +89,7 @@ def places_of(documents: DocumentSet, *, where: str) -> Int64:
     if documents.sources is not None:
         raise UsageError("the model fuses a document's texts, of which none is nearer to an image")
     if documents.after_sentence is None or (documents.after_sentence == UNKNOWN_PLACE).all():
-        raise UsageError(f"{where} does not say where images stand among the sentences ({AFTER_SENTENCE})")
+        raise UsageError(f"{where} has no positions of images among the sentences ({AFTER_SENTENCE})")
     return documents.after_sentence
 
 
@@ -119,7 +119,7 @@ def evaluate_nearest(
     """
     side, chosen = _side(validation), "by validation"
     if side is None:
-        side, chosen = Side.EITHER, "as no validation link shows on which side captions stand"
+        side, chosen = Side.EITHER, "because no validation link shows on which side captions are"
     links = documents.links or ()
     matrices = nearest_similarities(documents, side, where=where)
     evaluation = evaluate_matrices(documents.ids, matrices, links, where=where)

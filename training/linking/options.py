@@ -75,8 +75,8 @@ class LinkOptions:
         self.threshold(uri)
         if self.precision is not None and self.refine is not None:
             raise UsageError(
-                f"--precision {self.precision:g}: expected no --refine-below beside it; the thresholds are of "
-                "links that relations did not choose"
+                f"--precision {self.precision:g}: expected no --refine-below; the thresholds do not hold "
+                "for links that relations chose"
             )
         if self.refine is not None:
             RelationPredictor.of(model)

@@ -108,11 +108,11 @@ def _check_selectable(config: TrainConfig, data: TrainingData, context: Context)
     if config.is_solved:
         if documents < ENOUGH_TO_RANK and select is not Select.LAST:
             few = f"{documents or 'no'} validation document{'s' * (documents > 1)}"
-            context.say(f"{data.identity.reference} has {few} to judge an epoch by: the last is kept")
+            context.say(f"{data.identity.reference} has {few}, too few to choose an epoch: the last one is kept")
         return
     if data.validation is None and select is not Select.LAST:
         raise UsageError(
-            f"training.select = '{select}': {data.identity.reference} has no validation document to judge an epoch by; "
+            f"training.select = '{select}': {data.identity.reference} has no validation document to choose an epoch by; "
             "use --set training.select=last"
         )
     if documents == 1:

@@ -92,7 +92,7 @@ class Calibration:
         bounds = (("sentences", self.sentences), ("images", self.images))
         for (what, (low, high)), count in zip(bounds, shape or (), strict=False):
             if not low <= count <= high:
-                return f"probabilities were fitted on documents of {low} to {high} {what}, and hold for such alone"
+                return f"probabilities were fitted on documents of {low} to {high} {what}, and hold only for these"
         return ""
 
     def threshold(self, precision: float) -> float:

@@ -33,7 +33,7 @@ def _undecided(check: Check, decision: Decision) -> str:
     found, margin = check.measured, decision.policy.margin
     assert found is not None
     text = (
-        f"The documents cannot tell whether it keeps up with the {check.name}: it may be {-found.low:.2f} points "
+        f"There are too few documents to show whether it keeps up with the {check.name}: it may be {-found.low:.2f} points "
         f"worse, and {found.high:.2f} better."
     )
     if check.documents_needed:

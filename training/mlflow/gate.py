@@ -368,9 +368,7 @@ def _within_groups(by: str, target: Contest, policy: Policy) -> Iterator[Check]:
             count, needed = len(contest.differences(other)), fewest_documents(policy.margin, level=level)
             check = _within_margin(f"{name} in {by} {group}", contest, other, policy.margin, level)
             if count < needed and check.is_undecided:
-                reason = (
-                    f"{count} documents in {by} {group} tell too little, {needed} are needed: not shown to be worse"
-                )
+                reason = f"{count} documents in {by} {group} are too few, {needed} are needed: not shown to be worse"
                 check = replace(check, is_passed=True, is_undecided=False, reason=reason)
             yield replace(check, name=f"group {by}={group}, {name}")
 
@@ -447,7 +445,7 @@ def _preferred(preference: Preference | None) -> Check:
 def _approved(by: str, approvals: Sequence[Approval], approvers: Sequence[str]) -> Check:
     if by:
         return Check(name=APPROVAL, is_passed=True, reason=f"approved by {by}")
-    known = f"; {', '.join(each.by for each in approvals)}, who approved it, is none of them" if approvals else ""
+    known = f"; {', '.join(each.by for each in approvals)} approved it and is not one of them" if approvals else ""
     reason = f"waits for approval by {' or '.join(approvers) or 'a named person'} (multilink approve){known}"
     return Check(name=APPROVAL, is_passed=False, reason=reason)
 

@@ -225,7 +225,7 @@ def rollback(client: mlflow.MlflowClient, name: str, *, champion: str | None = N
     if taint := record.taint(previous):
         raise GateError(f"models:/{name}/{previous} was {taint}: it cannot be champion again; promote another")
     if record.promotion(previous) is None:
-        raise GateError(f"models:/{name}/{previous}: no statement says that it was promoted; promote another")
+        raise GateError(f"models:/{name}/{previous}: no statement on its promotion was found; promote another version")
     restored, best = find_version(client, name, previous), record.best
     if best == now:  # it is no champion any more, so the best one before it is the best again
         best = (promoted.decision.get(BEST_BEFORE) if promoted else None) or previous

@@ -120,7 +120,7 @@ def artifact_root(uri: str, *, environment: Mapping[str, str]) -> str | None:
         return (Path(uri.removeprefix(SQLITE)).parent / ARTIFACTS).as_uri()
     scheme = uri.partition(":")[0]
     raise UsageError(
-        f"{ARTIFACTS_VARIABLE}: expected where a {scheme} store keeps artefacts, such as s3://bucket/mlflow"
+        f"{ARTIFACTS_VARIABLE}: expected the address of artefacts of a {scheme} store, such as s3://bucket/mlflow"
     )
 
 

@@ -111,8 +111,8 @@ def _findings(client: mlflow.MlflowClient, proof: Proof, lake: Lake, *, is_deep:
     for reference in gone:
         if reference not in proof.taken_out:
             raise NotFoundError(
-                f"{lake.root.uri}: {reference}, on which {proof.uri} was trained or judged, is not in the lake any "
-                "more, and no signed statement says that something was taken out of it"
+                f"{lake.root.uri}: {reference}, on which {proof.uri} was trained or judged, is no longer in the lake, "
+                "and no signed statement on a removal from it was found"
             )
         yield f"something was taken out of {reference} after the promotion, so its files cannot be compared"
     if is_deep and gone:

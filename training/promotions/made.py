@@ -91,4 +91,4 @@ def check_made(index: Folder, manifest: bytes, keys: Sequence[Key]) -> None:
         raise IntegrityError(f"{where}: is not of this manifest, whose digest is {digest}: {_REMEDY}")
 
 
-_REMEDY = "remove the folder, and make it anew with multilink index where there is a key"
+_REMEDY = "remove the folder, and make it again with multilink index on a machine with a key"

@@ -136,7 +136,7 @@ def prove(record: Record, version: str) -> Proof:
         keys_of()
         raise UsageError(f"{uri}: signatures: {record.signatures}")
     if promotion is None:
-        raise IntegrityError(f"{uri}: no statement says that it was promoted; promote it")
+        raise IntegrityError(f"{uri}: no statement on its promotion was found; promote it")
     proof = Proof(record=record, version=version, statement=record.about(version, CHANGED)[-1], promotion=promotion)
     _compare_with_registry(proof)
     _check_approval(proof)

@@ -51,7 +51,7 @@ REQUIRED = {  # of the predicate of a statement
     ADOPTED: {"champions", BEST},
 }
 MORE = "restore {} from a backup, or name the lake's new address: multilink relocate --from OLD --lake NEW"
-ADOPT = "if you answer for all that stands there: multilink promotions {} --adopt"
+ADOPT = "to sign for the whole record: multilink promotions {} --adopt"
 
 
 class Signatures(StrEnum):

@@ -34,13 +34,13 @@ def outcome_lines(rows: Sequence[Score], *, dataset: str) -> list[str]:
     return [*lines, *table.lines()]
 
 
-def next_lines(model: str, *, dataset: str, lake: str) -> list[str]:
-    """Return the commands that follow a training."""
-    return [
-        "next: link documents of your own, and see every number as a page",
-        f"  multilink link --model {model} --input new.jsonl --output links.parquet --page linked",
-        f"  multilink evaluate --model {model} --dataset {dataset} --lake {lake} --report report",
-    ]
+def next_lines(model: str, *, dataset: str, lake: str, is_scored: bool) -> list[str]:
+    """Return the commands that follow a training: those of a report only if it has scores."""
+    link = f"  multilink link --model {model} --input new.jsonl --output links.parquet --page linked"
+    if not is_scored:
+        return ["next: link your own documents; `multilink label` and `measure` check links without known ones", link]
+    report = f"  multilink evaluate --model {model} --dataset {dataset} --lake {lake} --report report"
+    return ["next: link your own documents, and write a report with every number", link, report]
 
 
 def _in_words(score: Score, random: Score, *, is_auc: bool) -> str:
@@ -56,7 +56,7 @@ def _in_words(score: Score, random: Score, *, is_auc: bool) -> str:
 
 def _without_links(rows: Sequence[Score], dataset: str) -> str:
     estimate = next((row for row in rows if row.measure == DECOYS and row.value is not None), None)
-    unknown = f"no true link of {dataset} is known, so nothing can be scored"
+    unknown = f"{dataset} has no known links, so the model has no scores"
     if estimate is None:
         return unknown
     return f"{unknown}; about {estimate.value:.0f}% of its links are false ({estimate.note})"

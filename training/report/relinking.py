@@ -32,7 +32,7 @@ def relinked_page(relinked: Relinked, manifest: Manifest, folder: Folder, *, mod
     about = (
         f"Links that the corpus came with, and those of {model}. In {agreement.documents:,} documents that have both, "
         f"{agreement.images:,} images are linked by both, {same} of them to the same sentence. Agreement does not "
-        "say who is right. The documents drawn are a random sample of those that differ."
+        "show which links are right. The documents drawn are a random sample of those that differ."
     )
     groups = {"Where they differ": differing} if differing else {}
     title = f"{manifest.dataset}@{manifest.version}"

@@ -114,7 +114,7 @@ def whitening_from(sums: Tensor, columns: Sequence[Column], *, what: str) -> Whi
         BuildError: a vector is not finite, or all are equal.
     """
     if not sums.isfinite().all():
-        raise BuildError(f"vectors of training {what}: expected finite numbers, found others; build the data set anew")
+        raise BuildError(f"vectors of training {what}: expected finite numbers, found others; build the data set again")
     count = sums[0, 0]
     mean = sums[0, 1:] / count
     covariance_VV = sums[1:, 1:] / count - torch.outer(mean, mean)

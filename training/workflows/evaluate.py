@@ -85,10 +85,10 @@ class EvaluateSummary:
 
     def outcome(self, lake: str) -> list[str]:
         """Return what a newcomer wants to know of a model: is it good, and what comes next."""
-        dataset = self.dataset or ""
+        dataset, uri = self.dataset or "", self.loaded.uri if self.loaded else ""
         return [
             *outcome_lines(self.rows, dataset=dataset),
-            *next_lines(self.loaded.uri if self.loaded else "", dataset=dataset, lake=lake),
+            *next_lines(uri, dataset=dataset, lake=lake, is_scored=score_table(self.rows, "model") is not None),
         ]
 
     def to_json(self) -> dict[str, Any]:

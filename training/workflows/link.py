@@ -117,8 +117,7 @@ def run_link(
                 continue
             linked += 1
             cautions.update([outcome.caution] if outcome.caution and outcome.links else ())
-            pace = linked / (time.monotonic() - began)
-            say(Passing(f"{counted(linked, 'document')} linked, {pace:.1f} documents/s"))
+            say(Passing(f"{counted(linked, 'document')} linked"))
             if page is not None and len(drawn) < DRAWN:
                 drawn.append(_drawn(outcome))
             yield from outcome.links

@@ -273,7 +273,7 @@ def _obelics_outcomes(
     caption = caption if written is None else utf8(written)
     if not sample.pictures or caption is None:
         wanted = "a caption" if sample.pictures else "a picture"
-        hint = "the files of a sample have one name up to the first dot, and stand together after tar --sort=name"
+        hint = "the files of a sample have one name up to the first dot and follow each other after tar --sort=name"
         raise FieldError(Reason.MISSING_FIELD, f"expected {wanted}, found {', '.join(sample.files)[:400]}; {hint}")
     yield from captioned(
         caption, [CandidateImage(f"{tar}{INSIDE}{each.place}", url) for each in sample.pictures], reading, record_id

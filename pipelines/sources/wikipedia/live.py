@@ -271,7 +271,7 @@ def _ask(
         body = client.body(client.get(request.url, source=SOURCE, kind=Kind.API, max_age_s=max_age_s))
         answer = typed(json.loads(body), Object)
         if "error" in answer:
-            raise FieldError(Reason.BROKEN_RECORD, f"{request.url}: the API says {str(answer['error'])[:200]}")
+            raise FieldError(Reason.BROKEN_RECORD, f"{request.url}: the API answered {str(answer['error'])[:200]}")
         yield typed(answer.get("query", {}), _Query, "$.query")
         going_on = typed(answer.get("continue", {}), Object, "$.continue")
 

@@ -70,7 +70,7 @@ def test_an_index_of_another_format_is_left_out_with_a_warning(
     folder.write(MANIFEST, old.encode())
     found = Archives(lake, (), lambda _: {})
     assert [each.model for each in found.choices] == ["b 1"]
-    assert "`multilink index` makes it anew" in caplog.text
+    assert "`multilink index` makes it again" in caplog.text
     with pytest.raises(IntegrityError, match="found format = 1"):
         Archives(lake, (folder.uri,), lambda _: {})
 

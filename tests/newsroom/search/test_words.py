@@ -112,7 +112,7 @@ def test_words_of_another_library_are_refused(archives: ModuleType, tmp_path: Pa
     (folder,) = tmp_path.glob(f"*/{WORDS}")
     (segment,) = folder.glob("*.term")
     segment.write_bytes(b"x" * 100)
-    with pytest.raises(IntegrityError, match="make the index anew"):
+    with pytest.raises(IntegrityError, match="make the index again"):
         Words.open([folder], np.array([0]))
 
 

@@ -258,7 +258,7 @@ def test_what_names_nothing_is_a_mistake(lake: Lake) -> None:
 def test_what_is_nowhere_is_not_said_to_be_removed(lake: Lake, more: tuple[str, ...]) -> None:
     text = run(lake, "lake", "forget", "nosuch", *more)
     assert "nothing of it was found in this lake" in text and "removed" not in text
-    assert "not looked at: copies in other lakes, exports, files outside the lake" in text
+    assert "not searched: copies in other lakes, exports, files outside the lake" in text
     found = values(lake, "lake", "forget", "nosuch", *more)
     assert (found["found"], found["not_covered"]) == (False, [])
 

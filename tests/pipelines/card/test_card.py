@@ -168,7 +168,7 @@ def test_leaks_are_told_where_the_build_looked() -> None:
     assert "| exact-image | test | train | 610 | 600 |" in card
     assert "dropped" not in card
     dropped = make_manifest(notes={"leaks": [row]}, config={"splits": {"on_leak": "drop"}})
-    assert "As found, before the documents of the weaker split were dropped" in dataset_card(dropped)
+    assert "Before the documents of the weaker split were dropped" in dataset_card(dropped)
 
 
 def test_a_version_without_failures_or_documents_has_a_card() -> None:

@@ -55,9 +55,9 @@ def run(*arguments: str) -> Any:
 def test_each_reason_has_its_commonest_message_and_a_record() -> None:
     assert [" ".join(line.split()) for line in explain_failures(make_manifest(), "/lake/v1")] == [
         "low-score 3",
-        "3 like r0: score 0",
+        "3 times: r0: score 0",
         "not-found 1",
-        "every one of them: /lake/v1/failures",
+        "all failures: /lake/v1/failures",
     ]
     assert explain_failures(make_manifest(failures={}), "/lake/v1") == []
 
@@ -101,7 +101,7 @@ def test_mistakes_are_told(lake: Lake, tmp_path: Path) -> None:
 MESSAGES = [
     (Reason.NOT_FOUND, "http://h.test:8000/a.png: status 404"),
     (Reason.NOT_FOUND, "https://h.test/b.png: status 410"),
-    (Reason.REMOVED_IMAGE, "https://i.imgur.com/removed.png stands in for a deleted image"),
+    (Reason.REMOVED_IMAGE, "https://i.imgur.com/removed.png replaces a deleted image"),
     (Reason.CONNECTION_FAILED, "gone.test: its name cannot be resolved"),
     (Reason.TIMED_OUT, "http://slow.test/x: no complete answer in time"),
     (Reason.NOT_FOUND, "img/bad.png: no such file"),  # no host's

@@ -74,7 +74,7 @@ def test_damage_at_the_source_is_not_copied(built: Any, tmp_path: Path, target: 
     folder = source.dataset("documents", built.manifest.version)
     entry = built.manifest.files[-1]
     folder.write(entry.path, b"0" * entry.bytes)
-    with pytest.raises(IntegrityError, match="the manifest says"):
+    with pytest.raises(IntegrityError, match="the manifest has"):
         replicate(source, "documents", target, say=quiet)
     copy = target.dataset("documents", built.manifest.version)
     assert not copy.exists(entry.path)

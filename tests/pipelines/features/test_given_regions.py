@@ -176,7 +176,7 @@ def test_a_pickle_that_names_a_class_is_refused() -> None:
         ({"name": [], "box": [], "vector": []}, "no picture's regions"),
         (
             {"name": ["a", "b", "a"], "box": [[0.0, 0, 1, 1]] * 3, "vector": [[1.0]] * 3},
-            "the rows of a picture do not stand together",
+            "expected the rows of a picture together",
         ),
         (None, "expected a Parquet file"),
     ],

@@ -266,7 +266,7 @@ def test_fingerprints_follow_network_sidecar_and_tokenizer(tmp_path: Path) -> No
         ({"output": "logits"}, r"its sidecar names 'logits', which the network lacks; it has embedding, places"),
         ({"output": ""}, r"its sidecar names '', which the network lacks; it has embedding, places"),
         ({"output": "places"}, r"expected 1 x d values, found 1 x 6 x 32 x 32: name an output behind the pooling"),
-        ({"size_px": 16}, "the network cannot be run as its sidecar says"),
+        ({"size_px": 16}, "the network does not run with the settings of its sidecar"),
     ],
 )
 def test_a_wrong_sidecar_is_one_clear_line(

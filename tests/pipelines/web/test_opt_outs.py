@@ -93,24 +93,24 @@ def test_other_words_and_words_to_others_say_nothing(value) -> None:
 @pytest.mark.parametrize(
     ("head", "expected"),
     [
-        ('<meta name="robots" content="noai, noimageai">', ["robots-meta its meta element says noai, noimageai"]),
-        ("<META CONTENT='NOINDEX' NAME='Robots'/>", ["robots-meta its meta element says noindex"]),
-        ('<meta name="multilink" content="noindex">', ["robots-meta its meta element says noindex"]),
+        ('<meta name="robots" content="noai, noimageai">', ["robots-meta its meta element has noai, noimageai"]),
+        ("<META CONTENT='NOINDEX' NAME='Robots'/>", ["robots-meta its meta element has noindex"]),
+        ('<meta name="multilink" content="noindex">', ["robots-meta its meta element has noindex"]),
         ('<meta name="googlebot" content="noindex">', []),
         ('<!-- <meta name="robots" content="noindex"> -->', []),
-        ("<meta name=robots content=noai>", ["robots-meta its meta element says noai"]),
-        ('<meta http-equiv="X-Robots-Tag" content="noai">', ["robots-meta its meta element says noai"]),
+        ("<meta name=robots content=noai>", ["robots-meta its meta element has noai"]),
+        ('<meta http-equiv="X-Robots-Tag" content="noai">', ["robots-meta its meta element has noai"]),
         ('<meta http-equiv="x-robots-tag" content="googlebot: noai">', []),
         (
             '<meta name="robots" content="unavailable_after: 2010-06-25">',
-            ["robots-meta its meta element says unavailable_after"],
+            ["robots-meta its meta element has unavailable_after"],
         ),
-        ('<meta http-equiv="tdm-reservation" content="1">', ["tdm-reserved its meta element says tdm-reservation 1"]),
+        ('<meta http-equiv="tdm-reservation" content="1">', ["tdm-reserved its meta element has tdm-reservation 1"]),
         ('<meta http-equiv="Content-Usage" content="train-ai=n">', ["usage-denied content-usage: train-ai=n"]),
         ('<meta name="content-signal" content="ai-train=no">', ["usage-denied content-signal: ai-train=no"]),
         (
             '<meta name="tdm-reservation" content="1"><meta name="tdm-policy" content="https://a.example/p.json">',
-            ["tdm-reserved its meta element says tdm-reservation 1, policy https://a.example/p.json"],
+            ["tdm-reserved its meta element has tdm-reservation 1, policy https://a.example/p.json"],
         ),
     ],
 )
@@ -120,11 +120,11 @@ def test_a_page_says_it_in_its_head(head, expected) -> None:
 
 def test_a_page_counts_before_its_header() -> None:
     reserved = {"tdm-reservation": "1", "tdm-policy": "https://a.example/p"}
-    assert said(reserved) == ["tdm-reserved its header says tdm-reservation 1, policy https://a.example/p"]
+    assert said(reserved) == ["tdm-reserved its header has tdm-reservation 1, policy https://a.example/p"]
     assert said(reserved, PAGE.format('<meta name="tdm-reservation" content="0">')) == []
     assert said({"tdm-reservation": "0"}, PAGE.format('<meta name="tdm-reservation" content="1">'))[0].startswith("tdm")
     assert said({"tdm-reservation": "2"}) == []
-    assert said({"tdm-reservation": " True "}) == ["tdm-reserved its header says tdm-reservation 1"]
+    assert said({"tdm-reservation": " True "}) == ["tdm-reserved its header has tdm-reservation 1"]
     assert said({"tdm-reservation": "false"}) == []
 
 
@@ -151,7 +151,7 @@ def test_preferences_on_training(name, value, is_denied) -> None:
 
 def test_pages_of_others_are_judged_by_the_same_function() -> None:
     page = PAGE.format('<meta name="robots" content="noai">').encode()
-    assert refusal({}, page, HttpConfig(), now=NOW) == OptOut(Reason.ROBOTS_META, "its meta element says noai")
+    assert refusal({}, page, HttpConfig(), now=NOW) == OptOut(Reason.ROBOTS_META, "its meta element has noai")
     assert refusal({}, page, HttpConfig(obey_robots_tags=False), now=NOW) is None
     assert refusal({"x-robots-tag": "other: noai"}, b"", HttpConfig(user_agent="other/2"), now=NOW) is not None
 
@@ -234,7 +234,7 @@ def test_what_an_answer_said_survives_a_kill(web, reply, client_of, tmp_path) ->
     (after,) = RawStore(raw).find_many("web", [key])
     assert after == before
     assert after.opt_outs.splitlines() == [
-        "robots-tag X-Robots-Tag: noai", "tdm-reserved its header says tdm-reservation 1, policy /p"
+        "robots-tag X-Robots-Tag: noai", "tdm-reserved its header has tdm-reservation 1, policy /p"
     ]  # fmt: skip
     (segment,) = (tmp_path / "raw" / "web").glob("*.warc.gz")
     records = [

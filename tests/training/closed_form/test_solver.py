@@ -237,7 +237,7 @@ def test_without_validation_documents_the_last_pass_is_kept(data: TrainingData, 
     context = Context(on_progress=lambda line: lines.append(str(line)))
     result = train(config, replace(data, validation=None), context, run_directory=tmp_path)
     assert result.best_epoch == config.training.epochs
-    assert any("has no validation document" in line and "the last is kept" in line for line in lines)
+    assert any("has no validation document" in line and "the last one is kept" in line for line in lines)
 
 
 @pytest.mark.parametrize(("documents", "kept"), [(1, 6), (4, 6), (19, 6), (20, 3)])

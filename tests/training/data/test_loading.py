@@ -237,7 +237,7 @@ def test_what_is_not_there_is_named(lakes: ModuleType, made: dict, lake: Lake, t
 def test_a_part_with_other_rows_than_the_manifest_says(lake: Lake) -> None:
     manifest, folder = opened(lake)
     wrong = tuple(replace(entry, rows=entry.rows + 1) for entry in manifest.files)
-    with pytest.raises(IntegrityError, match="the manifest says"):
+    with pytest.raises(IntegrityError, match="the manifest has"):
         read_index(replace(manifest, files=wrong), folder, Split.TRAIN)
 
 

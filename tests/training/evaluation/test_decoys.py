@@ -196,7 +196,7 @@ def test_what_was_linked_is_estimated_by_its_splits_and_options(
 
 
 def test_a_precision_is_not_of_links_that_relations_choose(model: LinkModel, precise: LinkOptions) -> None:
-    with pytest.raises(UsageError, match=r"--precision 0.9: expected no --refine-below beside it"):
+    with pytest.raises(UsageError, match=r"--precision 0.9: expected no --refine-below"):
         replace(precise, refine=RefineConfig(below=0.1)).check(model, "x")
 
 

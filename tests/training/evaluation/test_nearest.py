@@ -114,7 +114,7 @@ def test_rows_that_are_read_keep_their_place_among_all_sentences() -> None:
 
 def test_what_is_not_known_is_said() -> None:
     for documents in (layout([UNKNOWN_PLACE] * 2, 3, [(0, 0)]), replace(layout([0], 2, [(0, 0)]), after_sentence=None)):
-        with pytest.raises(UsageError, match=r"here does not say where images stand .*after_sentence"):
+        with pytest.raises(UsageError, match=r"here has no positions of images .*after_sentence"):
             evaluate_nearest(documents, None, where="here")
     known = layout([0, 2], 3, [(0, 0), (1, 1)])
     for validation in (layout([UNKNOWN_PLACE], 2, [(0, 0)]), layout([0, 2], 3, None)):
@@ -269,7 +269,7 @@ def test_the_ablation_needs_places_and_a_loss_without_links(
 
     made = {split: lakes.make_documents(split, 6, lakes.World()) for split in Split}
     bare = lakes.write_lake(str(tmp_path / "bare"), made)
-    assert "does not say where images stand" in reason(bare, model)
+    assert "has no positions of images" in reason(bare, model)
     half = made | {Split.TEST: lakes.with_places(made[Split.TEST])}
     assert reason(lakes.write_lake(str(tmp_path / "half"), half), model).startswith("the validation split does not say")
     del half[Split.VAL]

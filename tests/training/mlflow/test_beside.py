@@ -69,8 +69,7 @@ def test_nostruct_of_the_same_version_stands_beside_a_model(
     alone = evaluated(client, registry_lake, "models:/linker/1")
     assert alone.to_json()["baselines"] == {} and absent(alone) == {
         "NoStruct": "no model multilink-synthetic-nostruct of this data set version is registered",
-        "nearest sentence": "synthetic@v1, split test does not say where images stand among the sentences "
-        "(after_sentence)",
+        "nearest sentence": "synthetic@v1, split test has no positions of images among the sentences (after_sentence)",
         "frozen joint embeddings": "no two columns are named as of one joint model (sentence_features, image_features)",
         "object detection": "the data set has no classes of its images; build it with a classifier",
         "class names": "the data set has no vectors of class names; build it with "
@@ -116,7 +115,7 @@ def test_the_nearest_sentence_stands_beside_a_model(
     assert alone.notes == (row.note,) and "upper bound by construction" in row.note  # type: ignore[attr-defined]
     lines = summary.lines()
     assert [line.split("  ")[0] for line in lines[1:4]] == ["model", "the model with position", "nearest sentence"]
-    assert any(line.startswith("nearest sentence: the sentence beside") for line in lines)
+    assert any(line.startswith("nearest sentence: the sentence next to") for line in lines)
     page = run_report(summary, lake=lake.root.uri, directory=tmp_path / "report", tracking=client.tracking_uri)
     text = page.read_text(encoding="utf-8")
     assert text.count("an upper bound by construction") == 2 and "Position as a feature" in text

@@ -86,7 +86,7 @@ def test_a_promotion_waits_for_the_person_that_the_policy_asks_for(
     assert len(record_of(client, "linker").statements) == 2  # the decision that waits, and one approval
     assert not status_of(record_of(client, "linker")).is_judged  # to be decided again
     refused = promote(client, "linker", version, policy=policy, say=print).decision
-    assert refused.reasons[-1].endswith("; Eve, who approved it, is none of them") and refused.is_waiting
+    assert refused.reasons[-1].endswith("; Eve approved it and is not one of them") and refused.is_waiting
 
     command = ["approve", "--model", "linker", "--version", version, "--by", "Ann"]
     done = CliRunner().invoke(app, [*command, "--tracking-uri", client.tracking_uri], catch_exceptions=False)

@@ -344,7 +344,7 @@ def test_the_command_line_explains_a_decision_in_plain_words(
         "A candidate may be at most 1 point worse than the champion, and than the best champion there ever was.",
         "This is candidate 1 that the best champion meets.",
         "so the interval is of 97.5%; the first one's is of 97.5%.",
-        "The documents cannot tell whether it keeps up with the champion: it may be ",
+        "There are too few documents to show whether it keeps up with the champion: it may be ",
         "437 documents would show in four of five cases that one is at most 1 worse.",
         "It is left to a person: multilink approve.",
     ):

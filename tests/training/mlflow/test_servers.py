@@ -102,7 +102,9 @@ def test_trained_registered_promoted_rolled_back_loaded_and_copied(
 
 def test_a_database_server_must_be_told_where_artefacts_go() -> None:
     uri = "postgresql://mlflow@db/mlflow"
-    with pytest.raises(UsageError, match="MULTILINK_ARTIFACTS: expected where a postgresql store keeps artefacts"):
+    with pytest.raises(
+        UsageError, match="MULTILINK_ARTIFACTS: expected the address of artefacts of a postgresql store"
+    ):
         artifact_root(uri, environment={})
     told = {"MULTILINK_ARTIFACTS": "s3://models/mlflow/"}
     assert artifact_root(uri, environment=told) == "s3://models/mlflow"

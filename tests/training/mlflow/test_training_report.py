@@ -86,7 +86,7 @@ def test_without_a_known_link_the_report_estimates_how_many_are_false(
     pairs = count_decoys(LinkModel.load(trained), *version, ["train"])
     assert (decoys.value, decoys.n) == (pytest.approx(100 * pairs.broken / pairs.pairs), pairs.pairs)
     first, *_ = found.outcome("lake")
-    assert first.startswith("no true link of synthetic@v1 is known, so nothing can be scored; about ")
+    assert first.startswith("synthetic@v1 has no known links, so the model has no scores; about ")
     assert f"an estimate from {decoys.n} swapped pairs" in first and "at least" not in first
     page = Path(client.download_artifacts(summary_of(client).run_id, "report/index.html", str(tmp_path)))
     assert "How many links are false, by an estimate" in page.read_text(encoding="utf-8")

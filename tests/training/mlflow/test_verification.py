@@ -422,7 +422,7 @@ def test_where_champions_must_verify_others_are_refused(workspace: Workspace, mo
     with unsigned:  # nothing is signed on top of what is not
         promote(client, "linker", "2", say=print)
     adopt(client, "linker")
-    with pytest.raises(IntegrityError, match="models:/linker/2: no statement says that it was promoted"):
+    with pytest.raises(IntegrityError, match="models:/linker/2: no statement on its promotion was found"):
         _opens(workspace, "models:/linker/2")
     promote(client, "linker", "2", say=print)
     _opens(workspace)
@@ -620,7 +620,7 @@ def test_a_policy_may_bind_an_approver_to_a_key(workspace: Workspace, monkeypatc
     policy = Policy(approval=True, approvers=(f"Ann:{own[:16]}",))
     approve(client, "linker", "1", by="Ann")  # somebody who says that this is Ann
     waiting = promote(client, "linker", "1", policy=policy, say=print).decision
-    assert waiting.is_waiting and waiting.reasons[-1].endswith("; Ann, who approved it, is none of them")
+    assert waiting.is_waiting and waiting.reasons[-1].endswith("; Ann approved it and is not one of them")
     monkeypatch.setenv("MULTILINK_KEY", str(workspace.key))
     approve(client, "linker", "1", by="Ann")
     promoted = promote(client, "linker", "1", policy=policy, say=print).decision
@@ -767,7 +767,7 @@ def test_a_taint_waives_no_check_of_data_that_is_there(workspace: Workspace, mon
             why = f"something was taken out of synthetic@{VERSION} after the promotion"
             assert findings[-2] == f"{why}, so its files cannot be compared"
         else:
-            with pytest.raises(NotFoundError, match="is not in the lake any more, and no signed statement says"):
+            with pytest.raises(NotFoundError, match="is no longer in the lake, and no signed statement on a removal"):
                 workspace.verify()
         monkeypatch.setenv("MULTILINK_VERIFY", "true")
         _opens(workspace)  # nothing that is there is another
