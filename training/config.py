@@ -267,7 +267,7 @@ class TrainConfig(Settings):
             require(tower.is_affine, field=f"{tower.part}.name", value=tower.name, rule=rule)
         for setting in ("start_from", "max_rows"):
             value = getattr(self.training, setting)
-            rule = f"{name} starts from random weights and reads whole documents; leave training.{setting} unset"
+            rule = f"{name} needs no starting model and reads whole documents; leave training.{setting} unset"
             require(not value, field=f"training.{setting}", value=value, rule=rule)
 
     @property

@@ -34,8 +34,8 @@ def index_command(
 ) -> options.Summaries:
     """Make the pictures of a data set version, or of an archive, searchable by a model.
 
-    The index is written to indexes/DATA SET/VERSION/MODEL in the lake, and holds all that a search needs. A repeated
-    call reuses it; an index that was removed is written again, with equal bytes.
+    The index is written to indexes/DATA SET/VERSION/MODEL in the lake. A repeated call reuses it; a removed index is
+    written again, with equal bytes.
     """
     if (dataset is None) == (pictures is None):
         raise UsageError("index: expected either --dataset NAME or --pictures PATH")
@@ -108,8 +108,8 @@ def search_command(
 ) -> options.Summaries:
     """Rank the pictures of an index for a text, a picture, or both.
 
-    The table has the cosine and, of a text by similarity alone, the probability by validation texts that were searched
-    for in this index. Below it are the weights of the texts, if the model fuses several, and the relations to expect,
+    The table has the cosine and, for a search by similarity alone, the probability by searches for validation texts in
+    this index. Below it are the weights of the texts, if the model fuses several, and the relations to expect,
     if it predicts any. Filters act before ranking.
     """
     from newsroom.search.archive import Archive
@@ -202,7 +202,7 @@ def pages_command(
 ) -> options.Summaries:
     """Show the newsroom's pages: search an archive for an article, look at links and data sets.
 
-    Serves until Ctrl-C. On loopback no login is required; elsewhere a token or a proxy's header is.
+    Serves until Ctrl-C. On loopback no login is required; other addresses need a token or a proxy's header.
     """
     from newsroom.decisions.database import database_in
     from newsroom.pages.app import run_pages

@@ -24,16 +24,14 @@ def build_command(
     ask_again: Annotated[bool, typer.Option(help="Repeat requests that failed temporarily; reuse no version.")] = False,
     ask_again_all: Annotated[
         bool,
-        typer.Option(
-            help="The same, and repeat requests that hosts refused or answered with 404, which are remembered otherwise."
-        ),
+        typer.Option(help="The same, and repeat refused requests (403, 404), which are remembered otherwise."),
     ] = False,
     say: options.Progress,
 ) -> options.Summaries:
     """Build a version of a data set: scrape or read its source, and write shards with features.
 
-    A second run fetches nothing again and writes the same bytes; what hosts refused is remembered for days. Options of
-    Beam follow after `--`.
+    A second run fetches nothing again and writes the same bytes; refusals of hosts are remembered for days. Options
+    of Beam follow after `--`.
     """
     config = override(recipe_of(dataset, recipe), settings or [])
     if ask_again_all:

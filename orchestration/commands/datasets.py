@@ -52,7 +52,7 @@ def verify_command(
         typer.Option("--deep", help="Compute vectors and compare pictures again, and check the notes of the manifest."),
     ] = False,
 ) -> options.Summaries:
-    """Read every byte of a version and compare it with the manifest; exit status 1 where anything differs."""
+    """Read every byte of a version and compare it with the manifest; exit status 1 if something differs."""
     _, manifest, folder = version()
     problems = list(verify(manifest, folder))
     if is_deep and not problems:
@@ -72,14 +72,14 @@ def verify_command(
 
 
 def diff_command(old: options.Reference, new: options.Reference, lake: options.LakePath) -> options.Summaries:
-    """Show what differs between two versions: settings, inputs, counts, files."""
+    """Show the differences between two versions: settings, inputs, counts, files."""
     home = Lake.at(lake)
     found = list(diff(read_manifest(home, old)[0], read_manifest(home, new)[0]))
     yield found or ["no difference"], {"old": old, "new": new, "differences": found}
 
 
 def overlap_command(first: options.Reference, second: options.Reference, lake: options.LakePath) -> options.Summaries:
-    """Count what two versions share: ids, addresses and texts of documents, contents and addresses of images."""
+    """Count the common ids, addresses and texts of documents, and contents and addresses of images, of two versions."""
     from pipelines.card.changes import overlaps
 
     home = Lake.at(lake)
@@ -96,7 +96,7 @@ def failures_command(
     stage: Annotated[str | None, typer.Option(help="Only those of one stage (sources, images ...).")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Number of rows to print at most.")] = 100,
 ) -> options.Summaries:
-    """Print what a build rejected or could not process, a row each: stage, reason, record, message."""
+    """Print the records that a build rejected or could not process, one a row: stage, reason, record, message."""
     for option, value, known in (("--reason", reason, [*Reason]), ("--stage", stage, [*Stage])):
         if value is not None and value not in known:
             raise UsageError(f"{option} {value}: expected one of {', '.join(known)}")
@@ -150,7 +150,7 @@ def replicate_command(
     *,
     say: options.Progress,
 ) -> options.Summaries:
-    """Copy versions to a second lake, and check every byte; a repeated call copies what is missing."""
+    """Copy versions to a second lake, and check every byte; a repeated call copies only missing files."""
     from pipelines.exports.replicate import replicate
 
     replicas = replicate(Lake.at(lake), reference, Lake.at(target), say=say)
@@ -199,7 +199,7 @@ def provenance_command(
     lake: options.LakePath,
     tracking: options.Tracking = None,
 ) -> options.Summaries:
-    """Show all that is known about a document: addresses, responses, rights, extractors, links, indexes, models."""
+    """Show everything known about a document: addresses, responses, rights, extractors, links, indexes, models."""
     import yaml
 
     from orchestration.workflows.takedowns import models_of
@@ -235,9 +235,9 @@ def delete_command(
         bool, typer.Option("--yes", help="Delete it permanently; without this option, list what would be deleted.")
     ] = False,
 ) -> options.Summaries:
-    """Delete a version with its links and indexes; the latest, and what a champion needs, are refused.
+    """Delete a version with its links and indexes; refuses the latest version and versions that a champion needs.
 
-    Copies and features that no other version has are freed by `multilink lake sweep`.
+    `multilink lake sweep` then removes copies and features that no other version has.
     """
     if "@" not in reference:
         raise UsageError(f"{reference}: expected NAME@VERSION")

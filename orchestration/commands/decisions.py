@@ -63,8 +63,8 @@ def export_command(
 ) -> options.Summaries:
     """Write decisions as documents with links, which `multilink build documents` reads.
 
-    Chosen pictures are linked to every text of their article; pictures rejected as not fitting stand beside them
-    without a link; corrected links replace those of their document.
+    Chosen pictures are linked to every text of their article; rejected pictures that do not fit are
+    included without a link; corrected links replace those of their document.
     """
     from newsroom.decisions.export import export
     from newsroom.decisions.log import opened_log
@@ -84,7 +84,7 @@ def export_command(
 
 
 def compare_command(lake: options.LakePath, store: options.Store = "") -> options.Summaries:
-    """Show which of two models editors preferred in blind comparisons; it may be looked at after each article."""
+    """Show which of two models editors preferred in blind comparisons; you may look after each article."""
     from newsroom.decisions.comparison import comparisons
     from newsroom.decisions.log import opened_log
 

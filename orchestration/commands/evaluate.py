@@ -53,8 +53,8 @@ def evaluate_command(
 ) -> options.Summaries:
     """Score a model's links on a data set: AUC and precision at 1 and 5, each with its 95% interval.
 
-    Retrieval, relations and calibration are measured where they apply, and baselines where the data set has what they
-    need. All numbers are stored as a table with the model's run, and beside the report.
+    Retrieval, relations, calibration and baselines are measured if the data set permits. All numbers are stored as a
+    table with the model's run, and with the report.
 
     With --scores, a file is scored: a line of JSON each, {"id", "scores": [[...]], "links": [[text, image], ...]}.
     """

@@ -5,7 +5,7 @@ from schemas.overrides import override
 
 
 def list_command(settings: options.Settings = None) -> options.Summaries:
-    """List the extractors with what they give, where their weights come from, and what is missing to use them.
+    """List the extractors with their values, the origin of their weights, and what is missing to use them.
 
     With `--set features.weights=NAME=FILE` it checks whether that file can be used.
     """

@@ -12,7 +12,7 @@ def sweep_command(
     lake: options.LakePath,
     is_dry_run: Annotated[bool, typer.Option("--dry-run", help="Delete nothing; list what would be deleted.")] = False,
 ) -> options.Summaries:
-    """Delete the copies, features and notes that no version of a lake needs, and what unfinished builds left."""
+    """Delete copies, features and notes that no version of a lake needs, and files of unfinished builds."""
     from pipelines.sweep import sweep_lake
 
     home = options.known_lake(lake)
@@ -28,7 +28,7 @@ def takedown_command(
     listed: options.TakedownList = "",
     tracking: options.Tracking = None,
 ) -> options.Summaries:
-    """List every version, index, folder of links and model that holds a document, a page or an image."""
+    """List every version, index, folder of links and model with a document, a page or an image."""
     from orchestration.workflows.takedowns import find_held, read_entries
 
     home = options.known_lake(lake)
@@ -53,10 +53,10 @@ def forget_command(
 ) -> options.Summaries:
     """Remove documents, pages or images from a lake: captures, copies, features, indexes, links, rows of versions.
 
-    A version that holds them is replaced by one without them; what this host keeps of it for training goes, too.
-    Models are not changed; those that were trained on them are listed, and from then on tainted: multilink promotions
-    shows it, and a policy says how long they may be used.
-    Put the same entries on the takedown list of later builds, or these fetch them again.
+    Each of their versions is replaced by one without them; this host's cache for training is cleared, too.
+    Models are not changed; those trained on them are listed and tainted from then on: multilink promotions shows this,
+    and a policy limits how long they may be used.
+    Add the entries to the takedown list of later builds, which would fetch them again otherwise.
     """
     from orchestration.workflows.takedowns import read_entries, remove_held
 

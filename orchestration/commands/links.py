@@ -42,10 +42,10 @@ def link_command(
     *,
     say: options.Progress,
 ) -> options.Summaries:
-    """Predict links with a trained model: of a user's own documents (--input), or of a data set version (--dataset).
+    """Predict links with a trained model, of your own documents (--input) or of a data set version (--dataset).
 
-    Documents and images that cannot be used are listed in `<name>.failures.parquet` beside OUTPUT, or in `failures/` of
-    the folder. Each shard of a data set is linked once: a repeated call continues.
+    Documents and images that cannot be used are listed in `<name>.failures.parquet` in the folder of OUTPUT, or in
+    `failures/` of the folder. Each shard of a data set is linked once: a repeated call continues.
     """
     if (input_path is None) == (dataset is None):
         raise UsageError("link: expected either --input PATH or --dataset NAME")
@@ -139,10 +139,10 @@ def relink_command(
     *,
     say: options.Progress,
 ) -> options.Summaries:
-    """Write documents with the links that a model predicts, with probabilities, beside those that the corpus has.
+    """Write documents with predicted links and their probabilities in addition to the links of the corpus.
 
-    Texts, images and the corpus's own links are not changed; `predicted_links` is added. How far both agree is counted,
-    and how many of each are true, where true links are known. A shard is linked once: a repeated call continues.
+    Texts, images and the links of the corpus do not change; `predicted_links` is added. The summary has the agreement
+    of both, and the precision of each if true links are known. Each shard is linked once: a repeated call continues.
     """
     _check(input_path, dataset, model=model, form=form, settings=settings)
     from training.mlflow.loading import open_model
@@ -192,9 +192,10 @@ def label_command(
     port: options.PagesPort = options.PAGES_PORT,
     store: options.Store = "",
 ) -> options.Summaries:
-    """Label a random sample of a version's pictures: which sentence goes with each? It uses the keyboard and shows no score.
+    """Label a random sample of a version's pictures: which sentence goes with each?
 
-    Prints the address of the page and serves until Ctrl-C. `multilink measure` computes the result.
+    Prints the address of the page, which shows no scores, and serves until Ctrl-C. `multilink measure` computes the
+    result.
     """
     from newsroom.decisions.database import database_in
     from newsroom.labels.label_sample import links_by
@@ -231,8 +232,7 @@ def measure_command(
 ) -> options.Summaries:
     """State precision and recall of all links of a version, by the labels of a random sample (`multilink label`).
 
-    As a data set, the labelled images have what people said as their links: for the gate, for evaluate, and to
-    calibrate by.
+    With --as, the labelled images and people's links become a data set for the gate, evaluate and calibration.
     """
     from newsroom.decisions.log import opened_log
     from newsroom.labels.label_sample import labels_of, links_by, measured
@@ -264,8 +264,8 @@ def serve_command(
 ) -> options.Summaries:
     """Answer documents with their links over HTTP, until interrupted.
 
-    A request has documents as the model reads them: sentences, and vectors of the extractors that it was trained with,
-    or pictures. `multilink link --input` reads raw documents.
+    A request has the inputs of the model: sentences, and vectors of its extractors or pictures. `multilink link
+    --input` reads raw documents.
     """
     from training.mlflow.serving import run_serve
 

@@ -38,8 +38,8 @@ def promote_command(
 ) -> options.Summaries:
     """Make a version the champion if the policy allows it; exit status 1 if not.
 
-    Without a policy, it must beat random, and be shown to be at most one point worse than the champion and than the
-    best champion ever, on at least 20 documents of the validation split of the data set's latest version.
+    Without a policy, it must beat a random model, and be shown to be at most one point worse than the champion and than
+    the best champion ever, on at least 20 validation documents of the data set's latest version.
     """
     from training.mlflow.policy import read_policy
 

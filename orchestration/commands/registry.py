@@ -16,7 +16,7 @@ def approve_command(
     by: Annotated[str, typer.Option(metavar="WHO", help="Name of the person who approves.")],
     tracking: options.Tracking = None,
 ) -> options.Summaries:
-    """Approve a version for promotion, where the policy requires it; its next promotion can then succeed."""
+    """Approve a version for promotion if the policy requires it; its next promotion can then succeed."""
     from training.mlflow.loading import open_registry
     from training.mlflow.promotion import approve
 
@@ -59,7 +59,7 @@ def promotions_command(
 ) -> options.Summaries:
     """List who was champion when, by which decision, on which data, and by whose signature.
 
-    With keys that are trusted, every signature is checked first. A record that is not signed by them is an error.
+    With trusted keys, every signature is checked first. A record without their signature is an error.
     """
     from training.mlflow.champions import adopt, record_of
     from training.mlflow.loading import open_registry
@@ -86,9 +86,9 @@ def verify_command(
     *,
     say: options.Progress,
 ) -> options.Summaries:
-    """Compare a champion with the signed statements on it: its files, its data and, with --deep, its scores.
+    """Compare a champion with its signed statements: files, data and, with --deep, scores.
 
-    Exit status 2 and the place of the first difference, if there is one.
+    At the first difference it prints where it is and exits with status 2.
     """
     from training.promotions.proof import keys_of
 
@@ -127,9 +127,9 @@ def key_command(
         ),
     ] = None,
 ) -> options.Summaries:
-    """Make a key: what you promote, approve and roll back is signed with it from now on.
+    """Make a key that signs your promotions, approvals and rollbacks from now on.
 
-    The public key lies beside it, with the ending .pub.pem. Give that to those who verify champions.
+    The public key is in the same folder, with the ending .pub.pem. Give it to everybody who verifies champions.
     """
     from training.promotions.keys import key_path, make_key, public_path
 
@@ -151,7 +151,7 @@ def copy_command(
     *,
     say: options.Progress,
 ) -> options.Summaries:
-    """Copy a version with its run to another registry, such as staging's to production's: the challenger there."""
+    """Copy a version with its run to another registry, for example from staging to production, as its challenger."""
     from training.mlflow.copying import copy_version
     from training.mlflow.loading import open_registry
     from training.mlflow.stored import tracking_uri
@@ -167,9 +167,9 @@ def relocate_command(
     lake: Annotated[str, typer.Option("--lake", metavar="NEW", help="Path or URI of that lake now.")] = "",
     tracking: options.Tracking = None,
 ) -> options.Summaries:
-    """Repair a store of runs and models: its folder was moved or copied, or with --from and --lake the lake was.
+    """Repair a store of runs and models after its folder, or with --from and --lake its lake, was moved or copied.
 
-    The paths in the store are changed to its new folder, or the addresses of the lake to the new one.
+    The paths in the store are changed to the new folder, or the addresses of the lake to the new one.
     """
     from training.mlflow.stored import tracking_uri
 

@@ -47,10 +47,10 @@ def settings_command(
     name: Annotated[str, typer.Argument(help="A data set, or a recipe of a build or of training.")] = "",
     set_: Annotated[list[str] | None, typer.Option("--set", help="Show the settings with KEY=VALUE changed.")] = None,
 ) -> options.Summaries:
-    """List the recipes, or what can be set in one of them.
+    """List the recipes, or the settings of one.
 
     A setting is changed by `--set KEY=VALUE` of `multilink build` or `multilink train`. A name (`--set
-    text.name=transformer`) chooses which other settings there are.
+    text.name=transformer`) determines which other settings exist.
     """
     builds, trainings = pipelines.config.RECIPES, training.recipes.RECIPES
     builds = {each: partial(pipelines.config.recipe, each) for each in plugins(SOURCES)} | {**builds}

@@ -23,7 +23,7 @@ def examples_command(
 ) -> options.Summaries:
     """Show the links of a model in the documents whose images and sentences differ most; true links are not needed.
 
-    The summary has the loss of the model's objective on the split, by which models can be judged without true links.
+    The summary has the loss of the model's objective on the split, which compares models without true links.
     """
     dataset = options.known_dataset(lake, dataset)
     from training.workflows.report import run_examples
@@ -48,7 +48,7 @@ def compare_command(
     *,
     say: options.Progress,
 ) -> options.Summaries:
-    """Put models side by side on the same documents: means, paired differences to the first, and agreement."""
+    """Compare models on the same documents: means, paired differences to the first, and agreement."""
     if len(models) < 2:
         raise UsageError(f"compare: expected at least two models, found {len(models)}")
     if dataset is not None:
@@ -83,9 +83,9 @@ def sweep_command(
     *,
     say: options.Progress,
 ) -> options.Summaries:
-    """Train every combination of some settings as `train` does, and judge the models side by side.
+    """Train every combination of some settings as `train` does, and compare the models.
 
-    A repeated call continues: what was trained with the same settings is not trained again.
+    A repeated call continues: models with the same settings are not trained again.
     """
     make = known_recipe(recipe or DEFAULT_RECIPE)
     dataset = options.known_dataset(lake, dataset)
@@ -121,7 +121,7 @@ def transfer_command(
     *,
     say: options.Progress,
 ) -> options.Summaries:
-    """Judge models on data sets they were not trained on: AUC of every model on every data set."""
+    """Evaluate models on other data sets: AUC of every model on every data set."""
     addresses = options.items(models, "--models")
     references = [options.known_dataset(lake, dataset) for dataset in options.items(datasets, "--datasets")]
     from training.report.pages import transfer_page, transfer_table

@@ -26,7 +26,7 @@ def demo_command(
 ) -> options.Summaries:
     """Run the main job on the recorded web: scrape, build, train, evaluate, promote, link.
 
-    Takes a few minutes on two cores; a repeated run reuses what is there. Needs a clone of the repository.
+    Takes about a minute on two cores; a repeated run reuses existing data and models. Needs a clone of the repository.
     """
     from orchestration.demo.demo import main_job
     from orchestration.demo.news import newsroom
@@ -41,7 +41,7 @@ def open_command(
     lake: options.LakePath,
     what: Annotated[Literal["report", "links"], typer.Argument(help="The report, or the drawn links.")] = "report",
 ) -> options.Summaries:
-    """Open what the demo drew in the browser of a screen, and print where it is. The pages: `multilink pages`."""
+    """Open a page of the demo in the browser, and print its address. `multilink pages` has the newsroom's pages."""
     path = Path(lake).absolute().parent / FILES[what]
     if not path.is_file():
         raise NotFoundError(f"{path}: no such file; multilink demo makes it")

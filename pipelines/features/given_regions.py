@@ -117,7 +117,8 @@ class GivenRegions:
         keys = [names.dictionary[int(codes[begin])].as_py() for begin in begins]
         if len(set(keys)) < len(keys):
             raise ConfigError(
-                f"features.weights: {self._file.uri}: expected the rows of a picture together, found others between them"
+                f"features.weights: {self._file.uri}: expected the rows of a picture together"
+                ", found others between them"
             )
         ends = [*begins.tolist(), len(codes)][1:] if keys else []
         rows = {key: range(int(begin), end) for key, begin, end in zip(keys, begins, ends, strict=True)}

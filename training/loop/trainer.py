@@ -112,8 +112,8 @@ def _check_selectable(config: TrainConfig, data: TrainingData, context: Context)
         return
     if data.validation is None and select is not Select.LAST:
         raise UsageError(
-            f"training.select = '{select}': {data.identity.reference} has no validation document to choose an epoch by; "
-            "use --set training.select=last"
+            f"training.select = '{select}': {data.identity.reference} has no validation document to choose an epoch "
+            "by; use --set training.select=last"
         )
     if documents == 1:
         logger.warning(

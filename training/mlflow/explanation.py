@@ -33,8 +33,8 @@ def _undecided(check: Check, decision: Decision) -> str:
     found, margin = check.measured, decision.policy.margin
     assert found is not None
     text = (
-        f"There are too few documents to show whether it keeps up with the {check.name}: it may be {-found.low:.2f} points "
-        f"worse, and {found.high:.2f} better."
+        f"There are too few documents to show whether it keeps up with the {check.name}: it may be {-found.low:.2f} "
+        f"points worse, and {found.high:.2f} better."
     )
     if check.documents_needed:
         text += (

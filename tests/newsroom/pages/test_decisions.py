@@ -257,7 +257,7 @@ def test_champion_and_challenger_are_compared_blind(rivals: Rivals) -> None:
         page = decide(client, page, images[0], "choose")
         assert shown(page.text) == images and page.text.count('data-standing="choose"') == 1
         result = client.get("/comparison").text
-        assert "No difference can be told yet" in result and result.count("won 1 article<") == 1
+        assert "No difference is shown yet" in result and result.count("won 1 article<") == 1
         assert "models:/" not in client.get("/decisions").text
     with DecisionLog(open_database(rivals.store)) as log:
         decision = next(each for each in log.decisions() if each.is_blind)

@@ -160,7 +160,7 @@ def test_words_of_no_picture_are_said_to_be_so(newsroom: Newsroom) -> None:
         page = ranked(newsroom, client, {"headline": "Qwertz"})
         (address,) = links(page.text, 'id="rank-lexical"')
         found = client.get(address).text
-        assert shown(found) == [] and "None of the words stands in a title or a caption" in found
+        assert shown(found) == [] and "No title or caption of a picture has one of these words" in found
 
 
 def test_colours_are_explained_where_there_are_some(newsroom: Newsroom, archive: Archive) -> None:
@@ -266,7 +266,7 @@ def test_articles_of_the_data_set_are_searched_sorted_and_opened(newsroom: Newsr
         assert html.escape(ARTICLES[names[0]]["body"], quote=False)[:40] in html.unescape(opened.text)
         assert names[0] in opened.text and len(shown(opened.text)) == 12
         every = client.get(f"{opened.url}&n=96")
-        found = re.search(r"own picture stands at rank (\d+)\.", every.text)
+        found = re.search(r"own picture is at rank (\d+)\.", every.text)
         own = [link for link in re.split('<li class="picture"', every.text)[1:] if "data-own" in link[:40]]
         assert len(own) <= 1 and bool(found) == bool(own) and (found or "is not among these" in every.text)
         assert client.post("/documents", data={**form, "id": "nobody"}).status_code == 404

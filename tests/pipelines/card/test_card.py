@@ -134,7 +134,7 @@ def test_a_name_that_yaml_could_take_for_something_else_stays_a_name(name: str) 
 
 def test_the_text_tells_statistics_failures_vectors_and_settings() -> None:
     lines = dataset_card(make_manifest()).splitlines()
-    train = "train          2       3.5       3.5         4       2.5       2.5         3         5         4     25.0%"
+    train = "train          2         3.5, 3.5, 4       2.5, 2.5, 3         5         4         25.0%"
     for line in (
         "# wiki",
         train,

@@ -221,7 +221,7 @@ def test_a_resumed_run_has_the_same_bits(data: TrainingData, tmp_path: Path, ord
         ("image.name=linear-bn", r"image.name = 'linear-bn': .* image.name=linear"),
         ("objective.name=closed-form+cross", "an objective that solves for maps cannot be summed with others"),
         ("training.max_rows=3", "training.max_rows = 3: .*reads whole documents"),
-        ("training.start_from=other", "training.start_from = .*anew"),
+        ("training.start_from=other", "training.start_from = .*whole documents"),
         ("objective.regularisation=", "objective.regularisation = .*expected at least one"),
         ("objective.column_weights=a=b", r"objective.column_weights = 'a=b': expected COLUMN=WEIGHT"),
     ],

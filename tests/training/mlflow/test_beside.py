@@ -94,7 +94,7 @@ def test_nostruct_of_the_same_version_stands_beside_a_model(
     page = run_report(summary, lake=registry_lake.root.uri, directory=tmp_path / "report", tracking=client.tracking_uri)
     text = page.read_text(encoding="utf-8")
     assert text.index("NoStruct<") < text.index("random<") and f"{expected['auc'].value:.1f}" in text
-    assert "<b>object detection</b>, since the data set has no classes of its images" in text
+    assert "<b>object detection</b>, because the data set has no classes of its images" in text
 
     itself = evaluated(client, registry_lake, "models:/multilink-synthetic-nostruct/2")
     assert absent(itself)["NoStruct"] == "it is the model that is judged"

@@ -224,7 +224,7 @@ def test_what_was_measured_has_its_section():
         "What makes a document hard",
         "How sure a link is",
         "images: x; sentences: y",
-        "object detection , since the data set has no classes",
+        "object detection , because the data set has no classes",
     ):
         assert title in page
     bare = words(table=table(absent("calibration", "there is no validation split")))
@@ -308,7 +308,7 @@ def test_a_word_stands_where_a_percentage_does_not_hold():
         "How the link to this image looks",
         "strong",
     )
-    assert "similarity 0.40, weak, " in page and "A word in place of a percentage" in page and "%</span>" not in page
+    assert "similarity 0.40, weak, " in page and "Words instead of percentages" in page and "%</span>" not in page
 
 
 def test_edges_of_a_document_known_to_have_no_link_are_wrong():
