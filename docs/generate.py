@@ -109,7 +109,7 @@ def settings() -> Iterator[str]:
         for key, (name, each) in sorted(known.items()):
             choices = f" One of {', '.join(f'`{choice}`' for choice in each.choices)}." if each.choices else ""
             value = f"`{each.value}`" if each.value not in ("", [], None) else ""
-            yield f"| `{key}` | {_cell(value)} ({name}) | {_cell(each.meaning)}{_cell(choices)} |"
+            yield f"| `{key}` | {_cell(value)} ({name}) | {_cell(each.meaning + choices)} |"
         yield ""
 
 

@@ -1,4 +1,4 @@
-"""What programs import; stable from here on.
+"""The Python interface of multilink. Names in `__all__` are stable.
 
     import multilink
 
@@ -7,8 +7,8 @@
     with multilink.load(trained["model_uri"]) as model:
         links = model.link(["Cut the boards.", "Glue them."], ["shelf/1.jpg", "shelf/2.jpg"])
 
-The stages themselves are in `pipelines`, `training` and `orchestration`; the command is `multilink`. What is named here
-is imported when it is first used.
+The stages are in `pipelines`, `training` and `orchestration`; the command is `multilink`. Each name is imported on
+first use.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _HOMES = {
 
 
 def search(index: str | Path, **query: Any) -> SearchResult:
-    """Return what one query finds in the index of a folder or URI; of several, open an `Archive` once.
+    """Return the results of one query in an index. For several queries, open an `Archive`.
 
     Args:
         index: path or URI that `multilink index` printed.

@@ -38,8 +38,8 @@ class Dataset:
     """A version of a data set.
 
     Attributes:
-        manifest: what the version is and which files it has.
-        folder: that holds it.
+        manifest: of the version, with its files.
+        folder: of the version.
     """
 
     manifest: Manifest
@@ -67,13 +67,13 @@ class Dataset:
         return (read_part(self.folder, entry, columns) for entry in self.manifest.parts(table, split))
 
     def table(self, table: str, *, split: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return a table of a split whole; arguments as of `parts`."""
+        """Return a whole table of a split; arguments as of `parts`."""
         return pa.concat_tables(self.parts(table, split=split, columns=columns))
 
     def batches(
         self, table: str, *, split: str, columns: Sequence[str], rows: int = 256
     ) -> Iterator[dict[str, Tensor | list[Any]]]:
-        """Yield rows of a table, at most so many at once: columns of vectors as float32 tensors, others as lists.
+        """Yield batches of at most `rows` rows of a table: columns of vectors as float32 tensors, others as lists.
 
         Arguments as of `parts`.
         """
@@ -89,7 +89,7 @@ class Dataset:
                 }
 
     def huggingface(self, split: str) -> datasets.Dataset:
-        """Return the documents of a split as a Hugging Face data set, a row each, its pictures decoded when read.
+        """Return the documents of a split as a Hugging Face data set: a row a document, pictures decoded on access.
 
         The columns are those of `multilink datasets export --to hf`. The rows are written to the cache of `datasets`,
         once, and mapped from there.
@@ -118,7 +118,7 @@ class Dataset:
         return made
 
     def torch(self, split: str, features: Sequence[str] = ()) -> Documents:
-        """Return the documents of a split as an iterable data set of PyTorch, a dict each.
+        """Return the documents of a split as an iterable data set of PyTorch: a dictionary a document.
 
         Args:
             split: train, val or test.

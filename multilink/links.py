@@ -24,8 +24,8 @@ class Links(list[PredictedLink]):
 
     Attributes:
         document: its id.
-        left_out: why sentences and images have no link: blank ones, pictures that cannot be had.
-        caution: why links have a `word` and no `probability`; empty: they have one, or the model was not calibrated.
+        left_out: reasons for sentences and images without a link: blank sentences, unreadable pictures.
+        caution: reason for a `word` instead of a `probability`; empty: links have one, or the model has no calibration.
     """
 
     def __init__(

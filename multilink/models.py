@@ -44,9 +44,9 @@ class Model:
         address: models:/NAME/VERSION, models:/NAME@ALIAS, NAME (its champion), runs:/RUN/model, a folder, or
             class-names, which needs no training.
         tracking_uri: MLflow's address; by default MLFLOW_TRACKING_URI, that of `multilink.toml`, ./mlflow.db.
-        settings: `key=value` of the `documents` recipe, such as where weights are.
-        options: how links are chosen. The model's own calibration gives a user's documents words (`Links.caution`); one
-            that the options name gives them probabilities.
+        settings: `key=value` of the `documents` recipe, such as paths of weights.
+        options: how links are chosen. With the model's calibration, links of your own documents have words
+            (`Links.caution`); with a calibration in the options, probabilities.
 
     Raises:
         UsageError: there is no such model, it reads features that cannot be made here, or cannot link with these
@@ -87,28 +87,27 @@ class Model:
         """Return the predicted links of one document, the most similar first; a notebook draws them.
 
         A link has the sentence's `text` and the picture's path or URL (`source`); `sentence` and `image` are indexes
-        into the lists that were given. A blank sentence and a picture that cannot be read have no link; `left_out` says
-        which and why.
+        into the arguments. Blank sentences and unreadable pictures have no link; `left_out` has them with reasons.
 
         Args:
             sentences: n texts.
             images: m pictures: paths, URLs, the bytes of files, or Pillow images.
-            roles: n roles of the texts, for a model that goes by them.
+            roles: n roles of the texts, for models that use them.
             language: of the texts, as an ISO 639-1 code.
 
         Raises:
-            UsageError: no text or no picture can be used; the message says why.
+            UsageError: no text or no picture can be used; the message has the reason.
         """
         outcome, left_out = self._linked(sentences, images, roles, language)
         return Links(outcome.links, images, left_out, outcome.id, outcome.caution)
 
     def link_documents(self, address: str | Path) -> list[Links]:
-        """Return the predicted links of each of a user's own documents, as `multilink link --input` takes them.
+        """Return the predicted links of each of your own documents; paths as for `multilink link --input`.
 
         Of 20 documents or more the first 200 choose the weights of the model's steps, unless `options` forbid it.
 
         Raises:
-            UsageError: there are none, or none can be linked; the message says why.
+            UsageError: there are none, or none can be linked; the message has the reason.
         """
         config, records = own_documents(str(address), self._settings, Folder(self._scratch.name), say=lambda _: None)
         root, lost, linked = image_root(config.source), list[Failure](), list[Links]()

@@ -235,7 +235,7 @@ class Settings(configs.Settings):
 
     Attributes:
         lake: path or URI of the lake.
-        tracking_uri: MLflow's store; empty: `mlflow.db` beside the settings file.
+        tracking_uri: MLflow's store; empty: `mlflow.db` in the folder of the settings file.
         mlflow_page: address of MLflow's page, for links; empty: none is linked.
         datasets: partitions of the assets.
         beam: where builds run.

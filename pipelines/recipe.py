@@ -34,12 +34,13 @@ class BuildConfig(Settings):
     """A complete build of one data set.
 
     Attributes:
-        dataset: name it gets in the lake.
+        dataset: name of the data set in the lake.
         source: settings of its source, a dataclass (`pipelines.sources.source.Settings`).
-        max_failure_share: a stage that loses more than this share of what entered it, rejections by the data set's
-            own rules apart, fails the build.
-        takedown_list: path or URL of a file of what must not be in the data set (`pipelines.sources.takedowns`).
-        takedowns: fingerprint of its entries, which would name what must go; taken from the file, not set by hand.
+        max_failure_share: the build fails if a stage loses more than this share of its input, apart from rejections by
+            the data set's own rules.
+        takedown_list: path or URL of a list of documents, addresses and images to leave out
+            (`pipelines.sources.takedowns`).
+        takedowns: fingerprint of the entries of the list, set by the build.
     """
 
     dataset: str

@@ -80,34 +80,34 @@ class HttpConfig(Settings):
 
     Attributes:
         user_agent: sent with every request; `contact` is appended, so that a host can reach a person.
-        contact: an e-mail address or a URL; many hosts want one, so a build of a web source says when it is missing.
+        contact: an e-mail address or a URL; many hosts want one, so a build of a web source warns if it is missing.
         allow_hosts: `HOST:PORT` that may be private, loopback or link-local; all others are refused on every hop.
         connect_to: `HOST=ADDRESS:PORT`: requests for HOST go to that address instead of the one DNS gives (the
             request itself is unchanged), as curl's `--connect-to`. The address still needs `allow_hosts`.
-        requests_per_second: to one host.
-        connections_per_host: requests to one host under way at once.
-        connections: requests of one worker to all hosts under way at once.
-        workers_per_host: that share a host in a build, and its requests per second and connections: more than one where
-            a single worker cannot make copies as fast as the host may be asked. No more share it than there are
-            workers on this machine, or connections.
-        attempts: tries of one request, the first included.
+        requests_per_second: requests per second to one host.
+        connections_per_host: simultaneous requests to one host.
+        connections: simultaneous requests of one worker to all hosts.
+        workers_per_host: workers that share a host with its requests per second and connections: more than one if a
+            single worker cannot make copies as fast as the host may be asked. At most the number of workers on this
+            machine, or of connections.
+        attempts: attempts for a request, the first included.
         backoff_s: wait before the second try; doubles each time, with jitter; `Retry-After` overrides it.
         connect_timeout_s: to open a connection: look-up of the name, all addresses and TLS together.
-        read_timeout_s: between two pieces of a response.
-        total_timeout_s: for one response, redirects included.
-        max_bytes: of one response body.
-        max_file_bytes: of a file of a source that is captured as a whole (a dump, an archive).
-        obey_robots: whether robots.txt is asked first.
-        obey_ai_txt: whether a host's ai.txt is.
-        obey_robots_tags: whether noai, noimageai, noindex and noimageindex keep an image or a page out, in the header
-            X-Robots-Tag and in `<meta name="robots">`.
-        obey_tdm: whether rights reserved by TDMRep do: in tdmrep.json, a header, or a page.
-        obey_content_usage: whether preferences against training do: Content-Usage and Content-Signal, in robots.txt, a
-            header, or a page.
-        listing_max_age_s: a captured listing or input file (what changes) younger than this is not asked for again.
-        page_max_age_s: the same of a page or an API's answer about one record; images are kept for good.
-        ask_again_before: what hosts refused before this time (seconds since 1970) is not remembered; set by
-            `build --ask-again-all`.
+        read_timeout_s: time between two pieces of a response.
+        total_timeout_s: time for one response, redirects included.
+        max_bytes: size of a response body.
+        max_file_bytes: size of a whole file of a source (a dump, an archive).
+        obey_robots: whether robots.txt is obeyed.
+        obey_ai_txt: whether ai.txt is obeyed.
+        obey_robots_tags: whether noai, noimageai, noindex and noimageindex are obeyed, in the header X-Robots-Tag and
+            in `<meta name="robots">`.
+        obey_tdm: whether rights reserved by TDMRep are obeyed: in tdmrep.json, a header or a page.
+        obey_content_usage: whether preferences against training are obeyed: Content-Usage and Content-Signal in
+            robots.txt, a header or a page.
+        listing_max_age_s: age below which a captured listing or input file is not requested again.
+        page_max_age_s: the same for a page or an API's answer about one record; images are kept forever.
+        ask_again_before: refusals of hosts before this time (seconds since 1970) are forgotten; set by `build
+            --ask-again-all`.
         ca_bundle: path of a PEM file of certificate authorities trusted besides the usual ones.
     """
 
@@ -163,16 +163,15 @@ class DocumentsConfig(Settings):
     """Filters on documents (SPEC 2; the defaults are those of `diy`).
 
     Attributes:
-        min_sentences: fewer drop the document.
-        max_sentences: more drop it.
+        min_sentences: documents with fewer sentences are dropped.
+        max_sentences: documents with more sentences are dropped.
         min_long_sentences: at least this many sentences of `long_sentence_tokens` tokens.
-        long_sentence_tokens: tokens from which a sentence is a long one.
-        min_images: fewer valid images drop the document.
-        max_images: more images drop it.
-        keep_partial: whether a document stays when an image of it cannot be had.
-        is_judged_after_dedupe: whether these rules are applied to what is left after dedupe, on valid images, and
-            every document with an image is fetched and compared before (H's order for DIY); else sentences and
-            addresses are counted before anything is fetched.
+        long_sentence_tokens: least tokens of a long sentence.
+        min_images: documents with fewer valid images are dropped.
+        max_images: documents with more images are dropped.
+        keep_partial: whether a document is kept if one of its images is missing.
+        is_judged_after_dedupe: whether these rules apply after dedupe, to valid images, so that every document with an
+            image is fetched first (H's order for DIY); else sentences and addresses are counted before any request.
     """
 
     part: ClassVar[str] = "documents"
@@ -205,13 +204,14 @@ class ImagesConfig(Settings):
     """What is an acceptable picture, and how it is kept.
 
     Attributes:
-        max_pixels: of the original, checked before decoding; half as many of a WebP, which takes twice the memory.
-        min_side_px: shorter side of the original.
+        max_pixels: largest number of pixels of the original, checked before decoding; half as many for WebP, which
+            takes twice the memory.
+        min_side_px: least shorter side of the original.
         allow_animated: whether the first frame of an animation counts as an image.
-        jpeg_quality: of the 256-px copy.
-        placeholder_addresses: that many addresses of one host which give the same bytes, or addresses which lead to
-            one, are of pictures that are gone; 0: however many. Each is left out as `removed-image`.
-        placeholders: what is left out as such in any case: addresses that dead ones lead to, SHA-256 of files.
+        jpeg_quality: JPEG quality of the 256-px copy.
+        placeholder_addresses: number of addresses of a host with the same bytes, or redirected to one address, that are
+            taken as removed pictures and left out as `removed-image`; 0: never.
+        placeholders: known placeholders: addresses to which dead ones redirect, SHA-256 of files.
     """
 
     part: ClassVar[str] = "images"
@@ -241,7 +241,7 @@ class DedupeConfig(Settings):
         fingerprint: which perceptual hash; `findimagedupes` with a radius of 3 is Hessel 2019's.
         radius: two images are duplicates when their fingerprints differ in at most this many bits (3 of 64 bits is
             about as strict as 10 of 256).
-        policy: what happens to their documents.
+        policy: what happens to documents with near-duplicates.
     """
 
     part: ClassVar[str] = "dedupe"
@@ -255,12 +255,12 @@ class QualityConfig(Settings):
     """Filters of quality (`pipelines.quality.filters` defines what is measured); all are off by default.
 
     Attributes:
-        min_side_px: least shorter side of an image's original; OBELICS takes 150.
-        max_aspect: most of its longer side over the shorter one; 0: any. OBELICS takes 2.
+        min_side_px: least shorter side of an image's original; OBELICS uses 150.
+        max_aspect: largest longer side over shorter side; 0: any. OBELICS uses 2.
         min_sharpness: least variance of the Laplacian of its 256-px copy; 100 is usual.
-        min_images_per_word: least number of a document's images over its words.
-        max_images_per_word: most; 0: any.
-        languages: of documents, as the source says; empty: all. `und` is where it does not say.
+        min_images_per_word: least number of images over words of a document.
+        max_images_per_word: largest number of images over words; 0: any.
+        languages: languages of documents, as stated by the source; empty: all. `und`: not stated.
     """
 
     part: ClassVar[str] = "quality"
@@ -287,10 +287,10 @@ class CopyDetectionConfig(Settings):
     """Copies that perceptual hashes miss (crops, borders, overlays): images with near vectors.
 
     Attributes:
-        extractor: of `features.images`, whose vectors are compared; empty: no search. One that is made for it is best:
-            SSCD (Pizzi et al. 2022) as an ONNX file.
-        cosine: two images are copies from this cosine on. SSCD's authors use 0.75; what another extractor needs, the
-            benchmark `benchmarks/copy_detection.py` measures.
+        extractor: the extractor of `features.images` whose vectors are compared; empty: no search. SSCD (Pizzi et al.
+            2022), as an ONNX file, is made for this.
+        cosine: images with at least this cosine are copies. SSCD's authors use 0.75; `benchmarks/copy_detection.py`
+            measures other extractors.
         policy: what happens to the documents of copies.
     """
 
@@ -317,15 +317,14 @@ class FeaturesConfig(Settings):
     Attributes:
         images: extractors of images: vectors, regions or classes.
         sentences: extractors of sentence vectors.
-        weights: `NAME=URI[#sha256=HEX]` each: the weights of an extractor that brings none, or a network of the
-            user's own (a file ending in `.onnx`), whose column is then called NAME; http(s) and object stores need the
-            SHA-256.
-        storage: how vectors are stored; a region's vector is float16 whatever this says.
-        max_regions: most regions of an image, 1 to 100.
-        min_regions: least regions of an image that are kept, however unsure (an image may have fewer).
-        min_score: regions beyond the least are kept from this score on.
+        weights: `NAME=URI[#sha256=HEX]`: the weights of an extractor without packaged ones, or your own network (a file
+            ending in `.onnx`) for a column NAME; http(s) and object stores need the SHA-256.
+        storage: how vectors are stored; vectors of regions are always float16.
+        max_regions: largest number of regions of an image, 1 to 100.
+        min_regions: regions of an image that are kept whatever their score (an image may have fewer).
+        min_score: lowest score of further regions.
         device: where networks run.
-        threads: images under way at once in one worker process; 0: its share of the cores of the machine it runs on.
+        threads: images processed at once in a worker process; 0: its share of the cores of its machine.
     """
 
     part: ClassVar[str] = "features"
@@ -366,11 +365,11 @@ class SplitsConfig(Settings):
     Attributes:
         val: share of documents for validation.
         test: share of documents for test.
-        seed: of the assignment.
-        on_leak: what becomes of images and texts that splits share. The report always lists all of them.
-        leak_kinds: those that `drop` and `fail` heed.
-        leak_min_tokens: words that a shared text must have for `drop` and `fail` to heed it: "Preheat the oven to 180
-            degrees." is in many recipes that have nothing else in common.
+        seed: seed of the assignment.
+        on_leak: what happens to images and texts that splits share. The report always lists all of them.
+        leak_kinds: kinds of leaks to which `drop` and `fail` apply.
+        leak_min_tokens: least number of words of a shared text for `drop` and `fail`: "Preheat the oven to 180
+            degrees." is in many otherwise different recipes.
     """
 
     part: ClassVar[str] = "splits"
@@ -392,8 +391,8 @@ class ShardsConfig(Settings):
     """Size of a shard: the number of shards of a split follows from its number of documents.
 
     Attributes:
-        documents: wanted in one shard; of a split of more than 16,384 shards there are more, as every process that
-            reads the version holds its list of parts.
+        documents: documents in a shard; more if a split would have more than 16,384 shards, since every reader holds
+            the list of parts.
     """
 
     part: ClassVar[str] = "shards"

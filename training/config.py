@@ -87,8 +87,8 @@ class PlateauSchedule(RateSettings):
 
     Attributes:
         name: how the learning rate falls.
-        epochs: epochs without improvement that are accepted (H: 3).
-        factor: what the rate is divided by (H: 5).
+        epochs: accepted epochs without improvement (H: 3).
+        factor: divisor of the rate (H: 5).
     """
 
     name: Literal["plateau"] = "plateau"
@@ -141,25 +141,24 @@ class LoopConfig(Settings):
 
     Attributes:
         epochs: passes over the training split.
-        negative_documents: `b`; a batch is b + 1 documents whatever the number of workers.
-        batches_per_step: K, batches whose mean loss a step goes along (the papers': 1). A batch is computed by one
-            worker, so that at most K workers train.
-        rate_scaling: what the learning rates are multiplied by for the batches of a step.
-        learning_rate: Adam's.
+        negative_documents: negatives of a document; a batch is one document more, with any number of workers.
+        batches_per_step: batches in a step, which follows the gradient of their mean loss (papers: 1). One worker
+            computes a batch, so at most this many workers train.
+        rate_scaling: factor of the learning rates for several batches a step.
+        learning_rate: learning rate of Adam.
         schedule: how the rate falls.
         warmup_steps: steps over which the rate first rises linearly from `warmup_from` (L: 3000 or 4000); 0: none.
-        warmup_from: see above (L: 1e-7).
+        warmup_from: rate at the first step of the warm-up (L: 1e-7).
         start_from: trained models whose weights the run starts from: one `MODEL`, or `ROLE=MODEL` for each source of
             `multi-source`. A model is a folder, `models:/NAME/VERSION`, `models:/NAME@ALIAS` or `runs:/RUN/model`.
-        start_words: whether word vectors are taken over, too, word by word; else they start from
-            `text.word_vectors` (N 5.2.3, all-for-one: another language's). New words always do.
-        frozen_epochs: epochs at the start in which weights from `start_from` stay as they are (N 6.2: 1).
-        max_rows: at most this many random sentences and images of a document take part in a step (H suppl. 2: 10);
-            0: all.
-        clip_norm: gradient norm above which gradients are scaled down; 0: never.
+        start_words: whether word vectors are taken over, too; else, and for new words, they start from
+            `text.word_vectors` (N 5.2.3, all-for-one: another language's).
+        frozen_epochs: first epochs in which weights from `start_from` do not change (N 6.2: 1).
+        max_rows: largest number of random sentences, and of images, of a document in a step (H suppl. 2: 10); 0: all.
+        clip_norm: largest norm of gradients; larger ones are scaled down. 0: no limit.
         select: which epoch is kept.
-        seed: of initial weights, batches, dropout and samples.
-        precision: of matrix products (autocast).
+        seed: seed of initial weights, batches, dropout and samples.
+        precision: precision of matrix products (autocast).
         device: `auto` takes a GPU where there is one.
     """
 
@@ -211,7 +210,7 @@ class TrainConfig(Settings):
     """A complete training run, but for the data set and the number of workers.
 
     Attributes:
-        recipe: name of these settings, as the run's tags give it.
+        recipe: name of these settings in the run's tags.
         data: what is read.
         dimensions: size of the joint space (H: 1024).
         text: the text tower.

@@ -60,14 +60,14 @@ class LinkSettings(Settings):
     rank of own images on validation documents, which takes no link. That rank cannot judge `half-sinkhorn`.
 
     Attributes:
-        steps: steps of a document's similarities; none: they are the cosines.
+        steps: steps from cosines to similarities; none: similarities are the cosines.
         order: whether the order of sentences and images counts, learnt from the training documents without links. auto:
             where the data set has no known links, and the documents show an order. (The links of published data sets
             often come from the layout: with `on`, a model is measured by what its links were made of.)
-        names: weight of the class names, in standard deviations of the cosines a standard deviation of theirs.
-        bank: sentences and images of the training split, each so many, that `csls` keeps with the model; the cosines of
-            all its pairs are held once (0.8 GB for 10,000).
-        neighbours: nearest of the bank whose mean cosine `csls` takes off.
+        names: weight of the class names, in standard deviations of the cosines for each of theirs.
+        bank: number of sentences, and of images, of the training split that `csls` stores with the model; the cosines
+            of all their pairs are in memory once (0.8 GB for 10,000).
+        neighbours: number of neighbours in the bank whose mean cosine `csls` subtracts.
     """
 
     part: ClassVar[str] = "link"

@@ -35,16 +35,16 @@ class ClosedForm(Term):
 
     Attributes:
         similarity: of a sentence set and an image set, by which own sets are ranked.
-        passes: of a path.
-        regularisation: what is added to the covariances in the first pass of each path, in mean eigenvalues. More where
-            each image is in few documents.
-        fall: what it is divided by from the first pass of a path to the last.
-        sharpness: what cosines are multiplied with before the soft plan, in a path's first pass.
-        rise: what it is multiplied with from the first pass of a path to the last.
-        sentence_components: principal components of each column of sentence vectors that are read.
-        image_components: of each column of image vectors.
-        column_weights: what columns are multiplied with, as `COLUMN=WEIGHT` with `*` for any letters; the first that
-            fits, 1 where none does.
+        passes: passes of a path.
+        regularisation: addition to the covariances in the first pass of each path, in mean eigenvalues. More is better
+            if each image is in few documents.
+        fall: divisor of the regularisation from the first pass of a path to the last.
+        sharpness: factor of the cosines before the soft plan, in the first pass of a path.
+        rise: factor of the sharpness from the first pass of a path to the last.
+        sentence_components: principal components of each column of sentence vectors.
+        image_components: principal components of each column of image vectors.
+        column_weights: factors of columns, as `COLUMN=WEIGHT` with `*` for any letters; the first match counts, 1
+            without a match.
     """
 
     is_solved = True

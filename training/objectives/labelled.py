@@ -78,8 +78,8 @@ class Coherence(Term):
     """A eq. 2, added to a retrieval objective; 0 where a split's relations are not read (validation).
 
     Attributes:
-        relations: `all`, or the one relation that is predicted (A's CMCM_c).
-        relation_weight: lambda_cls, what the loss is multiplied with (A: 0.1).
+        relations: `all`, or the only relation that is predicted (A's CMCM_c).
+        relation_weight: lambda_cls, factor of the loss (A: 0.1).
     """
 
     is_addition = True

@@ -98,10 +98,10 @@ class RankingTerm(Term):
     """What the terms share that set a document against the others of its batch.
 
     Attributes:
-        loss: what a negative document costs.
+        loss: loss of a negative document.
         negatives: the hardest negative document, or the mean over all.
-        mean_epochs: epochs at the start in which training takes their mean whatever `negatives` says: the hardest
-            negative of an untrained model is noise.
+        mean_epochs: first epochs that use the mean of the negatives in any case: the hardest negative of an untrained
+            model is noise.
         margin: alpha of the hinges (H: 0.2).
     """
 
@@ -151,8 +151,8 @@ class DropoutSubdocument(CrossDocument):
     """L eq. 3-4: the cross-document loss with a sub-document as the positive, and half the margin.
 
     Attributes:
-        kept_share: p, the share of sentences and images that a sub-document keeps (L: 0.6 for story-dii and story-sis,
-            0.8 for mscoco).
+        kept_share: p, share of sentences and images in a sub-document (L: 0.6 for story-dii and story-sis, 0.8 for
+            mscoco).
     """
 
     place = 3
@@ -237,8 +237,8 @@ class IntraDocument(Term):
 
     Attributes:
         margin: alpha (L: 0.2), of which the hinge takes half.
-        k: of TK (`objective.similarity.k` says what it can be).
-        combine: of TK: whether its two means are summed (H) or averaged (L).
+        k: k of TK, as in `objective.similarity.k`.
+        combine: whether the two means of TK are summed (H) or averaged (L).
     """
 
     place = 2

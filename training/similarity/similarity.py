@@ -187,8 +187,8 @@ class Tk(SetSimilarity):
     """TK: the mean of the k largest row maxima and the mean of the k largest column maxima.
 
     Attributes:
-        k: how many maxima count: `min` (min(n, m)), `half` (half of it rounded up), a fraction of min(n, m) such as
-            `0.25`, or a count such as `5`.
+        k: number of maxima that count: `min` (the smaller number of sentences and images), `half` (half of it, rounded
+            up), a fraction of it such as `0.25`, or a count such as `5`.
         combine: whether the two means are summed (H) or averaged (L).
     """
 
@@ -218,8 +218,8 @@ class Ap(SetSimilarity):
     """AP: the mean of the entries of the best matching.
 
     Attributes:
-        k: how many edges it has: `min` (min(n, m)), `half` (half of it rounded up), a fraction of min(n, m) such as
-            `0.25`, or a count such as `5`.
+        k: number of edges: `min` (the smaller number of sentences and images), `half` (half of it, rounded up), a
+            fraction of it such as `0.25`, or a count such as `5`.
         matching: `exact`: exactly k edges (H's code); `at_most`: an edge that would lower the sum is left out (H's
             paper); without any edge the similarity is 0.
     """

@@ -93,7 +93,7 @@ class MultiSourceSettings(SubwordAttentionSettings):
     Attributes:
         sources: roles that are fused.
         fuser: how: `attention`; of N table 2 also `max`, `add`, `neural-net`.
-        body_words: words of a `body` that are read; of other sources `max_words` (N names no limit).
+        body_words: number of words of a `body` that are read (N states no limit); `max_words` applies to other sources.
         source_drop: probability that a source is dropped in training; one is always kept (N 6.2: 0.3).
     """
 

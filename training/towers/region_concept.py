@@ -44,7 +44,7 @@ class RegionConceptSettings(ImageTowerSettings):
         transformer: whether regions pass through a transformer; without: softmax pooling (ablation L table 3).
         layers: transformer layers (L: 3).
         heads: attention heads (L: 8).
-        hidden_dimensions: width of the layer between the two of a feed-forward block (L does not say).
+        hidden_dimensions: width of the inner layer of a feed-forward block (open in L).
     """
 
     name: str = "region-concept"

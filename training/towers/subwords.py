@@ -36,7 +36,7 @@ class SubwordsSettings(WordsSettings):
     """Settings of the text towers that read words with their n-grams.
 
     Attributes:
-        subwords: whether n-grams are read beside words (ablation N table 1).
+        subwords: whether n-grams are read in addition to words (ablation N table 1).
         ngrams: shortest and longest n-gram, in characters (N: 3 and 5).
         buckets: rows of the hashed n-gram table (fastText: 2,000,000).
     """

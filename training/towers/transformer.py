@@ -86,7 +86,7 @@ class TransformerSettings(WordsSettings):
     Attributes:
         layers: transformer layers (L: 3).
         heads: attention heads (L: 8).
-        hidden_dimensions: width of the layer between the two of a feed-forward block (L does not say; N: 2048).
+        hidden_dimensions: width of the inner layer of a feed-forward block (open in L; N: 2048).
     """
 
     name: str = "transformer"

@@ -38,8 +38,8 @@ class WordsSettings(TextTowerSettings):
 
     Attributes:
         word_dimensions: size of a word vector (H: 300).
-        word_vectors: what word vectors start from: a file (word2vec binary or text, GloVe, fastText `.vec` or `.bin`,
-            MUSE), `glove-6b-50d` (packaged), `word2vec` (trained on the training split, A); empty: random in +-0.2.
+        word_vectors: initial word vectors: a file (word2vec binary or text, GloVe, fastText `.vec` or `.bin`, MUSE),
+            `glove-6b-50d` (packaged), `word2vec` (trained on the training split, A); empty: random in +-0.2.
         aligned_vectors: one-for-all (N 5.2.2): `LANGUAGE=FILE` of aligned word vectors (MUSE) per language; a word is
             looked up in its document's language. Empty: one language.
         train_words: whether word vectors are trained; with `aligned_vectors` they must not be.

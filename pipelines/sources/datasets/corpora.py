@@ -80,7 +80,7 @@ class CorpusSource(Source):
     """A corpus that another project published, or a crawl.
 
     Attributes:
-        format: of its shards.
+        format: format of the shards.
         documents: paths of the shards, of the folders they are in, at whatever depth, or of a folder with a pattern of
             their names (`crawl/*.warc.gz`).
         images: folder or archive of pictures that a shard names and does not hold, or the URL of a folder; empty: the
@@ -90,9 +90,9 @@ class CorpusSource(Source):
             web); empty: by rules.
         texts: of hf and tables: name of the column of texts; empty: the first of the usual ones.
         pictures: of hf and tables: name of the column of pictures; empty: likewise.
-        keep_splits: of hf and tables: whether documents are of the split that their shard's name, or its folder's,
-            tells.
-        skip_repeats: of mmc4: whether a document is left out of which the corpus says that its page may be there twice.
+        keep_splits: of hf and tables: whether documents keep the split in the name of their shard or its folder.
+        skip_repeats: of mmc4: whether documents are left out whose page may be in the corpus twice, as the corpus
+            states.
     """
 
     format: Format = "mmc4"

@@ -52,7 +52,7 @@ class DiySource(Source):
             REDDIT_CLIENT_ID, REDDIT_CLIENT_SECRET), and dumps beside it where some are named.
         dump: path or URL of an `RS_*` file, .zst, .xz, .bz2, .gz or plain, or of a folder or an archive of such;
             several are separated by commas. A post that one record says is gone is left out, whichever it is in.
-        subreddit: compared without case.
+        subreddit: name of the subreddit, in any case of letters.
         min_score: a submission below it is left out.
         album_forms: which posts have an album: all with imgur's addresses of albums and galleries, and Reddit's own
             galleries; or those with imgur's `/a/` alone, as Hessel 2019.
@@ -61,8 +61,8 @@ class DiySource(Source):
         albums: imgur's page, or its API (client id from the environment: IMGUR_CLIENT_ID).
         imgur_url: where album pages are.
         imgur_api_url: where imgur's API is.
-        reddit_url: issues tokens.
-        oauth_url: serves listings.
+        reddit_url: address that issues tokens.
+        oauth_url: address that serves listings.
     """
 
     kind: Literal["dump", "api"] = "dump"

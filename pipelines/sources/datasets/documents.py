@@ -171,7 +171,7 @@ class DocumentsSource(Source):
         documents: path of a file, a folder, a zip or a tar, or a pattern of paths (`own/*.md`).
         images: folder, tar or zip that image paths are relative to, or the URL of a folder; empty: what the file
             itself is in.
-        language: of pages that do not say theirs.
+        language: language of pages that do not state one.
         sentence_model: name or path of an installed spaCy pipeline that splits the text of pages; empty: by rules.
     """
 

@@ -69,17 +69,17 @@ class MscocoSource(Source):
     Attributes:
         captions: paths of the captions files (`captions_train2014.json`, ...), plain or .gz. An image or a caption that
             several of them hold counts once; the order of the files decides about ids that stand for several things.
-        folders: the folder under `images` that a captions file's images are in (`train2014`), one for each file or one
-            for all; none: they lie in `images` itself.
+        folders: the folder under `images` with the images of a captions file (`train2014`), one for each file or one
+            for all; none: `images` itself.
         images: directory or tar that image names are relative to.
         true_images: images of a document that have a caption in it.
         fake_images: images of a document that have none.
         distractors: captions in a document that were written about none of its images.
-        versions: a training document comes in at most so many, each with other captions of its true images.
+        versions: largest number of versions of a training document, each with other captions of its true images.
         val: share of the image groups for validation. The paper's 4,968/1,655/1,655 groups are these shares of
             the 82,783 images of train2014.
         test: share of the image groups for test.
-        seed: of every draw.
+        seed: seed of every draw.
     """
 
     inputs: ClassVar = (

@@ -93,8 +93,9 @@ class ArchiveSource(Source):
     """A picture archive.
 
     Attributes:
-        archive: path of its JSON Lines file; empty: there is none, and every picture of `images` is taken.
-        images: folder, tar or zip with the pictures, or the URL of a folder; empty: what the file itself is in.
+        archive: path of the JSON Lines file; empty: none, and every picture of `images` is taken.
+        images: folder, tar or zip with the pictures, or the URL of a folder; empty: the folder or archive of the file
+            itself.
     """
 
     archive: str = input_path("")
@@ -181,9 +182,9 @@ class NewsSource(Source):
         format: of the file.
         articles: path of the file: JSON Lines (plain or compressed); GoodNews' `captioning_dataset.json`; or
             VisualNews' `data.json`, whose articles are beside it.
-        splits: path of a JSON object from the ids of documents to their splits (GoodNews' `img_splits.json`): what it
-            does not name is left out; empty: the records say, or nobody does.
-        urls: path of GoodNews' `img_urls.json`, where pictures are to be fetched from their own URLs.
+        splits: path of a JSON object from ids of documents to splits (GoodNews' `img_splits.json`); other documents are
+            left out. Empty: splits of the records, if any.
+        urls: path of GoodNews' `img_urls.json`, to fetch pictures from their URLs.
         images: path of the folder or tar that image addresses are relative to, or the URL of a folder.
         language: of records that do not say theirs; GoodNews and VisualNews are English.
     """

@@ -59,7 +59,7 @@ class VistSource(Source):
         test: path of the test file.
         images: directory or tar that image names are relative to.
         distractors: captions added to a document of `dii-stress`.
-        seed: of every draw.
+        seed: seed of every draw.
     """
 
     kind: Literal["dii", "sis", "dii-stress"] = "dii"

@@ -60,7 +60,7 @@ class ImageclefSource(Source):
 
     Attributes:
         texts: path of what holds the articles, `text/<language>/<d>/<id>.xml`: a folder, a tar or a zip.
-        metadata: path of what holds the images' metadata, `metadata/<d>/<id>.xml`; empty: the same as `texts`.
+        metadata: path of the images' metadata, `metadata/<d>/<id>.xml`; empty: the same as `texts`.
         images: path of the folder or tar that image addresses (`images/<d>/<id>.jpg`) are relative to.
         language: of the articles that are kept.
         max_sentences: how many are kept, from the first.

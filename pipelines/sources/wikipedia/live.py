@@ -49,14 +49,15 @@ class WikipediaSource(Source):
     """Articles of a live MediaWiki (SPEC 2, `wiki`): those of a list of titles, of a category, or both.
 
     Attributes:
-        base_url: of the wiki, without a path.
+        base_url: address of the wiki, without a path.
         titles: path of a text file, one title a line.
         category: its member articles, with or without `Category:` before it.
         category_depth: levels of subcategories whose articles count, too.
         limit: articles taken from the category; 0: all.
         language: of articles whose page states none.
-        licence: of the articles' text; images have their own.
-        repositories: where on Wikimedia's image host a picture may lie (`/wikipedia/<repository>/`); empty: anywhere.
+        licence: licence of the articles' text; images have their own.
+        repositories: repositories on Wikimedia's image host that pictures may come from (`/wikipedia/<repository>/`);
+            empty: all.
         max_sentences: how many are kept, from the first.
         sentence_model: as in `ImageclefSource`.
     """

@@ -271,7 +271,9 @@ def test_the_ablation_needs_places_and_a_loss_without_links(
     bare = lakes.write_lake(str(tmp_path / "bare"), made)
     assert "has no positions of images" in reason(bare, model)
     half = made | {Split.TEST: lakes.with_places(made[Split.TEST])}
-    assert reason(lakes.write_lake(str(tmp_path / "half"), half), model).startswith("the validation split has no positions")
+    assert reason(lakes.write_lake(str(tmp_path / "half"), half), model).startswith(
+        "the validation split has no positions"
+    )
     del half[Split.VAL]
     assert "no validation split" in reason(lakes.write_lake(str(tmp_path / "none"), half), model)
     supervised = replace(CONFIG, objective=objective("supervised"))
