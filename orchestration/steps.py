@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from orchestration.config import DatasetSettings, RayWhere, Settings
 from schemas.console import Say, captured_by
-from schemas.errors import GateError, as_arguments
+from schemas.errors import GateError, NotFoundError, as_arguments
 from schemas.lake import Lake
 
 if TYPE_CHECKING:
-    from training.mlflow.registry import ModelStatus, ModelVersion
+    from training.mlflow.registry import ModelStatus
+    from training.promotions.record import ModelVersion
 
 Step = Sequence[str]
 Summary = dict[str, Any]
@@ -146,10 +147,12 @@ class Steps:
     def _status(self, name: str) -> ModelStatus | None:
         """Return what the registry says of a model; None where there is no such model."""
         from training.mlflow.champions import align
-        from training.mlflow.registry import has_model, status_of
+        from training.mlflow.registry import status_of
 
-        client = self.client()
-        return status_of(align(client, name)) if has_model(client, name) else None
+        try:
+            return status_of(align(self.client(), name))
+        except NotFoundError:
+            return None
 
     def client(self) -> Any:
         """Return an `MlflowClient` of the store."""
@@ -159,9 +162,10 @@ class Steps:
 
     def model_of(self, dataset: str, version: str, objective: str) -> ModelVersion | None:
         """Return the newest model of an objective that was trained on a data set version, or None."""
-        from training.mlflow.registry import models_of
+        from training.mlflow.registry import versions
 
-        return next(iter(models_of(self.client(), registered_name(dataset, objective), version)), None)
+        name = registered_name(dataset, objective)
+        return next(iter(versions(self.client(), name=name, dataset_version=version)), None)
 
     def run_address(self, run_id: str, artifact: str = "") -> str:
         """Return the page of a run, or of a file of it; its address `runs:/` where there is no page."""

@@ -7,11 +7,16 @@ from securesystemslib.signer import CryptoSigner
 
 from schemas.lake import Folder
 from training.promotions.chain import Chain
-from training.promotions.record import ADOPTED, Registered
+from training.promotions.record import ADOPTED, ModelVersion, Registered
+
+
+def version(number: str, *, digest: str = "", run: str = "") -> ModelVersion:
+    tags = {"model_digest": digest or f"d{number}"}
+    return ModelVersion(name="linker", version=number, run_id=run or f"r{number}", tags=tags)
 
 
 def registered(home: Path, *, count: int = 0, **changed: Any) -> Registered:
-    versions = {str(number): {"model_digest": f"d{number}", "run_id": f"r{number}"} for number in range(1, 6)}
+    versions = {number: version(number) for number in "12345"}
     tags = {"promotions": str(home), "promotions_count": str(count)}
     own = {"name": "linker", "created": "7", "aliases": {"champion": "4"}, "tags": tags, "versions": versions}
     return Registered(**{"registry": f"sqlite:///{home}", **own, **changed})

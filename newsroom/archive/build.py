@@ -97,6 +97,7 @@ def build_index(
     *,
     uri: str,
     name: str,
+    save: Callable[[Path], None] | None = None,
     exact_below: int = EXACT_BELOW,
     sign: Callable[[bytes], bytes | None] = lambda _: None,
     accepts: Callable[[Folder], bool] = lambda _: True,
@@ -110,6 +111,7 @@ def build_index(
         reference: data set and version.
         uri: address of the model, with its version.
         name: under which the index lies beside others of the version.
+        save: writes the model's files into a folder; None: the model does.
         exact_below: number of images from which the index is approximate.
         sign: returns the signature of a manifest, which is written beside it.
         accepts: whether an index that is there, or of another version, may be used.
@@ -136,6 +138,7 @@ def build_index(
         making = _Making(model, pictures, earlier, Path(scratch))
         making.write_parts(say)
         known = making.write_rest(exact_below, say)
+        (save or model.save)(Path(scratch) / MODEL)
         files = tuple(making.put(target))
     index = IndexManifest(model=uri, dataset=manifest.reference, made_by=made_by, rows_by=rows_by, files=files, **known)
     text = index.to_json().encode()
@@ -248,7 +251,6 @@ class _Making:
             (home / CONFIDENCE).write_text(confidence.to_json(), encoding="utf-8")
             for line in confidence.lines():
                 say(line)
-        self.model.save(home / MODEL)
         return {
             "images": records.count,
             "rows": self.count,

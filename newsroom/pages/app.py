@@ -134,14 +134,14 @@ def _aliases(tracking: str | None) -> AliasesOf:
     """Return what tells the aliases of a registered model: by MLflow's registry, or that it has none."""
     if tracking is None:
         return lambda _: {}
-    from training.mlflow.registry import find_model
+    from training.mlflow.registry import registered
     from training.mlflow.runs import open_tracking
 
     client = open_tracking(tracking)
 
     def of(name: str) -> Mapping[str, str]:
         with suppress(NotFoundError):
-            return dict(find_model(client, name).aliases)
+            return registered(client, name).aliases
         return {}
 
     return of

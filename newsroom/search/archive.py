@@ -19,7 +19,7 @@ from newsroom.search.reader import query_reader
 from newsroom.search.search import RankBy, SearchResult, search
 from schemas.documents import UNDETERMINED, Role
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
-from training.mlflow.use import check_index
+from training.mlflow.loading import check_index
 
 
 class Archive:
@@ -31,7 +31,7 @@ class Archive:
 
     Raises:
         NotFoundError: no index is there.
-        IntegrityError: it is not whole, or must verify and does not (`training.mlflow.use`).
+        IntegrityError: it is not whole, or must verify and does not (`training.mlflow.loading`).
         GateError: its model's policy ended its use.
     """
 

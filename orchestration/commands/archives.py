@@ -63,6 +63,7 @@ def index_command(
             dataset or "",
             uri=loaded.uri,
             name=loaded.index_name,
+            save=loaded.write,
             sign=maker.sign,
             accepts=maker.accepts,
             say=say,

@@ -40,7 +40,7 @@ from schemas.failures import Stage
 from schemas.lake import Lake
 
 if TYPE_CHECKING:
-    from training.mlflow.registry import ModelVersion
+    from training.promotions.record import ModelVersion
 
 Metadata = dict[str, Any]
 LEAD = "lead_over_nostruct"

@@ -205,10 +205,10 @@ def models_of(tracking: str | None, dataset: str, version: str) -> list[str]:
     uri = tracking_uri(tracking)
     if is_missing(uri):
         return []
-    from training.mlflow.registry import trained_on
+    from training.mlflow.registry import versions
     from training.mlflow.runs import connect
 
-    return [each.uri for each in trained_on(connect(uri), dataset, version)]
+    return [each.uri for each in versions(connect(uri), dataset=dataset, dataset_version=version)]
 
 
 def _taint_models(lake: Lake, held: Held, tracking: str | None) -> None:

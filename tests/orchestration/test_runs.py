@@ -29,7 +29,7 @@ from schemas.console import Say
 from schemas.errors import BuildError, ConfigError, GateError, IntegrityError, MultilinkError
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import commit
-from training.mlflow.registry import ModelVersion
+from training.promotions.record import ModelVersion
 
 sys.path.insert(0, str(Path(__file__).parent))
 from versions import CODES, write_version

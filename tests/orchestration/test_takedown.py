@@ -103,4 +103,4 @@ def test_a_takedown_reaches_the_champion(settings: Settings, tmp_path: Path, mon
         client.delete_model_version_tag(NAME, "2", "promotion")
         assert list(unseen(instance, Steps(settings=settings), "documents", "closed-form")) == []
         assert client.get_registered_model(NAME).aliases == {"champion": 2, "previous_champion": 1, CHALLENGER: 2}
-        assert "promotion" in next(each for each in versions(client, f"name = '{NAME}'") if each.version == "2").tags
+        assert "promotion" in next(each for each in versions(client, name=NAME) if each.version == "2").tags

@@ -30,9 +30,9 @@ from training.loop.link_steps import NAMES_WEIGHTS, settle_steps
 from training.loop.trainer import train
 from training.mlflow.loading import open_model
 from training.mlflow.registering import model_card
-from training.mlflow.registry import ModelVersion
 from training.mlflow.serving import make_app
 from training.model import LinkModel
+from training.promotions.record import ModelVersion
 from training.recipes import recipe
 from training.settings import LinkSettings, LinkStep
 from training.shards import embed_split

@@ -22,7 +22,7 @@ from securesystemslib.signer import CryptoSigner
 from schemas.errors import BuildError, UsageError
 from schemas.lake import Lake
 from schemas.versions import fingerprint
-from training.mlflow.registry import ModelVersion, find_version, model_names, registered, versions, write_row
+from training.mlflow.registry import find_version, model_names, registered, versions, write_row
 from training.mlflow.runs import LAKE_TAG
 from training.promotions.chain import Chain
 from training.promotions.keys import own_signer, trusted_keys
@@ -35,9 +35,9 @@ from training.promotions.record import (
     COUNT_TAG,
     DECISION_TAG,
     HOME_TAG,
-    MODEL_DIGEST_TAG,
     PREVIOUS_CHAMPION,
     TAINTED,
+    ModelVersion,
     Record,
     Registered,
     Signatures,
@@ -127,7 +127,7 @@ def append(
         IntegrityError: as `read_record` says.
     """
     record, is_written = _opened(client, version, lake), False
-    digest = version.tags.get(MODEL_DIGEST_TAG, "")
+    digest = version.digest
     subject = [{"name": version.uri, "digest": {"sha256": digest or fingerprint([version.name, version.version])}}]
     about = {"version": version.version, "run": version.run_id or "", "digest": digest}
     while not is_written and follows in (None, record.token):
@@ -177,7 +177,7 @@ def relocate_lake(client: mlflow.MlflowClient, old: str, new: Lake) -> int:
             read_record(model, new)  # is it whole?
             write_row(name, partial(client.set_registered_model_tag, name, HOME_TAG, new.promotions(name).uri))
             changed += 1
-        for version in versions(client, f"name = '{name}' and tags.{LAKE_TAG} = '{was.root.uri}'"):
+        for version in versions(client, name=name, **{LAKE_TAG: was.root.uri}):
             write_row(name, partial(client.set_model_version_tag, name, version.version, LAKE_TAG, new.root.uri))
             changed += 1
     if not changed:
@@ -242,9 +242,9 @@ def _copy(client: mlflow.MlflowClient, record: Record) -> None:
         before = record.previous if record.previous and record.is_there(record.previous) else None
         _set_alias(client, model, PREVIOUS_CHAMPION, before)
         _set_alias(client, model, CHAMPION, record.champion)
-    for number, tags in model.versions.items():
+    for number, version in model.versions.items():
         for tag, value in _tags(record, number):
-            if tags.get(tag) != value:
+            if version.tags.get(tag) != value:
                 write_row(model.name, partial(client.set_model_version_tag, model.name, number, tag, value))
     if len(record.chain) > int(model.tags.get(COUNT_TAG, 0)):
         count = str(len(record.chain))

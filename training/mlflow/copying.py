@@ -18,16 +18,8 @@ from mlflow.entities import Metric, Param, Run, RunTag
 from schemas.console import Say
 from schemas.errors import IntegrityError, UsageError, without_passwords
 from training.mlflow.promotion import study_of
-from training.mlflow.pyfunc import ADDRESS_FILE
 from training.mlflow.registering import MODEL_ARTIFACT
-from training.mlflow.registry import (
-    ModelVersion,
-    challenge,
-    find_version,
-    logged_model,
-    make_name,
-    versions,
-)
+from training.mlflow.registry import challenge, find_version, logged_model, make_name, versions
 from training.mlflow.runs import (
     CHOSEN_TAG,
     COPIED_TAG,
@@ -40,7 +32,8 @@ from training.mlflow.runs import (
     finishing,
 )
 from training.model_files import file_digests, folder_digest
-from training.promotions.record import APPROVED_TAG, DECISION_TAG, RUN_TAG
+from training.promotions.proof import ADDRESS_FILE
+from training.promotions.record import APPROVED_TAG, DECISION_TAG, RUN_TAG, ModelVersion
 
 DIGEST_TAG = "digest"
 SYSTEM_TAGS = "mlflow."
@@ -105,7 +98,7 @@ def copy_version(source: str, name: str, version: str, *, to: str, new_name: str
         chosen_from = max(int(judged.get("attempt", 1)), study_of(client, original)[1])
         client = connect(to)
         new_name = new_name or original.name
-        for known in versions(client, f"name = '{new_name}'"):
+        for known in versions(client, name=new_name):
             if (known.tags.get(COPIED_TAG), known.tags.get(DIGEST_TAG)) == (uri, digest):
                 challenge(client, new_name)
                 return Copy(version=known, copied_from=uri, digest=digest, is_new=False)

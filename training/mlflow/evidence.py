@@ -29,10 +29,10 @@ from schemas.manifest import read_manifest
 from schemas.versions import code_digest, code_version
 from training.loop.context import choose_device
 from training.mlflow.judging import JudgingData
-from training.mlflow.registry import DATASET_DIGEST_TAG, ModelVersion
+from training.mlflow.registry import DATASET_DIGEST_TAG
 from training.mlflow.runs import CONFIG_TAG, DATASET_TAG, RECIPE_TAG, VERSION_TAG
 from training.promotions.proof import CALIBRATION
-from training.promotions.record import Record
+from training.promotions.record import ModelVersion, Record
 
 CODE = ("schemas", "training")
 LIBRARIES = ("torch", "numpy", "scipy", "pyarrow", "lapjv")

@@ -19,9 +19,8 @@ from training.metrics.preference import Preference
 from training.mlflow.gate import Contest, Decision, contest_of, decide, refuse
 from training.mlflow.loading import LoadedModel, load_version
 from training.mlflow.policy import By, Guard, Measure, Policy
-from training.mlflow.registry import ModelVersion
 from training.model import ModelCard
-from training.promotions.record import Approval
+from training.promotions.record import Approval, ModelVersion
 
 GATE_SPLIT = "gate"
 NOT_HELD_OUT = (

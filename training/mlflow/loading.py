@@ -4,36 +4,40 @@ A registered version's files are read once, into a folder of this process. Their
 promotion's, where there is one, and with the registry's; the model is made of what was read.
 """
 
+import hashlib
 import re
+import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import mlflow
+import yaml
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model
-from mlflow.models.model import MLMODEL_FILE_NAME
-from yaml import YAMLError
 
-from schemas.errors import NotFoundError, UsageError
+from schemas.errors import IntegrityError, NotFoundError, UsageError
+from schemas.lake import Folder
+from schemas.links import MODEL, IndexManifest
 from training.evaluation.class_names import CLASS_NAMES, class_names_model
 from training.linking.links import Linker
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
 from training.loop.context import choose_device
-from training.metrics.calibration import Calibration
-from training.mlflow.pyfunc import logged_calibration, version_files
-from training.mlflow.registry import ModelVersion, champion_of_dataset, find_version, registered
+from training.metrics.calibration import FILE_NAME, Calibration, read_calibration
+from training.mlflow.registry import champion_of_dataset, find_version, registered, versions
 from training.mlflow.runs import connect, fetch_files
 from training.mlflow.stored import FORMS, is_missing, no_address, registered_name, tracking_uri
-from training.mlflow.use import check_address
 from training.model import LinkModel
-from training.model_files import check_files
-from training.promotions.proof import check_use
-from training.promotions.record import CHAMPION, MODEL_DIGEST_TAG, RUN_TAG, read_record
+from training.model_files import check_files, file_digests, folder_digest
+from training.promotions.made import check_made
+from training.promotions.proof import ADDRESS_FILE, CHANGING, Use, check_use, keys_of, verifies_all
+from training.promotions.record import CHAMPION, MODEL_DIGEST_TAG, ModelVersion, read_record
 
+Find = Callable[[str], tuple[str, str] | None]
+MLMODEL = "MLmodel"  # file of a logged model that names its parts
 _OF_RUN = re.compile(r"runs:/(?P<run>[^/]+)/.+")
 _RUN_ID = re.compile(r"[0-9a-f]{32}")
 
@@ -61,7 +65,7 @@ class LoadedModel:
     @property
     def digest(self) -> str:
         """Return what is the same of two models with the same files; of one that is not registered its address."""
-        return self.uri if self.version is None else self.version.tags.get(MODEL_DIGEST_TAG, self.uri)
+        return (self.version and self.version.digest) or self.uri
 
     @property
     def calibration_digest(self) -> str:
@@ -74,6 +78,15 @@ class LoadedModel:
         if self.version is not None:
             return f"{self.version.name}-{self.version.version}"
         return f"model-{self.model.digest()[:12]}"
+
+    def write(self, folder: Path) -> None:
+        """Write the model's files as they were registered, whatever code has written them: their digest is the same."""
+        if self.version is None:
+            self.model.save(folder)
+            return
+        with download(self.uri) as source:
+            check_files(source, self.version.digest or None)
+            shutil.copytree(source, folder, dirs_exist_ok=True)
 
     def linker(self, options: LinkOptions = DEFAULT_OPTIONS) -> Linker:
         """Return what links with the model: by its own calibration, where the options have none; raises as `Linker`."""
@@ -105,7 +118,7 @@ def open_registry(tracking: str | None, models: Iterable[str] | None = None) -> 
 
 
 def load(uri: str, client: mlflow.MlflowClient) -> LoadedModel:
-    """Return the model at an address.
+    """Return the model at an address, whether or not it may be used here.
 
     Raises:
         NotFoundError: there is no such model, version, run or folder.
@@ -113,34 +126,20 @@ def load(uri: str, client: mlflow.MlflowClient) -> LoadedModel:
         IntegrityError: the model's files are damaged, or not those that were registered.
     """
     if uri == CLASS_NAMES:
-        return _untrained()
+        return LoadedModel(model=class_names_model(), uri=CLASS_NAMES)
     uri = f"runs:/{uri}/model" if _RUN_ID.fullmatch(uri) else uri
-    if named := registered_name(uri):
-        return load_version(find_version(client, *named))
     if of_run := _OF_RUN.fullmatch(uri):
         with download(uri) as folder:
-            return LoadedModel(
-                model=LinkModel.load(folder, choose_device()),
-                uri=uri,
-                run_id=of_run["run"],
-                calibration=logged_calibration(folder),
-            )
-    if ":/" in uri:
-        raise UsageError(f"--model {uri}: expected {FORMS}")
-    if Path(uri).is_dir():
+            return _read(folder, uri, run_id=of_run["run"])
+    if _is_folder(uri):
         folder = Path(uri).absolute()
-        data = _data_folder(folder, "--model", uri) if (folder / MLMODEL_FILE_NAME).is_file() else folder
-        return LoadedModel(
-            model=LinkModel.load(data, choose_device()), uri=str(folder), calibration=logged_calibration(data)
-        )
-    try:
-        return load_version(find_version(client, uri, CHAMPION))
-    except NotFoundError as problem:
-        raise no_address(uri, problem) from problem
+        return _read(_data_folder(folder, "--model", uri) if (folder / MLMODEL).is_file() else folder, str(folder))
+    with _named(uri) as named:
+        return load_version(find_version(client, *named))
 
 
 def open_model(address: str | None, tracking: str | None, *, dataset: str = "") -> LoadedModel:
-    """Return the model at an address of a store; without one, the champion of the data set NAME[@VERSION].
+    """Return the model at an address of a store, to be used; without one, the champion of the data set NAME[@VERSION].
 
     Raises:
         NotFoundError: as `load` and `champion_of_dataset` say.
@@ -148,55 +147,207 @@ def open_model(address: str | None, tracking: str | None, *, dataset: str = "") 
         IntegrityError: it must be proved champion (`training.promotions.proof`), and is not.
         GateError: it was trained on what was taken out of its lake too long ago (`taints.py`).
     """
+    client = None if address == CLASS_NAMES else open_registry(tracking, [address] if address else None)
+    if address and (client is None or _RUN_ID.fullmatch(address) or _OF_RUN.fullmatch(address) or _is_folder(address)):
+        check_address(address)
+        return load(address, client)
+    assert client is not None
+    with _named(address or champion_of_dataset(client, dataset.partition("@")[0])) as named:
+        version, use = permitted(client, *named)
+    return load_version(version, use)
+
+
+def permitted(client: mlflow.MlflowClient, name: str, version: str) -> tuple[ModelVersion, Use]:
+    """Return a version that may be used here, and what its files are compared with; raises as `check_use`."""
+    record = read_record(registered(client, name))
+    number = record.number(version)
+    return record.model.versions[number], check_use(record, number)
+
+
+def check_address(address: str, *, find: Find = registered_name, tracking: str = "") -> tuple[ModelVersion, Use] | None:
+    """Refuse a model that may not be used here, by the store that this process is set up with.
+
+    Args:
+        address: of the model; `class-names` has nothing to verify.
+        find: returns name and version of the registered model that the address means; None: it is of none.
+        tracking: URI of the store; empty: the one that `tracking_uri` finds for this process.
+
+    Returns:
+        The version, and what its files are compared with; None where nothing is known of the model.
+
+    Raises:
+        IntegrityError: this machine uses verified champions alone, and nothing is stated on this model; or as
+            `check_use` says.
+        UsageError: the store cannot be asked, and this machine uses verified champions alone; or as `check_use` says.
+    """
+    uri, verifies = tracking or tracking_uri(None), verifies_all()
     if address == CLASS_NAMES:
-        return _untrained()  # no store is opened, nor made
-    client = open_registry(tracking, [address] if address else None)
-    named = _named(address) if address else (champion_of_dataset(client, dataset.partition("@")[0]).name, CHAMPION)
-    if named is None:
-        check_address(address or "")
-        return load(address or "", client)
+        return None
     try:
-        record = read_record(registered(client, named[0]))
-        number = record.number(named[1])
+        client = None if is_missing(uri) else connect(uri)
+    except UsageError as problem:
+        if verifies:
+            raise UsageError(f"{uri}: cannot be asked whether the model is a champion: {problem}") from problem
+        return None
+    if client is not None and (named := find(address)):
+        with suppress(NotFoundError):
+            return permitted(client, *named)
+    if verifies:
+        raise IntegrityError(f"{address}: expected a champion that verifies, since verify = true; {uri} has none")
+    return None
+
+
+def check_index(folder: Folder, text: bytes, manifest: IndexManifest, here: Path) -> None:
+    """Refuse an index whose model may not be used; where that must verify, it must be signed, and whole.
+
+    Args:
+        folder: of the index.
+        text: its manifest, as it was read.
+        manifest: the same.
+        here: where its files are on this machine.
+
+    Raises:
+        IntegrityError: as `check_address` says; no trusted key has signed the index; or a file is another than the
+            manifest or the statement names.
+    """
+    checked = check_address(manifest.model)
+    proof = checked and checked[1].proof
+    if proof is None and not verifies_all():
+        return
+    check_made(folder, text, keys_of())
+    for entry in manifest.files:
+        with (here / entry.path).open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        if digest != entry.sha256:
+            raise IntegrityError(f"{here / entry.path}: expected digest {entry.sha256}, found {digest}")
+    if proof and (digest := folder_digest(here / MODEL)) != proof.digest:
+        raise IntegrityError(
+            f"{folder.uri}: its model has digest {digest}; {proof.uri} was promoted with {proof.digest}. Remove the "
+            "folder and make the index anew"
+        )
+
+
+def _is_folder(address: str) -> bool:
+    return ":/" not in address and Path(address).is_dir()
+
+
+@contextmanager
+def _named(address: str) -> Iterator[tuple[str, str]]:
+    """Give name and version, or alias, of a registered model, which may be named alone; explain where there is none."""
+    named = registered_name(address)
+    if named is None and ":/" in address:
+        raise UsageError(f"--model {address}: expected {FORMS}")
+    try:
+        yield named or (address, CHAMPION)
     except NotFoundError as problem:
-        if address is None or registered_name(address):
-            raise
-        raise no_address(address, problem) from problem
-    use, tags = check_use(record, number), record.model.versions[number]
-    version = ModelVersion(name=record.model.name, version=number, run_id=tags[RUN_TAG] or None, tags=tags)
-    loaded = load_version(version)
-    use.check(loaded.files, loaded.calibration_digest)
-    return loaded
+        raise problem if named else no_address(address, problem) from problem
 
 
-def _named(address: str) -> tuple[str, str] | None:
-    """Return name and version, or alias, of an address of a registered model; None of another."""
-    if ":/" in address or _RUN_ID.fullmatch(address) or Path(address).is_dir():
-        return registered_name(address)
-    return address, CHAMPION
-
-
-def _untrained() -> LoadedModel:
-    return LoadedModel(model=class_names_model(), uri=CLASS_NAMES)
-
-
-def load_version(version: ModelVersion) -> LoadedModel:
+def load_version(version: ModelVersion, use: Use | None = None) -> LoadedModel:
     """Return a registered version's model.
+
+    Args:
+        version: of the registry.
+        use: what its files are compared with; None: with the registry's digest alone.
 
     Raises:
         NotFoundError: its files are not there.
-        IntegrityError: they are not those that were registered.
+        IntegrityError: they are not those that were registered, or promoted.
     """
     with download(version.uri) as folder:
-        check_files(folder, version.tags.get(MODEL_DIGEST_TAG))
-        return LoadedModel(
-            model=LinkModel.load(folder, choose_device()),
-            uri=version.uri,
-            version=version,
-            run_id=version.run_id,
-            calibration=logged_calibration(folder),
-            files=version_files(folder),
+        return _read(folder, version.uri, version=version, use=use)
+
+
+def load_logged(path: Path) -> LoadedModel:
+    """Return the model in a folder of a logged model, as MLflow's own loader hands it over, if it may be used here.
+
+    That loader checks nothing, and of a store in files it gives the very folder, which others can write. Which version
+    the files are is asked of the registry: by the note that MLflow before 3.18 leaves, by their run, by their digest.
+
+    Raises:
+        IntegrityError: this machine uses verified champions alone, and the registry knows no such version; or the files
+            are not those that were registered or promoted; or as `check_use` says.
+        UsageError: as `check_address` says.
+    """
+    with tempfile.TemporaryDirectory(prefix="multilink-model-") as scratch:
+        root = _logged_root(path) or path
+        copied = Path(shutil.copytree(root, Path(scratch, "model"), symlinks=True))
+        folder = copied / path.relative_to(root)
+        checked = check_address(
+            str(path), find=lambda _: _version_of(copied, folder), tracking=mlflow.get_registry_uri()
         )
+        version, use = checked or (None, None)
+        return _read(folder, str(path) if version is None else version.uri, version=version, use=use)
+
+
+def _version_of(root: Path, folder: Path) -> tuple[str, str] | None:
+    """Return name and number of the version that the files of a logged model are; None: the registry has none."""
+    if (root / ADDRESS_FILE).is_file():
+        note = yaml.safe_load((root / ADDRESS_FILE).read_text(encoding="utf-8"))
+        return str(note["model_name"]), str(note["model_version"])
+    if not (root / MLMODEL).is_file():
+        return None
+    client, run, digest = mlflow.MlflowClient(), Model.load(str(root)).run_id, folder_digest(folder)
+    of_run = versions(client, run_id=run) if run else []
+    found = of_run or versions(client, **{MODEL_DIGEST_TAG: digest})
+    first = next((each for each in found if each.digest == digest), next(iter(found), None))
+    return None if first is None else (first.name, first.version)
+
+
+def _read(
+    folder: Path, uri: str, *, version: ModelVersion | None = None, use: Use | None = None, run_id: str | None = None
+) -> LoadedModel:
+    """Return the model of a folder, once its files are those that are expected.
+
+    Args:
+        folder: of the model, in the folder of its logged model where it has one.
+        uri: address that it is known by.
+        version: of the registry, whose digest the files must have.
+        use: what else they are compared with.
+        run_id: run that trained it; with a version, that one's.
+    """
+    calibration = logged_calibration(folder)
+    files = {} if version is None else version_files(folder)
+    if version is not None:
+        check_files(folder, version.digest or None)
+    if use is not None:
+        use.check(files, "" if calibration is None else calibration.digest)
+    return LoadedModel(
+        model=LinkModel.load(folder, choose_device()),
+        uri=uri,
+        version=version,
+        run_id=run_id if version is None else version.run_id,
+        calibration=calibration,
+        files=files,
+    )
+
+
+def version_files(folder: Path) -> dict[str, str]:
+    """Return path -> SHA-256 (hex) of all files of the logged model that a model's folder is in, but `CHANGING`.
+
+    Raises:
+        IntegrityError: one is a link, whose target could be changed.
+    """
+    root = _logged_root(folder) or folder
+    if links := sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_symlink()):
+        raise IntegrityError(f"{root}: expected files, found a link: {links[0]}")
+    return {name: digest for name, digest in file_digests(root).items() if name.partition("/")[0] not in CHANGING}
+
+
+def logged_calibration(folder: Path) -> Calibration | None:
+    """Return the calibration that was logged beside a model's folder, or None where none was.
+
+    Raises:
+        IntegrityError: the file holds no calibration.
+    """
+    root = _logged_root(folder)
+    found = None if root is None else root / FILE_NAME
+    return None if found is None or not found.is_file() else read_calibration(found)
+
+
+def _logged_root(folder: Path) -> Path | None:
+    """Return the folder of the logged model that a model's files are in."""
+    return next((parent for parent in folder.parents if (parent / MLMODEL).is_file()), None)
 
 
 def run_of(client: mlflow.MlflowClient, uri: str) -> str:
@@ -232,9 +383,9 @@ def _data_folder(folder: Path, option: str, uri: str) -> Path:
     """Return the folder within a logged model that `LinkModel.save` wrote; errors as of `download`."""
     try:
         return folder / str(Model.load(str(folder)).flavors["python_function"]["data"])
-    except (MlflowException, YAMLError, OSError, KeyError, TypeError, ValueError, AttributeError) as problem:
+    except (MlflowException, yaml.YAMLError, OSError, KeyError, TypeError, ValueError, AttributeError) as problem:
         reason = _reason(problem)
-        raise NotFoundError(f"{option} {uri}: no model of multilink there: its MLmodel: {reason}") from problem
+        raise NotFoundError(f"{option} {uri}: no model of multilink there: its {MLMODEL}: {reason}") from problem
 
 
 def _reason(problem: Exception) -> str:

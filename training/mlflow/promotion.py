@@ -23,7 +23,7 @@ from training.mlflow.gate import Check, Decision, refuse
 from training.mlflow.judging import Rivals, find_judging_data, gate_split, judge
 from training.mlflow.loading import LoadedModel, load_version
 from training.mlflow.policy import STANDARD_POLICY, Policy
-from training.mlflow.registry import ModelVersion, find_version
+from training.mlflow.registry import find_version
 from training.mlflow.runs import CHOSEN_TAG, COPIED_TAG, DATASET_TAG, LAKE_TAG, PARENT_TAG, VERSION_TAG
 from training.promotions.keys import own_signer
 from training.promotions.proof import CALIBRATION, FILES
@@ -35,6 +35,7 @@ from training.promotions.record import (
     EVALUATED,
     JUDGED,
     STUDY,
+    ModelVersion,
     Record,
 )
 

@@ -8,34 +8,24 @@ become arrays and back.
 
 import base64
 import io
-import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import mlflow
 import numpy as np
 import pandas as pd
-import yaml
 from mlflow.exceptions import MlflowException
 
 from schemas.documents import Role
-from schemas.errors import IntegrityError, UsageError
+from schemas.errors import UsageError
 from schemas.failures import Failure
 from schemas.links import PredictedLink
 from training.data.documents import GivenDocument, RegionBank
 from training.data.ragged import Float32, Ragged
 from training.data.views import TextView
 from training.linking.links import Linker
-from training.linking.options import LinkOptions
-from training.loop.context import choose_device
-from training.metrics.calibration import FILE_NAME, Calibration, read_calibration
-from training.mlflow.stored import registered_name
-from training.mlflow.use import check_address
+from training.mlflow.loading import load_logged
 from training.model import LinkModel
-from training.model_files import check_files, file_digests
-from training.promotions.proof import CHANGING
 
 SENTENCES, SENTENCE_VECTORS, IMAGE_VECTORS = "sentences", "sentence_vectors", "image_vectors"
 ROLES, LANGUAGE, PICTURES = "roles", "language", "pictures"
@@ -44,7 +34,6 @@ ALWAYS_KNOWN = (SENTENCES, SENTENCE_VECTORS, IMAGE_VECTORS)
 READ, SIMILARITIES, LINKS, MODEL, CAUTION = "read", "similarities", "links", "model", "caution"
 RELATIONS = "relations"
 LINK_FIELDS = ("sentence", "image", "similarity", "probability", "word")
-ADDRESS_FILE = "registered_model_meta"  # where MLflow notes which version it downloaded
 
 
 class LinkPredictor:
@@ -190,62 +179,7 @@ def example(model: LinkModel) -> dict[str, Any]:
 
 
 def _load_pyfunc(path: str) -> LinkPredictor:
-    address = _address(Path(path))
-    if not registered_name(address):
-        return _predictor(Path(path), address)
-    # MLflow's own loader checks nothing: of a store in files it gives the very folder, which others can write.
-    use = check_address(address, tracking=mlflow.get_registry_uri())
-    with tempfile.TemporaryDirectory(prefix="multilink-model-") as scratch:
-        root = _logged_root(Path(path)) or Path(path)
-        shutil.copytree(root, Path(scratch, "model"), symlinks=True)
-        folder = Path(scratch, "model", Path(path).relative_to(root))
-        files, calibration = version_files(folder), logged_calibration(folder)
-        check_files(folder)
-        if use is not None:
-            use.check(files, "" if calibration is None else calibration.digest)
-        return _predictor(folder, address)
-
-
-def _predictor(folder: Path, address: str) -> LinkPredictor:
-    options = LinkOptions().calibrated(logged_calibration(folder))
-    return LinkPredictor(Linker(model=LinkModel.load(folder, choose_device()), uri=address, options=options))
-
-
-def version_files(folder: Path) -> dict[str, str]:
-    """Return path -> SHA-256 (hex) of all files of the logged model that a model's folder is in, but `CHANGING`.
-
-    Raises:
-        IntegrityError: one is a link, whose target could be changed.
-    """
-    root = _logged_root(folder) or folder
-    if links := sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_symlink()):
-        raise IntegrityError(f"{root}: expected files, found a link: {links[0]}")
-    return {name: digest for name, digest in file_digests(root).items() if name.partition("/")[0] not in CHANGING}
-
-
-def logged_calibration(folder: Path) -> Calibration | None:
-    """Return the calibration that was logged beside a model's folder, or None where none was.
-
-    Raises:
-        IntegrityError: the file holds no calibration.
-    """
-    root = _logged_root(folder)
-    found = None if root is None else root / FILE_NAME
-    return None if found is None or not found.is_file() else read_calibration(found)
-
-
-def _address(folder: Path) -> str:
-    """Return the version that MLflow downloaded a model's folder as, or the folder where it did not."""
-    root = _logged_root(folder)
-    if root is None or not (root / ADDRESS_FILE).is_file():
-        return str(folder)
-    note = yaml.safe_load((root / ADDRESS_FILE).read_text(encoding="utf-8"))
-    return f"models:/{note['model_name']}/{note['model_version']}"
-
-
-def _logged_root(folder: Path) -> Path | None:
-    """Return the folder of the logged model that a model's files are in."""
-    return next((parent for parent in folder.parents if (parent / "MLmodel").is_file()), None)
+    return LinkPredictor(load_logged(Path(path)).linker())
 
 
 def _is_absent(value: Any) -> bool:

@@ -41,19 +41,17 @@ from training.mlflow import pyfunc
 from training.mlflow.loading import LoadedModel, load_version, run_of
 from training.mlflow.registry import (
     DATASET_DIGEST_TAG,
-    ModelVersion,
     challenge,
     find_version,
     logged_model,
     make_name,
-    models_of,
-    trained_by,
+    versions,
 )
-from training.mlflow.runs import log_scores
+from training.mlflow.runs import VERSION_TAG, log_scores
 from training.mlflow.stored import model_name
 from training.model import LinkModel
 from training.model_files import folder_digest
-from training.promotions.record import DECISION_TAG, MODEL_DIGEST_TAG, TAINTED
+from training.promotions.record import DECISION_TAG, MODEL_DIGEST_TAG, TAINTED, ModelVersion
 
 CARD_FILE = "model_card.md"
 OWN = ("links", "pairs")
@@ -280,7 +278,7 @@ def record_evaluation(
     with tempfile.TemporaryDirectory(prefix="multilink-") as scratch:
         report.write(Path(scratch, FOLDER, f"{report.dataset}-{report.dataset_version}-{report.split}"))
         client.log_artifacts(loaded.run_id, str(Path(scratch, FOLDER)), FOLDER)
-        found = loaded.version or next(iter(trained_by(client, loaded.run_id)), None)
+        found = loaded.version or next(iter(versions(client, run_id=loaded.run_id)), None)
         if is_own and calibration is not None and found is not None:
             path = Path(scratch, FILE_NAME)
             path.write_text(calibration.to_json(), encoding="utf-8")
@@ -332,7 +330,7 @@ def load_nostruct(client: mlflow.MlflowClient, loaded: LoadedModel, reference: s
         raise UsageError("it is the model that is judged")
     dataset, _, version = reference.partition("@")
     name = model_name(dataset, NOSTRUCT)
-    found = models_of(client, name, version)
+    found = versions(client, name=name, **{VERSION_TAG: version})
     if not found:
         raise UsageError(f"no model {name} of this data set version is registered")
     try:

@@ -6,50 +6,28 @@ the files of a version. `loading.py` reads a model back.
 """
 
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 import mlflow
 from mlflow.entities import LoggedModel
-from mlflow.entities.model_registry import RegisteredModel
 from mlflow.exceptions import MlflowException
 
 from schemas.errors import BuildError, NotFoundError, UsageError
 from training.evaluation.baselines import NOSTRUCT
 from training.mlflow.runs import DATASET_TAG, VERSION_TAG
 from training.mlflow.stored import PREFIX, canonical_name, no_model
-from training.promotions.record import APPROVED, CHAMPION, RUN_TAG, Record, Registered
+from training.promotions.record import APPROVED, CHAMPION, ModelVersion, Record, Registered
 
 CHALLENGER = "challenger"
 EPOCHS_TAG, BEST_EPOCH_TAG = "epochs", "best_epoch"
 DATASET_DIGEST_TAG = "dataset_digest"
 ALREADY_EXISTS = "RESOURCE_ALREADY_EXISTS"
 ABSENT = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")  # the second one: no registered model can be called so
+ATTRIBUTES = ("name", "run_id")  # of a version; all else is a tag
 ATTEMPTS = 5
 PAUSE_S = 0.05
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelVersion:
-    """A version in the registry.
-
-    Attributes:
-        name: registered model.
-        version: number, as MLflow writes it.
-        run_id: run that trained it.
-        tags: data set, recipe, run, lake, digests and, once decided, the decision on its promotion.
-    """
-
-    name: str
-    version: str
-    run_id: str | None
-    tags: Mapping[str, str]
-
-    @property
-    def uri(self) -> str:
-        return f"models:/{self.name}/{self.version}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,93 +51,50 @@ class ModelStatus:
     champion: str | None = None
 
 
-def find_model(client: mlflow.MlflowClient, name: str) -> RegisteredModel:
-    """Return a registered model by its name, or by another spelling of its objective.
+def registered(client: mlflow.MlflowClient, name: str) -> Registered:
+    """Return a registered model with its versions, by its name or by another spelling of its objective.
 
     Raises:
         NotFoundError: there is no such model; the message names those there are.
     """
     for spelling in (name, canonical_name(name)):
         try:
-            return client.get_registered_model(spelling)
+            model = client.get_registered_model(spelling)
         except MlflowException as problem:
             if problem.error_code not in ABSENT:  # such as a server that does not answer: that is no absence
                 raise
+            continue
+        return Registered(
+            registry=client.tracking_uri,
+            name=model.name,
+            created=str(model.creation_timestamp),
+            aliases={alias: str(number) for alias, number in model.aliases.items()},
+            tags=dict(model.tags),
+            versions={each.version: each for each in reversed(versions(client, name=model.name))},
+        )
     raise no_model(name, client.tracking_uri, model_names(client))
 
 
-def registered(client: mlflow.MlflowClient, name: str) -> Registered:
-    """Return a registered model with its versions.
-
-    Raises:
-        NotFoundError: there is no such model.
-    """
-    model = find_model(client, name)
-    there = versions(client, f"name = '{model.name}'")
-    return Registered(
-        registry=client.tracking_uri,
-        name=model.name,
-        created=str(model.creation_timestamp),
-        aliases={alias: str(number) for alias, number in model.aliases.items()},
-        tags=dict(model.tags),
-        versions={each.version: {**each.tags, RUN_TAG: each.run_id or ""} for each in reversed(there)},
-    )
-
-
 def find_version(client: mlflow.MlflowClient, name: str, version: str) -> ModelVersion:
-    """Return a version by number or alias.
+    """Return a version by number or alias; raises a `NotFoundError` where there is no such model or version."""
+    return registered(client, name).version(version)
 
-    Raises:
-        NotFoundError: there is no such model or version; the message names those there are.
-    """
-    model = find_model(client, name)
-    with suppress(MlflowException):
-        return _version(client.get_model_version(model.name, str(model.aliases.get(version, version))))
-    numbers = ", ".join(found.version for found in reversed(versions(client, f"name = '{model.name}'")))
-    aliases = ", ".join(f"{alias} = {number}" for alias, number in model.aliases.items())
-    raise NotFoundError(
-        f"no version '{version}' of model '{model.name}' in {client.tracking_uri}; "
-        f"versions: {numbers or 'none'}; aliases: {aliases or 'none'}"
+
+def versions(client: mlflow.MlflowClient, **of: str) -> list[ModelVersion]:
+    """Return the versions that have all of these attributes (`name`, `run_id`) and tags, newest first."""
+    where = " and ".join(
+        f"{key if key in ATTRIBUTES else f'tags.{key}'} = '{value}'" for key, value in of.items() if value
     )
-
-
-def alias_holder(client: mlflow.MlflowClient, name: str, alias: str) -> ModelVersion | None:
-    """Return the version that holds an alias, or None where none does.
-
-    Raises:
-        NotFoundError: there is no such model.
-    """
-    number = find_model(client, name).aliases.get(alias)
-    return None if number is None else find_version(client, name, str(number))
-
-
-def versions(client: mlflow.MlflowClient, where: str) -> list[ModelVersion]:
-    """Return all versions that MLflow's filter `where` finds, newest first."""
     found: list[ModelVersion] = []
     page = None
     while page is None or page.token:
-        page = client.search_model_versions(where, page_token=page.token if page else None)
+        page = client.search_model_versions(where or None, page_token=page.token if page else None)
         found += map(_version, page)
     return sorted(found, key=lambda item: -int(item.version))
 
 
-def models_of(client: mlflow.MlflowClient, name: str, dataset_version: str) -> list[ModelVersion]:
-    """Return the versions of a registered model that were trained on a data set version, newest first."""
-    return versions(client, f"name = '{name}' and tags.{VERSION_TAG} = '{dataset_version}'")
-
-
-def trained_by(client: mlflow.MlflowClient, run_id: str) -> list[ModelVersion]:
-    """Return the versions of all registered models that a run trained, newest first."""
-    return versions(client, f"run_id = '{run_id}'")
-
-
-def trained_on(client: mlflow.MlflowClient, dataset: str, version: str) -> list[ModelVersion]:
-    """Return the versions of all registered models that were trained on a data set version, newest first."""
-    return versions(client, f"tags.{DATASET_TAG} = '{dataset}' and tags.{VERSION_TAG} = '{version}'")
-
-
-def champion_of_dataset(client: mlflow.MlflowClient, dataset: str) -> ModelVersion:
-    """Return the champion of the one model of a data set that has one; NoStruct is a baseline, and is not chosen.
+def champion_of_dataset(client: mlflow.MlflowClient, dataset: str) -> str:
+    """Return the name of the one model of a data set that has a champion; NoStruct is a baseline, and is not chosen.
 
     Raises:
         NotFoundError: no model has a champion.
@@ -167,28 +102,30 @@ def champion_of_dataset(client: mlflow.MlflowClient, dataset: str) -> ModelVersi
     """
     prefix = f"{PREFIX}{dataset}-"
     names = model_names(client, prefix)
-    champions = [alias_holder(client, name, CHAMPION) for name in names if name != prefix + NOSTRUCT]
-    found = [each for each in champions if each is not None and each.tags.get(DATASET_TAG, dataset) == dataset]
+    models = [registered(client, name) for name in names if name != prefix + NOSTRUCT]
+    champions = [each.version(CHAMPION) for each in models if CHAMPION in each.aliases]
+    found = [each for each in champions if each.tags.get(DATASET_TAG, dataset) == dataset]
     if not found:
         there = ", ".join(names) or "none"
         raise NotFoundError(f"no champion of '{dataset}' in {client.tracking_uri}; name a --model; models: {there}")
     if len(found) > 1:
         there = ", ".join(each.name for each in found)
         raise UsageError(f"'{dataset}' has several champions in {client.tracking_uri}: {there}; name a --model")
-    return found[0]
+    return found[0].name
 
 
 def status_of(record: Record) -> ModelStatus:
     """Return what is known of a registered model by its record, and by the tags of its versions."""
     model, champion = record.model, record.champion
     challenger = model.aliases.get(CHALLENGER, "")
+    there = model.versions.get(challenger)
     judgement, approvals = record.judgement(challenger), record.about(challenger, APPROVED)
     is_waiting = judgement is not None and judgement.decision.get("is_waiting")
     is_approved_since = bool(is_waiting and approvals and judgement and approvals[-1].number > judgement.number)
     return ModelStatus(
-        trained_on=frozenset(each[VERSION_TAG] for each in model.versions.values() if VERSION_TAG in each),
+        trained_on=frozenset(each.tags[VERSION_TAG] for each in model.versions.values() if VERSION_TAG in each.tags),
         challenger=challenger or None,
-        challenger_data=model.versions.get(challenger, {}).get(VERSION_TAG),
+        challenger_data=there.tags.get(VERSION_TAG) if there else None,
         is_judged=(judgement is not None and not is_approved_since) or challenger == champion,
         approved_by=", ".join(dict.fromkeys(each.by for each in record.approvals(challenger))),
         champion=champion if champion and record.is_there(champion) else None,
@@ -204,13 +141,6 @@ def model_names(client: mlflow.MlflowClient, prefix: str = "") -> list[str]:
     return sorted(names)
 
 
-def has_model(client: mlflow.MlflowClient, name: str) -> bool:
-    """Return whether there is a registered model of a name."""
-    with suppress(NotFoundError):
-        return bool(find_model(client, name))
-    return False
-
-
 def make_name(client: mlflow.MlflowClient, name: str) -> None:
     """Make a registered model of that name where there is none, even if another process makes it at the same time."""
     try:
@@ -222,7 +152,7 @@ def make_name(client: mlflow.MlflowClient, name: str) -> None:
 
 def challenge(client: mlflow.MlflowClient, name: str) -> None:
     """Let the newest version of a registered model be its challenger: an older one never overtakes it."""
-    newest = versions(client, f"name = '{name}'")[0]
+    newest = versions(client, name=name)[0]
     write_row(name, partial(client.set_registered_model_alias, name, CHALLENGER, newest.version))
 
 

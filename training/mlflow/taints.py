@@ -15,9 +15,9 @@ import mlflow
 
 from schemas.lake import Lake
 from training.mlflow.champions import append, record_of
-from training.mlflow.registry import ModelVersion, trained_on, versions
+from training.mlflow.registry import versions
 from training.mlflow.runs import DATASET_TAG, LAKE_TAG, START_TAG, VERSION_TAG
-from training.promotions.record import TAINTED
+from training.promotions.record import TAINTED, ModelVersion
 
 
 def taint(
@@ -46,23 +46,23 @@ def _dependent(
     client: mlflow.MlflowClient, lake: Lake, dataset: str, version: str
 ) -> Sequence[tuple[ModelVersion, str]]:
     """Return each version that depends on a data set version, and in which way ("": it was trained on it)."""
-    there, started = lake.versions(dataset), versions(client, f"tags.{START_TAG} LIKE '%'")
-    of_lake = versions(client, f"tags.{DATASET_TAG} = '{dataset}' and tags.{LAKE_TAG} = '{lake.root.uri}'")
-    waiting = [(each, "") for each in trained_on(client, dataset, version)]
+    there, everything = lake.versions(dataset), versions(client)
+    of_dataset = [each for each in everything if each.tags.get(DATASET_TAG) == dataset]
+    waiting = [(each, "") for each in of_dataset if each.tags.get(VERSION_TAG) == version]
     waiting += [
         (each, f"trained on {dataset}@{each.tags.get(VERSION_TAG)}, which is not in the lake any more")
-        for each in of_lake
-        if each.tags.get(VERSION_TAG) not in there
+        for each in of_dataset
+        if each.tags.get(LAKE_TAG) == lake.root.uri and each.tags.get(VERSION_TAG) not in there
     ]
     found: dict[str, tuple[ModelVersion, str]] = {}
     while waiting:
         model, why = waiting.pop(0)
         if model.uri not in found:
             found[model.uri] = model, why
-            waiting += [(each, f"trained from {model.uri}") for each in started if _starts_from(each, model)]
+            waiting += [(each, f"trained from {model.uri}") for each in everything if _starts_from(each, model)]
     return list(found.values())
 
 
 def _starts_from(child: ModelVersion, parent: ModelVersion) -> bool:
     run = f"|{parent.run_id}" if parent.run_id else ""
-    return re.search(f"(?:{re.escape(parent.uri)}{run})(?![0-9a-f])", child.tags[START_TAG]) is not None
+    return re.search(f"(?:{re.escape(parent.uri)}{run})(?![0-9a-f])", child.tags.get(START_TAG, "")) is not None

@@ -40,9 +40,8 @@ from training.mlflow.registering import complete, register
 from training.mlflow.registry import (
     BEST_EPOCH_TAG,
     EPOCHS_TAG,
-    ModelVersion,
     find_version,
-    trained_by,
+    versions,
 )
 from training.mlflow.runs import (
     CONFIG_TAG,
@@ -59,7 +58,7 @@ from training.mlflow.runs import (
     start_run,
 )
 from training.mlflow.stored import model_name, registered_name
-from training.promotions.record import RUN_TAG
+from training.promotions.record import RUN_TAG, ModelVersion
 from training.recipes import DEFAULT_RECIPE
 from training.recipes import recipe as named_recipe
 
@@ -200,7 +199,7 @@ def run_train(
 
     with hold(task, on_wait=on_wait):
         earlier = earlier_runs(client, config, manifest.dataset, manifest.version)
-        done = [version for each in earlier for version in trained_by(client, each)]
+        done = [version for each in earlier for version in versions(client, run_id=each)]
         if done:
             complete(client, done[0])
             say(f"reused: {done[0].uri} was trained on this version with these settings")
@@ -337,7 +336,7 @@ def _register(
     run: TrackedRun, config: TrainConfig, manifest: Manifest, *, lake: Lake, result: TrainResult
 ) -> ModelVersion:
     """Register the kept model, once: a run that had been finished before it was resumed has its version already."""
-    for version in trained_by(run.client, run.id):
+    for version in versions(run.client, run_id=run.id):
         if version.tags.get(EPOCHS_TAG) == str(result.epochs):
             complete(run.client, version)
             return version

@@ -33,7 +33,8 @@ from training.promotions.record import (
 
 CALIBRATION, FILES = "calibration", "files"  # of a statement: what gives links their probability; all other files
 CALIBRATION_FILE = "calibration.json"
-CHANGING = ("model_card.md", CALIBRATION_FILE, "registered_model_meta", "report")  # of a version, after registration
+ADDRESS_FILE = "registered_model_meta"  # where MLflow before 3.18 notes which version it downloaded
+CHANGING = ("model_card.md", CALIBRATION_FILE, ADDRESS_FILE, "report")  # of a version, after registration
 _TRUE, _FALSE = ("true", "1", "yes"), ("", "false", "0", "no")
 
 
@@ -244,7 +245,7 @@ def _check_taint(record: Record, version: str) -> None:
 
 
 def _compare_with_registry(proof: Proof) -> None:
-    kept = json.loads(proof.record.model.versions[proof.version].get(DECISION_TAG, "null"))
+    kept = json.loads(proof.record.model.versions[proof.version].tags.get(DECISION_TAG, "null"))
     stated = [each.decision for each in proof.record.about(proof.version, CHANGED, JUDGED)]
     if kept is not None and kept not in stated:
         different = sorted(key for key in kept | stated[-1] if kept.get(key) != stated[-1].get(key))

@@ -63,6 +63,32 @@ class Signatures(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModelVersion:
+    """A version in the registry.
+
+    Attributes:
+        name: registered model.
+        version: number, as MLflow writes it.
+        run_id: run that trained it.
+        tags: data set, recipe, run, lake, digests and, once decided, the decision on its promotion.
+    """
+
+    name: str
+    version: str
+    run_id: str | None
+    tags: Mapping[str, str]
+
+    @property
+    def uri(self) -> str:
+        return f"models:/{self.name}/{self.version}"
+
+    @property
+    def digest(self) -> str:
+        """Return the digest of its model's files, by the registry; empty: it has none."""
+        return self.tags.get(MODEL_DIGEST_TAG, "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
     """A registered model, as its registry has it.
 
@@ -72,7 +98,7 @@ class Registered:
         created: when it was made, milliseconds since 1970, as text: a model of the same name may have been before it.
         aliases: alias -> version.
         tags: of the model.
-        versions: number -> tags, of the versions that are there; `run_id` is the run that trained it.
+        versions: those that are there, by number, the first one first.
     """
 
     registry: str
@@ -80,22 +106,22 @@ class Registered:
     created: str
     aliases: Mapping[str, str]
     tags: Mapping[str, str]
-    versions: Mapping[str, Mapping[str, str]]
+    versions: Mapping[str, ModelVersion]
 
-    def number(self, version: str) -> str:
-        """Return the number of a version, given by number or alias.
+    def version(self, address: str) -> ModelVersion:
+        """Return a version, given by number or alias.
 
         Raises:
             NotFoundError: there is no such version; the message names those there are.
         """
-        found = self.aliases.get(version, version)
-        if found not in self.versions:
+        number = self.aliases.get(address, address)
+        if number not in self.versions:
             aliases = ", ".join(f"{alias} = {number}" for alias, number in self.aliases.items())
             raise NotFoundError(
-                f"no version '{version}' of model '{self.name}'; versions: {', '.join(self.versions) or 'none'}; "
-                f"aliases: {aliases or 'none'}"
+                f"no version '{address}' of model '{self.name}' in {self.registry}; "
+                f"versions: {', '.join(self.versions) or 'none'}; aliases: {aliases or 'none'}"
             )
-        return found
+        return self.versions[number]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +216,8 @@ class Record:
     def is_there(self, version: str) -> bool:
         """Return whether a version is in the registry, with the run and the digest that made it champion last."""
         changed = (each for each in reversed(self.statements) if each.event == CHANGED and each.version == version)
-        statement, tags = next(changed, None), self.model.versions.get(version)
-        return tags is not None and (statement is None or _is_about(statement, tags))
+        statement, there = next(changed, None), self.model.versions.get(version)
+        return there is not None and (statement is None or _is_about(statement, there))
 
     def check_there(self, version: str) -> None:
         """Raise an `IntegrityError` where a version that is stated to be champion is not in the registry."""
@@ -213,7 +239,7 @@ class Record:
         stated = dict(zip((CHAMPION, PREVIOUS_CHAMPION), self.champions, strict=False))
         if address in stated:
             self.check_there(stated[address])
-        version = self.model.number(address)
+        version = self.model.version(address).version
         if self.changes and address in (CHAMPION, PREVIOUS_CHAMPION) and stated.get(address) != version:
             raise IntegrityError(
                 f"alias {address} of {self.model.name} is version {version}; by {self.changes[-1].where} it is "
@@ -223,9 +249,9 @@ class Record:
 
     def about(self, version: str, *events: str) -> list[Statement]:
         """Return the statements about a version of some kinds, in order; not those about another of its number."""
-        tags = self.model.versions.get(version)
+        there = self.model.versions.get(version)
         found = (each for each in self.statements if each.event in events and each.version == version)
-        return [each for each in found if tags is None or _is_about(each, tags)]
+        return [each for each in found if there is None or _is_about(each, there)]
 
     def promotion(self, version: str) -> Statement | None:
         """Return the statement that last made a version champion after it was judged."""
@@ -268,8 +294,8 @@ class Record:
                 of = (decision.get("dataset"), decision.get("split"), decision.get("champion_before"))
                 key = (about, *map(str, of), str(decision.get("policy", {}).get("measure", "auto")))
                 met[key] = max(met.get(key, 1), int(decision.get(CELLS, 1)))
-        digest = self.model.versions.get(version, {}).get(MODEL_DIGEST_TAG, "")
-        own = (study or f"{version} {digest}", dataset, split, str(self.champion), measure)
+        there = self.model.versions.get(version)
+        own = (study or f"{version} {there.digest if there else ''}", dataset, split, str(self.champion), measure)
         met[own] = max(met.get(own, 1), cells)
         return sum(met.values())
 
@@ -400,7 +426,6 @@ def _check_content(statement: Statement, model: Registered) -> None:
         )
 
 
-def _is_about(statement: Statement, tags: Mapping[str, str]) -> bool:
-    """Return whether a statement on a version's number is about the version with these tags: same run, same files."""
-    about = statement.model
-    return (about["digest"], about["run"]) == (tags.get(MODEL_DIGEST_TAG, ""), tags.get(RUN_TAG, ""))
+def _is_about(statement: Statement, version: ModelVersion) -> bool:
+    """Return whether a statement on a version's number is about this version: same run, same files."""
+    return (statement.model["digest"], statement.model["run"]) == (version.digest, version.run_id or "")

@@ -15,6 +15,7 @@ from typing import Any
 
 import mlflow
 import pytest
+from mlflow.store.artifact.models_artifact_repo import ModelsArtifactRepository
 from securesystemslib.dsse import Envelope
 from securesystemslib.signer import CryptoSigner, Key
 from typer.testing import CliRunner
@@ -34,7 +35,7 @@ from training.loop.context import Context
 from training.loop.trainer import train
 from training.mlflow import evidence, judging, verification
 from training.mlflow.champions import adopt, align, append, change_champion, record_of, relocate_lake
-from training.mlflow.loading import open_model
+from training.mlflow.loading import load_logged, open_model
 from training.mlflow.policy import Forget, Guard, Minimum, Policy
 from training.mlflow.promotion import approve, promote, rollback
 from training.mlflow.registering import register
@@ -49,7 +50,7 @@ from training.promotions import proof
 from training.promotions.history import championships
 from training.promotions.keys import make_key, public_path, trusted_keys
 from training.promotions.made import Maker
-from training.promotions.proof import keys_of
+from training.promotions.proof import ADDRESS_FILE, keys_of
 from training.promotions.record import APPROVED_TAG, CHANGED, DECISION_TAG, MODEL_DIGEST_TAG, TAINTED
 from training.towers.vectors import LinearSettings, SentenceSettings
 from training.workflows.evaluate import run_evaluate
@@ -503,6 +504,7 @@ def test_no_way_into_a_model_leads_past_its_statements(workspace: Workspace, mon
             app, ["search", "--index", index, "--like", "0" * 64], catch_exceptions=False
         ),
         "pyfunc": lambda: mlflow.pyfunc.load_model("models:/linker/1"),
+        "pyfunc of MLflow 3.18": lambda: _loaded_without_note(workspace, "1"),
         "serve": lambda: next(run_serve(model="linker", host="127.0.0.1", port=0, tracking=uri)),
         "link": lambda: _opens(workspace),
     }
@@ -526,10 +528,11 @@ def test_no_way_into_a_model_leads_past_its_statements(workspace: Workspace, mon
         if path.is_file() and path.name not in ("manifest.json", SUMS):
             with _flipped(path), pytest.raises(IntegrityError, match=re.escape(path.name)):
                 Archive(index)
-    with pytest.raises(
-        IntegrityError, match="expected a champion that verifies, since verify = true; it is not regist"
-    ):
+    with pytest.raises(IntegrityError, match="expected a champion that verifies, since verify = true; "):
         _opens(workspace, str(workspace.model))
+    for folder in (workspace.model, _files_of(workspace, "2")):  # no logged model, and one that nobody promoted
+        with pytest.raises(IntegrityError, match=r"since verify = true|no statement says that it was promoted"):
+            load_logged(folder / "data" / "model" if folder != workspace.model else folder)
     monkeypatch.setenv("MULTILINK_KEY", str(workspace.folder / "none.pem"))
     outcomes(UsageError, "no key is trusted")
     make_key(workspace.folder / "other.pem")
@@ -548,6 +551,54 @@ def test_no_way_into_a_model_leads_past_its_statements(workspace: Workspace, mon
     taint(client, lake, "synthetic", VERSION, documents=1, images=1)
     client.delete_model_version_tag("linker", "1", TAINTED)
     outcomes(GateError, "its policy allows its use for 0 days")
+
+
+def _loaded_without_note(workspace: Workspace, version: str) -> mlflow.pyfunc.PyFuncModel:
+    """Load as MLflow does from 3.18 on, which leaves no note of the version that it has brought."""
+    (_files_of(workspace, version) / ADDRESS_FILE).unlink(missing_ok=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ModelsArtifactRepository, "_add_registered_model_meta_file", lambda *_: None, raising=False)
+        return mlflow.pyfunc.load_model(f"models:/linker/{version}")
+
+
+def test_mlflows_loader_asks_the_registry_which_version_it_has(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its run, since both have the same weights; of a version whose files are others by that, too."""
+    for version in ("1", "2"):
+        assert _loaded_without_note(workspace, version)._model_impl.linker.uri == f"models:/linker/{version}"
+    (folder,) = (each.parent for each in _files_of(workspace, "2").rglob(SUMS))
+    (folder / "other.json").write_text("{}")
+    seal(folder)
+    with pytest.raises(IntegrityError, match="expected the model that was recorded"):
+        _loaded_without_note(workspace, "2")
+    promote(workspace.client, "linker", "1", policy=Policy(verify=True), say=print)
+    for way in (mlflow.pyfunc.load_model, lambda _: _loaded_without_note(workspace, "1")):
+        with pytest.raises(UsageError, match="no key is trusted"):  # the policy asks for it, not this machine
+            way("models:/linker/1")
+
+
+def test_an_index_of_a_champion_holds_the_files_that_were_promoted(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the code of now would write the same model otherwise, as after a release."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", workspace.client.tracking_uri)
+    monkeypatch.setenv("MULTILINK_KEY", str(workspace.key))
+    monkeypatch.setenv("MULTILINK_VERIFY", "true")
+    promote(workspace.client, "linker", "1", say=print)
+    loaded, maker, save = open_model("linker", None), Maker.here(), LinkModel.save
+
+    def otherwise(model: LinkModel, folder: Path) -> None:
+        save(model, folder)
+        (folder / "later.json").write_text("{}")
+        seal(folder)
+
+    monkeypatch.setattr(LinkModel, "save", otherwise)
+    lake, about = Lake.at(str(workspace.lake)), {"uri": loaded.uri, "name": loaded.index_name, "say": print}
+    built = build_index(
+        loaded.model, lake, "synthetic", save=loaded.write, sign=maker.sign, accepts=maker.accepts, **about
+    )
+    Archive(built.folder.uri).__exit__()
 
 
 def test_an_index_is_signed_by_who_makes_it(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:

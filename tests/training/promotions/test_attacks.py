@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from securesystemslib.dsse import Envelope
 from securesystemslib.signer import CryptoSigner
-from statements import decided, registered, state
+from statements import decided, registered, state, version
 
 from schemas.errors import IntegrityError, NotFoundError
 from schemas.lake import Folder
@@ -24,6 +24,7 @@ from training.promotions.record import (
     ADOPTED,
     APPROVED,
     CHANGED,
+    EVALUATED,
     JUDGED,
     TAINTED,
     Record,
@@ -46,12 +47,13 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     state(home, CHANGED, "2", ANN, champions=["2", "1"], decision=decided("2", "1", "1", "2"), files={"a": "2"})
     state(home, TAINTED, "1", ANN, dataset="diy@v1", documents=1, images=1)
     state(home, JUDGED, "3", ANN, decision=decided("3", "2", "2"))
+    state(home, EVALUATED, "4", ANN, decision=decided("4", "2", "2") | {"study": "sweep a", "cells": 3})
     return {path.name: path.read_bytes() for path in sorted(home.iterdir())}
 
 
 def _readings(home: Path, **model: Any) -> object:
     """Return all that anybody reads of a record."""
-    record: Record = read_record(registered(home, **{"aliases": {"champion": "2"}, "count": 7, **model}), keys=KEYS)
+    record: Record = read_record(registered(home, **{"aliases": {"champion": "2"}, "count": 8, **model}), keys=KEYS)
     versions = "12345"
     return (
         record.champions,
@@ -220,9 +222,9 @@ def test_what_the_registry_says_changes_nothing_that_is_stated(files: Files, tmp
         {"name": "other"},
         {"tags": {}},
         {"tags": {"promotions": str(tmp_path / "elsewhere")}},
-        {"versions": {number: tags for number, tags in versions.items() if number != "2"}},
+        {"versions": {number: each for number, each in versions.items() if number != "2"}},
         {"versions": versions | {"2": versions["3"]}},
-        {"versions": versions | {"2": {**versions["2"], "run_id": "r9"}}},
+        {"versions": versions | {"2": version("2", run="r9")}},
     ):
         with pytest.raises((IntegrityError, NotFoundError)):
             _readings(tmp_path, **changed)
@@ -241,9 +243,9 @@ def test_the_end_of_a_record_is_missed_by_a_machine_that_has_seen_it(
     _write(home, list(files.values()))
     expected = _readings(home)
     _write(home, list(files.values())[:5])
-    with pytest.raises(IntegrityError, match=r"had statement 7, .* restore it from a backup; .* remove .*/state/"):
+    with pytest.raises(IntegrityError, match=r"had statement 8, .* restore it from a backup; .* remove .*/state/"):
         _readings(home, count=5)
-    with pytest.raises(IntegrityError, match="had statement 7"):
+    with pytest.raises(IntegrityError, match="had statement 8"):
         read_record(registered(home, tags={}), keys=KEYS)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another machine"))
     assert _readings(home, count=5) != expected
