@@ -18,8 +18,7 @@ from schemas.errors import GateError, NotFoundError, as_arguments
 from schemas.lake import Lake
 
 if TYPE_CHECKING:
-    from training.mlflow.registry import ModelStatus
-    from training.promotions.record import ModelVersion
+    from training.promotions.record import ModelVersion, Record
 
 Step = Sequence[str]
 Summary = dict[str, Any]
@@ -128,8 +127,8 @@ class Steps:
 
     def _champion(self, name: str) -> str | None:
         """Return the number of the champion of a registered model, whose name is in full; None where there is none."""
-        status = self._status(name)
-        return None if status is None else status.champion
+        record = self._record(name)
+        return None if record is None or not record.is_there(record.champion or "") else record.champion
 
     def standing(self, dataset: str, objective: str) -> dict[str, str]:
         """Return the champion of a model, and who approved its challenger; empty: nobody.
@@ -138,19 +137,20 @@ class Steps:
             MultilinkError: as of `training.mlflow.champions.align`, which also corrects aliases: who stated something
                 may have been killed right after it.
         """
-        status = self._status(registered_name(dataset, objective))
-        if status is None:
+        name = registered_name(dataset, objective)
+        record = self._record(name)
+        if record is None:
             return {}
-        approvals = status.approved_by and f"{status.challenger}: {status.approved_by}"
-        return {"champion": status.champion or "", "approvals": approvals}
+        challenger = record.model.aliases.get("challenger", "")
+        names = ", ".join(dict.fromkeys(each.by for each in record.approvals(challenger)))
+        return {"champion": self._champion(name) or "", "approvals": names and f"{challenger}: {names}"}
 
-    def _status(self, name: str) -> ModelStatus | None:
-        """Return what the registry says of a model; None where there is no such model."""
+    def _record(self, name: str) -> Record | None:
+        """Return the record of promotions of a model; None where there is no such model."""
         from training.mlflow.champions import align
-        from training.mlflow.registry import status_of
 
         try:
-            return status_of(align(self.client(), name))
+            return align(self.client(), name)
         except NotFoundError:
             return None
 

@@ -25,7 +25,6 @@ def promote_command(
         typer.Option(help="NAME or NAME@VERSION to score on; by default the one that the model was trained on."),
     ] = None,
     is_dry_run: Annotated[bool, typer.Option("--dry-run", help="Decide, but change and record nothing.")] = False,
-    is_explained: Annotated[bool, typer.Option("--explain", help="Explain the decision in plain words.")] = False,
     lake: Annotated[
         str | None,
         typer.Option("--lake", help="Lake of the data set; by default the one that the model was trained from."),
@@ -61,15 +60,13 @@ def promote_command(
             is_dry_run=is_dry_run,
             say=say,
         )
-    yield _lines(promotion, is_explained=is_explained), promotion.to_json()
+    yield _lines(promotion), promotion.to_json()
     if not promotion.decision.is_promoted:
         unmet = ", ".join(check.name for check in promotion.decision.checks if not check.is_passed)
         raise GateError(f"{promotion.candidate.uri} was not promoted; not met: {unmet}")
 
 
-def _lines(promotion: "Promotion", *, is_explained: bool) -> list[str]:
-    from training.mlflow.explanation import explained
-
+def _lines(promotion: "Promotion") -> list[str]:
     candidate, decision = promotion.candidate, promotion.decision
     verb = "would be" if promotion.is_dry_run else "is"
     verdict = f"{candidate.uri} {verb} {'' if decision.is_promoted else 'not '}the champion"
@@ -80,4 +77,4 @@ def _lines(promotion: "Promotion", *, is_explained: bool) -> list[str]:
     differences = (f"  {each}" for each in decision.differences)
     approve = f"next: multilink approve --model {candidate.name} --version {candidate.version} --by YOUR_NAME"
     waits = [approve] if decision.is_waiting else []
-    return [verdict, *(explained(decision) if is_explained else (*marked, *differences)), *waits, *unsigned]
+    return [verdict, *marked, *differences, *waits, *unsigned]

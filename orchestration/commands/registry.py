@@ -46,7 +46,6 @@ def rollback_command(
 
 def promotions_command(
     name: Annotated[str, typer.Argument(help="Registered model.")],
-    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the list to this file as CSV, too.")] = None,
     is_adopted: Annotated[
         bool,
         typer.Option(
@@ -63,13 +62,11 @@ def promotions_command(
     """
     from training.mlflow.champions import adopt, record_of
     from training.mlflow.loading import open_registry
-    from training.promotions.history import championships, lines, to_csv
+    from training.promotions.history import championships, lines
 
     client = open_registry(tracking, [f"models:/{name}"])
     record = adopt(client, name) if is_adopted else record_of(client, name)
     found = championships(record)
-    if csv is not None:
-        csv.write_text(to_csv(found), encoding="utf-8", newline="")
     table = [*lines(found), f"signatures: {record.signatures}"] if found else [f"{name}: no version was ever promoted"]
     yield table, {"promotions": found, "signatures": record.signatures}
 

@@ -108,22 +108,14 @@ class Contest:
 
     def within(self, by: str) -> "dict[str, Contest]":
         """Return the contest in each group of a kind, by name; documents of no group are in none."""
-        group_of = self.groups.get(by, {})
-
-        def only(scores: Scores | None, group: str) -> Scores | None:
-            if scores is None:
-                return None
-            return {name: each for name, each in scores.items() if group_of.get(name) == group}
-
-        return {
-            group: replace(
-                self,
-                candidate=only(self.candidate, group) or {},
-                champion=only(self.champion, group),
-                best=only(self.best, group),
+        group_of, groups = self.groups.get(by, {}), dict[str, Contest]()
+        for group in sorted({group_of[name] for name in self.documents if name in group_of}):
+            candidate, champion, best = (
+                None if scores is None else {name: each for name, each in scores.items() if group_of.get(name) == group}
+                for scores in (self.candidate, self.champion, self.best)
             )
-            for group in sorted({group_of[name] for name in self.documents if name in group_of})
-        }
+            groups[group] = replace(self, candidate=candidate or {}, champion=champion, best=best)
+        return groups
 
     def to_json(self) -> Json:
         """Return every score, by model and document: one value, one text, to the last bit."""

@@ -223,7 +223,7 @@ def check_index(folder: Folder, text: bytes, manifest: IndexManifest, here: Path
     if proof and (digest := folder_digest(here / MODEL)) != proof.digest:
         raise IntegrityError(
             f"{folder.uri}: its model has digest {digest}; {proof.uri} was promoted with {proof.digest}. Remove the "
-            "folder and make the index anew"
+            "folder and make the index again"
         )
 
 

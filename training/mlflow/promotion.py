@@ -148,7 +148,7 @@ def promote(
     )
     if is_dry_run:
         return promotion
-    evidence = evidence_of(client, candidate, record=record, judged=data, calibration=loaded.calibration_digest)
+    evidence = evidence_of(candidate, record, judged=data, calibration=loaded.calibration_digest)
     return _carry_out(client, promotion, record, {**evidence, FILES: loaded.files}, lake)
 
 
@@ -231,7 +231,7 @@ def rollback(client: mlflow.MlflowClient, name: str, *, champion: str | None = N
     if best == now:  # it is no champion any more, so the best one before it is the best again
         best = (promoted.decision.get(BEST_BEFORE) if promoted else None) or previous
     decision = {"is_rollback": True, "version": previous, "champion_before": now, BEST: best}
-    evidence = evidence_of(client, restored, record=record)
+    evidence = evidence_of(restored, record)
     if not change_champion(client, record, line[place:], decision=decision, evidence=evidence):
         raise GateError(
             f"model '{name}': its champion was changed by another process meanwhile; see multilink promotions {name}, "

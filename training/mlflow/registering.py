@@ -8,8 +8,6 @@ which links have their probabilities. With the run:
     evaluation/<data set>-<version>-<split>/evaluation.parquet    every number, `training.metrics.scores`
 """
 
-import hashlib
-import os
 import platform
 import re
 import sys
@@ -29,9 +27,8 @@ from mlflow.models import ModelSignature
 from mlflow.types.schema import Array, ColSpec, DataType, Map, Object, Property, Schema
 
 from schemas.configs import resolve
-from schemas.errors import IntegrityError, NotFoundError, UsageError
+from schemas.errors import IntegrityError, UsageError
 from schemas.overrides import flatten
-from schemas.versions import DISTRIBUTION
 from training.config import TrainConfig
 from training.evaluation.baselines import NOSTRUCT, Baseline
 from training.evaluation.evaluate import EvaluationReport, kind_of, means_of
@@ -60,7 +57,6 @@ METRICS = {metric for kind in ScoreKind for metric in kind.metrics}
 PACKAGES = ("torch", "numpy", "scipy", "pyarrow", "lapjv", "pillow", "securesystemslib")  # the last one: statements
 CODE = ("multilink", "schemas", "networks", "training")  # packages that loading a model imports
 LOADER = "multilink_model"  # `carried.py`, as it is called with a model
-WHEEL = "MULTILINK_WHEEL"  # environment: the wheel that a registered model's requirements name
 MODEL_ARTIFACT = "model"
 DESCRIPTION_CHARACTERS = 5_000  # that MLflow's tables hold
 FOLDER = "evaluation"
@@ -240,22 +236,11 @@ def requirements_of(config: TrainConfig) -> list[str]:
     """Return what must be installed to load a model: the training core and what its parts need, as installed here.
 
     This project is none of it, since its code is logged with the model: a distribution's name that an index does not
-    have may be taken by anybody tomorrow. `MULTILINK_WHEEL` names a wheel that is installed all the same.
-
-    Raises:
-        NotFoundError: there is no such wheel.
+    have may be taken by anybody tomorrow.
     """
     packages = dict.fromkeys([*PACKAGES, *(package for part in config.parts for package in part.packages)])
     plugins = dict.fromkeys(part.plugin for part in config.parts if part.plugin is not None)
-    return [*_wheel(os.environ.get(WHEEL, "")), *map(_as_installed, packages), *plugins]
-
-
-def _wheel(name: str) -> list[str]:
-    """Return the requirement of a wheel of this project, by its file and digest; none without a wheel."""
-    path = Path(name).absolute()
-    if name and not path.is_file():
-        raise NotFoundError(f"{WHEEL}={name}: no such wheel")
-    return [f"{DISTRIBUTION} @ {path.as_uri()}#sha256={hashlib.sha256(path.read_bytes()).hexdigest()}"] if name else []
+    return [*map(_as_installed, packages), *plugins]
 
 
 def _as_installed(package: str) -> str:

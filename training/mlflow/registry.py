@@ -7,7 +7,6 @@ the files of a version. `loading.py` reads a model back.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import mlflow
@@ -16,9 +15,9 @@ from mlflow.exceptions import MlflowException
 
 from schemas.errors import BuildError, NotFoundError, UsageError
 from training.evaluation.baselines import NOSTRUCT
-from training.mlflow.runs import DATASET_TAG, VERSION_TAG
+from training.mlflow.runs import DATASET_TAG
 from training.mlflow.stored import PREFIX, canonical_name, no_model
-from training.promotions.record import APPROVED, CHAMPION, ModelVersion, Record, Registered
+from training.promotions.record import CHAMPION, ModelVersion, Registered
 
 CHALLENGER = "challenger"
 EPOCHS_TAG, BEST_EPOCH_TAG = "epochs", "best_epoch"
@@ -28,27 +27,6 @@ ABSENT = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")  # the second on
 ATTRIBUTES = ("name", "run_id")  # of a version; all else is a tag
 ATTEMPTS = 5
 PAUSE_S = 0.05
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelStatus:
-    """What is known of a registered model by its aliases and tags.
-
-    Attributes:
-        trained_on: data set versions it has a model of.
-        challenger: version with that alias.
-        challenger_data: data set version the challenger was trained on.
-        is_judged: whether the challenger's promotion has been decided; not where it waited for an approval given since.
-        approved_by: who approved the challenger.
-        champion: version with that alias.
-    """
-
-    trained_on: frozenset[str] = frozenset()
-    challenger: str | None = None
-    challenger_data: str | None = None
-    is_judged: bool = False
-    approved_by: str = ""
-    champion: str | None = None
 
 
 def registered(client: mlflow.MlflowClient, name: str) -> Registered:
@@ -112,24 +90,6 @@ def champion_of_dataset(client: mlflow.MlflowClient, dataset: str) -> str:
         there = ", ".join(each.name for each in found)
         raise UsageError(f"'{dataset}' has several champions in {client.tracking_uri}: {there}; name a --model")
     return found[0].name
-
-
-def status_of(record: Record) -> ModelStatus:
-    """Return what is known of a registered model by its record, and by the tags of its versions."""
-    model, champion = record.model, record.champion
-    challenger = model.aliases.get(CHALLENGER, "")
-    there = model.versions.get(challenger)
-    judgement, approvals = record.judgement(challenger), record.about(challenger, APPROVED)
-    is_waiting = judgement is not None and judgement.decision.get("is_waiting")
-    is_approved_since = bool(is_waiting and approvals and judgement and approvals[-1].number > judgement.number)
-    return ModelStatus(
-        trained_on=frozenset(each.tags[VERSION_TAG] for each in model.versions.values() if VERSION_TAG in each.tags),
-        challenger=challenger or None,
-        challenger_data=there.tags.get(VERSION_TAG) if there else None,
-        is_judged=(judgement is not None and not is_approved_since) or challenger == champion,
-        approved_by=", ".join(dict.fromkeys(each.by for each in record.approvals(challenger))),
-        champion=champion if champion and record.is_there(champion) else None,
-    )
 
 
 def model_names(client: mlflow.MlflowClient, prefix: str = "") -> list[str]:

@@ -4,10 +4,8 @@ Read from the record, which only grows: a version that was deleted since is stil
 hand is not.
 """
 
-import csv
-import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import zip_longest
 from typing import Any
@@ -87,17 +85,6 @@ def _championship(record: Record, change: Statement, after: Statement | None) ->
 
 def _time(change: Statement) -> str:
     return datetime.fromisoformat(change.predicate["at"]).astimezone(UTC).isoformat(timespec="seconds")
-
-
-def to_csv(found: Sequence[Championship]) -> str:
-    """Return them as CSV, with a line of column names; reasons are separated by ` | `."""
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, [each.name for each in fields(Championship)])
-    writer.writeheader()
-    writer.writerows(
-        asdict(each) | {"reasons": " | ".join(each.reasons), "signed_by": " ".join(each.signed_by)} for each in found
-    )
-    return text.getvalue()
 
 
 def lines(found: Sequence[Championship]) -> Iterator[str]:

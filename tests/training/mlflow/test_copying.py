@@ -12,7 +12,7 @@ from training.mlflow.copying import copy_version
 from training.mlflow.loading import load
 from training.mlflow.promotion import promote
 from training.mlflow.registering import attach
-from training.mlflow.registry import find_version, logged_model, status_of
+from training.mlflow.registry import find_version, logged_model
 from training.mlflow.runs import connect, log_scores
 from training.model import LinkModel
 from training.model_files import folder_digest
@@ -69,7 +69,7 @@ def test_a_copy_has_all_that_the_original_has(
     extra = {"copied_from": done.copied_from, "digest": done.digest, "chosen_from": "1"}
     assert arrived.tags | {DECISION_TAG: original.tags[DECISION_TAG]} == original.tags | extra
     assert (
-        DECISION_TAG not in arrived.tags and not status_of(record_of(target, "linker")).is_judged
+        DECISION_TAG not in arrived.tags and record_of(target, "linker").judgement("1") is None
     )  # nor by a sensor there
 
     folders = [_files(client, "1", tmp_path / "one"), _files(target, "1", tmp_path / "two")]

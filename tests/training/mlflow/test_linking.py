@@ -27,8 +27,7 @@ from schemas.manifest import read_manifest
 from training import listening
 from training.listening import bind
 from training.mlflow.champions import change_champion, record_of
-from training.mlflow.loading import download, load, open_model
-from training.mlflow.pyfunc import version_files
+from training.mlflow.loading import download, load, open_model, version_files
 from training.mlflow.registry import champion_of_dataset
 from training.mlflow.serving import MAX_BODY_BYTES
 from training.model import LinkModel

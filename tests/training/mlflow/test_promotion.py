@@ -19,7 +19,6 @@ from training.evaluation.evaluate import Evaluation
 from training.evaluation.models import evaluate_model
 from training.mlflow import judging
 from training.mlflow.champions import append, record_of
-from training.mlflow.explanation import explained
 from training.mlflow.gate import Contest
 from training.mlflow.judging import chose_epoch
 from training.mlflow.policy import Guard, Measure, Minimum, Policy
@@ -250,7 +249,6 @@ def test_a_chain_of_champions_is_held_to_the_best_of_them(
     client.delete_model_version("linker", "3")  # it was judged all the same
     fourth = judge("4", "2", "1")
     assert fourth.decision.is_promoted and fourth.decision.attempt == 3
-    assert "candidate 3 that the best champion meets" in " ".join(explained(fourth.decision))
     fifth = judge("5", "4", "1")
     assert fifth.decision.is_promoted and fifth.decision.attempt == 4 and fifth.to_json()["best"] == "5"
     assert record_of(client, "linker").attempt("6", "synthetic@v1", "val") == 1  # of the new best champion
@@ -322,33 +320,6 @@ def test_a_key_that_is_made_later_takes_the_record_over_where_somebody_says_so(
     client.delete_model_version("linker", "1")
     with pytest.raises(IntegrityError, match="names models:/linker/1, and it is not in the registry"):
         promote(client, "linker", "2", say=print)
-
-
-def test_the_command_line_explains_a_decision_in_plain_words(
-    client: mlflow.MlflowClient, register_model: Register, trained: Path, other_files: Callable[[], Path]
-) -> None:
-    for folder in (trained, other_files()):
-        register_model(folder)
-    promote(client, "linker", "1", say=print)
-    command = ["promote", "--model", "linker", "--version", "2", "--explain", "--tracking-uri", client.tracking_uri]
-    done = CliRunner().invoke(app, command)
-    assert isinstance(done.exception, GateError) and str(done.exception).endswith("was not promoted; not met: approval")
-    lines = [line for line in done.stdout.splitlines() if not line.startswith("scoring")]
-    assert lines[:2] == [
-        "models:/linker/2 is not the champion",
-        "Judged on 30 documents of synthetic@v1, split val, by AUC.",
-    ]
-    assert [line.split()[:2] for line in lines[2:4]] == [["met", "random:"], ["met", "champion:"]]
-    text = "\n".join(lines[4:])
-    for words in (
-        "A candidate may be at most 1 point worse than the champion, and than the best champion there ever was.",
-        "This is candidate 1 that the best champion meets.",
-        "so the interval is of 97.5%; the first one's is of 97.5%.",
-        "There are too few documents to show whether it keeps up with the champion: it may be ",
-        "437 documents would show in four of five cases that one is at most 1 worse.",
-        "It is left to a person: multilink approve.",
-    ):
-        assert words in text
 
 
 def test_a_cell_of_a_sweep_counts_as_all_of_its_cells(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import subprocess
 import venv
@@ -20,9 +19,7 @@ import torch
 from packaging.requirements import Requirement
 
 from schemas.documents import Split
-from schemas.errors import NotFoundError
 from schemas.manifest import read_manifest
-from schemas.versions import DISTRIBUTION
 from training.config import TrainConfig, image_tower, objective, text_tower
 from training.data.loading import identify
 from training.mlflow.registering import register, requirements_of, write_code
@@ -122,18 +119,6 @@ def test_a_fine_tuned_model_loads_in_the_environment_that_it_names(
     installed = json.loads(done.stdout.splitlines()[-1])
     assert installed["code"] == str(site / "training" / "mlflow" / "pyfunc.py")
     assert installed["sentences"] == found["sentences"]
-
-
-def test_a_wheel_is_named_by_its_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wheel = tmp_path / "multilink_pipeline-0.1.0-py3-none-any.whl"
-    wheel.write_bytes(b"a wheel")
-    monkeypatch.setenv("MULTILINK_WHEEL", str(wheel))
-    first = Requirement(requirements_of(TrainConfig())[0])
-    assert first.name == DISTRIBUTION
-    assert first.url == f"{wheel.as_uri()}#sha256={hashlib.sha256(b'a wheel').hexdigest()}"
-    monkeypatch.setenv("MULTILINK_WHEEL", "none.whl")
-    with pytest.raises(NotFoundError, match=r"MULTILINK_WHEEL=none\.whl: no such wheel"):
-        requirements_of(TrainConfig())
 
 
 def test_each_part_names_its_packages() -> None:
