@@ -49,6 +49,8 @@ def test_promote_by_a_policy_roll_back_and_copy(
     policy.write_text("[minimum]\nacu = 60\n")
     assert isinstance(command(*chosen, "1").exception, ConfigError)
 
+    other_champion = command("rollback", "--model", "linker", "--from", "1").exception
+    assert isinstance(other_champion, GateError) and "expected version 1 as champion, found 2" in str(other_champion)
     back = command("rollback", "--model", "linker", "--from", "2")
     assert back.stdout.startswith("models:/linker/1 is the champion again, in place of version 2\n")
     assert _summary(back) == {"model": "linker", "version": "1", "champion_before": "2"}

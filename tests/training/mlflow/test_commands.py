@@ -17,7 +17,6 @@ from schemas.lake import Lake
 from training.data.documents import GivenDocument
 from training.evaluation.models import evaluate_model
 from training.mlflow.loading import load
-from training.mlflow.promotion import promote
 from training.mlflow.registry import find_version
 from training.model import LinkModel
 from training.workflows.evaluate import run_evaluate, run_evaluate_scores
@@ -45,19 +44,6 @@ def test_evaluate_gives_intervals_and_logs_them_in_the_models_run(
     assert values["auc"]["low"] > values["random"]["auc"]["high"]
     run = client.get_run(str(find_version(client, "linker", "1").run_id))
     assert run.data.metrics["test_auc"] == values["auc"]["mean"]
-
-
-def test_evaluating_a_folder_and_its_registered_version_agree(
-    client: mlflow.MlflowClient, register_model: Register, registry_lake: Lake, trained: Path
-) -> None:
-    register_model(trained)
-    results = [
-        run_evaluate(
-            model=model, dataset="synthetic@v1", lake=registry_lake.root.uri, tracking=client.tracking_uri, say=print
-        )
-        for model in (str(trained), "models:/linker/1")
-    ]
-    assert results[0].evaluation.mean == results[1].evaluation.mean
 
 
 def test_mistakes_of_evaluate(client: mlflow.MlflowClient, registry_lake: Lake, trained: Path) -> None:
@@ -98,16 +84,6 @@ def test_scores_made_elsewhere(tmp_path: Path) -> None:
     assert values["auc"]["mean"] == values["auc"]["high"] == 100.0
     assert values["auc"]["low"] == pytest.approx(2.5)  # of one document little is known
     assert values["documents"] == 1 and "model" not in values
-
-
-def test_promote_by_name(
-    client: mlflow.MlflowClient, register_model: Register, registry_lake: Lake, trained: Path
-) -> None:
-    register_model(trained)
-    lines: list[str] = []
-    promotion = promote(client, "linker", "1", say=lines.append)
-    values = json.loads(json.dumps(promotion.to_json()))
-    assert values["is_promoted"] and values["version"] == "1" and len(lines) == 1
 
 
 def test_link_writes_the_best_assignment_of_each_document(

@@ -66,31 +66,6 @@ def test_first_champion_then_an_equal_one_and_a_worse_one(
     assert "worse than the champion" in str(stored["reasons"])
 
 
-def test_dry_run_decides_but_moves_and_records_nothing(
-    client: mlflow.MlflowClient, register_model: Register, trained: Path
-) -> None:
-    register_model(trained)
-    promotion = promote(client, "linker", "1", is_dry_run=True, say=print)
-    assert promotion.decision.is_promoted
-    assert _aliases(client) == {"challenger": "1"}
-    assert DECISION_TAG not in find_version(client, "linker", "1").tags
-
-
-def test_the_champion_stays_champion(client: mlflow.MlflowClient, register_model: Register, trained: Path) -> None:
-    register_model(trained)
-    promote(client, "linker", "1", say=print)
-    again = promote(client, "linker", "champion", say=print)
-    assert again.decision.is_promoted and again.decision.reasons == ("it is the champion already",)
-    assert _aliases(client) == {"challenger": "1", "champion": "1"}
-
-
-def test_a_random_model_is_not_promoted(client: mlflow.MlflowClient, register_model: Register, untrained: Path) -> None:
-    register_model(untrained)
-    promotion = promote(client, "linker", "1", say=print)
-    assert not promotion.decision.is_promoted and "champion" not in _aliases(client)
-    assert "not shown to beat random" in promotion.decision.reasons[0]
-
-
 def test_mistakes_are_named(
     client: mlflow.MlflowClient, register_model: Register, trained: Path, tmp_path: Path
 ) -> None:
@@ -122,33 +97,6 @@ def test_a_champion_crowned_while_another_is_judged_is_not_overruled(
     stored = _stored(client, "2")
     assert stored["is_promoted"] is False and stored["reasons"] == list(late.decision.reasons)
     assert promote(client, "linker", "2", say=print).decision.is_promoted
-
-
-def test_a_decision_lost_with_its_process_is_completed(
-    client: mlflow.MlflowClient, register_model: Register, trained: Path
-) -> None:
-    register_model(trained)
-    promote(client, "linker", "1", say=print)
-    stored = _stored(client, "1")
-    client.delete_model_version_tag("linker", "1", DECISION_TAG)
-    client.delete_registered_model_alias("linker", "champion")
-    assert promote(client, "linker", "1", say=print).decision.reasons == ("it is the champion already",)
-    assert _stored(client, "1") == stored
-    assert _aliases(client)["champion"] == "1"
-
-
-def test_rollback_restores_the_previous_champion(
-    client: mlflow.MlflowClient, register_model: Register, trained: Path
-) -> None:
-    for version in (register_model(trained), register_model(trained)):
-        promote(client, "linker", version, say=print)
-    with pytest.raises(GateError, match="expected version 1 as champion, found 2"):
-        rollback(client, "linker", champion="1")
-    restored, replaced = rollback(client, "linker", champion="2")
-    assert (restored.uri, replaced) == ("models:/linker/1", "2")
-    assert _aliases(client) == {"champion": "1", "challenger": "2"}
-    with pytest.raises(GateError, match="no champion to go back to"):
-        rollback(client, "linker")
 
 
 def test_the_policy_decides_on_minima_guards_and_the_latest_version(

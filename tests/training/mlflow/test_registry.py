@@ -18,7 +18,7 @@ from training.data.documents import GivenDocument
 from training.mlflow.loading import load, open_registry
 from training.mlflow.promotion import promote, rollback
 from training.mlflow.registering import attach, complete
-from training.mlflow.registry import find_version, logged_model, model_names, registered, versions
+from training.mlflow.registry import find_version, logged_model, model_names
 from training.mlflow.stored import canonical_name, model_name
 from training.mlflow.tracked_training import keep_start
 from training.model import LinkModel
@@ -83,23 +83,6 @@ def test_pyfunc_says_what_is_missing(client: mlflow.MlflowClient, register_model
         loaded.predict(frame.assign(sentence_vectors=[frame["sentence_vectors"][0], [], [], []]))
 
 
-def test_two_models_that_are_registered_at_once_are_both_there(
-    client: mlflow.MlflowClient, register_model: Register, trained: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Both write the row of the alias; MLflow's database refuses the second, and a sweep ended with that."""
-    method, refusals = client.set_registered_model_alias, [MlflowException("UNIQUE constraint failed")]
-
-    def disturbed(*arguments: str) -> None:
-        if refusals:
-            raise refusals.pop()
-        method(*arguments)
-
-    monkeypatch.setattr(client, "set_registered_model_alias", disturbed)
-    version = register_model(trained)
-    found = client.get_model_version_by_alias("linker", "challenger")
-    assert not refusals and str(found.version) == version
-
-
 def test_pyfunc_loads_in_another_process_from_another_directory(
     client: mlflow.MlflowClient, register_model: Register, trained: Path, tmp_path: Path
 ) -> None:
@@ -158,15 +141,6 @@ def test_a_version_carries_its_card_and_what_is_attached_later(
     for fact in (f"`{data.manifest_digest}`", "`synthetic@v1`", f"run `{version.run_id}`", metadata.version("torch")):
         assert fact in card
     assert "| objective.similarity.name | `ap` |" in card
-
-
-def test_versions_aliases_and_runs(client: mlflow.MlflowClient, register_model: Register, trained: Path) -> None:
-    assert [register_model(trained), register_model(trained)] == ["1", "2"]
-    challenger = find_version(client, "linker", "challenger")
-    assert challenger.version == "2" and challenger.tags["dataset"] == "synthetic"
-    assert "champion" not in registered(client, "linker").aliases
-    assert challenger.run_id is not None
-    assert [found.version for found in versions(client, run_id=challenger.run_id or "")] == ["2"]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 Without PostgreSQL these tests are skipped.
 """
 
+import json
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -11,7 +13,9 @@ from types import ModuleType
 import boto3
 import mlflow
 import pytest
+from typer.testing import CliRunner
 
+from orchestration.cli import app
 from schemas.errors import UsageError
 from schemas.lake import Lake
 from training.mlflow.champions import record_of
@@ -22,7 +26,7 @@ from training.mlflow.registering import register
 from training.mlflow.registry import find_version
 from training.mlflow.runs import artifact_root, connect, experiment_id
 from training.model import LinkModel
-from training.promotions.record import DECISION_TAG
+from training.promotions.record import DECISION_TAG, TAINTED
 
 BUCKET = "models"
 
@@ -62,7 +66,7 @@ def served(
     yield connect(postgres)
 
 
-def test_trained_registered_promoted_rolled_back_loaded_and_copied(
+def test_trained_registered_promoted_rolled_back_loaded_copied_and_forgotten(
     served: mlflow.MlflowClient,
     object_store: Mapping[str, str],
     registry_lake: Lake,
@@ -71,7 +75,8 @@ def test_trained_registered_promoted_rolled_back_loaded_and_copied(
     tmp_path: Path,
     contest: Callable[..., list[Mapping[str, str]]],
 ) -> None:
-    tags = {"dataset": "synthetic", "dataset_version": "v1", "lake": registry_lake.root.uri}
+    lake = Lake.at(shutil.copytree(registry_lake.root.uri, tmp_path / "lake").as_posix())
+    tags = {"dataset": "synthetic", "dataset_version": "v1", "lake": lake.root.uri}
     for _ in range(2):
         run = served.create_run(experiment_id(served, "multilink-synthetic"))
         version = register(served, trained, name="linker", run_id=run.info.run_id, tags=tags)
@@ -98,6 +103,14 @@ def test_trained_registered_promoted_rolled_back_loaded_and_copied(
     elsewhere.write_bytes(template.read_bytes())
     done = copy_version(served.tracking_uri, "linker", "2", to=f"sqlite:///{elsewhere}", say=print)
     assert done.is_new and DECISION_TAG not in done.version.tags
+
+    forget = ["lake", "forget", "train-003", "--yes", "--models", "--lake", lake.root.uri, "--json"]
+    asked = CliRunner().invoke(app, [*forget, "--tracking-uri", served.tracking_uri], catch_exceptions=False)
+    assert asked.exit_code == 0, asked.output
+    told = json.loads(asked.stdout.splitlines()[-1])
+    assert {*told["versions"][0]["models"]} == {"models:/linker/1", "models:/linker/2"}
+    record = record_of(served, "linker")
+    assert record.taint("1") and record.taint("2") and TAINTED in find_version(served, "linker", "2").tags
 
 
 def test_a_database_server_must_be_told_where_artefacts_go() -> None:
