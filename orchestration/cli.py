@@ -65,8 +65,8 @@ _MLFLOW_HINT = (
     "completed work is kept: correct the cause and run the command again; a training continues with --resume RUN"
 )
 _GOES_ON = {
-    **dict.fromkeys(("build", "demo", "link", "relink", "index", "lake", "sweep"), "; the same command goes on"),
-    "train": "; the same command with --reuse goes on",
+    **dict.fromkeys(("build", "demo", "link", "relink", "index", "lake", "sweep"), "; the same command continues"),
+    "train": "; the same command with --reuse continues",
 }
 # Of paths that cannot be read or written: read-only, full, of somebody else, of another kind than expected, not there.
 _OF_PATHS = {

@@ -196,7 +196,9 @@ def _cancel(result: PipelineResult, beam_options: Sequence[str]) -> None:
     try:
         cancel_job(beam_options)
     except OSError as problem:
-        logging.getLogger(__name__).error("Flink cannot be asked to cancel the job, which may go on: %s", problem)
+        logging.getLogger(__name__).error(
+            "Flink did not receive the request to cancel the job, which may still run: %s", problem
+        )
 
 
 def _no_worker(beam_options: Sequence[str]) -> str:

@@ -245,7 +245,7 @@ def split_uri(uri: str) -> tuple[str, str, str, str]:
     bucket, _, key = path.partition("/")
     if scheme == "s3" and "@" in bucket:
         where = f"s3://...@{bucket.rpartition('@')[2]}/{key}"
-        raise UsageError(f"{where}: a URI holds no key; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+        raise UsageError(f"{where}: expected a URI without a key; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
     return scheme, bucket, key.strip("/"), options
 
 

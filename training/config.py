@@ -249,8 +249,8 @@ class TrainConfig(Settings):
         require(not (self.needs.sources and roles), field="data.roles", value=roles, rule=rule)
         if self.image.needs.labels:
             rule = (
-                "region labels are read through the text tower's word vectors, and it has none to share; use one of "
-                "bilstm-attention, gru, transformer, or --set image.concepts=false"
+                "region labels need the word vectors of the text tower, and this tower has none; use bilstm-attention, "
+                "gru or transformer, or --set image.concepts=false"
             )
             require(self.text.shares_words, field="text.name", value=self.text.name, rule=rule)
             rule = "region labels have one language, the word vectors several; use --set image.concepts=false"

@@ -49,14 +49,14 @@ class Held:
             for kind in ("links", "indexes", "models"):
                 yield from (f"  {kind}: {each}" for each in row[kind])
         if not self.versions:
-            yield "no version holds any of it"
+            yield "no version contains any of it"
         yield from (f"image {each} stays: other documents show it" for each in sorted(self.content.shared))
         yield (
-            "not searched: copies in other lakes, exports, files outside the lake, databases named by --store; pages "
-            "that are running hold their index until they are started anew"
+            "not searched: copies in other lakes, exports, files outside the lake, databases named by --store; running "
+            "pages keep their index until they are restarted"
         )
         for version in self.content.not_covered:
-            yield f"{version}: its build has no ledger: what it rejected is found by address and hash alone, not by id"
+            yield f"{version}: its build has no ledger: rejected records are found by address and hash, not by id"
 
     def to_json(self) -> dict[str, Any]:
         shared = {"images": sorted(self.content.images), "shared_images": sorted(self.content.shared)}

@@ -173,7 +173,7 @@ class _Download:
             self._stream.truncate(0)
             self._stream.seek(0)
         if is_other:
-            raise FetchFailed(Reason.TRUNCATED, f"{target.url}: other bytes than were asked for")
+            raise FetchFailed(Reason.TRUNCATED, f"{target.url}: expected the requested range of bytes, found another")
         there = self._whole and (self._whole.validator, self._whole.total_bytes)
         is_there = bool(offered.validator) and there == (offered.validator, offered.total_bytes)
         self._is_current = status == NOT_MODIFIED or (status in SUCCESSES and is_there)

@@ -321,7 +321,7 @@ def test_a_build_that_is_stopped_says_so_and_the_same_command_goes_on(tmp_path: 
         time.sleep(0.01)
     os.kill(pid, signal.SIGINT)
     stopped = running.finish()
-    assert (stopped.status, stopped.err.splitlines()[-1]) == (130, "multilink: stopped; the same command goes on")
+    assert (stopped.status, stopped.err.splitlines()[-1]) == (130, "multilink: stopped; the same command continues")
     assert "Traceback" not in stopped.err and stopped.out == ""
     assert start(*command, folder=tmp_path, environment=clean_environment()).finish().status == 0
 

@@ -83,7 +83,7 @@ def test_a_profile_has_keys_too(object_store: str, tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize(
     ("uri", "message"),
     [
-        ("s3://name:hidden@bucket/lake", "a URI holds no key; set AWS_ACCESS_KEY_ID"),
+        ("s3://name:hidden@bucket/lake", "expected a URI without a key; set AWS_ACCESS_KEY_ID"),
         (
             "s3://bucket/lake?secret_key=hidden",
             "unknown option 'secret_key'; expected one of endpoint_override, region",

@@ -88,11 +88,11 @@ class Calibration:
             shape: its numbers of sentences and images; None: any.
         """
         if dataset.partition("@")[0] != self.dataset.partition("@")[0]:
-            return f"probabilities were fitted on {self.dataset}, and hold for its documents alone"
+            return f"probabilities were fitted on {self.dataset} and hold only for its documents"
         bounds = (("sentences", self.sentences), ("images", self.images))
         for (what, (low, high)), count in zip(bounds, shape or (), strict=False):
             if not low <= count <= high:
-                return f"probabilities were fitted on documents of {low} to {high} {what}, and hold only for these"
+                return f"probabilities were fitted on documents with {low} to {high} {what} and hold only for these"
         return ""
 
     def threshold(self, precision: float) -> float:
@@ -197,7 +197,7 @@ def fit_calibration(observed: Observations, *, dataset: str, split: str) -> Cali
     (18, 9)
     """
     if not len(observed):
-        raise ValueError("expected predicted links of documents with known links, there are none")
+        raise ValueError("expected predicted links of documents with known links, found none")
     *slopes, intercept = fit_sigmoid(observed.features, observed.are_true)
     (fewest, most), count = np.quantile(observed.shapes, USUAL, axis=0, method="nearest").tolist(), len(observed.shapes)
     logits, probabilities = _curve(observed)

@@ -335,7 +335,7 @@ def refuse(decision: Decision, name: str, reason: str) -> Decision:
 def _against_random(target: Contest, policy: Policy) -> Check:
     own = target.mean(policy.level)
     is_above = own.low > target.chance
-    verb, verdict = ("lies above", "beats") if is_above else ("does not lie above", "is not shown to beat")
+    verb, verdict = ("is above", "beats") if is_above else ("is not above", "is not shown to beat")
     numbers = f"{target.title} {_show(own)} {verb} {target.chance:.4g} with its whole {policy.level:.0%} interval"
     return Check(name="random", is_passed=is_above, reason=f"{verdict} random: {numbers}", measured=own)
 

@@ -187,7 +187,7 @@ def check_address(address: str, *, find: Find = registered_name, tracking: str =
         client = None if is_missing(uri) else connect(uri)
     except UsageError as problem:
         if verifies:
-            raise UsageError(f"{uri}: cannot be asked whether the model is a champion: {problem}") from problem
+            raise UsageError(f"{uri}: cannot check whether the model is a champion: {problem}") from problem
         return None
     if client is not None and (named := find(address)):
         with suppress(NotFoundError):

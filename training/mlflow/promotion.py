@@ -218,9 +218,7 @@ def rollback(client: mlflow.MlflowClient, name: str, *, champion: str | None = N
     line = record.champions
     place = next((place for place, each in enumerate(line) if place and record.is_there(each)), None)
     if now is None or place is None:
-        found = (
-            "none is champion" if now is None else "there is none before it" if len(line) == 1 else "all are deleted"
-        )
+        found = "there is no champion" if now is None else "no earlier one" if len(line) == 1 else "all are deleted"
         raise GateError(f"model '{name}' has no champion to go back to: {found}")
     previous, promoted = line[place], record.promotion(now)
     if taint := record.taint(previous):

@@ -166,7 +166,7 @@ def _compare(decision: Decision, was: Mapping[str, Any], where: str, *, toleranc
         raise IntegrityError(f"{where}: expected the conditions {', '.join(recorded)}, found {', '.join(found)}")
     for name, check in found.items():
         if check.is_passed != recorded[name]["is_passed"] or _distance(check, recorded[name]) > tolerance:
-            raise IntegrityError(f"{where}: it says: {recorded[name]['reason']}; judged again: {check.reason}")
+            raise IntegrityError(f"{where}: expected {recorded[name]['reason']}; judged again: {check.reason}")
 
 
 def _distance(check: Check, recorded: Mapping[str, Any]) -> float:

@@ -167,7 +167,7 @@ def histogram(title: str, values: Sequence[float], *, x_label: str, reference: f
     axes.locator_params(axis="y", integer=True, nbins=6)
     _rule(axes, reference, reference_name, is_left=reference < 50)
     fullest = int(counts.argmax()) * BIN_WIDTH
-    return _svg(axes, title, f"{len(values)} documents; most lie from {fullest} to {fullest + BIN_WIDTH}")
+    return _svg(axes, title, f"{len(values)} documents; most are from {fullest} to {fullest + BIN_WIDTH}")
 
 
 @mpl.rc_context(_STYLE)

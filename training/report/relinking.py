@@ -69,12 +69,12 @@ def caution_line(trained_on: str, dataset: str) -> str:
     """
     if trained_on.partition("@")[0] == dataset.partition("@")[0]:
         return (
-            f"the model was trained on {trained_on}: in documents of its training split it is surer than it is right; "
-            "its probabilities hold for those of val and test"
+            f"the model was trained on {trained_on}: its probabilities hold for val and test, and are too high "
+            "for documents of its training split"
         )
     return (
-        f"the model was trained on {trained_on}, where its probabilities were fitted: they do not hold in {dataset}, "
-        "where a link has a word in place of one: strong, fair or weak"
+        f"the model was trained on {trained_on}, where its probabilities were fitted; they do not hold for {dataset}, "
+        "whose links have a word instead: strong, fair or weak"
     )
 
 

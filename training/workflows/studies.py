@@ -201,7 +201,7 @@ def _apart(cell: Callable[[tuple[str, ...]], SweepCell], settings: tuple[str, ..
         try:
             found: SweepCell = process.submit(cell, settings).result()
         except BrokenProcessPool:
-            found = SweepCell(settings=settings, problem="its process was killed; the same sweep goes on with it")
+            found = SweepCell(settings=settings, problem="its process was killed; the same sweep continues it")
     return found
 
 

@@ -97,7 +97,7 @@ def test_takedown_names_what_holds_it_and_changes_nothing(lake: Lake, store: str
     assert (row["version"], row["documents"], len(row["images"])) == (version, ["p3"], 1)
     assert row["models"] == ["models:/multilink-documents-x/1"]
     assert {path: lake.root.read(path) for path in lake.root.files()} == before
-    assert "no version holds any of it" in run(lake, "lake", "takedown", "id:nosuch")
+    assert "no version contains any of it" in run(lake, "lake", "takedown", "id:nosuch")
 
 
 def test_a_shared_picture_stays_until_it_is_named(lake: Lake) -> None:
@@ -120,7 +120,7 @@ def test_forget_says_what_would_go_and_with_yes_it_goes(lake: Lake, tmp_path: Pa
     shown = json.loads(run(lake, "datasets", "list", "--json").splitlines()[-1])
     (version,) = shown["documents"]["versions"]
     assert shown["documents"]["latest"] == version
-    assert "no version holds any of it" in run(lake, "lake", "takedown", "p3")
+    assert "no version contains any of it" in run(lake, "lake", "takedown", "p3")
     assert run(lake, "datasets", "verify", "documents").startswith(f"documents@{version}: intact")
 
 
@@ -176,7 +176,7 @@ def test_models_trained_on_what_goes_are_tainted(lake: Lake, store: str, tmp_pat
     assert tagged["dataset"] == f"documents@{version}"
     taint(client, lake, "documents", version, documents=1, images=1)  # as after a death on the way
     assert len(record_of(client, "multilink-documents-x").statements) == 1
-    assert "no version holds any of it" in run(lake, "lake", "takedown", "p3", "--tracking-uri", store)
+    assert "no version contains any of it" in run(lake, "lake", "takedown", "p3", "--tracking-uri", store)
 
 
 def test_what_a_tainted_model_made_goes_though_the_first_call_was_killed(
@@ -199,7 +199,7 @@ def test_what_a_tainted_model_made_goes_though_the_first_call_was_killed(
     with monkeypatch.context() as dying, pytest.raises(Killed):
         dying.setattr("orchestration.workflows.takedowns.remove_made_by_models", die)
         CliRunner().invoke(app, command, catch_exceptions=False)
-    assert made.exists() and "no version holds any of it" in run(lake, "lake", "takedown", "p3")
+    assert made.exists() and "no version contains any of it" in run(lake, "lake", "takedown", "p3")
     again = CliRunner().invoke(app, command, catch_exceptions=False).output
     assert "what a tainted model made were removed" in again and not made.exists()
 
@@ -245,7 +245,7 @@ def test_a_build_reads_the_list_and_brings_nothing_back(lake: Lake, tmp_path: Pa
     (tmp_path / "list.txt").write_text("id:p3\n", encoding="utf-8")
     changes = [part for each in [*settings, f"takedown_list={tmp_path}/list.txt"] for part in ("--set", each)]
     run(lake, "build", "documents", *changes)
-    assert "no version holds any of it" in run(lake, "lake", "takedown", "p3")
+    assert "no version contains any of it" in run(lake, "lake", "takedown", "p3")
 
 
 def test_what_names_nothing_is_a_mistake(lake: Lake) -> None:

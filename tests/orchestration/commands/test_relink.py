@@ -113,6 +113,6 @@ def test_mistakes_are_told(arguments: list[str], told: str) -> None:
 
 
 def test_the_summary_says_what_probabilities_are_worth() -> None:
-    assert "surer than it is right" in caution_line("diy@01", "diy@02")
+    assert "too high for documents of its training split" in caution_line("diy@01", "diy@02")
     told = caution_line("diy@01", "mmc4@02")
-    assert "trained on diy@01" in told and "do not hold in mmc4@02" in told
+    assert "trained on diy@01" in told and "do not hold for mmc4@02" in told

@@ -239,7 +239,7 @@ def test_what_does_not_fit_is_refused_before_training(lake: Lake, tmp_path: Path
 
     with pytest.raises(ConfigError, match="found none; build it with a detector"):
         load(config_of(text="transformer", image="region-concept"))
-    with pytest.raises(ConfigError, match="none to share; use one of bilstm-attention, gru, transformer"):
+    with pytest.raises(ConfigError, match="this tower has none; use bilstm-attention"):
         load(config_of(text="sentence", image="region-concept"))
     with pytest.raises(UsageError, match="documents with a lead and an image, found none"):
         load(replace(BASE, data=DataConfig(roles=("lead",))))

@@ -123,7 +123,7 @@ def test_a_champion_that_was_deleted_is_missed_and_going_back_is_stated(linker: 
     assert rollback(linker, "linker")[0].version == "1" and len(_current(linker).chain) == 4
     assert _current(linker).champions == ("1",) and _aliases(linker) == {"champion": "1"}
     linker.delete_model_version("linker", "1")
-    with pytest.raises(GateError, match="no champion to go back to: there is none before it"):
+    with pytest.raises(GateError, match="no champion to go back to: no earlier one"):
         rollback(linker, "linker")
     assert adopt(linker, "linker").champions == () and _crown(linker, "4")
 

@@ -132,7 +132,7 @@ def test_a_served_model_gives_the_links_of_link(
         assert found == pytest.approx([wanted["similarity"] for wanted in rows], abs=1e-6)
         assert all(wanted["probability"] is not None or wanted["word"] for wanted in rows)
         # What is served is no document of the data set that probabilities were fitted on.
-        assert "hold for its documents alone" in row["caution"]
+        assert "hold only for its documents" in row["caution"]
         assert {each["word"] for each in row["links"]} <= {"strong", "fair", "weak"}
 
     by_pyfunc = mlflow.pyfunc.load_model("models:/linker@champion").predict(pd.DataFrame(records))

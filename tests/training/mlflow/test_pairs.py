@@ -39,7 +39,7 @@ def test_pairs_are_promoted_by_the_reciprocal_rank(
     assert first.decision.is_promoted
     assert first.decision.measure is Measure.RECIPROCAL_RANK and first.decision.documents == 60
     assert first.decision.reasons[0].startswith("beats random: reciprocal rank ")
-    assert "lies above 7.8 with" in first.decision.reasons[0]  # (1 + 1/2 + ... + 1/60) / 60
+    assert "is above 7.8 with" in first.decision.reasons[0]  # (1 + 1/2 + ... + 1/60) / 60
     second = promote(client, "linker", "2", lake=pairs, say=print)
     assert not second.decision.is_promoted
     stored = json.loads(find_version(client, "linker", "2").tags["promotion"])

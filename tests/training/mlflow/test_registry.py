@@ -237,7 +237,7 @@ def test_an_objective_has_one_name_and_is_found_by_every_spelling(
     spelled = f"multilink-my-data-{spelling}"
     assert canonical_name(spelled) == name
     assert find_version(client, spelled, "1").name == find_version(client, spelled, "champion").name == name
-    words = f"model '{name}' has no champion to go back to: none is champion"
+    words = f"model '{name}' has no champion to go back to: there is no champion"
     assert rollback_error(client, spelled) == words
 
 

@@ -131,7 +131,7 @@ def test_a_cell_whose_process_is_killed_is_one_without_a_model() -> None:
     """It was the end of all, with a line of Python's own."""
     server()
     found = sweep._apart(signal.raise_signal, signal.SIGKILL, threads=1)  # type: ignore[arg-type]
-    assert found.problem == "its process was killed; the same sweep goes on with it" and not found.model
+    assert found.problem == "its process was killed; the same sweep continues it" and not found.model
     for threads in (1, 2):
         assert sweep._apart(eval, "__import__('torch').get_num_threads()", threads=threads) == threads  # type: ignore[arg-type]
 
