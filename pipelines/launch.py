@@ -65,7 +65,7 @@ _CLUSTER_RUNNERS = {Runner.FLINK: "FlinkRunner", Runner.SPARK: "SparkRunner", Ru
 
 
 class _Options(PipelineOptions):
-    """Beam's options, each view of them made once: Beam asks for one at every transform, and parses them all anew."""
+    """Beam's options, each view of them made once: Beam asks for one at every transform, and parses them all again."""
 
     def view_as(self, cls: type[V]) -> V:
         views: dict[type[V], V] = self.__dict__.setdefault("views", {})

@@ -31,7 +31,7 @@ from schemas.lake import MANIFEST, REQUESTS, Folder, Lake, is_temporary
 from schemas.manifest import COPIES, Manifest, read_manifest
 
 MIN_AGE_S = 86_400.0
-LEAST_SPARE, LEAST_BYTES = 0.5, 1 << 20  # of a pack that is written anew without its spare rows
+LEAST_SPARE, LEAST_BYTES = 0.5, 1 << 20  # of a pack that is written again without its spare rows
 _OF_VERSIONS = ("datasets", "retrievals", "links", "indexes")
 
 

@@ -123,7 +123,7 @@ class Given:
     similarities: tuple[float, ...] = ()
 
     def of_kept(self, sentences: Sequence[int], images: Sequence[int], *, images_before: int) -> Given:
-        """Return what it says of some sentences and images, which are numbered anew in the given order.
+        """Return what it says of some sentences and images, which are numbered again in the given order.
 
         Args:
             sentences: the old numbers of those that are kept.

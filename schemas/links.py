@@ -13,7 +13,7 @@ was predicted has no row. How they are chosen is `training.linking`'s business. 
                                                              features, with links given and predicted: RELINKED_SCHEMA
     <output>/manifest.json                                   written last: what a reader trusts
 
-INDEX: what makes the pictures of a data set version searchable by one model; made anew from both at any time.
+INDEX: what makes the pictures of a data set version searchable by one model; made again from both at any time.
 
 <lake>/indexes/<data set>/<version>/<model>/parts/<digest>/  written once and never changed
                                                 vectors.npy   n x d float32, unit vectors, in order of content hash
@@ -186,7 +186,7 @@ class LinksManifest(JsonFile):
         dataset: NAME@VERSION.
         made_by: fingerprint of the model's weights, the data set's manifest, the calibration and the precision.
         precision: share of links that was to be true; None: all links are there.
-        fitted: what of the model's steps was chosen anew on the documents, in words; empty: nothing.
+        fitted: what of the model's steps was chosen again on the documents, in words; empty: nothing.
         splits: counts of each split.
         files: every file of links, documents and failures.
     """

@@ -6,7 +6,7 @@
 
 An index of another version of the data set by the same model saves most of the work. Pictures of which the same is
 known keep their rows, and the new ones are one part more; pictures that are gone keep a row that is not searched.
-Where many are gone, or parts are many, all parts are written anew, with the vectors that are known.
+Where many are gone, or parts are many, all parts are written again, with the vectors that are known.
 """
 
 import hashlib

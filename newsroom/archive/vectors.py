@@ -74,7 +74,7 @@ class Stacked:
     def of(self, rows: Int64, query: Float32) -> Float32:
         """Return the products of some rows with d numbers; a block of them is copied at a time.
 
-        The memory of a small block is used again; that of a large one is given back and comes anew, page by page, which
+        The memory of a small block is reused; that of a large one is returned and allocated again, page by page, which
         takes ten times as long as the products.
         """
         found, block = np.empty(len(rows), np.float32), max(1, BLOCK_BYTES // (4 * self.dimensions))

@@ -60,7 +60,7 @@ class Choice:
 
     @property
     def content(self) -> tuple[str, str]:
-        """Return what tells it from an index that was made anew in its place."""
+        """Return what tells it from an index that was made again in its place."""
         return self.uri, self.manifest.made_by
 
 

@@ -108,7 +108,7 @@ def picture(shared: Shared, reference: str, name: str, part: str = "") -> Respon
 
 @router.get("/uploads/{key}.jpg")
 def upload(shared: Shared, key: str) -> Response:
-    """Answer with an uploaded picture, drawn anew: nothing of the file but its pixels comes back."""
+    """Answer with an uploaded picture, drawn again: nothing of the file but its pixels comes back."""
     return Response(small_copy(shared.store.upload(key)), media_type="image/jpeg", headers=KEPT)
 
 

@@ -89,7 +89,7 @@ def within_failure_budget(version: VersionOnDisk, stages: Sequence[Stage]) -> Ve
 
 
 def duplicate_free(version: VersionOnDisk) -> Verdict:
-    """Check whether no two documents show near-duplicate pictures, as the build counted, or else by comparing all anew.
+    """Check whether no two documents show near-duplicate pictures, by the counts of the build or a new comparison.
 
     Of a data set whose policy keeps duplicates the check only counts them.
     """

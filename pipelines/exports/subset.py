@@ -2,7 +2,7 @@
 
 Which documents are in a share follows from their ids: a tenth is within a fifth, whatever the version, and documents
 keep their splits. Every column of theirs goes along, features included, and of the images exactly those they show.
-Shards of the parent become shards of about the wanted size, neighbours together; rows are not computed anew.
+Shards of the parent become shards of about the wanted size, neighbours together; rows are not computed again.
 
 The manifest's settings name the parent (`subset`), and so does an input. What the build left out, its duplicates and
 its leaks are the parent's to tell.

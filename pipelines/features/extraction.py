@@ -1,6 +1,6 @@
 """Which features a build has, decided before it starts, and computing what no pack of the lake holds yet.
 
-A plan travels to the workers. There each extractor is made anew, and must be the one that was planned: a worker with
+A plan travels to the workers. There each extractor is made again, and must be the one that was planned: a worker with
 other weights, libraries or another kind of device than the machine that started the build says so and stops.
 
 `Features` is plain, and used by the transforms; each object belongs to one worker. A picture that an extractor rejects,
@@ -193,7 +193,7 @@ def with_graphs(made: Iterable[Extractor], config: FeaturesConfig, http: HttpCon
 def _columns(made: Iterable[Extractor], table: str, copies: str) -> list[FeatureColumn]:
     """Return the columns of extractors; their fingerprints also name the code, and of images how the copies were made.
 
-    Values are kept by fingerprint: what other code computed is computed anew.
+    Values are kept by fingerprint: what other code computed is computed again.
     """
     read = {"copies": copies} if table == IMAGES else {}
     columns = [column for extractor in made for column in extractor.columns]

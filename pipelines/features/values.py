@@ -6,7 +6,7 @@ picture among good ones.
     <lake>/features/<extractor>/<fingerprint>/<pack>.parquet    key, value, rejected
 
 The key is the content hash of an image, or the digest of a document's texts. A value is kept as it was computed:
-vectors in float32, so that another storage computes nothing anew; regions and classes as shards hold them; of a
+vectors in float32, so that another storage computes nothing again; regions and classes as shards hold them; of a
 document, a list of vectors. Where an extractor rejects a picture, the value is null and `rejected` says why. What
 float16 cannot hold is rejected in every storage.
 """

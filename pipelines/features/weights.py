@@ -168,7 +168,7 @@ def make_once(name: str, make: Callable[[], bytes]) -> Folder:
 
 
 def kept_in(folder: Folder, name: str, file: str, read: Callable[[], bytes]) -> WeightFile:
-    """Return a file of weights of some name, kept in a folder; what the folder has is not read anew."""
+    """Return a file of weights of some name, kept in a folder; what the folder has is not read again."""
     if not folder.exists(file):
         folder.settle(file, read())
     return WeightFile(name, folder.child(file).uri, hashlib.sha256(folder.read(file)).hexdigest())

@@ -4,7 +4,7 @@ A capture goes where its address or its digest is named, or where it is an API's
 one of them: it is asked for again. The ledger says at which addresses a record's pages were asked for. Of a listing of
 Reddit the record goes.
 
-A segment is written anew without its records, byte for byte else, under a name of as early a time, and so is every
+A segment is written again without its records, byte for byte else, under a name of as early a time, and so is every
 index that points into it; then the old ones go. Done again after a kill the names are the same.
 
     segment     | info | record a | record b | record c |         b goes
@@ -153,7 +153,7 @@ def _check_closed(folder: Folder) -> None:
 
 
 def _find(source: str, folder: Folder, marks: Marks) -> tuple[Removal, set[str]]:
-    """Return what goes, and the segments that are to be written anew with their indexes.
+    """Return what goes, and the segments that are to be written again with their indexes.
 
     An answer that was found unchanged has a row in a later index: that index changes with the segment it points into.
     """

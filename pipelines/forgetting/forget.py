@@ -5,7 +5,7 @@
 
 Versions go last but for the ledger, since they say what belongs to what is named: killed anywhere and run again, it
 goes on. A version that held something is replaced by one without it, under a name of its own, and `latest` follows; its
-failures, duplicates and leaks are not taken over, and links and indexes are to be made anew. A reader of the old
+failures, duplicates and leaks are not taken over, and links and indexes are to be made again. A reader of the old
 version finds that it is gone. Captured input files of such versions go as a whole, and so does what unfinished builds
 left.
 

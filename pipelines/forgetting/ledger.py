@@ -97,7 +97,7 @@ def _find_kept(lake: Lake, takedowns: Takedowns, named: Named, captured: Mapping
 
 
 def take_out(lake: Lake, documents: frozenset[str], images: frozenset[str], *, dry_run: bool) -> int:
-    """Write the ledger anew without the rows of what goes, and the addresses of its images; return how many rows go."""
+    """Rewrite the ledger without the removed rows and the addresses of their images; return their number."""
     count = 0
     ways = {(*build, row["url"]) for build, row in _rows(lake, Read.IMAGE) if row["key"] in images}
     for build, folder in _folders(lake):

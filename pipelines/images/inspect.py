@@ -243,7 +243,7 @@ def copy_packs(lake: Lake, config: ImagesConfig, fingerprint: FingerprintName) -
     """Return the packs of the copies that these settings give.
 
     The folder's name follows from all that a copy depends on: what is accepted, which fingerprint is computed, the
-    libraries, and the code. So what is found there is what inspecting the picture anew would give.
+    libraries, and the code. So what is found there is what inspecting the picture again would give.
     """
     depends_on = {
         "config": config.of_copies,

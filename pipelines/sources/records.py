@@ -261,7 +261,7 @@ def _other_form(line: bytes) -> str:
 def json_object(line: bytes, *, is_of_web: bool = False) -> dict[str, Any] | FieldError:
     """Return the JSON object in a line, or why there is none.
 
-    In what comes from the web, bytes that are not UTF-8 become U+FFFD: nobody can write that line anew.
+    In what comes from the web, bytes that are not UTF-8 become U+FFFD: nobody can write that line again.
     """
     if len(line) > MAX_LINE_BYTES:
         return FieldError(Reason.BROKEN_RECORD, f"expected a line of at most {MAX_LINE_BYTES} bytes, found more")

@@ -6,7 +6,7 @@
 
 These are the exception to `pipelines/raw/`: plain files that their readers open by path. What was interrupted goes on
 where it stopped (`Range` with `If-Range`, RFC 9110 13.1.5 and 14.2), unless the host does not know ranges or has
-another file by now: then it starts anew. A file older than `http.listing_max_age_s` is asked about again, and fetched
+another file by now: then it starts again. A file older than `http.listing_max_age_s` is asked about again, and fetched
 again only where its host has another one. One process at a time fetches a file.
 """
 

@@ -4,7 +4,7 @@ No redirect is followed and nothing is tried again here. The request stays what 
 name and the certificate check all use the URL's host; only where the TCP connection goes comes from the `AddressBook`.
 Nothing here reads proxy variables of the environment.
 
-A socket's own time-out begins anew with every byte. So the sockets made here ask before each reading how much of the
+A socket's own time-out begins again with every byte. So the sockets made here ask before each reading how much of the
 calling thread's time is left: a host that sends a byte a second meets the limit, in headers, chunks and TLS alike. The
 limit also holds for name servers and for all the addresses of a host that are tried. Bodies have a limit of bytes,
 before and after decompression.

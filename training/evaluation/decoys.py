@@ -1,6 +1,6 @@
 """An estimate of how many predicted links are false, where no true link is known: linked pairs in other documents.
 
-A linked sentence and image take the places of a linked pair of another document, and that document is linked anew. As
+A linked sentence and image take the places of a linked pair of another document, and that document is linked again. As
 many sentences and images compete there as before, and all others are wrong for the pair. The estimate is the share of
 pairs whose shorter side (an image, where the document has more sentences) is then linked to something else. It is no
 bound:

@@ -1,4 +1,4 @@
-"""Steps at link time for the documents that are linked: weights chosen on them anew, without a link.
+"""Steps at link time for the documents that are linked: weights chosen on them again, without a link.
 
 A model's weight of class names is that of its training data. On pictures of another kind another one may rank own
 images better, and the documents may have an order that those of the training did not have. What is chosen is clear of

@@ -7,7 +7,7 @@ retrieve their images. A candidate is promoted if every check passes:
 - champion: it is shown to be at most a margin worse on the target (non-inferiority). The whole interval of the paired
   difference (candidate minus champion, document by document) lies above minus the margin. Two models that read
   different texts are compared on the documents both could score; one with the champion's files is as good;
-- best champion: the same against the best champion there ever was, scored anew on the same documents. Without it a
+- best champion: the same against the best champion there ever was, scored again on the same documents. Without it a
   chain of champions, each a little worse than the one before, falls without end;
 - documents: enough documents were scored, with both models where there is a champion;
 - minimum: its mean scores reach the policy's minima;

@@ -1,4 +1,4 @@
-"""Verifying a champion on any machine that can read registry and lake: statements, model, data, and the scores anew.
+"""Verifying a champion on any machine that can read registry and lake: statements, model, data, and the scores again.
 
 What is compared with what, in order; the first difference is an error that names its place:
 

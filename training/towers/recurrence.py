@@ -230,7 +230,7 @@ def _run_back(
 def _product_with(weights: Tensor) -> Callable[[Tensor], Tensor]:
     """Return what multiplies rows with `weights`; float32 is laid out once for all time steps where oneDNN can.
 
-    A plain product lays float32 weights out anew each time, which costs more than the few rows of a late time step.
+    A plain product lays float32 weights out again each time, which costs more than the few rows of a late time step.
     """
     if weights.dtype is torch.float32 and hasattr(torch.ops.mkldnn, PACK):  # there only where oneDNN is built in
         packed = torch.ops.mkldnn._reorder_linear_weight(weights.T.contiguous(), None)

@@ -47,7 +47,7 @@ class LinkSummary:
         page: where the first documents are drawn; None: nowhere.
         documents: that were linked.
         links: of them.
-        fitted: what of the model's steps was chosen anew on these documents; None: nothing.
+        fitted: what of the model's steps was chosen again on these documents; None: nothing.
         examples: the first of the links.
         cautions: why links have a word and no probability, and of how many documents.
         failures: of documents and images, as they were read and as they were linked.

@@ -43,7 +43,7 @@ class AllMiniLm(OnnxText):
         super().__init__(network, names, config, weights)
 
     def graphs_in(self, folder: Folder) -> dict[str, WeightFile]:
-        """Return the graph and what goes with it as weights, kept in a folder; what the folder has is not made anew."""
+        """Return the graph and its files as weights, kept in a folder; existing files are not made again."""
         own = {name: each.local().path for name, each in self.weights.items() if name.partition("/")[0] == NAME}
         return {name: kept_in(folder, name, path.name, path.read_bytes) for name, path in own.items()}
 

@@ -6,7 +6,7 @@
 
 Ids are of their file alone: an image of another file is the same where its name is equal, too, and so is a caption of
 an image where its text is. Else both count, since tools number from 1. A caption's id is its own among those of its
-image: files like COCO's may number them anew for each image.
+image: files like COCO's may number them again for each image.
 
     images by hash   |------- true half -------|------- fake half -------|
     groups of five     t0    t1    t2   ...       f0    f1    f2   ...
