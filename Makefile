@@ -10,12 +10,15 @@ FAST := not slow and not trial and not cluster and not infra and not ray and not
 # Empty: processes keep the byte code of what they import, for the many that come after them.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: setup demo up cluster posts live test test-fast trials test-cluster kubernetes test-infra
+.PHONY: setup help demo up cluster posts live test test-fast trials test-cluster kubernetes test-infra
 .PHONY: format lint types contracts docs check golden bench gpu picture clean
 
-setup: $(READY)
+setup: $(READY) ## make the virtual environment .venv
 
-# A Python that is named makes the environment anew where another one made it; `python3` by default takes what is there.
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-14s%s\n", $$1, $$2}' Makefile
+
+# If PYTHON is set and another Python made the environment, it is made again; the default `python3` keeps what exists.
 ifneq ($(origin PYTHON),file)
 ifneq ($(wildcard $(VENV)/pyvenv.cfg),)
 ifneq ($(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])'),$(shell sed -n 's/^version = \([0-9]*[.][0-9]*\).*/\1/p' $(VENV)/pyvenv.cfg))
@@ -29,7 +32,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v <= (3, 13) \
 	    else "multilink needs Python 3.11 to 3.13, and $(PYTHON) is %d.%d: make setup PYTHON=python3.12" % v)'
 	@echo "setting up $(VENV): three minutes or more, and about 9 GB, most of it PyTorch's libraries for GPUs"
-	@command -v nvidia-smi >/dev/null || echo "no NVIDIA GPU here: CONTRIBUTING.md says how to take PyTorch's build for CPUs, 4 GB less"
+	@command -v nvidia-smi >/dev/null || echo "no NVIDIA GPU here: CONTRIBUTING.md describes PyTorch's build for CPUs, 4 GB less"
 	@echo "1/2 an environment of $(PYTHON)"
 	$(PYTHON) -m venv $(CLEAR) $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
@@ -38,37 +41,37 @@ $(READY): pyproject.toml constraints.txt
 	    --constraint constraints.txt --editable ".[all]" --group dev
 	@touch $(READY)
 
-demo: $(READY)
+demo: $(READY) ## run the main job on a recorded web
 	@$(BIN)/multilink demo --workspace demo
 
-up: $(READY)
+up: $(READY) ## start Dagster, MLflow and the pages on this machine
 	@$(BIN)/multilink up --workspace workspace
 
-cluster: $(READY)
+cluster: $(READY) ## start a cluster on this machine (ENGINE=flink or spark)
 	@PYTHONPATH=tests $(BIN)/python -m cluster.local --home cluster --engine $(ENGINE)
 
-posts: $(READY)
+posts: $(READY) ## add twenty recorded posts for the next rebuild of `make up`
 	@$(BIN)/python tests/replay/add_posts.py --web workspace/web
 
-live: $(READY)
+live: $(READY) ## run `up` for several weeks of the recorded web, with killed processes
 	@$(BIN)/python tests/orchestration/live.py
 
-test: $(READY)
+test: $(READY) ## run all tests but the trials
 	$(PYTEST)
 
-test-fast: $(READY)
+test-fast: $(READY) ## run the tests that take minutes
 	$(BIN)/python -m pytest --numprocesses 3 -m "$(FAST)"
 
-kubernetes:
+kubernetes: ## build the programs of `make test-infra`
 	@infra/kubernetes/build.sh
 
-trials: $(READY)
+trials: $(READY) ## run the long tests
 	$(BIN)/python -m pytest -m trial --numprocesses 2 --verbose
 
-test-infra: $(READY)
+test-infra: $(READY) ## check chart, manifests and image
 	$(BIN)/python -m pytest tests/infra -m infra --verbose
 
-test-cluster: $(READY)
+test-cluster: $(READY) ## run the main job on a cluster on this machine
 	$(BIN)/python -m pytest tests/cluster -m cluster --verbose
 
 format: $(READY)
@@ -83,24 +86,24 @@ types: $(READY)
 contracts: $(READY)
 	$(BIN)/lint-imports
 
-check: format lint types contracts docs test
+check: format lint types contracts docs test ## run everything that a change has to pass
 
-docs: $(READY)
+docs: $(READY) ## build the guide in build/docs
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo build/docs/index.html
 
-golden: $(READY)
+golden: $(READY) ## write the golden files again
 	$(BIN)/python -m pytest tests/golden --refresh-golden
 
-bench: $(READY)
+bench: $(READY) ## run the benchmarks
 	@set -e; for file in $$(grep -l __main__ benchmarks/*.py); do echo "== $$file"; $(BIN)/python -m benchmarks.$$(basename $$file .py) --json; done
 
-gpu: $(READY)
+gpu: $(READY) ## run the tests that need a GPU
 	$(BIN)/python -m pytest tests/training/loop/test_distributed.py -k "gpu or nccl" --numprocesses 0 --verbose
 
-picture: demo
+picture: demo ## draw the pictures of README and guide
 	$(BIN)/multilink demo --news --workspace demo
 	$(BIN)/python docs/take_pictures.py demo
 
-clean:
+clean: ## remove the demo, caches and builds
 	rm -rf demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build *.egg-info
