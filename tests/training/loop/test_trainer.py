@@ -14,7 +14,7 @@ import torch
 from set_similarity import set_similarity
 
 from benchmarks.held_split import HeldSplit
-from schemas.documents import Sentence, Split
+from schemas.documents import Split
 from schemas.errors import BuildError, ConfigError, UsageError
 from schemas.lake import Lake
 from schemas.overrides import override
@@ -95,20 +95,6 @@ def test_links_are_found_without_being_shown(data: TrainingData, tmp_path: Path,
     assert last["validation_precision_at_1"] > 90
     assert last["validation_rank"] < 1.6
     assert last["documents_per_second"] > 0
-
-
-def test_words_are_learnt(lake: Lake, tmp_path: Path) -> None:
-    config = with_loop(WORDS, epochs=8, learning_rate=1e-2)
-    result = train(config, load_training_data(lake, "synthetic", config.reading), Context(), run_directory=tmp_path)
-    assert result.history[-1]["train_loss"] < result.history[0]["train_loss"] * 0.8
-    model = LinkModel.load(result.model)
-    assert model.vocabulary is not None and "thing3" in model.vocabulary.words
-
-
-def test_nostruct_learns(data: TrainingData, tmp_path: Path) -> None:
-    config = replace(with_loop(FROZEN, epochs=16), objective=objective("nostruct"))
-    result = train(config, data, Context(), run_directory=tmp_path)
-    assert result.history[-1]["validation_auc"] > 75
 
 
 @pytest.mark.parametrize("config", [FROZEN, WORDS, SUM], ids=["sentence", "gru", "sum"])
@@ -203,17 +189,6 @@ def test_progress_is_said(data: TrainingData, tmp_path: Path, monkeypatch: pytes
     assert re.fullmatch(
         r"epoch 1/1, step 8/8: [\d.]+ documents/s, loss 0\.\d{4}, learning rate 0\.005, 0:00:00 left", lines[-1]
     )
-
-
-def test_the_smallest_documents_train(lakes: ModuleType, tmp_path: Path) -> None:
-    made = {split: lakes.make_documents(split, 6, lakes.World(sentences=(1, 1), images=(1, 2))) for split in Split}
-    train_split = made[Split.TRAIN]
-    blank = replace(train_split.documents[0], sentences=(Sentence(""),))
-    made[Split.TRAIN] = replace(train_split, documents=(blank, *train_split.documents[1:]))
-    lake = lakes.write_lake(str(tmp_path / "lake"), made)
-    for config in (WORDS, replace(SUM, training=WORDS.training)):
-        result = train_on(lake, with_loop(config, epochs=2), tmp_path / config.text.name)
-        assert all(np.isfinite(row["train_loss"]) for row in result.history)
 
 
 def test_a_single_validation_document_is_warned_of(

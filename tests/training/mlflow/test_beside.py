@@ -168,22 +168,3 @@ def test_named_columns_are_scored_as_they_are(
         "'clip': clip is not in the data set; it has image-test; rebuild with features.images=clip"
         in absent(missing)["frozen joint embeddings"]
     )
-
-
-def test_pairs_have_baselines_of_their_own_kind(
-    client: mlflow.MlflowClient, register_model: Register, lakes: ModuleType, trained: Path, tmp_path: Path
-) -> None:
-    register_model(trained)
-    made = {Split.TEST: lakes.make_documents(Split.TEST, 30, lakes.World(sentences=(1, 1), images=(1, 1)))}
-    lake = lakes.write_lake(str(tmp_path / "lake"), made)
-    nostruct = save_as_nostruct(trained, tmp_path / "nostruct")
-    run = client.create_run(client.get_experiment_by_name("multilink-synthetic").experiment_id)
-    tags = {"dataset": "synthetic", "dataset_version": "v1", "lake": lake.root.uri}
-    register(client, nostruct, name="multilink-synthetic-nostruct", run_id=run.info.run_id, tags=tags)
-    summary = evaluated(client, lake, "models:/linker/1")
-    assert summary.evaluation.pairs is not None
-    values = [{metric: score.value for metric, score in summary.means(name).items()} for name in (None, "nostruct")]
-    assert values[0] == values[1] and len(values[0]) == 4
-    page = run_report(summary, lake=lake.root.uri, directory=tmp_path / "report", tracking=client.tracking_uri)
-    text = page.read_text(encoding="utf-8")
-    assert "A text looks for its image among 30" in text and "reciprocal rank" in text and "NoStruct" in text

@@ -99,18 +99,6 @@ def test_each_champion_is_remembered_and_rolled_back_to_one_by_one(linker: mlflo
     assert model_names(linker) == ["linker"]
 
 
-def test_of_two_that_saw_the_same_champion_the_second_loses(linker: mlflow.MlflowClient) -> None:
-    assert _crown(linker, "1")
-    seen = _current(linker)
-    assert change_champion(linker, seen, ("2", *seen.champions), decision={"by": "first"})
-    assert not change_champion(linker, seen, ("3", *seen.champions), decision={"by": "second"})
-    last = _current(linker)
-    assert (last.champion, last.previous, last.changes[-1].decision) == ("2", "1", {"by": "first"})
-    assert _aliases(linker) == {"champion": "2", "previous_champion": "1"}
-    assert _crown(linker, "3")  # whoever looks again may
-    assert _current(linker).champions == ("3", "2", "1")
-
-
 def test_a_champion_that_was_deleted_is_missed_and_going_back_is_stated(linker: mlflow.MlflowClient) -> None:
     for version in ("1", "2", "3"):
         assert _crown(linker, version)

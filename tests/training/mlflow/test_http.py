@@ -13,23 +13,17 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from schemas.lake import Lake
-from training.data.documents import GivenDocument
 from training.mlflow.champions import record_of
-from training.mlflow.copying import copy_version
 from training.mlflow.loading import load
 from training.mlflow.promotion import promote, rollback
 from training.mlflow.registering import register
 from training.mlflow.registry import find_version, logged_model
 from training.mlflow.runs import connect, experiment_id
-from training.model import LinkModel
 from training.promotions.record import DECISION_TAG
 from training.workflows.evaluate import run_evaluate
-from training.workflows.link import run_link
-from training.workflows.report import run_report
 
 START_S = 120.0
 
@@ -115,31 +109,8 @@ def test_a_server_that_dies_in_the_middle_changes_nothing(
     assert len(lines) == 1 and record_of(client, "linker").champions == ("2", "1")
     assert DECISION_TAG in find_version(client, "linker", "2").tags
 
-    summary = run_evaluate(
-        model="models:/linker@champion", dataset="synthetic", lake=lake, tracking=server.uri, say=print
-    )
-    run_report(summary, lake=lake, directory=tmp_path / "report", tracking=server.uri)
+    run_evaluate(model="models:/linker@champion", dataset="synthetic", lake=lake, tracking=server.uri, say=print)
     loaded = load("models:/linker@champion", client)
-    assert loaded.version is not None and logged_model(client, loaded.version).artifact_location.startswith(
-        "mlflow-artifacts:"
-    )
-    assert {item.path for item in client.list_artifacts(str(loaded.run_id), "report")} == {
-        "report/index.html",
-        "report/evaluation.parquet",
-    }
-    calibration = load("models:/linker@champion", client).calibration
-    assert calibration is not None and calibration.dataset == "synthetic@v1"
-
-    restored, replaced = rollback(client, "linker")
-    assert (restored.version, replaced) == ("1", "2")
-    again = load("models:/linker@champion", client)
-    for name, weights in LinkModel.load(trained).state_dict().items():
-        assert again.model.state_dict()[name].equal(weights)
-    document = GivenDocument(id="d", texts=["a", "b"], sentence_vectors=np.eye(2, 12), image_vectors=np.eye(2, 16))
-    linked = run_link(loaded=again, documents=[document], output=tmp_path / "links.parquet", say=print)
-    assert linked.model == "models:/linker/1" and linked.documents == 1
-
-    elsewhere = tmp_path / "elsewhere.db"
-    elsewhere.write_bytes(template.read_bytes())
-    copied = copy_version(server.uri, "linker", "2", to=f"sqlite:///{elsewhere}", say=print)
-    assert copied.is_new and copied.copied_from == f"{server.uri} models:/linker/2"
+    assert loaded.version is not None and loaded.calibration is not None
+    assert logged_model(client, loaded.version).artifact_location.startswith("mlflow-artifacts:")
+    assert rollback(client, "linker")[0].version == "1"

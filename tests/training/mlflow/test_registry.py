@@ -9,7 +9,6 @@ import mlflow
 import numpy as np
 import pandas as pd
 import pytest
-from mlflow.exceptions import MlflowException
 
 from schemas.errors import GateError, IntegrityError, NotFoundError, UsageError
 from schemas.lake import Folder
@@ -72,15 +71,6 @@ def test_registering_leaves_nothing_where_modules_are_looked_for(register_model:
     before = list(sys.path)
     register_model(trained)
     assert sys.path == before
-
-
-def test_pyfunc_says_what_is_missing(client: mlflow.MlflowClient, register_model: Register, trained: Path) -> None:
-    loaded = mlflow.pyfunc.load_model(f"models:/linker/{register_model(trained)}")
-    frame = _frame(_documents(LinkModel.load(trained)))
-    with pytest.raises(MlflowException, match=r"row 0, image_vectors: expected vectors of 16 numbers, found \[2\]"):
-        loaded.predict(frame.assign(image_vectors=[[[0.0, 1.0]]] * len(frame)))
-    with pytest.raises(MlflowException, match="row 1, sentence_vectors: expected a text-test vector for each of 1"):
-        loaded.predict(frame.assign(sentence_vectors=[frame["sentence_vectors"][0], [], [], []]))
 
 
 def test_pyfunc_loads_in_another_process_from_another_directory(

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import mlflow
 import pytest
@@ -19,7 +18,6 @@ from orchestration.cli import run
 from schemas.lake import Lake
 from schemas.leases import HeldError, hold
 from training.loop.run import runs_folder
-from training.mlflow import tracked_training
 from training.mlflow.promotion import promote
 from training.mlflow.runs import connect
 from training.mlflow.tracked_training import TrainSummary, run_train
@@ -28,19 +26,12 @@ SMALL = ("dimensions=16", "training.epochs=4", "training.learning_rate=0.01", "t
 SERVER = ("-m", "mlflow", "server", "--host", "127.0.0.1", "--workers", "1", "--disable-security-middleware")
 
 
-@pytest.fixture(params=["file", "server"])
+@pytest.fixture
 def store(
-    request: pytest.FixtureRequest,
-    template: Path,
-    tmp_path: Path,
-    servers: ModuleType,
-    monkeypatch: pytest.MonkeyPatch,
+    template: Path, tmp_path: Path, servers: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[mlflow.MlflowClient]:
     database = tmp_path / "mlflow.db"
     database.write_bytes(template.read_bytes())
-    if request.param == "file":
-        yield connect(f"sqlite:///{database}")
-        return
     monkeypatch.setenv("MLFLOW_SERVER_ENABLE_JOB_EXECUTION", "false")
     port = servers.free_port()
     where = ["--backend-store-uri", f"sqlite:///{database}", "--artifacts-destination", str(tmp_path / "artifacts")]
@@ -82,25 +73,6 @@ def test_a_model_is_reused_after_it_was_promoted(store: mlflow.MlflowClient, reg
     assert run_train(
         lake=registry_lake.root.uri, resume=first.run_id, tracking=store.tracking_uri, say=print
     ).model_uri == first.model_uri  # fmt: skip
-
-
-def test_a_run_that_was_stopped_goes_on(
-    client: mlflow.MlflowClient, registry_lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    train, launch = trainer(client, registry_lake, []), tracked_training._launch
-    stopped: list[str] = []
-
-    def stop(config: object, run: Any, **more: Any) -> None:
-        stopped.append(run.id)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(tracked_training, "_launch", stop)
-    with pytest.raises(KeyboardInterrupt):
-        train()
-    monkeypatch.setattr(tracked_training, "_launch", launch)
-    found = train()
-    assert not found.is_reused and [found.run_id] == stopped
-    assert train().run_id == found.run_id
 
 
 TRAINS = """

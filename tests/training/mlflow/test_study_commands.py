@@ -39,16 +39,6 @@ def test_what_a_baseline_lacks_is_said(registry_lake: Lake, capsys: pytest.Captu
     assert run([*evaluate, "--set", "word_vector=x"]) == 2 and "word_vector" in capsys.readouterr().err
 
 
-def test_joint_embeddings_of_one_model_link_without_training(lakes: ModuleType, tmp_path: Path) -> None:
-    world = lakes.World(latent=4, text_dimensions=16, image_dimensions=16)
-    lake = lakes.write_lake(
-        str(tmp_path / "lake"), {Split.TEST: lakes.make_documents(Split.TEST, 12, world)}, world=world
-    )
-    found = run_baseline(baseline="joint-embeddings", dataset="synthetic", lake=lake.root.uri)
-    scores = found.evaluation.scores
-    assert len(scores) + sum(scores.left_out.values()) == 12
-
-
 def test_models_are_judged_on_every_data_set(
     client: mlflow.MlflowClient, lakes: ModuleType, registry_lake: Lake, trained: Path, untrained: Path
 ) -> None:

@@ -54,6 +54,9 @@ def test_table_page_and_scores_are_with_the_version_and_its_run(
         summary_of(client), lake=registry_lake.root.uri, tracking=client.tracking_uri, say=print
     )
     assert found is not None and found.values["split"] == "test"
+    *_, link, evaluate = found.outcome(registry_lake.root.uri)
+    assert link.split()[:4] == ["multilink", "link", "--model", "models:/linker/1"]
+    assert evaluate.split()[4:] == ["--dataset", "synthetic@v1", "--lake", registry_lake.root.uri, "--report", "report"]
     folder = Path(mlflow.artifacts.download_artifacts(logged_model(client, version).artifact_location))
     text = (folder / "model_card.md").read_text(encoding="utf-8")
     auc, random = found.means()["auc"], found.means("random")["auc"]
@@ -108,18 +111,6 @@ def test_a_training_ends_with_whether_the_model_is_good(value: float, low: float
     assert len(table) == 3
     beside = [*rows, Score("auc", 74.0, 70.0, 79.0, measure="class-names")]
     assert (outcome_lines(beside, dataset="diy@1")[1].startswith("the model class-names")) == (value < 74)
-
-
-def test_what_comes_next_are_commands(
-    client: mlflow.MlflowClient, register_model: Register, registry_lake: Lake, trained: Path
-) -> None:
-    register_model(trained)
-    lake = registry_lake.root.uri
-    found = run_training_report(summary_of(client), lake=lake, tracking=client.tracking_uri, say=print)
-    assert found is not None
-    *_, link, evaluate = found.outcome(lake)
-    assert link.split()[:4] == ["multilink", "link", "--model", "models:/linker/1"]
-    assert evaluate.split()[4:] == ["--dataset", "synthetic@v1", "--lake", lake, "--report", "report"]
 
 
 @pytest.mark.parametrize(

@@ -751,22 +751,6 @@ def test_a_lake_that_was_moved_is_named_by_its_new_address(
         CliRunner().invoke(app, [*command[:3], *command[5:]], catch_exceptions=False, env={"MULTILINK_LAKE": ""})
 
 
-def test_a_rolled_back_champion_verifies(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MULTILINK_KEY", str(workspace.key))
-    for version in ("1", "2"):
-        promote(workspace.client, "linker", version, say=print)
-    rollback(workspace.client, "linker")
-    findings = workspace.verify(is_deep=True)
-    assert "000003.json by " in findings[0] and findings[-1].endswith("to the last bit")
-    shutil.rmtree(workspace.lake / "datasets" / "synthetic")
-    with pytest.raises(
-        NotFoundError, match=f"synthetic@{VERSION}, on which models:/linker/1 was trained or judged, is n"
-    ):
-        workspace.verify()
-    with pytest.raises(NotFoundError, match="no version '9'"):
-        workspace.verify("9")
-
-
 def test_a_tainted_champion_is_used_as_long_as_its_policy_says(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
