@@ -47,7 +47,7 @@ def index_command(
         dataset = options.known_dataset(lake, dataset)
     from newsroom.archive.build import build_index
     from training.mlflow.loading import open_model
-    from training.promotions.made import Maker
+    from training.promotions.made import accepts_index, sign_index
     from training.workflows.workers import by_workers
 
     home, loaded = Lake.at(lake), open_model(model, tracking, dataset=dataset or "")
@@ -55,7 +55,6 @@ def index_command(
         from orchestration.inference.corpora import build_archive
 
         dataset = build_archive(loaded.model.card.data, pictures, settings or [], lake=home, say=say)
-    maker = Maker.here()
     with by_workers(workers):
         made = build_index(
             loaded.model,
@@ -64,8 +63,8 @@ def index_command(
             uri=loaded.uri,
             name=loaded.index_name,
             save=loaded.write,
-            sign=maker.sign,
-            accepts=maker.accepts,
+            sign=sign_index,
+            accepts=accepts_index,
             say=say,
         )
     yield made.lines(), made

@@ -94,7 +94,7 @@ def verify_command(
     from training.mlflow.loading import open_registry
     from training.mlflow.verification import verify_champion
 
-    found = verify_champion(
+    proof, findings = verify_champion(
         open_registry(tracking, [f"models:/{name}"]),
         name,
         version or "champion",
@@ -103,15 +103,14 @@ def verify_command(
         is_deep=is_deep,
         say=say,
     )
-    proof = found.proof
     values = {
         "model": proof.record.model.name,
         "version": proof.version,
         "statement": proof.statement.where,
         "signed_by": list(proof.statement.signers),
-        "findings": list(found.findings),
+        "findings": findings,
     }
-    yield [f"{proof.uri} is as it was promoted", *(f"  {each}" for each in found.findings)], values
+    yield [f"{proof.uri} is as it was promoted", *(f"  {each}" for each in findings)], values
 
 
 def key_command(

@@ -12,7 +12,7 @@ What is compared with what, in order; the first difference is an error that name
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import mlflow
@@ -45,19 +45,6 @@ TOLERANCE = 0.1  # percentage points
 _NOT_SCORED = ("latest", "editors")  # checks that say what was so on that day
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verified:
-    """What was found to be as it was promoted.
-
-    Attributes:
-        proof: statements on the champion.
-        findings: what was compared, a sentence each.
-    """
-
-    proof: Proof
-    findings: tuple[str, ...]
-
-
 def verify_champion(
     client: mlflow.MlflowClient,
     name: str,
@@ -67,8 +54,8 @@ def verify_champion(
     lake: Lake | None = None,
     is_deep: bool = False,
     say: Say,
-) -> Verified:
-    """Compare a champion with what was promoted, and return what was found.
+) -> tuple[Proof, list[str]]:
+    """Compare a champion with what was promoted; return the statements on it, and what was compared, a sentence each.
 
     Args:
         client: of the registry.
@@ -86,8 +73,7 @@ def verify_champion(
     """
     record = read_record(registered(client, name), lake, keys=keys)
     proof = prove(record, record.number(version))
-    findings = _findings(client, proof, lake or proof.lake, is_deep=is_deep, say=say)
-    return Verified(proof=proof, findings=tuple(findings))
+    return proof, list(_findings(client, proof, lake or proof.lake, is_deep=is_deep, say=say))
 
 
 def _findings(client: mlflow.MlflowClient, proof: Proof, lake: Lake, *, is_deep: bool, say: Say) -> Iterator[str]:

@@ -90,15 +90,6 @@ class Statement:
         """Return versions, the champion's first, then those that a rollback goes back to; of a change of champion."""
         return tuple(self.predicate.get("champions", ()))
 
-    def verified_by(self, keys: Sequence[Key]) -> tuple[str, ...]:
-        """Return the ids of those of these keys that have signed it."""
-        found = []
-        for key in keys:
-            with suppress(VerificationError, ValueError):
-                self.envelope.verify([key], 1)
-                found.append(key.keyid)
-        return tuple(found)
-
 
 @dataclass(frozen=True, slots=True)
 class Chain:
@@ -145,16 +136,7 @@ class Chain:
         """
         number = 1 if last is None else last.number + 1
         own = {"number": number, "previous": last.digest if last else "", "at": datetime.now(UTC).isoformat()}
-        statement = {
-            "_type": STATEMENT_TYPE,
-            "subject": list(subject),
-            "predicateType": PREDICATE_TYPE,
-            "predicate": {**predicate, **own},
-        }
-        envelope = Envelope(canonical_json(statement).encode(), PAYLOAD_TYPE, {})
-        if signer is not None:
-            envelope.sign(signer)
-        data = _written(envelope)
+        data = write_statement(PREDICATE_TYPE, subject, {**predicate, **own}, signer)
         # Where the answer to a first request was lost, the second finds what the first has written. Where S3 refused
         # one since another was under way, that may have failed, too, and nothing is there.
         with suppress(FileNotFoundError):
@@ -166,28 +148,68 @@ def _name(number: int) -> str:
     return f"{number:0{DIGITS}}.json"
 
 
-def _parsed(data: bytes, where: str) -> Statement:
+def write_statement(
+    kind: str, subject: Sequence[Mapping[str, Any]], predicate: Mapping[str, Any], signer: Signer | None
+) -> bytes:
+    """Return a statement in its envelope, in canonical JSON; the same key gives the same bytes.
+
+    Args:
+        kind: type of the predicate.
+        subject: what it is about.
+        predicate: its content.
+        signer: signs it; None: it is not signed.
+    """
+    statement = {"_type": STATEMENT_TYPE, "subject": list(subject), "predicateType": kind, "predicate": predicate}
+    envelope = Envelope(canonical_json(statement).encode(), PAYLOAD_TYPE, {})
+    if signer is not None:
+        envelope.sign(signer)
+    return _written(envelope)
+
+
+def read_statement(data: bytes, kind: str, where: str) -> tuple[Envelope, Sequence[Mapping[str, Any]], dict[str, Any]]:
+    """Return envelope, subject and predicate of a statement; nobody has checked its signatures.
+
+    Args:
+        data: bytes as `write_statement` writes them.
+        kind: type of the predicate.
+        where: the place that an error names.
+
+    Raises:
+        IntegrityError: it is no such statement, or not in canonical JSON.
+    """
     try:
         envelope = Envelope.from_dict(json.loads(data))
         statement = json.loads(envelope.payload)
-        is_known = (envelope.payload_type, statement["_type"], statement["predicateType"]) == (
-            PAYLOAD_TYPE,
-            STATEMENT_TYPE,
-            PREDICATE_TYPE,
-        )
-        if not is_known:
+        types = envelope.payload_type, statement["_type"], statement["predicateType"]
+        if types != (PAYLOAD_TYPE, STATEMENT_TYPE, kind):
             raise ValueError("it is of another type")
         if canonical_json(statement).encode() != envelope.payload or data != _written(envelope):
             raise ValueError("its JSON is not in the canonical form")
-        subject, predicate = statement["subject"], dict(statement["predicate"])
-        if not (isinstance(predicate["event"], str) and isinstance(dict(predicate["model"])["created"], str)):
-            raise ValueError("expected an event and when the model was made, as text")
+        return envelope, statement["subject"], dict(statement["predicate"])
     except (ValueError, KeyError, TypeError, AttributeError, binascii.Error) as problem:
         reason = f"it has no {problem}" if isinstance(problem, KeyError) else problem
         raise IntegrityError(f"{where}: expected a statement of promotions: {reason}") from problem
-    return Statement(
-        where=where, digest=sha256(data).hexdigest(), subject=subject, predicate=predicate, envelope=envelope
-    )
+
+
+def signers_of(envelope: Envelope, keys: Sequence[Key]) -> tuple[str, ...]:
+    """Return the ids of those of these keys that have signed an envelope."""
+    signers = []
+    for key in keys:
+        with suppress(VerificationError, ValueError):
+            envelope.verify([key], 1)
+            signers.append(key.keyid)
+    return tuple(signers)
+
+
+def _parsed(data: bytes, where: str) -> Statement:
+    envelope, subject, predicate = read_statement(data, PREDICATE_TYPE, where)
+    model = predicate.get("model")
+    if not isinstance(predicate.get("event"), str) or not isinstance(model, dict):
+        raise IntegrityError(f"{where}: expected a statement of promotions: an event and a model")
+    if not isinstance(model.get("created"), str):
+        raise IntegrityError(f"{where}: expected a statement of promotions: when its model was made, as text")
+    digest = sha256(data).hexdigest()
+    return Statement(where=where, digest=digest, subject=subject, predicate=predicate, envelope=envelope)
 
 
 def _written(envelope: Envelope) -> bytes:

@@ -6,64 +6,34 @@ same bytes. On a machine without a key nothing is signed, and nobody who uses ve
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
-from securesystemslib.dsse import Envelope
-from securesystemslib.exceptions import VerificationError
-from securesystemslib.signer import CryptoSigner, Key
+from securesystemslib.signer import Key
 
 from schemas.errors import IntegrityError
 from schemas.lake import MANIFEST, Folder
 from schemas.links import SIGNATURE
-from schemas.versions import canonical_json
-from training.promotions.chain import PAYLOAD_TYPE, STATEMENT_TYPE
+from training.promotions.chain import read_statement, signers_of, write_statement
 from training.promotions.keys import own_signer, trusted_keys
 
 PREDICATE_TYPE = "urn:multilink:index:v1"
+_REMEDY = "remove the folder, and make it again with multilink index where there is a key"
 
 
-@dataclass(frozen=True, slots=True)
-class Maker:
-    """Who makes indexes on this machine.
+def sign_index(manifest: bytes) -> bytes | None:
+    """Return what to write beside the manifest of an index; None: nothing, this machine has no key."""
+    signer, about = own_signer(), {name: json.loads(manifest).get(name, "") for name in ("model", "dataset")}
+    return None if signer is None else write_statement(PREDICATE_TYPE, [_subject(manifest)], about, signer)
 
-    Attributes:
-        signer: signs them; None: nobody does.
-        keys: that are trusted.
-    """
 
-    signer: CryptoSigner | None
-    keys: Sequence[Key]
-
-    @classmethod
-    def here(cls) -> "Maker":
-        """Return the maker that this machine is set up as."""
-        return cls(own_signer(), trusted_keys())
-
-    def sign(self, manifest: bytes) -> bytes | None:
-        """Return what to write beside a manifest; None: nothing."""
-        if self.signer is None:
-            return None
-        statement = {
-            "_type": STATEMENT_TYPE,
-            "subject": [{"name": MANIFEST, "digest": {"sha256": hashlib.sha256(manifest).hexdigest()}}],
-            "predicateType": PREDICATE_TYPE,
-            "predicate": {name: json.loads(manifest).get(name, "") for name in ("model", "dataset")},
-        }
-        envelope = Envelope(canonical_json(statement).encode(), PAYLOAD_TYPE, {})
-        envelope.sign(self.signer)
-        return canonical_json(envelope.to_dict()).encode()
-
-    def accepts(self, index: Folder) -> bool:
-        """Return whether an index may be used for another: by a trusted key, where this machine signs its own."""
-        if self.signer is None:
-            return True
-        try:
-            check_made(index, index.read(MANIFEST), self.keys)
-        except (IntegrityError, FileNotFoundError):
-            return False
-        return True
+def accepts_index(index: Folder) -> bool:
+    """Return whether an index may be used for another: by a trusted key, where this machine signs its own."""
+    try:
+        if own_signer() is not None:
+            check_made(index, index.read(MANIFEST), trusted_keys())
+    except (IntegrityError, FileNotFoundError):
+        return False
+    return True
 
 
 def check_made(index: Folder, manifest: bytes, keys: Sequence[Key]) -> None:
@@ -79,16 +49,15 @@ def check_made(index: Folder, manifest: bytes, keys: Sequence[Key]) -> None:
     """
     where = f"{index.uri}/{SIGNATURE}"
     try:
-        envelope = Envelope.from_dict(json.loads(index.read(SIGNATURE)))
-        envelope.verify(list(keys), 1)
-        statement: Mapping[str, Any] = json.loads(envelope.payload)
-        kinds = envelope.payload_type, statement["predicateType"]
-        (subject,) = statement["subject"]
-    except (FileNotFoundError, VerificationError, ValueError, KeyError, TypeError, AttributeError) as problem:
+        envelope, subject, _ = read_statement(index.read(SIGNATURE), PREDICATE_TYPE, where)
+        is_signed = bool(signers_of(envelope, keys))
+    except (FileNotFoundError, IntegrityError) as problem:
         raise IntegrityError(f"{where}: expected a trusted key's signature of this index: {_REMEDY}") from problem
-    digest = hashlib.sha256(manifest).hexdigest()
-    if kinds != (PAYLOAD_TYPE, PREDICATE_TYPE) or subject != {"name": MANIFEST, "digest": {"sha256": digest}}:
-        raise IntegrityError(f"{where}: is not of this manifest, whose digest is {digest}: {_REMEDY}")
+    if not is_signed:
+        raise IntegrityError(f"{where}: expected a trusted key's signature of this index: {_REMEDY}")
+    if subject != [_subject(manifest)]:
+        raise IntegrityError(f"{where}: is not of this manifest: {_REMEDY}")
 
 
-_REMEDY = "remove the folder, and make it again with multilink index on a machine with a key"
+def _subject(manifest: bytes) -> dict[str, object]:
+    return {"name": MANIFEST, "digest": {"sha256": hashlib.sha256(manifest).hexdigest()}}

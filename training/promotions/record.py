@@ -26,7 +26,7 @@ from securesystemslib.signer import Key
 
 from schemas.errors import IntegrityError, NotFoundError
 from schemas.lake import Folder, Lake
-from training.promotions.chain import Chain, Statement, check_seen
+from training.promotions.chain import Chain, Statement, check_seen, signers_of
 from training.promotions.keys import trusted_keys
 
 CHANGED, JUDGED, EVALUATED, APPROVED, TAINTED, ADOPTED = (  # events
@@ -333,7 +333,7 @@ def trusted_statements(folder: Folder, keys: Sequence[Key] | None = None) -> lis
         IntegrityError: the chain is damaged, or a statement is not signed as the others are.
     """
     keys = trusted_keys() if keys is None else keys
-    chain = [replace(each, signers=each.verified_by(keys)) for each in Chain(folder).statements()]
+    chain = [replace(each, signers=signers_of(each.envelope, keys)) for each in Chain(folder).statements()]
     # Without keys, a claimed signature is what tells a signed record from an unsigned one; it proves nothing.
     is_signed = [bool(each.signers if keys else each.envelope.signatures) for each in chain]
     adopted = (number for number, each in enumerate(chain) if each.event == ADOPTED)

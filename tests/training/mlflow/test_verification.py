@@ -49,7 +49,7 @@ from training.model_files import SUMS, seal
 from training.promotions import proof
 from training.promotions.history import championships
 from training.promotions.keys import make_key, public_path, trusted_keys
-from training.promotions.made import Maker
+from training.promotions.made import accepts_index, sign_index
 from training.promotions.proof import ADDRESS_FILE, keys_of
 from training.promotions.record import APPROVED_TAG, CHANGED, DECISION_TAG, MODEL_DIGEST_TAG, TAINTED
 from training.towers.vectors import LinearSettings, SentenceSettings
@@ -87,9 +87,8 @@ class Workspace:
     def keys(self) -> list[Key]:
         return [*trusted_keys([public_path(self.key)])]
 
-    def verify(self, version: str = "champion", **options: Any) -> tuple[str, ...]:
-        found = verify_champion(self.client, "linker", version, keys=self.keys, say=lambda _: None, **options)
-        return found.findings
+    def verify(self, version: str = "champion", **options: Any) -> list[str]:
+        return verify_champion(self.client, "linker", version, keys=self.keys, say=lambda _: None, **options)[1]
 
     def add_version(self, model: Path) -> str:
         run = self.client.create_run(experiment_id(self.client, "multilink-synthetic"))
@@ -496,8 +495,8 @@ def test_no_way_into_a_model_leads_past_its_statements(workspace: Workspace, mon
     monkeypatch.setenv("MULTILINK_KEY", str(workspace.key))
     promote(client, "linker", "1", say=print)
     model, lake = LinkModel.load(workspace.model), Lake.at(str(workspace.lake))
-    maker, about = Maker.here(), {"uri": "models:/linker/1", "name": "linker-1", "say": print}
-    index = build_index(model, lake, "synthetic", sign=maker.sign, accepts=maker.accepts, **about).folder.uri
+    about = {"uri": "models:/linker/1", "name": "linker-1", "say": print}
+    index = build_index(model, lake, "synthetic", sign=sign_index, accepts=accepts_index, **about).folder.uri
     ways: dict[str, Callable[[], object]] = {
         "index": lambda: Archive(index).__exit__(),
         "search": lambda: CliRunner().invoke(
@@ -586,7 +585,7 @@ def test_an_index_of_a_champion_holds_the_files_that_were_promoted(
     monkeypatch.setenv("MULTILINK_KEY", str(workspace.key))
     monkeypatch.setenv("MULTILINK_VERIFY", "true")
     promote(workspace.client, "linker", "1", say=print)
-    loaded, maker, save = open_model("linker", None), Maker.here(), LinkModel.save
+    loaded, save = open_model("linker", None), LinkModel.save
 
     def otherwise(model: LinkModel, folder: Path) -> None:
         save(model, folder)
@@ -596,7 +595,7 @@ def test_an_index_of_a_champion_holds_the_files_that_were_promoted(
     monkeypatch.setattr(LinkModel, "save", otherwise)
     lake, about = Lake.at(str(workspace.lake)), {"uri": loaded.uri, "name": loaded.index_name, "say": print}
     built = build_index(
-        loaded.model, lake, "synthetic", save=loaded.write, sign=maker.sign, accepts=maker.accepts, **about
+        loaded.model, lake, "synthetic", save=loaded.write, sign=sign_index, accepts=accepts_index, **about
     )
     Archive(built.folder.uri).__exit__()
 
@@ -606,20 +605,20 @@ def test_an_index_is_signed_by_who_makes_it(workspace: Workspace, monkeypatch: p
     lake, model = Lake.at(str(workspace.lake)), LinkModel.load(workspace.model)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", workspace.client.tracking_uri)
 
-    def made(uri: str, maker: Maker) -> Path:
+    def made(uri: str) -> Path:
         built = build_index(
-            model, lake, "synthetic", uri=uri, name="made", sign=maker.sign, accepts=maker.accepts, say=print
+            model, lake, "synthetic", uri=uri, name="made", sign=sign_index, accepts=accepts_index, say=print
         )
         return Path(built.folder.uri)
 
-    unsigned = made("class-names", Maker(None, []))
+    unsigned = made("class-names")
     monkeypatch.setenv("MULTILINK_KEY", str(workspace.key))
     monkeypatch.setenv("MULTILINK_VERIFY", "true")
     with pytest.raises(IntegrityError, match=r"signature\.json: expected a trusted key's signature of this index"):
         Archive(unsigned)
-    index = made("class-names", Maker.here())  # made anew: nothing is signed that somebody else has made
+    index = made("class-names")  # made anew: nothing is signed that somebody else has made
     Archive(index).__exit__()
-    assert Maker.here().accepts(Folder(str(index)))
+    assert accepts_index(Folder(str(index)))
     manifest = index / "manifest.json"
     with _flipped(index / "signature.json", 30), pytest.raises(IntegrityError, match=r"signature\.json"):
         Archive(index)

@@ -13,7 +13,7 @@ from securesystemslib.signer import CryptoSigner
 
 from schemas.errors import ConfigError, IntegrityError, NotFoundError, UsageError
 from schemas.lake import Folder
-from training.promotions.chain import Chain
+from training.promotions.chain import Chain, signers_of
 from training.promotions.keys import default_trust, key_path, make_key, own_signer, public_path, trusted_keys
 
 SUBJECT = [{"name": "models:/linker/1", "digest": {"sha256": "0" * 64}}]
@@ -46,8 +46,8 @@ def test_statements_are_read_in_order(chain: Chain, signer: CryptoSigner) -> Non
     assert [each.predicate["previous"] for each in said] == ["", said[0].digest, said[1].digest]
     assert [path.name for path in _files(chain)] == ["000001.json", "000002.json", "000003.json"]
     own, other = signer.public_key, CryptoSigner.generate_ed25519().public_key
-    assert [each.verified_by([other, own]) for each in said] == [(own.keyid,), (), (own.keyid,)]
-    assert [each.verified_by([other]) for each in said] == [()] * 3
+    assert [signers_of(each.envelope, [other, own]) for each in said] == [(own.keyid,), (), (own.keyid,)]
+    assert [signers_of(each.envelope, [other]) for each in said] == [()] * 3
 
 
 def test_the_signature_is_what_other_tools_expect(chain: Chain, signer: CryptoSigner) -> None:
@@ -73,9 +73,9 @@ def test_no_byte_can_be_changed(chain: Chain, signer: CryptoSigner, place: int) 
     for at in range(len(data)):
         path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
         with suppress(IntegrityError):
-            assert not chain.statements()[place].verified_by([signer.public_key]), at
+            assert not signers_of(chain.statements()[place].envelope, [signer.public_key]), at
     path.write_bytes(data)
-    assert chain.statements()[place].verified_by([signer.public_key])
+    assert signers_of(chain.statements()[place].envelope, [signer.public_key])
 
 
 def test_another_statement_signed_by_the_same_key_does_not_fit(chain: Chain, signer: CryptoSigner) -> None:
