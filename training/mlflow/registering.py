@@ -32,9 +32,9 @@ from schemas.overrides import flatten
 from training.config import TrainConfig
 from training.evaluation.baselines import NOSTRUCT, Baseline
 from training.evaluation.evaluate import EvaluationReport, kind_of, means_of
+from training.linking import rows
 from training.metrics.calibration import FILE_NAME, Calibration
 from training.metrics.links import ScoreKind
-from training.mlflow import pyfunc
 from training.mlflow.loading import LoadedModel, load_version, run_of
 from training.mlflow.registry import (
     DATASET_DIGEST_TAG,
@@ -126,7 +126,7 @@ def register(
             code_paths=write_code(Path(code)),
             data_path=str(directory),
             signature=signature_of(model),
-            input_example=pd.DataFrame([pyfunc.example(model)]),
+            input_example=pd.DataFrame([rows.example(model)]),
             pip_requirements=requirements_of(model.card.config),
         )
     make_name(client, name)
@@ -184,16 +184,16 @@ def signature_of(model: LinkModel) -> ModelSignature:
     """Return which columns a model takes and gives, with their types."""
     vectors, texts = Array(Array(DataType.double)), Array(DataType.string)
     types = {
-        pyfunc.SENTENCES: texts,
-        pyfunc.SENTENCE_VECTORS: vectors,
-        pyfunc.IMAGE_VECTORS: vectors,
-        pyfunc.REGION_VECTORS: Array(vectors),
-        pyfunc.REGION_LABELS: Array(texts),
-        pyfunc.PICTURES: texts,
-        pyfunc.ROLES: texts,
-        pyfunc.LANGUAGE: DataType.string,
+        rows.SENTENCES: texts,
+        rows.SENTENCE_VECTORS: vectors,
+        rows.IMAGE_VECTORS: vectors,
+        rows.REGION_VECTORS: Array(vectors),
+        rows.REGION_LABELS: Array(texts),
+        rows.PICTURES: texts,
+        rows.ROLES: texts,
+        rows.LANGUAGE: DataType.string,
     }
-    columns = [ColSpec(types[name], name, required=required) for name, required in pyfunc.inputs(model).items()]
+    columns = [ColSpec(types[name], name, required=required) for name, required in rows.inputs(model).items()]
     link = Object(
         [
             Property("sentence", DataType.long),
@@ -201,15 +201,15 @@ def signature_of(model: LinkModel) -> ModelSignature:
             Property("similarity", DataType.double),
             Property("probability", DataType.double, required=False),
             Property("word", DataType.string, required=False),
-            Property(pyfunc.RELATIONS, Map(DataType.double), required=False),
+            Property(rows.RELATIONS, Map(DataType.double), required=False),
         ]
     )
     answers = {
-        pyfunc.READ: Array(DataType.long),
-        pyfunc.SIMILARITIES: vectors,
-        pyfunc.LINKS: Array(link),
-        pyfunc.MODEL: DataType.string,
-        pyfunc.CAUTION: DataType.string,
+        rows.READ: Array(DataType.long),
+        rows.SIMILARITIES: vectors,
+        rows.LINKS: Array(link),
+        rows.MODEL: DataType.string,
+        rows.CAUTION: DataType.string,
     }
     return ModelSignature(
         inputs=Schema(columns), outputs=Schema([ColSpec(kind, name) for name, kind in answers.items()])

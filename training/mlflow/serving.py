@@ -27,6 +27,7 @@ from starlette.concurrency import run_in_threadpool
 from schemas.errors import UsageError
 from training.linking.links import Linker
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
+from training.linking.rows import answers, documents_of, example, inputs
 from training.listening import (
     RequestError,
     TimedProtocol,
@@ -36,9 +37,7 @@ from training.listening import (
     is_same_site,
     read_body,
 )
-from training.mlflow import pyfunc
 from training.mlflow.loading import open_model
-from training.mlflow.pyfunc import LinkPredictor
 from training.monitoring import METRICS, Metered, exposition
 
 MAX_BODY_BYTES = 32 << 20
@@ -84,8 +83,7 @@ def run_serve(
 
 def make_app(linker: Linker, *, is_local: bool = False) -> FastAPI:
     """Return the application that answers for a model; of a local one, only to requests for the loopback's names."""
-    predictor = LinkPredictor(linker)
-    needed = [name for name, is_needed in pyfunc.inputs(linker.model).items() if is_needed]
+    needed = [name for name, is_needed in inputs(linker.model).items() if is_needed]
     one_at_a_time = threading.Lock()
     app, registry = FastAPI(openapi_url=None), CollectorRegistry()
     app.add_middleware(Metered, registry=registry)
@@ -93,18 +91,18 @@ def make_app(linker: Linker, *, is_local: bool = False) -> FastAPI:
     links = Counter("multilink_links", "Links that were predicted in them.", registry=registry)
 
     def predict(body: bytes) -> list[dict[str, Any]]:
-        given = predictor.given(parse(body, needed))
+        given = documents_of(linker.model, parse(body, needed))
         if sum(len(each.texts) * len(each.image_vectors) for each in given) > MAX_PAIRS:
             raise RequestError(413, f"expected at most {MAX_PAIRS} pairs of a sentence and an image of one document")
         if not one_at_a_time.acquire(timeout=WAIT_S):
             raise RequestError(503, f"other requests took {WAIT_S:.0f} s; send it again")
         try:
-            answers = predictor.answers(given)
+            found = answers(linker, given)
         finally:
             one_at_a_time.release()
-        documents.inc(len(answers))
-        links.inc(sum(len(each["links"]) for each in answers))
-        return answers
+        documents.inc(len(found))
+        links.inc(sum(len(each["links"]) for each in found))
+        return found
 
     async def guard(request: Request) -> None:
         if is_local and not is_for_loopback(request.headers):
@@ -129,7 +127,7 @@ def make_app(linker: Linker, *, is_local: bool = False) -> FastAPI:
 
     @app.get("/example")
     async def example_body() -> JSONResponse:
-        return JSONResponse({RECORDS: [pyfunc.example(linker.model)]})
+        return JSONResponse({RECORDS: [example(linker.model)]})
 
     @app.get("/ping")
     async def ping() -> JSONResponse:

@@ -33,9 +33,10 @@ import json, sys
 import mlflow
 
 model = mlflow.pyfunc.load_model(sys.argv[1])
+from training.linking.rows import example
 from training.mlflow import pyfunc
 
-answers = model.predict(pyfunc.example(model._model_impl.model))
+answers = model.predict(example(model._model_impl.linker.model))
 found = {"sentences": [len(row) for row in answers["similarities"]], "code": pyfunc.__file__}
 found["modules"] = sorted(sys.modules)
 print(json.dumps(found))
