@@ -109,10 +109,9 @@ class Dataset:
         def rows() -> Iterator[dict[str, Any]]:
             yield from (document_row(document) for shard in shards for document in shard.read(folder))
 
-        features = datasets.Features.from_arrow_schema(ROW_SCHEMA)
         made: datasets.Dataset = datasets.Dataset.from_generator(
             rows,
-            features=features,
+            features=datasets.Features.from_arrow_schema(ROW_SCHEMA),
             fingerprint=f"multilink-{self.manifest.dataset}-{self.manifest.version}-{split}",
         )
         return made

@@ -37,24 +37,20 @@ class Links(list[PredictedLink]):
         caution: str = "",
     ) -> None:
         shown = dict(images if isinstance(images, Mapping) else enumerate(images))
-        names = {number: str(image) if isinstance(image, str | Path) else None for number, image in shown.items()}
-        super().__init__(replace(link, source=names[link.image]) for link in links)
+        super().__init__(
+            replace(link, source=str(image) if isinstance(image := shown[link.image], str | Path) else None)
+            for link in links
+        )
         self._images, self.left_out, self.document, self.caution = shown, tuple(left_out), document, caution
 
     def _repr_html_(self) -> str:
         """Return a table of the links for a notebook; it needs neither a script nor another file, unless for URLs."""
         rows = ""
         for link in self:
-            sure = (
-                f", {link.word}"
-                if link.word
-                else ""
-                if link.probability is None
-                else f", probability {link.probability:.0%}"
-            )
-            sureness = f"similarity {link.similarity:.2f}{sure}"
+            likely = None if link.probability is None else f"probability {link.probability:.0%}"
+            sure = ", ".join(filter(None, (f"similarity {link.similarity:.2f}", link.word or likely)))
             picture = f'<img src="{html.escape(_address(self._images[link.image]))}" width="96">'
-            rows += f"<tr><td>{html.escape(link.text or '')}</td><td>{picture}</td><td>{sureness}</td></tr>"
+            rows += f"<tr><td>{html.escape(link.text or '')}</td><td>{picture}</td><td>{sure}</td></tr>"
         return (
             f"<table><tr><th>sentence</th><th>image</th><th>how sure</th></tr>{rows}</table>{html.escape(self.caution)}"
         )

@@ -115,10 +115,10 @@ class Model:
         for outcome in linker.link_given(documents):
             if isinstance(outcome, Failure):
                 lost.append(outcome)
-                continue
-            names = {link.image: str(link.source) for link in outcome.links}
-            shown = {number: name if "://" in name else f"{root}/{name}" for number, name in names.items()}
-            linked.append(Links(outcome.links, shown, document=outcome.id, caution=outcome.caution))
+            else:
+                names = {link.image: str(link.source) for link in outcome.links}
+                shown = {number: name if "://" in name else f"{root}/{name}" for number, name in names.items()}
+                linked.append(Links(outcome.links, shown, document=outcome.id, caution=outcome.caution))
         if not linked:
             raise UsageError(f"{address}: no document can be linked: {_reasons(lost)}")
         for each in linked:
