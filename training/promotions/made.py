@@ -17,7 +17,7 @@ from training.promotions.chain import read_statement, signers_of, write_statemen
 from training.promotions.keys import own_signer, trusted_keys
 
 PREDICATE_TYPE = "urn:multilink:index:v1"
-_REMEDY = "remove the folder, and make it again with multilink index where there is a key"
+_REMEDY = "remove the folder, and make it again with multilink index on a machine with a key"
 
 
 def sign_index(manifest: bytes) -> bytes | None:
