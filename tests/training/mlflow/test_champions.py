@@ -15,7 +15,7 @@ from training.mlflow.champions import adopt, align, append, change_champion, rec
 from training.mlflow.promotion import rollback
 from training.mlflow.registry import find_version, model_names
 from training.mlflow.runs import LAKE_TAG
-from training.promotions.record import APPROVED, COUNT_TAG, JUDGED, TAINTED, Record
+from training.promotions.record import COUNT_TAG, TAINTED, Record
 
 WRITES = ("set_registered_model_tag", "set_registered_model_alias", "set_model_version_tag")
 
@@ -139,25 +139,13 @@ def _promote(client: mlflow.MlflowClient, name: str) -> None:
         assert change_champion(client, last, ("3", *last.champions), decision=JUDGED_BY)
 
 
-def _refuse(client: mlflow.MlflowClient, name: str) -> None:
-    if record_of(client, name).judgement("3") is None:
-        append(client, find_version(client, name, "3"), JUDGED, {"decision": JUDGED_BY})
-
-
 def _taint(client: mlflow.MlflowClient, name: str) -> None:
     if record_of(client, name).taint("1") is None:
         append(client, find_version(client, name, "1"), TAINTED, TAKEN_OUT)
 
 
-def _approve(client: mlflow.MlflowClient, name: str) -> None:
-    if not record_of(client, name).approvals("3"):
-        append(client, find_version(client, name, "3"), APPROVED, {"approved_by": "Ann"})
-
-
 OPERATIONS: dict[str, Callable[[mlflow.MlflowClient, str], object]] = {
     "promote": _promote,
-    "refuse": _refuse,
-    "approve": _approve,
     "rollback": lambda client, name: rollback(client, name, champion="2"),
     "taint": _taint,
 }

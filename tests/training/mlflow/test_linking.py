@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 import threading
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from http.client import HTTPResponse
@@ -20,6 +19,7 @@ import pytest
 import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
+from fastapi.testclient import TestClient
 
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Lake
@@ -29,7 +29,7 @@ from training.listening import bind
 from training.mlflow.champions import change_champion, record_of
 from training.mlflow.loading import download, load, open_model, version_files
 from training.mlflow.registry import champion_of_dataset
-from training.mlflow.serving import MAX_BODY_BYTES
+from training.mlflow.serving import MAX_BODY_BYTES, make_app
 from training.model import LinkModel
 from training.promotions.record import CHAMPION
 from training.shards import embed_split
@@ -121,8 +121,9 @@ def test_a_served_model_gives_the_links_of_link(
         }
         for rows, places in zip(documents.sentences, documents.images, strict=True)
     ]
-    status, answer = post(served, {"dataframe_records": records})
-    assert status == 200
+    body, kind = json.dumps({"dataframe_records": records}).encode(), {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"{served}/invocations", data=body, headers=kind)
+    answer = json.loads(urllib.request.urlopen(request, timeout=60).read())
     for key, row in zip(documents.ids, answer["predictions"], strict=True):
         assert row["model"] == "models:/linker/1"
         rows = expected.get(key, [])
@@ -148,11 +149,18 @@ def test_a_served_model_gives_the_links_of_link(
             )
 
 
-def test_a_server_answers_its_example_and_refuses_what_is_none(served: str) -> None:
-    example = json.loads(urllib.request.urlopen(f"{served}/example", timeout=60).read())
-    status, answer = post(served, example)
+def test_a_server_answers_its_example_and_refuses_what_is_none(client: mlflow.MlflowClient, trained: Path) -> None:
+    app = TestClient(make_app(load(str(trained), client).linker(), is_local=True), base_url="http://127.0.0.1")
+
+    def post(body: object, kind: str = "application/json", **headers: str) -> tuple[int, dict[str, Any]]:
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        response = app.post("/invocations", content=data, headers={"Content-Type": kind, **headers})
+        return response.status_code, response.json()
+
+    example = app.get("/example").json()
+    status, answer = post(example)
     assert status == 200 and len(answer["predictions"][0]["similarities"]) == 2
-    numbers = urllib.request.urlopen(f"{served}/metrics", timeout=60).read().decode().splitlines()
+    numbers = app.get("/metrics").text.splitlines()
     links = len(answer["predictions"][0]["links"])
     assert {"multilink_documents_total 1.0", f"multilink_links_total {links}.0"} <= set(numbers)
     assert 'multilink_http_requests_total{route="/invocations",status="200"} 1.0' in numbers
@@ -184,28 +192,18 @@ def test_a_server_answers_its_example_and_refuses_what_is_none(served: str) -> N
         (b"[" + b"9" * 5_000 + b"]", "expected JSON, found Exceeds the limit"),
         (b"\xff\xfe{", "expected JSON, found"),
     ):
-        status, answer = post(served, body)
+        status, answer = post(body)
         assert (status, answer.keys()) == (400, {"error_code", "message"}), answer
         assert answer["message"].startswith(line) and "\n" not in answer["message"], answer
-    assert post(served, b"a,b", "text/plain")[0] == 415
+    assert post(b"a,b", "text/plain")[0] == 415
     many = {"sentences": ["a"] * 1001, "sentence_vectors": broken["sentence_vectors"][:1] * 1001}
-    status, answer = post(served, {"dataframe_records": [many | {"image_vectors": broken["image_vectors"] * 1000}]})
+    status, answer = post({"dataframe_records": [many | {"image_vectors": broken["image_vectors"] * 1000}]})
     assert (status, answer["error_code"]) == (413, "TOO_LARGE")
     for headers, refused in (({"Host": "evil.example"}, 421), ({"Sec-Fetch-Site": "cross-site"}, 403)):
-        assert post(served, example, **headers)[0] == refused
-    assert post(served, b" " * (MAX_BODY_BYTES + 1))[0] == 413
+        assert post(example, **headers)[0] == refused
+    assert post(b" " * (MAX_BODY_BYTES + 1))[0] == 413
     split = {"columns": list(broken), "data": [list(broken.values())]}
-    assert post(served, {"dataframe_split": split})[1] == post(served, example)[1]
-
-
-def post(address: str, body: object, kind: str = "application/json", **headers: str) -> tuple[int, dict[str, Any]]:
-    data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    request = urllib.request.Request(f"{address}/invocations", data=data, headers={"Content-Type": kind, **headers})
-    try:
-        with urllib.request.urlopen(request, timeout=60) as response:
-            return response.status, json.loads(response.read())
-    except urllib.error.HTTPError as problem:
-        return problem.code, json.loads(problem.read())
+    assert post({"dataframe_split": split})[1] == post(example)[1]
 
 
 def test_an_address_in_use_is_said() -> None:

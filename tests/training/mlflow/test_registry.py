@@ -1,4 +1,3 @@
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -71,24 +70,6 @@ def test_registering_leaves_nothing_where_modules_are_looked_for(register_model:
     before = list(sys.path)
     register_model(trained)
     assert sys.path == before
-
-
-def test_pyfunc_loads_in_another_process_from_another_directory(
-    client: mlflow.MlflowClient, register_model: Register, trained: Path, tmp_path: Path
-) -> None:
-    uri = f"models:/linker/{register_model(trained)}"
-    code = (
-        f"import mlflow; mlflow.set_tracking_uri({client.tracking_uri!r})\n"
-        f"model = mlflow.pyfunc.load_model({uri!r})\n"
-        "print(model.predict(model.input_example)['similarities'][0])\n"
-    )
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    found = subprocess.run(
-        [sys.executable, "-c", code], cwd=elsewhere, capture_output=True, text=True, timeout=600, check=False
-    )
-    assert found.returncode == 0, found.stderr
-    assert found.stdout.startswith("[[")
 
 
 def test_signature_and_requirements(client: mlflow.MlflowClient, register_model: Register, trained: Path) -> None:

@@ -4,7 +4,6 @@ import hashlib
 import json
 import re
 import shutil
-from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ import mlflow
 import pytest
 from mlflow.store.artifact.models_artifact_repo import ModelsArtifactRepository
 from securesystemslib.dsse import Envelope
-from securesystemslib.signer import CryptoSigner, Key
+from securesystemslib.signer import Key
 from typer.testing import CliRunner
 
 from newsroom.archive.build import build_index
@@ -27,7 +26,6 @@ from schemas.documents import Split
 from schemas.errors import ConfigError, GateError, IntegrityError, NotFoundError, UsageError
 from schemas.lake import Folder, Lake
 from schemas.manifest import version_name
-from schemas.versions import canonical_json
 from training.config import LoopConfig, Select, TrainConfig
 from training.data.loading import load_training_data
 from training.evaluation.models import evaluate_model
@@ -147,28 +145,6 @@ def _flipped(path: Path, at: int = -1) -> Iterator[None]:
         path.write_bytes(data)
 
 
-@contextmanager
-def _rewritten(
-    path: Path, change: Callable[[dict[str, Any]], None], signer: CryptoSigner | None = None
-) -> Iterator[None]:
-    """Let a statement say something else: with its old signature, or another key's."""
-    data = path.read_bytes()
-    envelope = Envelope.from_dict(json.loads(data))
-    statement = json.loads(envelope.payload)
-    change(statement["predicate"])
-    payload = canonical_json(statement).encode()
-    changed = json.loads(data) | {"payload": b64encode(payload).decode()}
-    if signer is not None:
-        signed = Envelope(payload, envelope.payload_type, {})
-        signed.sign(signer)
-        changed = signed.to_dict()
-    path.write_text(canonical_json(changed) + "\n")
-    try:
-        yield
-    finally:
-        path.write_bytes(data)
-
-
 def test_a_champion_is_as_it_was_promoted(promoted: Workspace) -> None:
     findings = promoted.verify(is_deep=True)
     key = promoted.keys[0].keyid
@@ -213,13 +189,6 @@ def test_one_flipped_byte_is_refused_with_its_place(promoted: Workspace) -> None
             assert len(found) == 1, number
             with pytest.raises(IntegrityError, match=r"weights\.pt"):
                 promoted.verify("2", is_deep=True)  # which was compared with the other one
-    for name in ("000001.json", "000003.json", "000004.json"):
-        for place in (20, 2000, -3):
-            with (
-                _flipped(promoted.chain / name, min(place, 900)),
-                pytest.raises(IntegrityError, match=r"00000\d\.json"),
-            ):
-                promoted.verify()
     with _flipped(public_path(promoted.key), 40), pytest.raises((ConfigError, IntegrityError)):
         promoted.verify()
     assert promoted.verify()
@@ -232,27 +201,6 @@ def _is_refused(promoted: Workspace, version: str, why: str) -> bool:
         assert why in str(problem)
         return True
     return False
-
-
-@pytest.mark.parametrize("is_signed_by_another", [False, True])
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda says: says["decision"]["policy"].update(margin=50.0),
-        lambda says: says["decision"].update(scores="0" * 64),
-        lambda says: says["judged_on"].clear(),
-        lambda says: says["decision"].update(approved_by="Bo"),
-        lambda says: says.update(champions=["1"]),
-    ],
-    ids=["policy", "scores", "data", "approval", "champion"],
-)
-def test_a_statement_that_says_something_else_is_refused(
-    promoted: Workspace, change: Callable[[dict[str, Any]], None], is_signed_by_another: bool
-) -> None:
-    other = CryptoSigner.generate_ed25519() if is_signed_by_another else None
-    path = promoted.chain / "000004.json"
-    with _rewritten(path, change, other), pytest.raises(IntegrityError, match=r"000004\.json|alias champion"):
-        promoted.verify()
 
 
 def test_the_registry_must_say_the_same(promoted: Workspace) -> None:
