@@ -232,6 +232,8 @@ def test_a_hostile_answer_has_its_reason_and_ends_soon(web, obtain, name: str) -
         ("http://0xa9.0xfe.0xa9.0xfe/", Reason.ADDRESS_REFUSED),
         ("http://localhost:1/", Reason.ADDRESS_REFUSED),
         ("http://0/", Reason.ADDRESS_REFUSED),
+        ("//192.168.0.1/x", Reason.ADDRESS_REFUSED),
+        ("http://[::ffff:10.0.0.1]/", Reason.ADDRESS_REFUSED),
     ],
 )
 def test_a_redirect_of_an_image_has_its_reason(web, reply, obtain, location: str, reason: Reason) -> None:

@@ -1,10 +1,15 @@
 """Pace under a clock that only `sleep` moves."""
 
+from collections.abc import Callable
+from itertools import pairwise
+
 import pytest
 
 from pipelines.settings import HttpConfig
 from pipelines.web import hosts
 from pipelines.web.hosts import Pace
+
+A = "a.example"
 
 
 class Clock:
@@ -30,53 +35,43 @@ def starts(pace: Pace, clock: Clock, host: str, count: int) -> list[float]:
     return moments
 
 
-def test_requests_to_a_host_are_spaced_and_hosts_are_apart() -> None:
+def user(left: str, reset: str) -> dict[str, str]:
+    return {"X-RateLimit-UserRemaining": left, "X-RateLimit-UserReset": reset}
+
+
+WISHES: dict[str, tuple[Callable[[Pace], object], list[float]]] = {  # and when three requests then start
+    "none": (lambda pace: None, [0.0, 0.5, 1.0]),
+    "of another host": (lambda pace: pace.pause("b.example", 9.0), [0.0, 0.5, 1.0]),
+    "a delay that only lengthens": (lambda pace: [pace.slow_to(A, s) for s in (3.0, 0.1)], [0.0, 3.0, 6.0]),
+    "a pause": (lambda pace: pace.pause(A, 7.0), [7.0, 7.5, 8.0]),
+    "a pause without end": (lambda pace: pace.pause(A, 1e9), [120.0, 120.5, 121.0]),
+    "a window of milliseconds": (lambda pace: pace.heed(A, user("10", "1100000")), [10.0, 20.0, 30.0]),
+    "a window by its end": (lambda pace: pace.heed(A, user("10", "1100")), [10.0, 20.0, 30.0]),
+    "of a client": (lambda pace: pace.heed(A, {"X-RateLimit-ClientRemaining": "10", "X-RateLimit-UserReset": "1100"}),
+                    [10.0, 20.0, 30.0]),
+    "in seconds": (lambda pace: pace.heed(A, {"x-ratelimit-remaining": "4.0", "x-ratelimit-reset": "20"}),
+                   [5.0, 10.0, 15.0]),
+    "nothing left": (lambda pace: pace.heed(A, user("0", "5000")), [120.0, 240.0, 360.0]),
+    "over soon": (lambda pace: pace.heed(A, user("1", "1010")), [10.0, 10.5, 11.0]),
+    "much left": (lambda pace: pace.heed(A, user("400", "1100")), [0.0, 0.5, 1.0]),
+    "words": (lambda pace: pace.heed(A, user("few", "soon")), [0.0, 0.5, 1.0]),
+    "no end": (lambda pace: pace.heed(A, {"X-RateLimit-UserRemaining": "1"}), [0.0, 0.5, 1.0]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WISHES)
+@pytest.mark.parametrize("workers", [1, 3])
+def test_the_pace_of_a_host_follows_its_wishes(name: str, workers: int) -> None:
+    """Three workers, each waiting three times as long, keep the pace together."""
+    wish, expected = WISHES[name]
     clock = Clock()
-    pace = pace_of(clock)
-    assert starts(pace, clock, "a.example", 3) == [0.0, 0.5, 1.0]
-    assert starts(pace, clock, "b.example", 1) == [1.0]
-
-
-def test_a_crawl_delay_only_lengthens() -> None:
-    clock = Clock()
-    pace = pace_of(clock)
-    pace.slow_to("a.example", 3.0)
-    pace.slow_to("a.example", 0.1)
-    assert starts(pace, clock, "a.example", 3) == [0.0, 3.0, 6.0]
-
-
-def test_a_pause_holds_every_request_of_the_host() -> None:
-    clock = Clock()
-    pace = pace_of(clock)
-    pace.pause("a.example", 7.0)
-    assert starts(pace, clock, "a.example", 2) == [7.0, 7.5]
-
-
-@pytest.mark.parametrize(
-    ("headers", "expected"),
-    [
-        ({"X-RateLimit-UserRemaining": "10", "X-RateLimit-UserReset": "1100000"}, [10.0, 20.0]),
-        ({"X-RateLimit-UserRemaining": "10", "X-RateLimit-UserReset": "1100"}, [10.0, 20.0]),
-        ({"X-RateLimit-ClientRemaining": "10", "X-RateLimit-UserReset": "1100"}, [10.0, 20.0]),
-        ({"x-ratelimit-remaining": "4.0", "x-ratelimit-reset": "20"}, [5.0, 10.0]),
-        ({"X-RateLimit-UserRemaining": "0", "X-RateLimit-UserReset": "5000"}, [120.0, 240.0]),
-        ({"X-RateLimit-UserRemaining": "400", "X-RateLimit-UserReset": "1100"}, [0.0, 0.5]),
-        ({"X-RateLimit-UserRemaining": "few", "X-RateLimit-UserReset": "soon"}, [0.0, 0.5]),
-        ({"X-RateLimit-UserRemaining": "1"}, [0.0, 0.5]),
-    ],
-)
-def test_little_left_of_a_window_is_spread_over_it(headers: dict[str, str], expected: list[float]) -> None:
-    clock = Clock()
-    pace = pace_of(clock)
-    pace.heed("a.example", headers)
-    assert starts(pace, clock, "a.example", 2) == expected
-
-
-def test_after_the_window_the_pace_is_as_before() -> None:
-    clock = Clock()
-    pace = pace_of(clock)
-    pace.heed("a.example", {"X-RateLimit-UserRemaining": "1", "X-RateLimit-UserReset": "1010"})
-    assert starts(pace, clock, "a.example", 3) == [10.0, 10.5, 11.0]
+    pace = Pace(requests_per_second=2.0, clock=clock.time, workers=workers)
+    wish(pace)
+    gaps = [later - earlier for earlier, later in pairwise(starts(pace, clock, A, 3))]
+    if workers == 1 or name in ("none", "of another host", "a pause", "a pause without end", "much left"):
+        assert gaps == [workers * (later - earlier) for earlier, later in pairwise(expected)]
+    if workers == 1:
+        assert clock.now - 1000.0 == expected[-1]
 
 
 def test_a_reset_in_other_units_holds_no_longer_than_an_hour() -> None:
@@ -95,22 +90,6 @@ def test_a_later_header_that_leaves_enough_ends_it() -> None:
     assert starts(pace, clock, "a.example", 2) == [120.0, 240.0]
     pace.heed("a.example", {"X-RateLimit-Remaining": "5000", "X-RateLimit-Reset": "400"})
     assert starts(pace, clock, "a.example", 3) == [360.0, 360.5, 361.0]
-
-
-def test_a_pause_has_an_end() -> None:
-    clock = Clock()
-    pace = pace_of(clock)
-    pace.pause("a.example", 1e9)
-    assert starts(pace, clock, "a.example", 1) == [120.0]
-
-
-def test_workers_that_share_a_host_keep_its_pace_together() -> None:
-    """Three workers, each waiting three times as long."""
-    clock = Clock()
-    pace = Pace(requests_per_second=2.0, clock=clock.time, workers=3)
-    assert starts(pace, clock, "a.example", 3) == [0.0, 1.5, 3.0]
-    pace.slow_to("b.example", 2.0)
-    assert starts(pace, clock, "b.example", 3) == [3.0, 9.0, 15.0]
 
 
 def test_hosts_that_nothing_holds_back_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,22 +23,11 @@ def test_redirects_are_followed_to_the_final_url(web, reply, client_of) -> None:
 
 
 @pytest.mark.parametrize(
-    "location",
-    ["http://169.254.169.254/latest/meta-data/", "http://[::1]/", "http://127.0.0.1:1/", "http://localhost:1/",
-     "http://2130706433/", "http://0177.1/", "http://[::ffff:10.0.0.1]/", "http://10.0.0.1/", "//192.168.0.1/x"],
-)  # fmt: skip
-def test_a_redirect_inwards_is_refused(web, reply, client_of, location) -> None:
-    web.scripts["/a"] = reply(302, location=location)
-    problem = fails(client_of(), f"{web.url}/a")
-    assert problem.reason is Reason.ADDRESS_REFUSED
-
-
-@pytest.mark.parametrize(
-    "location", ["ftp://example.org/", "file:///etc/passwd", "http://a:b@127.0.0.1/", "http://[::1"]
+    "location", ["ftp://example.org/", "file:///etc/passwd", "http://a:b@127.0.0.1/", "http://[::1", ""]
 )
 def test_a_redirect_to_no_web_address_is_invalid(web, reply, client_of, location) -> None:
-    web.scripts["/a"] = reply(302, location=location)
-    assert fails(client_of(), f"{web.url}/a").reason is Reason.INVALID_URL
+    web.scripts["/a"] = reply(302, **({"location": location} if location else {}))
+    assert fails(client_of(), f"{web.url}/a").reason is (Reason.INVALID_URL if location else Reason.HTTP_ERROR)
 
 
 def test_loops_and_long_chains_end(web, reply, client_of) -> None:
@@ -50,11 +39,6 @@ def test_loops_and_long_chains_end(web, reply, client_of) -> None:
     assert fails(client_of(), f"{web.url}/a").reason is Reason.TOO_MANY_REDIRECTS
     assert fails(client_of(), f"{web.url}/0").reason is Reason.TOO_MANY_REDIRECTS
     assert client_of().get(f"{web.url}/1", source="s", kind=Kind.API).entry.status == 200
-
-
-def test_a_redirect_without_location(web, reply, client_of) -> None:
-    web.scripts["/a"] = reply(302)
-    assert fails(client_of(), f"{web.url}/a").reason is Reason.HTTP_ERROR
 
 
 def test_headers_of_the_caller_stay_with_their_host(web, reply, client_of) -> None:

@@ -35,32 +35,33 @@ def site(web, reply):
     return web
 
 
-@pytest.mark.parametrize(
-    ("path", "expected"),
-    [
-        ("/a", "200"),
-        ("/private/x", "robots-denied"),
-        ("/private/open/x", "200"),
-        ("/x.php", "robots-denied"),
-        ("/x.php5", "200"),
-        ("/deep/secret/x", "robots-denied"),
-    ],
-)
-def test_the_longest_match_of_our_group_decides(site, reply, client_of, path, expected) -> None:
-    site.scripts["/robots.txt"] = reply(200, RULES)
-    assert outcome(client_of(), f"{site.url}{path}") == expected
-    assert (path in site.paths) == (expected == "200")
+TWICE = b"User-agent: multilink\nDisallow: /a\nUser-agent: x\nAllow: /\nUser-agent: multilink/1\nDisallow: /x\n"
+DECIDED = [  # status of the file, its rules, path, whether it may be asked for
+    *((200, RULES, path, may) for path, may in (
+        ("/a", True), ("/private/x", False), ("/private/open/x", True), ("/x.php", False), ("/x.php5", True),
+        ("/deep/secret/x", False),
+    )),
+    *((status, b"", "/a", True) for status in (400, 401, 403, 404, 410)),
+    # a group is ours by its whole token, and one of another releases nothing
+    *((200, f"User-agent: *\nAllow: /\n\nUser-agent: {agents}\nSitemap: /x\nDisallow: /\n".encode(), "/a", False)
+      for agents in (
+        "multilink", "MultiLink/0.1", "multilink/0.1 (+http://a.example)", "googlebot\nUser-agent: multilink/2",
+    )),
+    *((200, f"User-agent: *\nAllow: /\n\nUser-agent: {agent}\nDisallow: /\n".encode(), "/a", True) for agent in (
+        "multi", "link", "multilink2", "multilink-news", "googlebot",
+    )),
+    *((200, f"User-agent: *\nDisallow: /\n\nUser-agent: {agent}\nAllow: /\n".encode(), "/a", False) for agent in (
+        "multi", "link", "multilinks", "m",
+    )),
+    *((200, TWICE, path, may) for path, may in (("/a", False), ("/x.php", False), ("/deep/secret/x", True))),
+]  # fmt: skip
 
 
-def test_another_product_follows_the_group_of_all(site, reply, client_of) -> None:
-    site.scripts["/robots.txt"] = reply(200, RULES)
-    assert outcome(client_of(user_agent="other/2.0"), f"{site.url}/a") == "robots-denied"
-
-
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 410])
-def test_an_absent_file_allows_everything(site, reply, client_of, status) -> None:
-    site.scripts["/robots.txt"] = reply(status)
-    assert outcome(client_of(), f"{site.url}/a") == "200"
+@pytest.mark.parametrize(("status", "rules", "path", "may"), DECIDED)
+def test_the_longest_match_of_our_group_decides(site, reply, client_of, *, status, rules, path, may) -> None:
+    site.scripts["/robots.txt"] = reply(status, rules)
+    assert outcome(client_of(), f"{site.url}{path}") == ("200" if may else "robots-denied")
+    assert (path in site.paths) == may
 
 
 @pytest.mark.parametrize("status", [500, 503, 429])
@@ -124,38 +125,3 @@ def test_a_redirect_is_asked_about_where_it_leads(site, reply, client_of) -> Non
     site.scripts["/b"] = reply(302, location="/private/x")
     assert outcome(client_of(), f"{site.url}/b") == "robots-denied"
     assert "/private/x" not in site.paths
-
-
-@pytest.mark.parametrize(
-    ("agents", "expected"),
-    [
-        ("multilink", "robots-denied"),
-        ("MultiLink/0.1", "robots-denied"),
-        ("multilink/0.1 (+http://a.example)", "robots-denied"),
-        ("googlebot\nUser-agent: multilink/2", "robots-denied"),
-        ("multi", "200"),
-        ("link", "200"),
-        ("multilink2", "200"),
-        ("multilink-news", "200"),
-        ("googlebot", "200"),
-    ],
-)
-def test_a_group_is_ours_by_its_whole_token(site, reply, client_of, agents, expected) -> None:
-    rules = f"User-agent: *\nAllow: /\n\nUser-agent: {agents}\nSitemap: /x\nDisallow: /\n"
-    site.scripts["/robots.txt"] = reply(200, rules.encode())
-    assert outcome(client_of(), f"{site.url}/a") == expected
-
-
-@pytest.mark.parametrize("agent", ["multi", "link", "multilinks", "m"])
-def test_a_group_of_another_releases_nothing(site, reply, client_of, agent) -> None:
-    rules = f"User-agent: *\nDisallow: /\n\nUser-agent: {agent}\nAllow: /\n"
-    site.scripts["/robots.txt"] = reply(200, rules.encode())
-    assert outcome(client_of(), f"{site.url}/a") == "robots-denied"
-
-
-def test_groups_of_one_token_are_one(site, reply, client_of) -> None:
-    rules = b"User-agent: multilink\nDisallow: /a\nUser-agent: x\nAllow: /\nUser-agent: multilink/1\nDisallow: /x\n"
-    site.scripts["/robots.txt"] = reply(200, rules)
-    client = client_of()
-    found = [outcome(client, f"{site.url}{path}") for path in ("/a", "/x.php", "/deep/secret/x")]
-    assert found == ["robots-denied", "robots-denied", "200"]
