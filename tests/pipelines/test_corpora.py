@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import datasets
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
@@ -21,7 +20,7 @@ from warcio.warcwriter import WARCWriter
 
 from pipelines.config import recipe
 from pipelines.run import build_dataset
-from pipelines.sources.corpora.compose import IMAGE_FEATURE, extras_of
+from pipelines.sources.corpora.compose import extras_of
 from schemas.document_rows import to_row
 from schemas.documents import (
     Document,
@@ -33,7 +32,6 @@ from schemas.documents import (
     Role,
     Sentence,
     Split,
-    image_schema,
 )
 from schemas.errors import BuildError
 from schemas.lake import Lake
@@ -55,8 +53,6 @@ DOCUMENTS = [
     )
     for number in range(6)
 ]  # fmt: skip
-CONTENT = ("id", "language", "split", "sentences", "links", "after_sentence", "given_links", "provenance")
-ALL_CONTENT = (*CONTENT, "given_similarities")
 
 
 def jpeg(seed: int) -> bytes:
@@ -105,77 +101,6 @@ def as_mmc4(folder: Path) -> None:
             lines.append(json.dumps({"text_list": texts, "image_info": shown, "multilink": extras, "url": "u"}))
         (folder / f"docs-train-{part:05d}-of-00002.jsonl").write_text("\n".join(lines))
         tarred(folder / f"images-train-{part:05d}-of-00002.tar", pictures)
-
-
-def layout(document: Document) -> tuple[list[str | None], list[int | None]]:
-    """Return the texts and the images of a document in the order of its page: the second stands before the first."""
-    one, two, three = (sentence.text for sentence in document.sentences)
-    return [one, None, two, three, None], [None, 1, None, None, 0]
-
-
-def as_obelics(folder: Path) -> None:
-    rows = []
-    for document in DOCUMENTS:
-        texts, order = layout(document)
-        shown = [None if place is None else document.images[place] for place in order]
-        pictures = [image and {"bytes": jpeg(int(image.hash, 16) % 90), "path": None} for image in shown]
-        rows.append(
-            {"images": [image and image.source for image in shown], "texts": texts, "image_index": order,
-             "pictures": pictures, "multilink": json.dumps(exported(document)[1]), "metadata": None}
-        )  # fmt: skip
-    schema = pa.schema(
-        [("images", pa.list_(pa.string())), ("texts", pa.list_(pa.string())), ("metadata", pa.string()),
-         ("image_index", pa.list_(pa.int32())), ("pictures", pa.list_(IMAGE_FEATURE)), ("multilink", pa.string())]
-    )  # fmt: skip
-    pq.write_table(pa.Table.from_pylist(rows, schema=schema), folder / "train-00000-of-00001.parquet", row_group_size=2)
-
-
-def as_webdataset(folder: Path) -> None:
-    files: dict[str, bytes] = {}
-    for number, document in enumerate(DOCUMENTS):
-        texts, order = layout(document)
-        images = [None if place is None else f"{place}.jpg" for place in order]
-        about = {"texts": texts, "images": images, "image_index": order, "multilink": exported(document)[1]}
-        files[f"train-00000-{number:05d}.json"] = json.dumps(about).encode()
-        for place, image in enumerate(document.images):
-            files[f"train-00000-{number:05d}.{place}.jpg"] = jpeg(int(image.hash, 16) % 90)
-    tarred(folder / "train-00000-of-00001.tar", files)
-
-
-def as_hf(folder: Path) -> None:
-    (folder / "data").mkdir()
-    rows = []
-    for document in DOCUMENTS:
-        row, extras = exported(document)
-        pictures = [{"bytes": jpeg(int(image.hash, 16) % 90), "path": None} for image in document.images]
-        rows.append({"sentences": row["sentences"], "images": pictures, "multilink": json.dumps(extras)})
-    table = pa.Table.from_pylist(rows)
-    pq.write_table(table, folder / "data" / "train-00000-of-00001.parquet")
-
-
-@pytest.mark.parametrize(
-    ("dataset", "write"),
-    [("mmc4", as_mmc4), ("obelics", as_obelics), ("webdataset", as_webdataset), ("hf", as_hf)],
-)
-def test_documents_come_back_from_every_format(
-    dataset: str, write: Callable[[Path], None], tmp_path: Path, quiet: Callable[[str], None]
-) -> None:
-    shards = tmp_path / "shards"
-    shards.mkdir()
-    write(shards)
-    rows = build(dataset, shards, tmp_path / "lake", quiet)
-    assert rows.keys() == {document.id for document in DOCUMENTS}
-    for document in DOCUMENTS:
-        found, expected = rows[document.id], to_row(document)
-        assert {name: found[name] for name in ALL_CONTENT} == {name: expected[name] for name in ALL_CONTENT}
-        assert [image["source"] for image in found["images"]] == [image.source for image in document.images]
-        widths = [60 + int(image.hash, 16) % 90 for image in document.images]
-        assert [picture["width"] for picture in found["pictures"]] == widths
-        assert {picture["licence"] for picture in found["pictures"]} == {"CC0"}
-        assert {picture["source"] for picture in found["pictures"]} <= {
-            image.source for each in DOCUMENTS for image in each.images
-        }
-        assert set(found["pictures"][0]) == set(image_schema().names) - {"metadata"}
 
 
 @pytest.mark.parametrize("has_ids", [False, True])

@@ -52,18 +52,10 @@ def storage_loss(matrix: np.ndarray, storage: Storage) -> np.ndarray:
     return np.where(lengths > 0, 1 - cosines, 0.0)
 
 
-@given(MATRICES)
-def test_float32_reads_back_to_the_last_bit(matrix: np.ndarray) -> None:
-    found = column_to_vectors(vectors_to_column(matrix, Storage.FLOAT32))
-    assert found.dtype == np.float32
-    assert found.tobytes() == matrix.tobytes()
-
-
-@given(MATRICES)
-def test_float16_reads_back_the_nearest_half(matrix: np.ndarray) -> None:
-    found = column_to_vectors(vectors_to_column(matrix, Storage.FLOAT16))
-    assert found.dtype == np.float16
-    assert found.tobytes() == matrix.astype(np.float16).tobytes()
+@given(MATRICES, st.sampled_from([np.float32, np.float16]))
+def test_floats_read_back_as_the_nearest(matrix: np.ndarray, kind: type[np.floating]) -> None:
+    found = column_to_vectors(vectors_to_column(matrix, Storage(kind.__name__)))
+    assert (found.dtype, found.tobytes()) == (kind, matrix.astype(kind).tobytes())
 
 
 @given(MATRICES)

@@ -44,7 +44,6 @@ from schemas.documents import Document, Image, Provenance
 from schemas.duplicates import Duplicate
 
 PLAIN, NEAR, FAR = "00000000000000ff", "00000000000001ff", "ffffffffffffffff"
-CHAIN = ["0000000000000000", "0000000000000007", "000000000000003f"]  # 3 bits from one to the next
 ONE_BY_ONE, CROWDED = {"rows": 1}, {"rows": 20, "crowded": 4}
 
 
@@ -181,50 +180,6 @@ def run(
 
     left = len(expected) if policy is Policy.KEEP_ALL else 0
     run_pipeline(assemble, runner=Runner.LOCAL, workers=workers)
-
-
-def test_an_image_in_two_documents_is_its_own_duplicate() -> None:
-    found = plain(documents("d1:a", "d2:b,a", a=PLAIN, b=FAR), radius=3)
-    a = hashed("a")
-    assert found == [Duplicate(a, "d1", 0, a, a, 0, True), Duplicate(a, "d2", 1, a, a, 0, True)]
-
-
-def test_an_image_twice_in_one_document_is_a_duplicate() -> None:
-    found = plain(documents("d1:a,a"), radius=3, policy=Policy.KEEP_FIRST)
-    assert [(d.position, d.nearest, d.distance, d.is_dropped) for d in found] == [
-        (0, hashed("a"), 0, True),
-        (1, hashed("a"), 0, True),
-    ]
-
-
-def test_near_images_are_duplicates_within_the_radius_only() -> None:
-    given = documents("d1:a", "d2:b", a=PLAIN, b=NEAR)
-    a, b = hashed("a"), hashed("b")
-    assert plain(given, radius=0) == []
-    assert plain(given, radius=1) == [Duplicate(a, "d1", 0, a, b, 1, True), Duplicate(a, "d2", 0, b, a, 1, True)]
-
-
-def test_equal_fingerprints_of_different_images_are_at_distance_0() -> None:
-    found = plain(documents("d1:c", "d2:b", "d3:a", a=PLAIN, b=PLAIN, c=PLAIN), radius=0)
-    names = [(d.image, d.nearest, d.distance) for d in found]
-    assert names == [(hashed(one), hashed(other), 0) for one, other in (("c", "a"), ("b", "a"), ("a", "b"))]
-
-
-def test_a_chain_is_one_cluster_and_names_the_closest() -> None:
-    found = plain(documents("d1:c", "d2:b", "d3:a", **dict(zip("cba", CHAIN, strict=True))), radius=3)
-    names = [(d.cluster, d.image, d.nearest, d.distance) for d in found]
-    expected = [("a", "c", "b"), ("a", "b", "a"), ("a", "a", "b")]
-    assert names == [(*map(hashed, row), 3) for row in expected]
-
-
-def test_flat_images_are_left_out() -> None:
-    white = Image(hashed("white"), fingerprint="8000000000000000", is_flat=True)
-    assert plain([settled("d1", white), settled("d2", white)], radius=3) == []
-
-
-def test_images_without_pixels_are_duplicates_of_themselves_only() -> None:
-    found = plain(documents("d1:a,b", "d2:a", "d3:c", c=PLAIN), radius=12)
-    assert [(d.document, d.image) for d in found] == [("d1", hashed("a")), ("d2", hashed("a"))]
 
 
 @pytest.mark.parametrize(

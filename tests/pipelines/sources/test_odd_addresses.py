@@ -112,16 +112,13 @@ def test_in_mmc4(settled: Settle, tmp_path: Path) -> None:
 TEXTS = [each for each in ODD if each.isascii()]
 
 
-def test_in_obelics(settled: Settle, tmp_path: Path) -> None:
-    rows = [{"images": [odd, GOOD, None], "texts": [None, None, "One. Two."]} for odd in TEXTS]
+@pytest.mark.parametrize(
+    ("form", "rest", "texts"), [("obelics", [None], [None, None, "One."]), ("hf", [], ["One.", "Two."])]
+)
+def test_in_tables(form: Any, rest: list[None], texts: list[str | None], settled: Settle, tmp_path: Path) -> None:
+    rows = [{"images": [odd, GOOD, *rest], "texts": texts} for odd in TEXTS if odd or form == "obelics"]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
-    check(*settled(CorpusSource(format="obelics", documents=(str(tmp_path),))), len(rows))
-
-
-def test_in_rows_of_hugging_face(settled: Settle, tmp_path: Path) -> None:
-    rows = [{"images": [odd, GOOD], "texts": ["One.", "Two."]} for odd in TEXTS if odd]
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
-    check(*settled(CorpusSource(format="hf", documents=(str(tmp_path),))), len(rows))
+    check(*settled(CorpusSource(format=form, documents=(str(tmp_path),))), len(rows))
 
 
 def test_in_rows_of_nemo_curator(settled: Settle, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from pipelines.images.inspect import PackedImage
 from pipelines.launch import run_pipeline
 from pipelines.partitions.columns import from_hex
 from pipelines.settings import Policy, Runner, ShardsConfig, SharedThing, SplitsConfig
-from pipelines.splits.assign import final_split, merge_surveys, shard_count, shard_of, split_of, survey_one
+from pipelines.splits.assign import final_split, merge_surveys, shard_count, shard_of, survey_one
 from pipelines.splits.shared import (
     ClusterOfImage,
     Items,
@@ -200,44 +200,6 @@ def test_an_image_in_two_splits_has_a_row_at_each_end() -> None:
     ]
 
 
-def test_an_image_twice_in_one_split_is_no_leak() -> None:
-    assert find([shows("a", TRAIN, "x", x=ZERO), shows("b", TRAIN, "x", x=ZERO)], radius=3) == []
-
-
-def test_each_document_names_the_first_one_of_each_other_split() -> None:
-    documents = [shows("t2", TEST, "x"), shows("t1", TEST, "x"), shows("a", TRAIN, "x"), shows("v", VAL, "x")]
-    found = [(leak.document, leak.other_document) for leak in find(documents, radius=0)]
-    assert sorted(found) == [("a", "t1"), ("a", "v"), ("t1", "a"), ("t1", "v"), ("t2", "a"), ("t2", "v"), ("v", "a"),
-                             ("v", "t1")]  # fmt: skip
-
-
-def test_near_images_are_in_one_cluster_and_not_the_same_bytes() -> None:
-    documents = [
-        shows("a", TRAIN, "x", x=ZERO),
-        shows("b", TEST, "y", y=THREE_BITS),
-        shows("c", TEST, "z", z=ONE_BIT),
-        shows("d", TEST, "w", w=FAR),
-    ]
-    x, y, z = map(hashed, "xyz")
-    assert find(documents, radius=0) == []
-    assert find(documents, radius=1) == [
-        Leak(NEAR, TEST, TRAIN, z, "c", "a", x),
-        Leak(NEAR, TRAIN, TEST, x, "a", "c", z),
-    ]
-    assert find(documents, radius=2) == [
-        Leak(NEAR, TEST, TRAIN, y, "b", "a", x),  # over z, which is near both
-        Leak(NEAR, TEST, TRAIN, z, "c", "a", x),
-        Leak(NEAR, TRAIN, TEST, x, "a", "b", y),
-    ]
-
-
-def test_equal_bytes_are_exact_and_not_near_but_equal_fingerprints_are_near() -> None:
-    documents = [shows("a", TRAIN, "x", x=ZERO), shows("b", TEST, "x", x=ZERO), shows("c", TEST, "y", y=ZERO)]
-    near = [leak for leak in find(documents, radius=0) if leak.kind is NEAR]
-    x, y = hashed("x"), hashed("y")
-    assert near == [Leak(NEAR, TEST, TRAIN, y, "c", "a", x), Leak(NEAR, TRAIN, TEST, x, "a", "c", y)]
-
-
 def test_a_sentence_of_five_words_leaks_and_one_of_four_does_not() -> None:
     documents = [
         shows("a", TRAIN, texts=("Sand the board with care.", "Let it dry overnight.", "A one.")),
@@ -262,12 +224,6 @@ def test_a_document_of_the_same_sentences_leaks_whatever_their_order() -> None:
         Leak(LeakKind.DOCUMENT_TEXT, TEST, TRAIN, whole, "b", "a", whole, tokens=6),
         Leak(LeakKind.DOCUMENT_TEXT, TRAIN, TEST, whole, "a", "b", whole, tokens=6),
     ]
-
-
-def test_a_document_of_one_sentence_shares_it_with_a_longer_one_as_a_sentence_alone() -> None:
-    sentence = "Sand the board with care."
-    documents = [shows("a", TRAIN, texts=[sentence]), shows("b", TEST, texts=[sentence, "Let it dry overnight, then."])]
-    assert {leak.kind for leak in find(documents, radius=0)} == {LeakKind.SENTENCE}
 
 
 def test_long_texts_are_compared_whole_and_shown_short() -> None:
@@ -305,11 +261,6 @@ def test_refusing_names_what_leaks() -> None:
     refuse_leaks([])
     with pytest.raises(BuildError, match=r"exact-image: 2 of test \(1 documents\) are in train; drop them"):
         refuse_leaks([LeakCount(EXACT, TEST, TRAIN, 2, 1), LeakCount(EXACT, TRAIN, TEST, 2, 2)])
-
-
-def test_flat_images_are_no_leaks() -> None:
-    white = Image(hashed("white"), fingerprint=FAR, is_flat=True)
-    assert find([settled("a", TRAIN, [white]), settled("b", TEST, [white])], radius=3) == []
 
 
 def test_leaks_are_rows_of_their_table() -> None:
@@ -457,12 +408,6 @@ def test_a_split_the_source_gives_is_kept_and_nothing_is_moved() -> None:
     surveys = [survey_one(f"d{i}", Split.TRAIN, CONFIG) for i in range(5)]
     assert merge_surveys(surveys).moves(CONFIG) == {}
     assert final_split("d0", Split.TEST, CONFIG, {}) is Split.TEST
-
-
-def test_two_documents_fill_two_splits_with_training_first() -> None:
-    assert Split.TRAIN in assign(["a", "b"]).values()
-    assert len(set(assign(["a", "b"]).values())) == 2
-    assert assign(["a"]) == {"a": Split.TRAIN} or split_of("a", CONFIG) is not Split.TRAIN
 
 
 @given(st.text(), st.integers(1, 64))

@@ -80,21 +80,19 @@ def test_a_later_run_goes_on_too(web: Any, client_of: Any) -> None:
     assert asked(web)[-1] == "bytes=100000-"
 
 
-def test_another_edition_starts_anew(web: Any, client_of: Any, replies: Any) -> None:
-    first = ranged(CONTENT, breaks=1)
-    other = ranged(CONTENT[::-1], etag='"two"')
-    web.scripts["/f"] = replies(first, other)
-    assert capture_file(client_of(attempts=1), f"{web.url}/f").path.read_bytes() == CONTENT[::-1]
+REST = CONTENT[100_000:200_000]
 
 
-def test_a_host_that_knows_no_ranges_is_asked_for_all(web: Any, client_of: Any, reply: Any, replies: Any) -> None:
-    web.scripts["/f"] = replies(ranged(CONTENT, breaks=1), reply(200, CONTENT))
-    assert capture_file(client_of(attempts=1), f"{web.url}/f").path.read_bytes() == CONTENT
-
-
-def test_a_part_that_is_longer_than_the_file_is_thrown_away(web: Any, client_of: Any, replies: Any) -> None:
-    web.scripts["/f"] = replies(ranged(CONTENT, breaks=1), ranged(CONTENT[:50_000]))
-    assert capture_file(client_of(attempts=1), f"{web.url}/f").path.read_bytes() == CONTENT[:50_000]
+@pytest.mark.parametrize("total", ["*", "9" * 400, "3", "other", "short", "none"])
+def test_a_part_of_another_file_is_thrown_away(web: Any, client_of: Any, reply: Any, replies: Any, total: str) -> None:
+    """The second answer is a part of no known whole, of another edition, of a shorter one, or has no range."""
+    odd = reply(206, REST, content_range=f"bytes 100000-199999/{total}")
+    editions = {"other": ranged(CONTENT[::-1], etag='"two"'), "short": ranged(CONTENT[:50_000])}
+    rest = [editions[total]] if total in editions else [*([odd] if total != "none" else []), reply(200, CONTENT)]
+    web.scripts["/f"] = replies(ranged(CONTENT, breaks=1), *rest)
+    expected = {"other": CONTENT[::-1], "short": CONTENT[:50_000]}.get(total, CONTENT)
+    attempts = 1 if total in editions else 3
+    assert capture_file(client_of(attempts=attempts), f"{web.url}/f").path.read_bytes() == expected
 
 
 def test_a_slice_of_what_was_asked_for_does_not_end_the_file(web: Any, client_of: Any) -> None:
@@ -116,15 +114,6 @@ def test_a_slice_of_what_was_asked_for_does_not_end_the_file(web: Any, client_of
     web.scripts["/f"] = slices
     assert capture_file(client_of(attempts=1), f"{web.url}/f").path.read_bytes() == CONTENT
     assert len(asked(web)) == 8
-
-
-@pytest.mark.parametrize("total", ["*", "9" * 400, "3"])
-def test_a_part_of_no_known_whole_is_not_trusted(
-    web: Any, client_of: Any, reply: Any, replies: Any, total: str
-) -> None:
-    odd = reply(206, CONTENT[100_000:200_000], content_range=f"bytes 100000-199999/{total}")
-    web.scripts["/f"] = replies(ranged(CONTENT, breaks=1), odd, reply(200, CONTENT))
-    assert capture_file(client_of(attempts=3), f"{web.url}/f").path.read_bytes() == CONTENT
 
 
 DAY_S = 86_400.0
