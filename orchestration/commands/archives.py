@@ -73,15 +73,15 @@ def index_command(
 def search_command(
     index_path: options.IndexPath,
     headline: Annotated[str, typer.Option(help="Headline of the article.")] = "",
-    lead: Annotated[str, typer.Option(help="Its lead.")] = "",
+    lead: Annotated[str, typer.Option(help="Lead of the article.")] = "",
     caption: Annotated[str, typer.Option(help="Text that describes the picture.")] = "",
-    body: Annotated[str, typer.Option(help="Its text.")] = "",
+    body: Annotated[str, typer.Option(help="Text of the article.")] = "",
     language: Annotated[str, typer.Option(help="Language of the texts, such as de.")] = UNDETERMINED,
     image: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Picture, or its URL, to find similar ones to.")
+        str | None, typer.Option(metavar="FILE", help="Path or URL of a picture; similar ones are found.")
     ] = None,
     like: Annotated[list[str] | None, typer.Option(metavar="HASH", help="More like this picture of the index.")] = None,
-    unlike: Annotated[list[str] | None, typer.Option(metavar="HASH", help="Less like this one.")] = None,
+    unlike: Annotated[list[str] | None, typer.Option(metavar="HASH", help="Less like this picture.")] = None,
     entity: Annotated[
         list[str] | None, typer.Option(help="Only pictures whose metadata contain this name; may be repeated.")
     ] = None,
@@ -177,7 +177,7 @@ def pages_command(
         ),
     ] = None,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; one that others can reach needs --token.")
+        str, typer.Option(help="Address to listen on; other ones than loopback need --token or --user-header.")
     ] = "127.0.0.1",
     port: options.PagesPort = options.PAGES_PORT,
     token: Annotated[

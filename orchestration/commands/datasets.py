@@ -174,7 +174,7 @@ def subset_command(
         float, typer.Option(help="Least coherence, 0 to 1, by the links that a model predicted (--links).")
     ] = 0.0,
     links: Annotated[
-        str, typer.Option(metavar="DIR", help="Folder or URI that `link --dataset` wrote links of the version to.")
+        str, typer.Option(metavar="DIR", help="Folder or URI of links of the version, written by `link --dataset`.")
     ] = "",
     *,
     say: options.Progress,

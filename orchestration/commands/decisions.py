@@ -18,7 +18,9 @@ SHOWN_NOTE = 40
 def list_command(
     lake: options.LakePath,
     store: options.Store = "",
-    article: Annotated[str, typer.Option(help="Digest of an article, or its first digits: only its decisions.")] = "",
+    article: Annotated[
+        str, typer.Option(help="Only decisions on the article with this digest, or its first digits.")
+    ] = "",
 ) -> options.Summaries:
     """List decisions in the order they were made; those of blind comparisons do not name the model of the picture."""
     from newsroom.decisions.log import opened_log

@@ -130,7 +130,7 @@ def relink_command(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Write an HTML page of how far both agree, with documents in which they differ, to this folder.",
+            help="Write an HTML page of the agreement, with documents that differ, to this folder.",
         ),
     ] = None,
     fit: options.Fit = True,
@@ -222,7 +222,7 @@ def measure_command(
     precision: Annotated[
         float | None, typer.Option(min=0, max=1, help="Find the threshold whose links have at least this precision.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the sample that was labelled.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the labelled sample.")] = 0,
     name: Annotated[
         str, typer.Option("--as", metavar="NAME", help="Write the labelled images as this data set, too.")
     ] = "",

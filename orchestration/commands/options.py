@@ -216,7 +216,7 @@ Named = Annotated[
     list[str] | None,
     typer.Argument(metavar="ID|URL|HASH", help="As in a takedown list: id:, url:, domain:, sha256:."),
 ]
-PagesPort = Annotated[int, typer.Option(help="Port to listen on; 0: one that is free.")]
+PagesPort = Annotated[int, typer.Option(help="Port to listen on; 0: any free one.")]
 Recipe = Annotated[str | None, typer.Option(help="Named settings; `multilink settings` lists them.")]
 Reference = Annotated[str, typer.Argument(help="NAME[@VERSION]")]
 References = Annotated[str, typer.Argument(help="NAME: all its versions; or NAME@VERSION")]
@@ -325,6 +325,6 @@ def link_options(
 Version = Annotated[Callable[[], tuple[Lake, Manifest, Folder]], SharedOptions(open_version)]
 Refine = Annotated[Callable[[], "RefineConfig | None"], SharedOptions(refinement)]
 Fit = Annotated[
-    bool, typer.Option(help="20 documents or more of no data set of the model's choose the weights of its steps.")
+    bool, typer.Option(help="Choose the weights of the model's steps on 20 or more documents of other data.")
 ]
 Links = Annotated[Callable[[], "LinkOptions"], SharedOptions(link_options)]

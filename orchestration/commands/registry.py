@@ -160,7 +160,7 @@ def copy_command(
 
 def relocate_command(
     old: Annotated[str, typer.Option("--from", metavar="OLD", help="Earlier path or URI of a moved lake.")] = "",
-    lake: Annotated[str, typer.Option("--lake", metavar="NEW", help="Path or URI of that lake now.")] = "",
+    lake: Annotated[str, typer.Option("--lake", metavar="NEW", help="Present path or URI of that lake.")] = "",
     tracking: options.Tracking = None,
 ) -> options.Summaries:
     """Repair a store of runs and models after its folder, or with --from and --lake its lake, was moved or copied.
