@@ -123,7 +123,7 @@ def test_the_command_prints_the_table_and_what_came_to_nothing(
     assert "- training.learning_rate=9: loss nan" in printed
     page = (tmp_path / "page" / "index.html").read_text(encoding="utf-8")
     words = " ".join(re.sub(r"<[^>]+>", " ", page).split())
-    assert f"{good['auc']['mean']:.1f}" in words and "training.learning_rate=9: no model, since loss nan" in words
+    assert f"{good['auc']['mean']:.1f}" in words and "training.learning_rate=9: no model: loss nan" in words
     assert "chosen on the test split" not in words  # it is judged on validation, unless told otherwise
 
 
