@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from training.data.ragged import Float64, Floats, Int64
 from training.metrics.scores import LEVEL, Score
@@ -167,12 +167,12 @@ def documents_needed(differences: Floats, margin: float, *, level: float = LEVEL
         return 0
     tail, centred = (1 - level) / 2, np.asarray(differences, np.float64) - np.mean(differences)
     spread = float(centred.std(ddof=1))
-    usual = ((norm.isf(tail) + norm.isf(1 - POWER)) * spread / margin) ** 2
+    usual = ((ndtri(POWER) - ndtri(tail)) * spread / margin) ** 2
     if usual > MANY_DOCUMENTS:
         return int(usual)
 
     def is_shown(count: int) -> bool:
-        sample = np.resize(centred, count) - norm.isf(1 - POWER) * spread / count**0.5
+        sample = np.resize(centred, count) - ndtri(POWER) * spread / count**0.5
         return probability_below(MOST - margin, np.maximum(sample + MOST, 0.0), np.ones(count)) <= tail
 
     low, high = 0, fewest_documents(margin, level=level)

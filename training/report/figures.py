@@ -10,20 +10,22 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec
 
-import matplotlib as mpl
 import numpy as np
 from markupsafe import Markup
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from training.data.ragged import Float64
 from training.metrics.scores import Score
 from training.report.sections import POINTS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+P = ParamSpec("P")
 
 WIDTH, HEIGHT = 440, 240
 INTERVAL_WIDTH, INTERVAL_MARGIN = 120.0, 9.0
@@ -85,6 +87,8 @@ class Axis:
         ends = list(values) or [0.0, 1.0]
         margin = 0.1 * abs(ends[0]) or 1.0
         low, high = (min(ends), max(ends)) if min(ends) < max(ends) else (ends[0] - margin, ends[0] + margin)
+        from matplotlib.ticker import MaxNLocator
+
         ticks = MaxNLocator(nbins=6, steps=[1, 2, 5, 10]).tick_values(low, high)
         return cls(tuple(np.asarray(ticks).round(12).tolist()))
 
@@ -108,7 +112,22 @@ def _ends_of(score: Score) -> Iterator[float]:
     yield from (end for end in (score.value, score.low, score.high, zero) if end is not None)
 
 
+def _styled(draw: Callable[P, Markup]) -> Callable[P, Markup]:
+    """Return what draws in the style of the pages; the first chart imports matplotlib, which takes half a second."""
+
+    @wraps(draw)
+    def styled(*arguments: P.args, **named: P.kwargs) -> Markup:
+        import matplotlib as mpl
+
+        with mpl.rc_context(_STYLE):
+            return draw(*arguments, **named)
+
+    return styled
+
+
 def _chart(x_label: str) -> Axes:
+    from matplotlib.figure import Figure
+
     axes = Figure(figsize=(WIDTH / 72, HEIGHT / 72), layout="constrained").add_subplot()
     axes.set_xlabel(x_label)
     return axes
@@ -128,7 +147,7 @@ def _svg(axes: Axes, title: str, description: str) -> Markup:
     return head + Markup(re.sub(r"\s*\n\s*", "\n", shapes).strip())  # matplotlib escapes its texts
 
 
-@mpl.rc_context(_STYLE)
+@_styled
 def line_chart(title: str, lines: Mapping[str, Points], *, x_label: str, marked: float | None = None) -> Markup:
     """Return lines by name over x; a y that is None or not finite is a gap, a point between two gaps a dot.
 
@@ -153,7 +172,7 @@ def line_chart(title: str, lines: Mapping[str, Points], *, x_label: str, marked:
     return _svg(axes, title, "; ".join(words))
 
 
-@mpl.rc_context(_STYLE)
+@_styled
 def histogram(title: str, values: Sequence[float], *, x_label: str, reference: float, reference_name: str) -> Markup:
     """Return how many percentages fall in each bin of five points, with a rule at a reference value.
 
@@ -170,7 +189,7 @@ def histogram(title: str, values: Sequence[float], *, x_label: str, reference: f
     return _svg(axes, title, f"{len(values)} documents; most are from {fullest} to {fullest + BIN_WIDTH}")
 
 
-@mpl.rc_context(_STYLE)
+@_styled
 def scatter(title: str, x: Sequence[float], y: Sequence[float], *, x_label: str, level: float | None = None) -> Markup:
     """Return a dot per document, with a dashed level across and the least squares line.
 
@@ -189,7 +208,7 @@ def scatter(title: str, x: Sequence[float], y: Sequence[float], *, x_label: str,
     return _svg(axes, title, f"{len(x)} documents")
 
 
-@mpl.rc_context(_STYLE)
+@_styled
 def path_chart(title: str, points: Mapping[str, tuple[float, float]], *, x_label: str, marked: str) -> Markup:
     """Return named points joined in their order, the first and the last with their names, and a ring around one."""
     axes = _chart(x_label)
@@ -205,7 +224,7 @@ def path_chart(title: str, points: Mapping[str, tuple[float, float]], *, x_label
     return _svg(axes, title, "; ".join(f"{name}: {a:.4g}, {b:.4g}" for name, (a, b) in points.items()))
 
 
-@mpl.rc_context(_STYLE)
+@_styled
 def reliability_chart(title: str, expected: Sequence[float], true: Sequence[float], links: Sequence[int]) -> Markup:
     """Return true against expected share of links in percent; a dot's area is in proportion to its links."""
     axes = _chart("expected, percent")
