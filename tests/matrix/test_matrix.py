@@ -60,10 +60,10 @@ class Case:
 
 
 CASES = [Case(*values) for values in AllPairs(list(FACTORS.values()))]
-IN_SUITE = [
+AND_TRIED = [
+    Case("interleaved", "several", "shared", "tiny", "disk", "file", "second", 1),
     Case("mmc4", "several", "shared", "closed-form", "disk", "file", "after a promotion", 1),
 ]
-AND_TRIED = [Case("interleaved", "several", "shared", "tiny", "disk", "file", "second", 1)]
 
 
 def test_every_two_values_meet() -> None:
@@ -128,13 +128,8 @@ def job(request: pytest.FixtureRequest, tmp_path: Path, servers: ModuleType) -> 
         yield Job(case, tmp_path, lake, tracking)
 
 
-def marked(cases: list[Case], *marks: pytest.MarkDecorator) -> list[Any]:
-    return [pytest.param(case, marks=marks, id=case.name) for case in cases]
-
-
-@pytest.mark.parametrize(
-    "job", [*marked([*CASES, *AND_TRIED], pytest.mark.trial), *marked(IN_SUITE, pytest.mark.slow)], indirect=True
-)
+@pytest.mark.trial
+@pytest.mark.parametrize("job", [pytest.param(case, id=case.name) for case in (*CASES, *AND_TRIED)], indirect=True)
 def test_from_files_to_links(job: Job, tmp_path: Path) -> None:
     case, stored = job.case, ("--tracking-uri", job.tracking)
     built = job.build(DOCUMENTS)

@@ -21,7 +21,7 @@ from training.mlflow.champions import record_of
 from training.mlflow.registry import CHALLENGER, versions
 from training.mlflow.runs import connect
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:Specifying a partitions_def on an AssetCheckSpec")]
+pytestmark = [pytest.mark.trial, pytest.mark.filterwarnings("ignore:Specifying a partitions_def on an AssetCheckSpec")]
 COLOURS = {"red": (220, 20, 20), "green": (20, 160, 40), "blue": (30, 40, 220), "yellow": (240, 220, 20)}
 COLOURS |= {"black": (10, 10, 10), "white": (245, 245, 245), "pink": (250, 120, 190), "brown": (120, 70, 20)}
 SPLITS = ["train"] * 24 + ["val"] * 8 + ["test"] * 8

@@ -1,7 +1,7 @@
 """Whatever happens to a lake in whatever order: intact, one content a name, as a fresh one, nothing forgotten.
 
-Six walks have every two operations of `world.py` one after the other, once; in the other order, and two alone, they are
-trials.
+Six walks have every two operations of `world.py` one after the other, once. The first is in the suite; the others, each
+walk in the other order, and two operations alone are trials.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def walks() -> list[tuple[Operation, ...]]:
 
 def cases() -> Iterator[object]:
     for number, walk in enumerate(walks()):
-        yield pytest.param(walk, id=f"walk-{number}")
+        yield pytest.param(walk, id=f"walk-{number}", marks=[pytest.mark.trial] * (number > 0))
         yield pytest.param(walk[::-1], id=f"walk-back-{number}", marks=pytest.mark.trial)
     for pair in permutations(OPERATIONS, 2):
         yield pytest.param(pair, id="-".join(each.__name__ for each in pair), marks=pytest.mark.trial)

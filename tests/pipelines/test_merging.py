@@ -36,16 +36,15 @@ def test_a_used_lake_with_merged_packs_gives_what_a_fresh_one_gives(
 ) -> None:
     lake, pictures = tmp_path / "lake", ten_documents.parent / "pictures"
     build(ten_documents, lake, *PLAIN)
-    for number in range(3):  # others come: each build adds a pack
+    for number in range(2):  # others come: each build adds a pack
         picture_drawer(pictures / f"{number}-0.png", 1000 + number)
         with turn_of_build(Lake.at(str(lake)), "other", quiet):  # nothing is merged while another build is under way
             build(ten_documents, lake, *PLAIN)
-    assert len(copies(lake)) == 4
+    assert len(copies(lake)) == 3
     merged = build(ten_documents, lake, *PLAIN, "splits.seed=1")
     assert len(copies(lake)) == 1
     again = build(ten_documents, lake, *PLAIN, "splits.seed=2")
-    fresh = [build(ten_documents, tmp_path / "fresh", *PLAIN, f"splits.seed={seed}") for seed in (1, 2)]
-    assert [parts(each) for each in fresh] == [parts(merged), parts(again)]
+    assert parts(build(ten_documents, tmp_path / "fresh", *PLAIN, "splits.seed=2")) == parts(again)
 
     at = Lake.at(str(lake))
     old = [name for name in at.versions("documents") if name not in (merged.manifest.version, again.manifest.version)]
