@@ -31,6 +31,7 @@ from training.data.ragged import Float32, Floats, Int64
 from training.settings import LinkSettings, LinkStep
 
 SHARPNESS, SHARE = 10.0, 0.5  # of the soft plan
+COSINE, PLAN = "cosine", "the document's other pairs"  # names of terms of a similarity
 Namer = Callable[[Any, Int64], Float32 | None]
 Binner = Callable[[slice, slice], Int64 | None]
 
@@ -93,9 +94,7 @@ class LinkSteps(nn.Module):
         self, texts_nd: Float32, images_md: Float32, names_nm: Float32 | None, bins_nm: Int64 | None = None
     ) -> Float32:
         """Return the n x m similarities of a document's unit vectors, by all steps."""
-        scores = self.weighted(texts_nd, images_md, names_nm, tuple(self.weights.tolist()))
-        if self.order is not None and bins_nm is not None:
-            scores = scores + self.order.numpy()[bins_nm] / SHARPNESS
+        scores = _total(self.terms(texts_nd, images_md, names_nm, bins_nm))
         if LinkStep.HALF_SINKHORN in self.settings.steps and scores.size:
             scores = half_sinkhorn(scores)
         return scores.astype(np.float32)
@@ -104,14 +103,29 @@ class LinkSteps(nn.Module):
         self, texts_nd: Float32, images_md: Float32, names_nm: Float32 | None, weights: tuple[float, ...]
     ) -> Floats:
         """Return the n x m similarities by the steps that have weights; documents do not matter to them."""
-        scores: Floats = texts_nd @ images_md.T
-        if weights[0] and scores.size:
-            texts, images = self._banks()
-            hubs_nm = (self._near(texts_nd, images)[:, None] + self._near(images_md, texts)[None, :]) / 2
-            scores = scores - weights[0] * (hubs_nm - float(self.levels[0]))
-        if weights[1] and names_nm is not None:
-            scores = scores + weights[1] * (names_nm - float(self.levels[1]))
-        return scores
+        return _total(self.terms(texts_nd, images_md, names_nm, weights=weights))
+
+    def terms(
+        self,
+        texts_nd: Float32,
+        images_md: Float32,
+        names_nm: Float32 | None,
+        bins_nm: Int64 | None = None,
+        *,
+        weights: tuple[float, ...] | None = None,
+    ) -> dict[str, Floats]:
+        """Return what is added up to n x m similarities before the soft plan, by its name."""
+        hubs, names = self.weights.tolist() if weights is None else weights
+        terms: dict[str, Floats] = {COSINE: texts_nd @ images_md.T}
+        if hubs and terms[COSINE].size:
+            bank_texts, bank_images = self._banks()
+            near_nm = (self._near(texts_nd, bank_images)[:, None] + self._near(images_md, bank_texts)[None, :]) / 2
+            terms["csls"] = -hubs * (near_nm - float(self.levels[0]))
+        if names and names_nm is not None:
+            terms["class names"] = names * (names_nm - float(self.levels[1]))
+        if self.order is not None and bins_nm is not None:
+            terms["order"] = self.order.numpy()[bins_nm] / SHARPNESS
+        return terms
 
     def described(self) -> str:
         """Return the steps that are done, with the weights that training chose, for cards and reports; "" of none."""
@@ -166,6 +180,11 @@ class LinkSteps(nn.Module):
     def _banks(self) -> tuple[Tensor, Tensor]:
         texts, images = (bank[: int(count)] for bank, count in zip((self.texts, self.images), self.counts, strict=True))
         return texts, images
+
+
+def _total(terms: dict[str, Floats]) -> Floats:
+    first, *others = terms.values()
+    return sum(others, start=first)
 
 
 def half_sinkhorn(scores_nm: Floats) -> Floats:

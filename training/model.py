@@ -23,11 +23,12 @@ from schemas.errors import IntegrityError, NotFoundError, UsageError
 from training.config import TrainConfig
 from training.data.documents import DocumentSet, GivenDocument, document_set
 from training.data.loading import DatasetIdentity
-from training.data.ragged import Float32, Int64
+from training.data.ragged import Float32, Floats, Int64
 from training.data.views import TextView, viewed
-from training.link_steps import LinkSteps
+from training.link_steps import PLAN, LinkSteps
 from training.model_files import check_files, seal
 from training.relations import RelationHead
+from training.settings import LinkStep
 from training.text.vocabulary import Vocabulary
 from training.towers.inputs import ImageInput, Rows, Sizes, TextInput, Tower, image_input, text_input
 
@@ -79,6 +80,14 @@ class EmbeddedDocument:
         if self.steps is None:
             return self.texts @ self.images.T
         return self.steps.similarities(self.texts, self.images, self.names, self.bins)
+
+    def terms(self) -> dict[str, Floats]:
+        """Return the terms of the n x m similarities, by what they come from; none where they are cosines."""
+        if self.steps is None:
+            return {}
+        terms = self.steps.terms(self.texts, self.images, self.names, self.bins)
+        rest = {PLAN: self.similarities() - sum(terms.values())}
+        return terms | rest if LinkStep.HALF_SINKHORN in self.steps.settings.steps else terms
 
 
 class LinkModel(nn.Module):

@@ -9,8 +9,8 @@ Links are written to Parquet: a file of a user's own, whole or not at all, or th
 
 import io
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -53,6 +53,7 @@ class LinkedDocument:
         given: the document itself, where it is a user's.
         confidence: mean of what the calibration makes of its links, without one of their similarities; None: no link.
         caution: why its links have a word and no probability; empty: they have one, or there is no calibration.
+        terms: n x m terms of the similarities by what they come from (`EmbeddedDocument.terms`).
     """
 
     id: str
@@ -63,6 +64,7 @@ class LinkedDocument:
     given: GivenDocument | None = None
     confidence: float | None = None
     caution: str = ""
+    terms: Mapping[str, Floats] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +151,15 @@ class Linker:
             for rank, values in enumerate(zip(*columns_of.values(), strict=True), start=1)
         )
         confidence = sum(sureness) / len(sureness) if sureness else None
-        return LinkedDocument(document, sentence_numbers, matrix, tuple(links), confidence=confidence, caution=caution)
+        return LinkedDocument(
+            id=document,
+            sentence_numbers=sentence_numbers,
+            similarities=matrix,
+            links=tuple(links),
+            confidence=confidence,
+            caution=caution,
+            terms=vectors.terms(),
+        )
 
     def pairs(self, vectors: EmbeddedDocument) -> tuple[Int64, Int64]:
         """Return the rows and columns of a document's links."""

@@ -19,7 +19,7 @@ import base64
 import io
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from markupsafe import Markup
@@ -51,6 +51,7 @@ class ExampleDocument:
         auc: its AUC in percent; None where links are unknown.
         concepts: labels of the main regions of each image (Li 2022, figure 6); () where none were detected.
         sureness: probability of each predicted link, 0 to 1, or the word in its place; () where there is neither.
+        terms: of the similarity of each predicted link, by what they come from; () where they are not known.
         is_predicted: whether a model predicted links; else the document is drawn with those of the data set.
         is_compared: whether `links` are those that a corpus came with, and no truth.
     """
@@ -63,6 +64,7 @@ class ExampleDocument:
     auc: float | None = None
     concepts: tuple[tuple[str, ...], ...] = ()
     sureness: tuple[float | str, ...] = ()
+    terms: tuple[Mapping[str, float], ...] = ()
     is_predicted: bool = True
     is_compared: bool = False
 
@@ -131,6 +133,7 @@ class Edge:
     kind: EdgeKind
     weight: float | None = None
     sureness: float | str | None = None
+    terms: Mapping[str, float] = field(default_factory=dict)
 
     def is_under(self, threshold: float | None) -> bool:
         """Return whether the similarity of a predicted edge is below a threshold."""
@@ -214,10 +217,12 @@ def classify_edges(document: ExampleDocument) -> tuple[Edge, ...]:
         is_in, is_not, missed = EdgeKind.AGREED, EdgeKind.OTHERWISE, EdgeKind.GIVEN
     edges = []
     probability_of = dict(zip(document.predicted, document.sureness, strict=False))
+    terms_of = dict(zip(document.predicted, document.terms, strict=False))
     for link in sorted(document.predicted, key=lambda edge: (-edge[2], edge[0], edge[1])):
         s, i, weight = link
         right = is_in if (s, i) in (true or ()) else is_not
-        edges.append(Edge(s, i, EdgeKind.PREDICTED if true is None else right, weight, probability_of.get(link)))
+        kind = EdgeKind.PREDICTED if true is None else right
+        edges.append(Edge(s, i, kind, weight, probability_of.get(link), terms_of.get(link, {})))
     others = sorted((true or set()) - {(edge.sentence, edge.image) for edge in edges})
     kind = missed if document.is_predicted else EdgeKind.KNOWN
     return (*edges, *(Edge(s, i, kind) for s, i in others))

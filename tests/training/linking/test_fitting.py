@@ -1,5 +1,6 @@
 """Steps chosen on the documents that are linked: clear of chance, or those of the model; links and page say which."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,9 @@ from schemas.manifest import read_manifest
 from schemas.overrides import override
 from training.data.documents import DocumentSet, GivenDocument
 from training.data.loading import load_training_data
-from training.linking.fitting import fit_steps
+from training.link_steps import PLAN
+from training.linking.fitting import fit_steps, fitted
+from training.linking.links import LinkedDocument
 from training.linking.options import LinkOptions
 from training.loop.context import Context
 from training.loop.trainer import train
@@ -98,11 +101,11 @@ def test_a_document_that_cannot_be_read_costs_no_other(trained: tuple[LinkModel,
     ]
     loaded = LoadedModel(model=model, uri="models:/m/1")
     alone = run_link(loaded=loaded, documents=sound, output=tmp_path / "a.parquet", say=lambda line: None)
-    for number, (bad, fitted) in enumerate(zip(odd, (alone.fitted, None), strict=True)):
+    for number, (bad, words) in enumerate(zip(odd, (alone.fitted, None), strict=True)):
         output = tmp_path / f"{number}.parquet"
         summary = run_link(loaded=loaded, documents=[bad, *sound], output=output, say=lambda line: None)
         assert (summary.documents, [each.record_id for each in summary.failures]) == (len(sound), [bad.id])
-        assert summary.fitted == fitted
+        assert summary.fitted == words
 
 
 def test_links_say_what_was_chosen_and_have_no_probability(
@@ -118,6 +121,20 @@ def test_links_say_what_was_chosen_and_have_no_probability(
     few = run_link(loaded=loaded, documents=list(given(documents))[:3], output=tmp_path / "f.parquet", say=lines.append)
     assert few.fitted is None and few.documents == 3
     assert np.isfinite(pq.read_table(tmp_path / "f.parquet")["similarity"].to_numpy()).all()
+
+
+def test_the_page_says_what_a_similarity_is_made_of(trained: tuple[LinkModel, DocumentSet], tmp_path: Path) -> None:
+    model, documents = trained
+    loaded = LoadedModel(model=model, uri="models:/m/1")
+    linker, words, rest = fitted(loaded.linker(), given(documents))
+    for each in linker.link_given(rest):
+        assert isinstance(each, LinkedDocument) and list(each.terms)[-2:] == ["order", PLAN] and words
+        np.testing.assert_allclose(sum(each.terms.values()), each.similarities, atol=1e-6)
+    run_link(
+        loaded=loaded, documents=given(documents), output=tmp_path / "l.parquet", page=tmp_path, say=lambda _: None
+    )
+    page = (tmp_path / "index.html").read_text()
+    assert re.search(r"similarity -?\d\.\d\d \(cosine -?\d\.\d\d, .*order [+-]\d\.\d\d, ", page)
 
 
 def test_a_version_of_another_data_set_chooses_as_a_file_of_its_documents_does(
