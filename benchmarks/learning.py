@@ -4,7 +4,8 @@
                                   [--threads 1] [--out DIR] [--json]
 
 The data sets are `posts` (the demo's, `learning_data.py`), `scenes` (in the MSCOCO manner, `learning_scenes.py`), each
-picture in one document and in four, and `pairs` (with relations, `learning_pairs.py`). Each is divided five times into
+picture in one document and in four, and with captions in the order of the pictures; and `pairs` (with relations,
+`learning_pairs.py`). Each is divided five times into
 training, validation and test documents; each model of `learning_models.py` is trained once on each division, or on the
 first two, by the training core, with its recipe's settings and what its line there changes.
 
@@ -27,10 +28,10 @@ import torch
 
 from benchmarks.command import parser_of
 from benchmarks.learning_data import build_posts
-from benchmarks.learning_models import ABOUT, MANY, MODELS, PAIRS, POSTS, SCENES, SHUFFLED, TIMES, Model
+from benchmarks.learning_models import ABOUT, MANY, MODELS, ORDERS, PAIRS, POSTS, SCENES, SHUFFLED, TIMES, Model
 from benchmarks.learning_page import page
 from benchmarks.learning_pairs import PairsData, make_pairs
-from benchmarks.learning_scenes import build_scenes, compose
+from benchmarks.learning_scenes import OrderedScenes, build_scenes, compose
 from benchmarks.learning_scores import Data, Kept, Line, Run, baselines, trained
 from schemas.documents import Split
 from schemas.lake import Lake
@@ -44,6 +45,7 @@ def make_data(workspace: Path, split: int, only: Collection[str]) -> dict[str, D
         folder = workspace / f"scenes-{split}"
         scenes = build_scenes(posts, folder)
         data |= {SCENES: scenes, MANY: compose(scenes, folder, TIMES)}
+        data |= {name: OrderedScenes(scenes, share) for name, share in ORDERS.items()}
     if PAIRS in only:
         pairs = make_pairs(posts)
         data |= {PAIRS: pairs, SHUFFLED: pairs.with_shuffled_relations()}
@@ -53,7 +55,7 @@ def make_data(workspace: Path, split: int, only: Collection[str]) -> dict[str, D
 def measure(data: dict[str, Data], kept: Kept, models: Collection[str]) -> Iterator[tuple[str, str, Run, Model | None]]:
     """Yield data set, title and run of each baseline and each model on one split."""
     for name, each in data.items():
-        if not isinstance(each, PairsData):
+        if not isinstance(each, PairsData | OrderedScenes):
             yield from ((name, title, run, None) for title, run in baselines(each))
     for model in MODELS:
         if model.data in data and model.title in models and data[model.data].split < model.splits:

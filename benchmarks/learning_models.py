@@ -15,10 +15,12 @@ SHUFFLED, TIMES = f"{PAIRS}, relations shuffled", 4
 FEWER = 2  # splits of what takes long and decides little
 CLOSED, CLOSED_FORM, TINY, NOSTRUCT = "closed-form", "closed form", "AP", "NoStruct"
 DOCUMENT_DATA = (POSTS, SCENES, MANY)
+ORDERS = {f"{SCENES}, {words} in order": share for words, share in (("all", 1.0), ("half", 0.5), ("none", 0.0))}
 ABOUT = {
     POSTS: "the demo's posts; each caption belongs to the picture above it",
     SCENES: "like Hessel's MSCOCO documents: three captioned pictures, three pictures and three captions of others",
     MANY: "the same, but each training picture is in four documents",
+    **dict.fromkeys(ORDERS, "scenes whose captions follow the order of their pictures, in so many of the documents"),
     PAIRS: "a picture and its caption; some training pairs have a relation (an album about animals, food ...)",
     SHUFFLED: "the same, each with the relation of another pair",
 }
@@ -83,6 +85,15 @@ def _closed(data: str) -> tuple[Model, ...]:
     )
 
 
+def _orders(data: str) -> tuple[Model, ...]:
+    recipes = {CLOSED_FORM: (CLOSED, (NAMES,)), "AP, steps": ("tiny", ("link.steps=csls,half-sinkhorn",))}
+    return tuple(
+        Model(f"{title}, order {order}", data, name, (*settings, f"link.order={order}"))
+        for title, (name, settings) in recipes.items()
+        for order in ("off", "auto")
+    )
+
+
 MODELS = (
     *_gradient(POSTS, 0.6),
     *_more(POSTS),
@@ -95,6 +106,7 @@ MODELS = (
     *_closed(SCENES),
     *_gradient(MANY, 0.8),
     *_closed(MANY),
+    *chain.from_iterable(map(_orders, ORDERS)),
     Model("agnostic", PAIRS, "tiny", TRIPLETS, FEWER),
     Model("coherence-aware", PAIRS, "tiny", (*TRIPLETS, *COHERENCE), FEWER),
     Model("Alikhani: BiLSTM, coherence", PAIRS, "tiny-alikhani-2022", (), FEWER),
@@ -126,6 +138,11 @@ def _compared(data: str) -> tuple[Compared, ...]:
 
 COMPARED = (
     *chain.from_iterable(map(_compared, DOCUMENT_DATA)),
+    *(
+        Compared((data, f"{title}, order auto"), (data, f"{title}, order off"))
+        for data in ORDERS
+        for title in (CLOSED_FORM, "AP, steps")
+    ),
     Compared((POSTS, "Li: transformer, concepts"), (POSTS, "Li: transformer, no concepts")),
     Compared((PAIRS, "coherence-aware"), (PAIRS, "agnostic")),
     Compared((PAIRS, "coherence-aware"), (SHUFFLED, "coherence-aware")),

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from jinja2 import Environment, StrictUndefined
 
-from benchmarks.learning_models import ABOUT, CLOSED_FORM, COMPARED, DOCUMENT_DATA, PAIRS, SHUFFLED
+from benchmarks.learning_models import ABOUT, CLOSED_FORM, COMPARED, DOCUMENT_DATA, ORDERS, PAIRS, SHUFFLED
 from benchmarks.learning_scores import Line
 from schemas.documents import Split
 from training.metrics.intervals import Interval
@@ -35,7 +35,9 @@ def page(lines: Lines, sizes: Sizes, *, minutes: float) -> str:
         minutes=round(minutes),
         documents=_table(lines, DOCUMENT_DATA, (0, 1)),
         pairs=_table(lines, (PAIRS, SHUFFLED), (0, 2)),
-        differences=_differences(lines),
+        orders=_table(lines, [*ORDERS], (0, 1)),
+        differences=_differences(lines, [*DOCUMENT_DATA, PAIRS]),
+        of_order=_differences(lines, [*ORDERS]),
         calibration=_calibration(lines),
     )
 
@@ -62,18 +64,17 @@ def _table(lines: Lines, data: Sequence[str], columns: Sequence[int]) -> str:
     return _grid(["model", *heading, "splits", "s"], rows)
 
 
-def _differences(lines: Lines) -> str:
-    """Return what one model has more than another on the same documents: AUC, or of pairs R@10."""
+def _differences(lines: Lines, data: Sequence[str]) -> str:
+    """Return for some data sets what one model has more than another on the same documents: AUC, or of pairs R@10."""
     rows: dict[tuple[str, str], dict[str, str]] = {}
     for each in COMPARED:
-        if {each.better, each.worse} <= lines.keys():
+        if {each.better, each.worse} <= lines.keys() and each.better[0] in data:
             line, other = lines[each.better], lines[each.worse]
             both = min(len(line.runs), len(other.runs))  # the same splits
             line, other = (replace(one, runs=one.runs[:both]) for one in (line, other))
             name = other.title if other.data == line.data else f"{other.title} ({other.data})"
-            found = line.differences(other, 0 if line.data in DOCUMENT_DATA else 2)
+            found = line.differences(other, 2 if line.data == PAIRS else 0)
             rows.setdefault((line.title, name), {})[line.data] = _signed(found)
-    data = [*DOCUMENT_DATA, PAIRS]
     cells = [[*titles, *(found.get(name, "") for name in data)] for titles, found in rows.items()]
     return _grid(["model", "less", *data], cells)
 

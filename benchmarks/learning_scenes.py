@@ -4,6 +4,8 @@
                        withheld, three distractors (five of each would leave too few test documents)
     composed 4 times   the same validation and test documents; the training pictures composed again, by the same rules
                        with another seed: other company, other halves, other distractors
+    in order           the same documents; in a share of them the captions follow the order of their pictures, among
+                       the other captions. Links do not depend on layout: a model may learn the order
 
 A picture of two things is captioned by a sentence on each; in `scenes` each of them, and both together, are captions
 of it. MSCOCO's 82,783 images of five captions each make 4,968 training groups in five versions. The posts' pictures,
@@ -112,6 +114,50 @@ class ComposedScenes:
         rows = {hash_: row for row, hash_ in enumerate(first.image_hashes)}
         places = {name: rows[hash_] for name, hash_ in training_pictures(self.scenes)}
         return _joined(first, self.more, places, several(columns.sentences))
+
+
+@dataclass(frozen=True)
+class OrderedScenes:
+    """`scenes` in a share of whose documents the captions follow the order of their pictures; no link is known."""
+
+    scenes: LakeData
+    share: float
+
+    @property
+    def split(self) -> int:
+        return self.scenes.split
+
+    @property
+    def key(self) -> str:
+        return f"{self.scenes.key}, {self.share:.0%} in order"
+
+    def training(self, config: TrainConfig) -> TrainingData:
+        found = self.scenes.training(config)
+        columns = replace(columns_of(config.reading, found.identity), links=True)
+        manifest, folder = read_manifest(self.scenes.lake, self.scenes.reference)
+        held = in_order(read_split(manifest, folder, Split.TRAIN, columns), self.share, self.split)
+        return replace(found, training=HeldSplit(replace(held, links=None)), knows_links=False)
+
+    def documents(self, model: LinkModel, split: Split) -> DocumentSet:
+        return in_order(self.scenes.documents(model, split), self.share, self.split)
+
+    def size(self, split: Split) -> int:
+        return self.scenes.size(split)
+
+
+def in_order(documents: DocumentSet, share: float, seed: int) -> DocumentSet:
+    """Return documents with their sentences at random places; in a share, linked ones by the order of their images."""
+    draws, rows, links = np.random.default_rng(seed), list[np.ndarray](), list[np.ndarray]()
+    for part, known in zip(documents.sentences, documents.links or (), strict=True):
+        pairs = np.zeros((0, 2), np.int64) if known is None else known
+        order = draws.permutation(part.stop - part.start)
+        if draws.random() < share:
+            linked = list(dict.fromkeys(pairs[np.argsort(pairs[:, 1], kind="stable"), 0].tolist()))
+            order[np.isin(order, linked)] = linked
+        rows.append(part.start + order)
+        links.append(np.stack([np.argsort(order)[pairs[:, 0]], pairs[:, 1]], axis=1))
+    found = documents.take_sentences(np.concatenate(rows), documents.sentences)
+    return replace(found, links=tuple(links), sentence_numbers=documents.sentences.numbers)
 
 
 def compose(scenes: LakeData, folder: Path, times: int) -> ComposedScenes:

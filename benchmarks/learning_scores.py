@@ -21,9 +21,9 @@ import numpy as np
 import torch
 
 from benchmarks.learning_data import LakeData, digest_of_code
-from benchmarks.learning_models import CLOSED_FORM, DOCUMENT_DATA, Model
+from benchmarks.learning_models import CLOSED_FORM, DOCUMENT_DATA, ORDERS, Model
 from benchmarks.learning_pairs import PairsData
-from benchmarks.learning_scenes import ComposedScenes
+from benchmarks.learning_scenes import ComposedScenes, OrderedScenes
 from schemas.configs import resolve
 from schemas.documents import Split
 from schemas.errors import UsageError
@@ -49,7 +49,7 @@ from training.model import LinkModel
 from training.settings import PACKAGED
 from training.towers.inputs import image_input, text_input
 
-Data = LakeData | ComposedScenes | PairsData
+Data = LakeData | ComposedScenes | OrderedScenes | PairsData
 Row = tuple[float, float, float]
 LINK_COLUMNS, RETRIEVAL_COLUMNS = ("AUC", "p@1", "p@5"), ("R@1", "R@5", "R@10")
 CODE = (
@@ -113,7 +113,7 @@ class Line:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return LINK_COLUMNS if self.data in DOCUMENT_DATA else RETRIEVAL_COLUMNS
+        return LINK_COLUMNS if self.data in (*DOCUMENT_DATA, *ORDERS) else RETRIEVAL_COLUMNS
 
 
 @dataclass(frozen=True)
