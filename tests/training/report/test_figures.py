@@ -87,12 +87,12 @@ def test_bars_are_as_high_as_their_counts():
     heights = [max(y for _, y in bar) - min(y for _, y in bar) for bar in bars]
     four, two = sorted((height for height in heights if height), reverse=True)
     assert four == pytest.approx(2 * two)
-    assert "6 documents; most lie from 0 to 5" in charts()[1]
+    assert "6 documents; most are from 0 to 5" in charts()[1]
 
 
 def test_a_hundred_is_in_the_last_bin():
     drawn = histogram("AUC", [100.0, 99.0], x_label="AUC", reference=50, reference_name="chance")
-    assert "most lie from 95 to 100" in drawn
+    assert "most are from 95 to 100" in drawn
 
 
 @pytest.mark.parametrize("values", [[0.0], [1.0, 1.0], [0.37], [-4.0, 7.0], [100.0], [48.6, 82.7], []])
