@@ -46,6 +46,7 @@ _LANGUAGE = re.compile(rb"<html\b[^>]{0,2000}?\blang\s*=\s*[\"']?([A-Za-z]{2,3})
 _MULTIBYTE = re.compile(rb"[\xc2-\xf4][\x80-\xbf]+")
 _SURE = 3  # sequences of UTF-8 beyond ASCII that no other set has by chance
 _DAMAGE = 0.1  # of the characters beyond ASCII: with more damaged ones, another set made the page
+_DAMAGE_OF_UTF8 = 0.5  # since no other set has its sequences by chance
 _SINGLE_BYTE = ("windows-", "iso-8859-", "koi8-", "ibm", "mac", "x-mac-")
 _CODECS = {"euc-jp": "euc_jis_2004", "gbk": "gb18030"}  # of sets that have more characters on the web
 # What a guess calls a set, where that is no name of the standard.
@@ -96,7 +97,7 @@ def decode_page(body: bytes, content_type: str | None = None) -> Decoded:
         if body.startswith(mark):
             return Decoded(_codec(name).decode(body[len(mark) :], "replace")[0], name, False)
     declared = list(_declared(body, content_type))
-    if (text := _decoded(body, "utf-8", _DAMAGE)) is not None:
+    if (text := _decoded(body, "utf-8", _DAMAGE_OF_UTF8)) is not None:
         is_certain = "utf-8" in declared or len(_MULTIBYTE.findall(body[:_HEAD_BYTES])) >= _SURE
         if is_certain or (not declared and text.isascii()):
             return Decoded(text, "utf-8", False)

@@ -157,6 +157,12 @@ def test_the_character_set_is_the_first_that_can_be(name: str) -> None:
 JAPANESE = "今日は新しい本棚を組み立てました。それからニスを塗りました。"
 
 
+def test_a_damaged_byte_among_few_garbles_nothing() -> None:
+    body = "<p>« Café, » dit-elle.</p>".encode() + b"<p>\xff</p>"
+    page = read_page(body, content_type="text/html; charset=utf-8", is_whole=True)
+    assert (page.pieces, page.charset) == (("« Café, » dit-elle.", "\ufffd"), "utf-8")
+
+
 @pytest.mark.parametrize(
     ("codec", "text"),
     [("cp932", JAPANESE), ("euc_jp", JAPANESE), ("cp949", "오늘 아침에 새 책장을 조립했습니다."),
