@@ -45,8 +45,8 @@ SECTIONS = {
 TREE = {
     "": tuple(name for names in SECTIONS.values() for name in names),
     "datasets": (
-        *("list", "show", "verify", "diff", "overlap", "failures", "duplicates", "export", "replicate", "subset"),
-        *("provenance", "sample", "delete"),
+        *("list", "show", "verify", "diff", "overlap", "failures", "export", "replicate", "subset"),
+        *("provenance", "delete"),
     ),
     "features": ("list",),
     "lake": ("sweep", "takedown", "forget"),

@@ -159,8 +159,8 @@ class DecisionLog:
             raise UsageError(f"{decision.action}: expected a picture of the ranking on the page, or a link")
         decision = replace(decision, at=datetime.now(UTC).isoformat(timespec="milliseconds"), ranking="")
         if ranking is not None and shown is not None:
-            about = {"ranking": ranking.digest, "article": ranking.article, "dataset": ranking.dataset}
-            decision = replace(decision, title=shown.title, **about)
+            decision = replace(decision, ranking=ranking.digest, article=ranking.article, title=shown.title)
+            decision = replace(decision, dataset=ranking.dataset)  # which both are of
         with self._connected(is_writing=True) as connection:
             if ranking is not None:
                 self._keep(connection, decision, ranking)

@@ -16,19 +16,16 @@ import base64
 import hashlib
 import hmac
 import time
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from cryptography.fernet import Fernet, InvalidToken
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
-from starlette.datastructures import FormData
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from newsroom.pages.limits import MAX_FIELD_BYTES, MAX_FIELDS, MAX_FILES
 from newsroom.pages.rendering import address, cookie, inner_path, own_path, page
-from newsroom.pages.state import PagesSettings, Shared
+from newsroom.pages.state import Field, PagesSettings, Shared
 from training.listening import is_for_loopback, is_same_site
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -39,27 +36,14 @@ OPEN_PATHS = ("/static/", "/enter", "/health")  # without a login
 router = APIRouter()
 
 
-async def guard_writes(request: Request) -> AsyncIterator[None]:
+def guard_writes(request: Request) -> None:
     """Refuse a write that another site caused; a dependency of the whole application.
 
     Raises:
         HTTPException: 403.
     """
-    try:
-        if request.method not in SAFE and not is_same_site(request.headers):
-            raise HTTPException(403, "the request comes from another site")
-        yield
-    finally:
-        await request.close()  # the files of its form
-
-
-async def form_of(request: Request) -> FormData:
-    """Return a request's form, read once; within the limits of its fields.
-
-    Raises:
-        HTTPException: 400, where it has more.
-    """
-    return await request.form(max_files=MAX_FILES, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
+    if request.method not in SAFE and not is_same_site(request.headers):
+        raise HTTPException(403, "the request comes from another site")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +127,9 @@ def enter(request: Request, then: str = "") -> Response:
 
 
 @router.post("/enter")
-async def entered(request: Request, shared: Shared) -> Response:
+async def entered(request: Request, shared: Shared, then: Field = "", token: Field = "") -> Response:
     """Check a token and remember that it was right."""
-    form = await form_of(request)
-    then, token = own_path(request, str(form.get("then", ""))), str(form.get("token", ""))
+    then = own_path(request, then)
     if not _is_token(token, shared.settings.token):
         await asyncio.sleep(GUESS_S)
         return page(request, "enter.html.j2", status=403, then=then, is_wrong=True)

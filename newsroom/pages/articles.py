@@ -11,26 +11,25 @@ GET  /images/INDEX/HASH      a picture alone, with all that is known of it
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlencode, urlsplit
 
-from fastapi import APIRouter, HTTPException, Request
+from fastapi import APIRouter, Form, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import QueryParams, UploadFile
+from starlette.datastructures import QueryParams
 
 from newsroom.archive.records import Picture
 from newsroom.decisions.rankings import title_of
 from newsroom.decisions.records import Action, Ranking, ShownPicture, article_digest
 from newsroom.labels.linked import picture_address
-from newsroom.pages.access import form_of
 from newsroom.pages.archives import Choice
 from newsroom.pages.decisions import Standing, sealed, standing_of
 from newsroom.pages.pictures import KEPT, small_copy
 from newsroom.pages.rendering import OFFERED, address, inner_path, language_name, own_path, page
 from newsroom.pages.search_jobs import SearchOutcome, find, look_up, newest
 from newsroom.pages.search_request import COUNTS, SearchParameters
-from newsroom.pages.state import Pages, Shared
+from newsroom.pages.state import Field, Pages, Shared, Upload
 from newsroom.pages.store import Article
 from newsroom.pages.words import KINDS, shown_texts
 from newsroom.search.search import RankBy
@@ -39,11 +38,10 @@ from schemas.codecs import ImageRejected, decode_image
 from schemas.errors import MultilinkError, NotFoundError, UsageError
 
 NAV = ("articles.nav", "/")
-TEXTS, PASTED = ("headline", "lead", "caption", "body"), "article"
+TEXTS = ("headline", "lead", "caption", "body")
 MAX_HEADLINE, MAX_LEAD = 200, 700  # characters of the first lines of what is pasted
 NEWEST_S = 3.0  # that the first page waits for the newest pictures
 MAX_TEXT = 20_000  # characters of one of them
-KEPT_OPTIONS = ("index", "language", "n", "rank", "ui")  # that a new text leaves as they are
 router = APIRouter()
 
 
@@ -60,31 +58,34 @@ async def article(request: Request, shared: Shared, key: str) -> Response:
 
 
 @router.post("/articles")
-async def keep_article(request: Request, shared: Shared) -> Response:
-    """Keep what was typed and lead to its address."""
-    form = await form_of(request)
-    given = {name: str(form.get(name, "")).strip() for name in (PASTED, *TEXTS)}
+def keep_article(
+    request: Request, shared: Shared, *, article: Field = "", headline: Field = "", lead: Field = "",
+    caption: Field = "", body: Field = "", index: Field = "", language: Field = "", n: Field = "", rank: Field = "",
+    ui: Field = "",
+) -> Response:  # fmt: skip
+    """Keep what was typed and lead to its address; options stay as they are."""
+    typed = {"article": article, "headline": headline, "lead": lead, "caption": caption, "body": body}
+    given = {name: text.strip() for name, text in typed.items()}
     for name, text in given.items():
         if len(text) > MAX_TEXT:
             raise UsageError(f"{name}: expected at most {MAX_TEXT} characters, found {len(text)}")
-    texts = texts_of(given.pop(PASTED)) | {name: text for name, text in given.items() if text}
-    options = {name: value for name in KEPT_OPTIONS if (value := str(form.get(name, "")))}
-    path = "/"
-    if texts:
-        path = f"/articles/{await run_in_threadpool(shared.store.keep_article, Article(texts=texts))}"
-    return RedirectResponse(address(request, path, **options), 303)
+    texts = texts_of(given.pop("article")) | {name: text for name, text in given.items() if text}
+    options = {"index": index, "language": language, "n": n, "rank": rank, "ui": ui}
+    path = f"/articles/{shared.store.keep_article(Article(texts=texts))}" if texts else "/"
+    return RedirectResponse(address(request, path, **{name: value for name, value in options.items() if value}), 303)
 
 
 @router.post("/uploads")
-async def keep_upload(request: Request, shared: Shared) -> Response:
+def keep_upload(
+    request: Request, shared: Shared, picture: Upload = None, then: Field = "",
+    use: Annotated[str, Form(alias="as")] = "",
+) -> Response:  # fmt: skip
     """Keep a picture and lead to the address it was sent from, with it as a query or, of a placement, in it."""
-    form = await form_of(request)
-    given, then = form.get("picture"), own_path(request, str(form.get("then", "")))
-    data = await given.read() if isinstance(given, UploadFile) else b""
+    data = picture.file.read() if picture else b""
     if not data:
         raise UsageError("expected a picture, found none")
-    key = await run_in_threadpool(_keep_picture, shared, data)
-    parts, is_placed = urlsplit(then), str(form.get("as", "")) == "place"
+    key = _keep_picture(shared, data)
+    parts, is_placed = urlsplit(own_path(request, then)), use == "place"
     kept = [(name, value) for name, value in QueryParams(parts.query).multi_items() if is_placed or name != "picture"]
     return RedirectResponse(f"{parts.path}?{urlencode([*kept, ('place' if is_placed else 'picture', key)])}", 303)
 

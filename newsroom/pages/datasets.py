@@ -13,17 +13,15 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, File, Path, Query, Request
 from fastapi.responses import RedirectResponse, Response
 from markdown_it import MarkdownIt
 from markupsafe import Markup
-from starlette.datastructures import UploadFile
 
 from newsroom.labels.linked import picture_address
 from newsroom.labels.rows import rows_at, sampled
-from newsroom.pages.access import form_of
 from newsroom.pages.rendering import address, page, paging
-from newsroom.pages.state import Pages, Shared
+from newsroom.pages.state import Field, Pages, Shared, Upload
 from pipelines.card.card import README
 from pipelines.card.changes import Changes, changes_between, reasons, version_before
 from pipelines.card.duplicates import cluster_of, find_copies
@@ -178,13 +176,13 @@ def takedown(request: Request) -> Response:
 
 
 @router.post("/takedown")
-async def would_take_down(request: Request, shared: Shared) -> Response:
+async def would_take_down(
+    request: Request, shared: Shared, entries: Field = "", listed: Annotated[Upload, File(alias="list")] = None
+) -> Response:
     """Show what a takedown list would remove; nothing is removed."""
-    form = await form_of(request)
-    entries, listed = str(form.get("entries", "")), form.get("list")
     lines = entries.encode().splitlines()
     lines = [named(line.decode()).encode() if line.strip() else b"" for line in lines]
-    lines += (await listed.read()).splitlines() if isinstance(listed, UploadFile) else []
+    lines += listed.file.read().splitlines() if listed else []
     takedowns = parse_takedowns(lines, name="list")
     if not takedowns.entries:
         raise UsageError("expected an id, a URL or a hash, or a list of them; found none")

@@ -12,20 +12,19 @@ comparison. Texts are not in it: they are in the store, under the article's key.
 
 import json
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Form, Request
 from fastapi.responses import RedirectResponse, Response
-from starlette.concurrency import run_in_threadpool
 
 from newsroom.decisions.log import ConflictError
-from newsroom.decisions.records import MAX_NOTE, MAX_WHO, Action, Decision, Objection, Ranking, ShownPicture
-from newsroom.pages.access import Seal, form_of
+from newsroom.decisions.records import MAX_NOTE, Action, Decision, Objection, Ranking, ShownPicture
+from newsroom.pages.access import Seal
 from newsroom.pages.rendering import address, own_path, page
-from newsroom.pages.state import Pages, Shared
+from newsroom.pages.state import Field, Pages, Shared, Visitor
 from schemas.errors import UsageError
 from schemas.metadata import plain_text
 from schemas.versions import plain
@@ -123,53 +122,31 @@ class Standing:
 
 
 @router.post("/decisions")
-async def decide(request: Request, shared: Shared) -> Response:
+def decide(
+    request: Request, shared: Shared, who: Visitor, *, shown: Field = "", reason: Field = "", note: Field = "",
+    wanted: Annotated[str, Form(alias="decide")] = "",
+) -> Response:  # fmt: skip
     """Write a decision; answer with the picture's buttons as they are now, or lead back to the page.
 
     Where somebody decided meanwhile, nothing is written: the answer is what stands, with status 409. A rejection
     without a reason is answered with the question for it.
     """
-    form = await form_of(request)
-    given = {name: str(form.get(name, "")) for name in ("shown", "decide", "reason", "note")}
-    who = plain_text(getattr(request.state, "user", ""), MAX_WHO) or ""
-    return await run_in_threadpool(_decided, request, shared, given, who)
-
-
-@router.post("/decisions/undo")
-async def undo(request: Request, shared: Shared) -> Response:
-    """Put back what stood before the last decision on an article, and lead to the page it is undone from."""
-    form = await form_of(request)
-    number, then = str(form.get("number", "")), own_path(request, str(form.get("then", "")))
-    who = plain_text(getattr(request.state, "user", ""), MAX_WHO) or ""
-    await run_in_threadpool(_undone, shared, number, who)
-    return RedirectResponse(then, 303)
-
-
-@router.get("/decisions")
-def decisions(request: Request, shared: Shared, before: int | None = None, q: str = "") -> Response:
-    """Show the log; of a blind comparison without the model that gave the picture."""
-    found = shared.decisions.latest(AT_ONCE, before=before, containing=q.strip())
-    subjects = shared.decisions.subjects(each.ranking for each in found if each.ranking)
-    return page(request, "decisions.html.j2", decisions=found, subjects=subjects, q=q, is_more=len(found) == AT_ONCE)
-
-
-def _decided(request: Request, shared: Pages, given: Mapping[str, str], who: str) -> Response:
-    name, _, rest = given["decide"].partition(":")
+    name, _, rest = wanted.partition(":")
     image, _, after = rest.partition(":")
     if not after.isdecimal():
-        raise UsageError(f"decide={given['decide'][:100]!r}: expected ACTION:HASH:NUMBER")
-    (key, ranking), action = opened(shared, given["shown"]), _member(Action, name, "decide")
+        raise UsageError(f"decide={wanted[:100]!r}: expected ACTION:HASH:NUMBER")
+    (key, ranking), action = opened(shared, shown), _member(Action, name, "decide")
     is_part, then = "hx-request" in request.headers, address(request, ranking.query or "/")
-    if action is Action.REJECT and not given["reason"]:
+    if action is Action.REJECT and not reason:
         template = "rejected.html.j2" if is_part else "reject.html.j2"
-        return page(request, template, image=image, after=after, shown=given["shown"], reasons=REASONS, then=then)
+        return page(request, template, image=image, after=after, shown=shown, reasons=REASONS, then=then)
     decision = Decision(
         action=action,
         image=image,
         dataset=ranking.dataset,
         model="" if ranking.is_blind else ranking.models[0],
-        reason=_member(Objection, given["reason"], "reason") if action is Action.REJECT else None,
-        note=(plain_text(given["note"], MAX_NOTE) or "") if action is Action.REJECT else "",
+        reason=_member(Objection, reason, "reason") if action is Action.REJECT else None,
+        note=(plain_text(note, MAX_NOTE) or "") if action is Action.REJECT else "",
         who=who,
     )
     made, status = None, 200
@@ -189,7 +166,9 @@ def _decided(request: Request, shared: Pages, given: Mapping[str, str], who: str
     return RedirectResponse(f"{then}#decide-{image[:12]}", 303)
 
 
-def _undone(shared: Pages, number: str, who: str) -> None:
+@router.post("/decisions/undo")
+def undo(request: Request, shared: Shared, who: Visitor, number: Field = "", then: Field = "") -> Response:
+    """Put back what stood before the last decision on an article, and lead to the page it is undone from."""
     log = shared.decisions
     found = log.latest(1, before=int(number) + 1) if number.isdecimal() else []
     if not found or found[0].number != int(number) or not found[0].ranking:
@@ -199,6 +178,15 @@ def _undone(shared: Pages, number: str, who: str) -> None:
         raise ConflictError(standing.newest)
     (ranking,) = log.rankings([found[0].ranking]).values()
     log.decide(replace(standing.undone, who=who), ranking, after=found[0].number)
+    return RedirectResponse(own_path(request, then), 303)
+
+
+@router.get("/decisions")
+def decisions(request: Request, shared: Shared, before: int | None = None, q: str = "") -> Response:
+    """Show the log; of a blind comparison without the model that gave the picture."""
+    found = shared.decisions.latest(AT_ONCE, before=before, containing=q.strip())
+    subjects = shared.decisions.subjects(each.ranking for each in found if each.ranking)
+    return page(request, "decisions.html.j2", decisions=found, subjects=subjects, q=q, is_more=len(found) == AT_ONCE)
 
 
 def _member(kind: type[Member], value: str, name: str) -> Member:

@@ -3,15 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import RedirectResponse, Response
-from starlette.concurrency import run_in_threadpool
 
 from newsroom.labels.linked import picture_address
 from newsroom.labels.rows import Place, find_documents, rows_at, titled
-from newsroom.pages.access import form_of
 from newsroom.pages.rendering import address, page, paging
-from newsroom.pages.state import Pages, Shared
+from newsroom.pages.state import Field, Shared
 from newsroom.pages.store import Article
 from schemas.documents import Role
 from schemas.errors import NotFoundError
@@ -49,15 +47,12 @@ def _row(manifest: Manifest, place: Place, row: Mapping[str, Any]) -> dict[str, 
 
 
 @router.post("/documents")
-async def open_document(request: Request, shared: Shared) -> Response:
+def open_document(
+    request: Request, shared: Shared, name: Annotated[str, Form(alias="id")] = "", index: Field = ""
+) -> Response:
     """Keep a document as an article and lead to its address."""
-    form = await form_of(request)
-    choice, name = shared.archives.choice(str(form.get("index", ""))), str(form.get("id", ""))
-    key = await run_in_threadpool(_opened, shared, choice.manifest.dataset, name)
-    return RedirectResponse(address(request, f"/articles/{key}", index=choice.key), 303)
-
-
-def _opened(shared: Pages, reference: str, name: str) -> str:
+    choice = shared.archives.choice(index)
+    reference = choice.manifest.dataset
     manifest, folder = read_manifest(shared.lake, reference)
     found = find_documents(manifest, folder, [name])
     if name not in found:
@@ -66,7 +61,8 @@ def _opened(shared: Pages, reference: str, name: str) -> str:
     images = tuple(image["hash"] for image in row["images"])
     origin = f"{reference} {name}"
     article = Article(texts=_texts(row["sentences"]), language=row["language"], origin=origin, images=images)
-    return shared.store.keep_article(article)
+    key = shared.store.keep_article(article)
+    return RedirectResponse(address(request, f"/articles/{key}", index=choice.key), 303)
 
 
 def _texts(sentences: Sequence[dict[str, Any]]) -> dict[str, str]:

@@ -9,17 +9,15 @@ POST /labels/NAME/VERSION/LINKS    `row` and `answer`: the number of a sentence,
 from collections.abc import Sequence
 from typing import Annotated, NamedTuple
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import RedirectResponse, Response
-from starlette.concurrency import run_in_threadpool
 
 from newsroom.decisions.records import MAX_WHO, Action, Decision
 from newsroom.labels.label_sample import Frame, drawn_images, frame_of, label_of, labelled_rows, sample_of
 from newsroom.labels.linked import DrawnDocument, LinkSet, find_links, link_sets, linked_documents
 from newsroom.labels.rows import find_documents, rows_at
-from newsroom.pages.access import form_of
 from newsroom.pages.rendering import address, page
-from newsroom.pages.state import Pages, Shared
+from newsroom.pages.state import Field, Pages, Shared
 from schemas.documents import AFTER_SENTENCE
 from schemas.errors import UsageError
 from schemas.lake import Folder
@@ -71,32 +69,26 @@ def label(
 
 
 @router.post("/{dataset}/{version}/{name}")
-async def answer(
+def answer(
     request: Request, shared: Shared, *, dataset: str, version: str, name: str,
-    by: str = "", count: Count = 50, seed: Seed = 0,
+    by: str = "", count: Count = 50, seed: Seed = 0, row: Field = "", said: Annotated[str, Form(alias="answer")] = "",
 ) -> Response:  # fmt: skip
     """Write an answer, and lead to the next picture."""
-    form = {key: str(value) for key, value in (await form_of(request)).items()}
-    who = _who(request, by)
-
-    def write() -> Decision:
-        manifest, folder, links = _links(shared, dataset, version, name)
-        frame = frame_of(links)
-        document, image = _asked(frame, form.get("row", ""), drawn_images(frame, count, seed))
-        (linked,) = linked_documents(links, manifest, folder, [document])
-        known = Decision(
-            action=Action.CANNOT_SAY,
-            image=linked.images[image],
-            dataset=f"{dataset}@{version}",
-            model=links.manifest.model,
-            document=linked.drawn.id,
-            who=who,
-            article=sample_of(links, seed),
-        )
-        return shared.decisions.decide(label_of(form.get("answer", ""), sentences=linked.sentence_numbers, known=known))
-
-    await run_in_threadpool(write)
-    return RedirectResponse(address(request, row=None, last=form.get("row", "")), 303)
+    manifest, folder, links = _links(shared, dataset, version, name)
+    frame = frame_of(links)
+    document, image = _asked(frame, row, drawn_images(frame, count, seed))
+    (linked,) = linked_documents(links, manifest, folder, [document])
+    known = Decision(
+        action=Action.CANNOT_SAY,
+        image=linked.images[image],
+        dataset=f"{dataset}@{version}",
+        model=links.manifest.model,
+        document=linked.drawn.id,
+        who=_who(request, by),
+        article=sample_of(links, seed),
+    )
+    shared.decisions.decide(label_of(said, sentences=linked.sentence_numbers, known=known))
+    return RedirectResponse(address(request, row=None, last=row), 303)
 
 
 def _links(shared: Pages, dataset: str, version: str, name: str) -> tuple[Manifest, Folder, LinkSet]:

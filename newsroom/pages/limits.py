@@ -25,8 +25,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from training.listening import RequestError, has_body, read_body
 
 MAX_BODY_BYTES = 16 << 20  # a picture to search by, and a text
-MAX_FIELD_BYTES = 1 << 20
-MAX_FIELDS, MAX_FILES = 200, 1
 MAX_CONNECTIONS = 512  # a browser opens six
 AT_ONCE = 2 * (os.cpu_count() or 1)
 MAX_SPARE = 16  # threads beside those whose answers are late

@@ -12,7 +12,6 @@ import pyarrow as pa
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
 from markupsafe import Markup
-from starlette.concurrency import run_in_threadpool
 
 from newsroom.decisions.records import Action, Decision, standing
 from newsroom.labels.linked import (
@@ -28,10 +27,9 @@ from newsroom.labels.linked import (
     outcomes,
     row_of_document,
 )
-from newsroom.pages.access import form_of
 from newsroom.pages.datasets import Number, VersionOrder, listed, version_row
 from newsroom.pages.rendering import address, page, paging, root_of
-from newsroom.pages.state import Pages, Shared
+from newsroom.pages.state import Field, Pages, Shared, Visitor
 from schemas.documents import Split, indexes
 from schemas.errors import UsageError
 from schemas.lake import Folder
@@ -54,7 +52,7 @@ def corrections_of(shared: Pages, manifest: Manifest, documents: Collection[str]
 
 
 def correct(
-    shared: Pages, manifest: Manifest, links: LinkSet, linked: DrawnDocument, form: Mapping[str, str], *, who: str
+    shared: Pages, manifest: Manifest, links: LinkSet, linked: DrawnDocument, correction: str, *, who: str
 ) -> Decision:
     """Write a correction of a link of a document.
 
@@ -63,15 +61,13 @@ def correct(
         manifest: of the version.
         links: that were shown.
         linked: the document.
-        form: `correction`, SENTENCE-IMAGE-right or SENTENCE-IMAGE-wrong; else `sentence` and `image` of a link that is
-            right, by their indexes in the document that is shown.
+        correction: SENTENCE-IMAGE-right or SENTENCE-IMAGE-wrong, by their indexes in the document that is shown.
         who: corrects it.
 
     Raises:
         UsageError: it is no link that the document can have.
     """
-    given = form.get("correction") or f"{form.get('sentence', '')}-{form.get('image', '')}-{Action.RIGHT}"
-    found = _CORRECTION.fullmatch(given)
+    found = _CORRECTION.fullmatch(correction)
     sentences = len(linked.drawn.sentences)
     if found is None or int(found[1]) >= sentences or int(found[2]) >= len(linked.images):
         raise UsageError(f"expected a link of one of {sentences} sentences and {len(linked.images)} images")
@@ -178,22 +174,19 @@ def linked(
 
 
 @router.post("/{dataset}/{version}/corrections", name="corrected")
-async def corrected(request: Request, shared: Shared, dataset: str, version: str) -> Response:
-    """Take down that a link of a document is right or wrong."""
-    form = {name: str(value) for name, value in (await form_of(request)).items()}
-    model, document = form.get("model", ""), form.get("document", "")
-
-    def write() -> tuple[Manifest, Mapping[str, Any]]:
-        manifest, folder = read_manifest(shared.lake, f"{dataset}@{version}")
-        links = find_links(link_sets(shared.lake, manifest), model)
-        row = row_of_document(outcomes(links), document)
-        if row is None:
-            raise UsageError(f"no document {document[:80]!r} among those that {model} linked")
-        found = linked_documents(links, manifest, folder, [row])
-        correct(shared, manifest, links, found[0], form, who=request.state.user)
-        return manifest, _correctable(found, corrections_of(shared, manifest, [document]))
-
-    manifest, corrections = await run_in_threadpool(write)
+def corrected(
+    request: Request, shared: Shared, who: Visitor, *, dataset: str, version: str, model: Field = "",
+    document: Field = "", correction: Field = "", sentence: Field = "", image: Field = "",
+) -> Response:  # fmt: skip
+    """Take down that a link of a document is right or wrong: a `correction`, or a `sentence` and an `image`."""
+    manifest, folder = read_manifest(shared.lake, f"{dataset}@{version}")
+    links = find_links(link_sets(shared.lake, manifest), model)
+    row = row_of_document(outcomes(links), document)
+    if row is None:
+        raise UsageError(f"no document {document[:80]!r} among those that {model} linked")
+    found = linked_documents(links, manifest, folder, [row])
+    correct(shared, manifest, links, found[0], correction or f"{sentence}-{image}-{Action.RIGHT}", who=who)
+    corrections = _correctable(found, corrections_of(shared, manifest, [document]))
     if "hx-request" in request.headers:
         return page(
             request,

@@ -5,15 +5,17 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, cast
 
-from fastapi import Depends, Request
+from fastapi import Depends, File, Form, Request, UploadFile
 
 from newsroom.decisions.log import DecisionLog
+from newsroom.decisions.records import MAX_WHO
 from newsroom.pages.archives import Archives
 from newsroom.pages.pictures import Copies
 from newsroom.pages.searches import Searches
 from newsroom.pages.store import Store
 from schemas.errors import UsageError
 from schemas.lake import Lake
+from schemas.metadata import plain_text
 from training.listening import is_loopback
 
 LEAST_TOKEN = 16  # characters
@@ -112,4 +114,13 @@ def pages(request: Request) -> Pages:
     return cast(Pages, request.app.state.pages)
 
 
-Shared = Annotated[Pages, Depends(pages)]  # of a function that answers a request
+def visitor(request: Request) -> str:
+    """Return the name that a reverse proxy gave its visitor; "": there is none."""
+    return plain_text(getattr(request.state, "user", ""), MAX_WHO) or ""
+
+
+# Of a function that answers a request.
+Shared = Annotated[Pages, Depends(pages)]
+Visitor = Annotated[str, Depends(visitor)]
+Field = Annotated[str, Form()]  # of the form that was sent
+Upload = Annotated[UploadFile | None, File()]

@@ -2,19 +2,15 @@
 
 from dataclasses import asdict
 from itertools import chain
-from pathlib import Path
 from typing import Annotated
 
-import pyarrow as pa
 import typer
 
 from orchestration.commands import options
 from pipelines.card.show import describe, failure_rows, failures_by_host, host_lines, one_line, retrieval_lines
-from schemas.documents import Split
-from schemas.duplicates import DUPLICATE_SCHEMA
 from schemas.errors import GateError, UsageError
 from schemas.failures import Failure, Reason, Stage
-from schemas.lake import Folder, Lake
+from schemas.lake import Lake
 from schemas.manifest import diff, read_manifest, table_parts, verify
 from schemas.parts import measured_ranges, vector_ranges
 from schemas.raw import retrieval_tables
@@ -109,21 +105,6 @@ def failures_command(
     yield lines, {"dataset": manifest.reference, "total": total, "failures": rows}
 
 
-def duplicates_command(
-    version: options.Version,
-    output: options.HtmlFile = Path("duplicates.html"),
-) -> options.Summaries:
-    """Write a page of a version's clusters of near-duplicate images, side by side."""
-    from pipelines.card.duplicates import duplicates_page
-
-    home, manifest, folder = version()
-    rows = pa.concat_tables([DUPLICATE_SCHEMA.empty_table(), *table_parts(manifest, folder, "duplicates")])
-    Folder(str(output.parent)).write(output.name, duplicates_page(rows, home, title=manifest.reference).encode())
-    clusters = len(rows.column("cluster").unique())
-    values = {"dataset": manifest.reference, "clusters": clusters, "images": rows.num_rows, "page": str(output)}
-    yield [f"{manifest.reference}: {rows.num_rows} images in {clusters} clusters: {output}"], values
-
-
 def export_command(
     version: options.Version,
     target: Annotated[
@@ -209,23 +190,6 @@ def provenance_command(
     for each in known["versions"]:
         each["models"] = models_of(tracking, known["dataset"], each["version"])
     yield yaml.safe_dump(known, allow_unicode=True, sort_keys=False, width=120).splitlines(), known
-
-
-def sample_command(
-    version: options.Version,
-    documents: Annotated[int, typer.Option(min=1, max=1000, help="Number of documents at most.")] = 12,
-    split: Annotated[
-        str | None, typer.Option(callback=options.known_split, help="train, val or test; all by default.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Another seed draws other documents.")] = 0,
-    output: options.HtmlFile = Path("sample.html"),
-) -> options.Summaries:
-    """Write a page of a random sample of a version: sentences, pictures and known links."""
-    from orchestration.workflows.document_pages import sample_page
-
-    _, manifest, folder = version()
-    splits = tuple(Split) if split is None else (Split(split),)
-    yield options.with_page(sample_page(manifest, folder, count=documents, seed=seed, splits=splits), output)
 
 
 def delete_command(

@@ -20,7 +20,6 @@ from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest
 
 if TYPE_CHECKING:
-    from orchestration.workflows.document_pages import DocumentsPage
     from training.linking.options import LinkOptions
     from training.metrics.relations import RefineConfig
 
@@ -174,13 +173,6 @@ def with_file(lines: Iterable[str], values: Any, report: Path) -> Summary:
     return [*lines, f"report: {report}"], {**as_mapping(values), "report": str(report)}
 
 
-def with_page(page: "DocumentsPage", path: Path) -> Summary:
-    """Write a page of documents to a file, and return its summary, which names the file."""
-    page.write(path)
-    *lines, last = page.lines
-    return [*lines, f"{last}: {path}"], page.values | {"page": str(path)}
-
-
 def failure_lines(summary: Mapping[str, Any]) -> list[str]:
     """Return what could not be linked, by reason with a sample where there is one, and where it is."""
     reasons = ", ".join(f"{reason} {count}" for reason, count in summary["failures"].items())
@@ -198,7 +190,6 @@ Calibration = Annotated[
     typer.Option(metavar="FILE", callback=existing_file, help="Calibration of the model; its own by default."),
 ]
 Dataset = Annotated[str, typer.Option(help="NAME or NAME@VERSION.")]
-HtmlFile = Annotated[Path, typer.Option(help="HTML file to write.")]
 IndexPath = Annotated[
     str,
     typer.Option("--index", callback=known_index, help="Path or URI of the folder that `multilink index` printed."),

@@ -3,13 +3,11 @@
 Some of them are drawn at random by their ids and a seed: the same draw on every machine.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from heapq import nsmallest
 from typing import Any, Literal, NamedTuple
 
 from pipelines.sources.corpora.compose import extras_of
-from pipelines.sources.draws import hashed
 from schemas.documents import AFTER_SENTENCE, Split, document_schema
 from schemas.errors import IntegrityError
 from schemas.lake import Folder
@@ -94,23 +92,3 @@ def _shown(row: Mapping[str, Any], pictures: Mapping[str, Mapping[str, Any]]) ->
     if missing:
         raise IntegrityError(f"document {row['id']}: image {missing[0]} is not in its shard")
     return ShownDocument(row, [{**pictures[image["hash"]], **image} for image in row["images"]])
-
-
-def sample_of(
-    manifest: Manifest, folder: Folder, *, count: int, seed: int, splits: Collection[Split] = tuple(Split)
-) -> list[ShownDocument]:
-    """Return at most `count` documents of some splits, in the order of the draw; only their shards are read whole."""
-    shards = [shard for shard in shards_of(manifest) if shard.split in splits]
-    drawn = nsmallest(
-        count, (draw for number, shard in enumerate(shards) for draw in _draws(folder, shard, number, seed))
-    )
-    found = {}
-    for number in sorted({number for _, _, number in drawn}):
-        wanted = {key for _, key, shard in drawn if shard == number}
-        found.update({each.row["id"]: each for each in shards[number].read(folder) if each.row["id"] in wanted})
-    return [found[key] for _, key, _ in drawn]
-
-
-def _draws(folder: Folder, shard: Shard, number: int, seed: int) -> list[tuple[int, str, int]]:
-    ids = read_part(folder, shard.documents, ["id"])["id"].to_pylist()
-    return [(hashed(seed, "sample", key), key, number) for key in ids]

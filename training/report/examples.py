@@ -52,7 +52,6 @@ class ExampleDocument:
         concepts: labels of the main regions of each image (Li 2022, figure 6); () where none were detected.
         sureness: probability of each predicted link, 0 to 1, or the word in its place; () where there is neither.
         terms: of the similarity of each predicted link, by what they come from; () where they are not known.
-        is_predicted: whether a model predicted links; else the document is drawn with those of the data set.
         is_compared: whether `links` are those that a corpus came with, and no truth.
     """
 
@@ -65,7 +64,6 @@ class ExampleDocument:
     concepts: tuple[tuple[str, ...], ...] = ()
     sureness: tuple[float | str, ...] = ()
     terms: tuple[Mapping[str, float], ...] = ()
-    is_predicted: bool = True
     is_compared: bool = False
 
     def __post_init__(self) -> None:
@@ -118,7 +116,6 @@ class EdgeKind(StrEnum):
     WRONG = "wrong"
     MISSED = "missed"
     PREDICTED = "predicted"
-    KNOWN = "known"
     AGREED = "agreed"
     OTHERWISE = "otherwise"
     GIVEN = "given"
@@ -224,8 +221,7 @@ def classify_edges(document: ExampleDocument) -> tuple[Edge, ...]:
         kind = EdgeKind.PREDICTED if true is None else right
         edges.append(Edge(s, i, kind, weight, probability_of.get(link), terms_of.get(link, {})))
     others = sorted((true or set()) - {(edge.sentence, edge.image) for edge in edges})
-    kind = missed if document.is_predicted else EdgeKind.KNOWN
-    return (*edges, *(Edge(s, i, kind) for s, i in others))
+    return (*edges, *(Edge(s, i, missed) for s, i in others))
 
 
 def sureness_of(links: Iterable[tuple[float | None, str | None]]) -> tuple[float | str, ...]:

@@ -51,7 +51,6 @@ EDGE_MEANINGS: Mapping[EdgeKind, str] = {
     EdgeKind.WRONG: "predicted, not true",
     EdgeKind.MISSED: "true, not predicted",
     EdgeKind.PREDICTED: "predicted, truth unknown",
-    EdgeKind.KNOWN: "a link of the data set",
     EdgeKind.AGREED: "given and predicted",
     EdgeKind.OTHERWISE: "predicted, not given",
     EdgeKind.GIVEN: "given, not predicted",

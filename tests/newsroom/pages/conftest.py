@@ -106,5 +106,6 @@ def page(browser: Browser) -> Iterator[Page]:
     opened.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning") else None)
     opened.on("pageerror", lambda problem: said.append(str(problem)))
     yield opened
+    assert opened.evaluate("window.harmed") is None
     context.close()
     assert len(asked) == 1 and said == []

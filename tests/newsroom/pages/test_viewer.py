@@ -10,7 +10,6 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,15 +21,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import uvicorn
 from PIL import Image
+from running_newsroom import EVIL, served
 
 from newsroom.decisions.log import DecisionLog
 from newsroom.decisions.records import Action, Decision, standing
 from newsroom.labels.label_sample import drawn_images, frame_of, links_by, sample_of
 from newsroom.labels.linked import DocumentFilter, Order, find_links, link_sets, linked_documents, ordered, outcomes
 from newsroom.labels.rows import _index, find_documents, rows_at
-from newsroom.pages.app import create_app
 from newsroom.pages.datasets import rendered
 from newsroom.pages.state import PagesSettings
 from newsroom.pages.store import Store
@@ -51,7 +49,6 @@ from training.evaluation.models import evaluate_model
 from training.linking.links import Linker
 from training.linking.options import LinkOptions
 from training.linking.versions import link_version, prepare_linking
-from training.listening import TimedProtocol, bind
 from training.loop.context import Context
 from training.loop.trainer import train
 from training.metrics.calibration import Calibration
@@ -64,12 +61,7 @@ from training.towers.vectors import LinearSettings, SentenceSettings
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-in_chromium = pytest.mark.skipif(
-    CHROMIUM is None, reason="no Chromium on this machine (Debian: apt-get install chromium)"
-)
 MODELS = ("first-1", "second-2")
-EVIL = '"><script>window.harmed = 1</script><img src=x onerror="window.harmed = 2">'
 CONFIG = TrainConfig(
     recipe="tiny",
     dimensions=16,
@@ -189,16 +181,8 @@ def site(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]
         linking = prepare_linking(linker, lake, "synthetic", output=output)
         link_version(models[name], linking, say=lambda _: None)
     store = f"sqlite:///{tmp_path_factory.mktemp('store')}/pages.sqlite"
-    app, address = create_app(PagesSettings(lake=lake.root.uri, store=store)), bind("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(app, http=TimedProtocol, log_level="error"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [address.bound]}, daemon=True)
-    thread.start()
-    try:
-        yield Site(address.url, store, lake, *read_manifest(lake, "synthetic@v1"), models)
-    finally:
-        server.should_exit = True
-        thread.join(60)
-        address.bound.close()
+    with served(PagesSettings(lake=lake.root.uri, store=store)) as server:
+        yield Site(server.url, store, lake, *read_manifest(lake, "synthetic@v1"), models)
 
 
 def got(address: str, **parameters: Any) -> str:
@@ -445,80 +429,54 @@ def test_samples_are_the_same_for_the_same_seed(site: Site) -> None:
     assert answer.status_code == 303 and "seed=" in answer.headers["location"]
 
 
-@pytest.fixture
-def browser(site: Site) -> Iterator[Page]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        page = chromium.new_page(viewport={"width": 1400, "height": 900})
-        page.set_default_timeout(120_000)
-        asked: list[str] = []
-        problems: list[str] = []
-        page.on("request", lambda request: asked.append(request.url))
-        page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        yield page
-        assert page.evaluate("window.harmed") is None
-        assert [url for url in asked if not url.startswith(site.url)] == []
-        assert problems == []
-        chromium.close()
-
-
-@in_chromium
-def test_the_slider_hides_links_and_its_place_is_in_the_address(site: Site, browser: Page) -> None:
-    browser.goto(f"{site.links}?split=test&order=worst")
-    edges = browser.locator(".linked path.edge[data-similarity]")
+def test_the_slider_hides_links_and_its_place_is_in_the_address(site: Site, page: Page) -> None:
+    page.goto(f"{site.links}?split=test&order=worst")
+    edges = page.locator(".linked path.edge[data-similarity]")
     sureness = edges.evaluate_all("all => all.map(each => Number(each.dataset.similarity))")
     assert edges.evaluate_all("all => all.filter(each => each.checkVisibility()).length") == len(sureness) > 0
-    slider = browser.locator("#threshold")
+    slider = page.locator("#threshold")
     slider.focus()
     for _ in range(6):
-        browser.keyboard.press("PageUp")
+        page.keyboard.press("PageUp")
     value = float(slider.input_value())
     shown = edges.evaluate_all("all => all.filter(each => each.checkVisibility()).length")
     assert 0.3 < value < 1 and shown == sum(sure >= value for sure in sureness) < len(sureness)
-    assert browser.evaluate("new URL(location.href).searchParams.get('threshold')") == f"{value:g}"
-    browser.reload()
+    assert page.evaluate("new URL(location.href).searchParams.get('threshold')") == f"{value:g}"
+    page.reload()
     assert edges.evaluate_all("all => all.filter(each => each.checkVisibility()).length") == shown
-    heights = browser.locator(".graph").evaluate_all(
+    heights = page.locator(".graph").evaluate_all(
         "all => all.map(each => [...each.children].map(part => part.getBoundingClientRect().height))"
     )
     assert all(max(parts) - min(parts) < 1 for parts in heights)  # edges end at the middle of their rows
 
 
-@in_chromium
-def test_filters_are_sent_when_they_change_and_a_picture_opens_large(site: Site, browser: Page) -> None:
-    browser.goto(site.links)
-    browser.get_by_label("Language", exact=True).select_option("de")
-    browser.wait_for_url("**language=de**")
-    assert browser.locator("[data-document]").evaluate_all("all => all.map(each => each.dataset.document)") == [
-        "test-005"
-    ]
-    browser.locator("a.enlarge").first.click()
-    large = browser.locator("dialog#large img")
+def test_filters_are_sent_when_they_change_and_a_picture_opens_large(site: Site, page: Page) -> None:
+    page.goto(site.links)
+    page.get_by_label("Language", exact=True).select_option("de")
+    page.wait_for_url("**language=de**")
+    assert page.locator("[data-document]").evaluate_all("all => all.map(each => each.dataset.document)") == ["test-005"]
+    page.locator("a.enlarge").first.click()
+    large = page.locator("dialog#large img")
     large.wait_for(state="visible")
     large.evaluate("each => each.decode()")
-    browser.keyboard.press("Escape")
+    page.keyboard.press("Escape")
     large.wait_for(state="hidden")
 
 
-@in_chromium
-def test_a_correction_is_made_by_keyboard_and_is_there_after_a_reload(site: Site, browser: Page) -> None:
-    browser.goto(f"{site.links}?split=train")
-    details = browser.locator("details.corrections").first
+def test_a_correction_is_made_by_keyboard_and_is_there_after_a_reload(site: Site, page: Page) -> None:
+    page.goto(f"{site.links}?split=train")
+    details = page.locator("details.corrections").first
     details.locator("summary").focus()
-    browser.keyboard.press("Enter")
-    browser.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
     button = details.locator("button[aria-pressed]").first
     assert button.evaluate("each => each === document.activeElement")
-    browser.keyboard.press("Enter")
-    browser.locator('details.corrections[open] button[aria-pressed="true"]').wait_for()
-    browser.reload()
-    assert browser.locator('details.corrections button[aria-pressed="true"]').count() == 1
+    page.keyboard.press("Enter")
+    page.locator('details.corrections[open] button[aria-pressed="true"]').wait_for()
+    page.reload()
+    assert page.locator('details.corrections button[aria-pressed="true"]').count() == 1
 
 
-@in_chromium
 @pytest.mark.parametrize(
     "path",
     [
@@ -531,32 +489,31 @@ def test_a_correction_is_made_by_keyboard_and_is_there_after_a_reload(site: Site
         "/datasets/synthetic/v1/duplicates",
     ],
 )
-def test_a_document_that_means_harm_is_shown_as_text(site: Site, browser: Page, path: str) -> None:
-    browser.goto(site.url + path)
-    browser.wait_for_load_state("networkidle")
-    assert browser.locator("[href^='javascript']").count() == 0
+def test_a_document_that_means_harm_is_shown_as_text(site: Site, page: Page, path: str) -> None:
+    page.goto(site.url + path)
+    page.wait_for_load_state("networkidle")
+    assert page.locator("[href^='javascript']").count() == 0
     if "order=name" in path or "failures" in path:
-        assert "<script>window.harmed" in browser.locator("main").inner_text()
+        assert "<script>window.harmed" in page.locator("main").inner_text()
 
 
-@in_chromium
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_links_labels_and_data_sets_keep_the_rules_of_wcag_and_fit_their_window(
-    site: Site, browser: Page, scheme: Any
+    site: Site, page: Page, scheme: Any
 ) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
-    browser.emulate_media(color_scheme=scheme)
+    page.emulate_media(color_scheme=scheme)
     parts = ("", "/samples?seed=1", "/failures", "/duplicates", "/leaks", "/changes")
     paths = ["/links", "/links/synthetic/v1?order=worst&other=second-2", f"/labels/synthetic/v1/{MODELS[0]}?by=axe"]
     paths += ["/datasets", "/datasets/takedown", *(f"/datasets/synthetic/v1{part}" for part in parts)]
     for path in paths:
-        browser.set_viewport_size({"width": 1400, "height": 900})
-        browser.goto(site.url + path)
-        found = Axe().run(browser, options={"runOnly": RULES}).response["violations"]
+        page.set_viewport_size({"width": 1400, "height": 900})
+        page.goto(site.url + path)
+        found = Axe().run(page, options={"runOnly": RULES}).response["violations"]
         assert [(each["id"], each["nodes"][0]["html"][:120]) for each in found] == [], path
-        browser.set_viewport_size({"width": 390, "height": 844})
-        assert browser.evaluate("document.documentElement.scrollWidth") <= 390, path
+        page.set_viewport_size({"width": 390, "height": 844})
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
 
 
 def test_a_hundred_thousand_documents_are_filtered_and_sorted() -> None:
@@ -580,9 +537,8 @@ def test_a_hundred_thousand_documents_are_filtered_and_sorted() -> None:
     assert (np.diff(auc[rows]) >= 0).all()
 
 
-@in_chromium
 def test_pictures_are_labelled_by_keyboard_and_say_what_the_corpus_is_worth(
-    browser: Page, site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    page: Page, site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Ten pictures: the proposed sentence, then none, cannot say, a number, arrows; the log says the same."""
     links = find_links(link_sets(site.lake, site.manifest), MODELS[0])
@@ -590,22 +546,22 @@ def test_pictures_are_labelled_by_keyboard_and_say_what_the_corpus_is_worth(
     rows = drawn_images(frame, 10, 0)
     (again,) = (each for each in link_sets(site.lake, site.manifest) if each.name == links.name)
     assert frame_of(again) is frame and drawn_images(frame_of(again), 10, 0) is rows  # read once, not at each answer
-    browser.goto(f"{site.url}/labels/synthetic/v1/{MODELS[0]}?count=10&by=Anna&ui=en")
+    page.goto(f"{site.url}/labels/synthetic/v1/{MODELS[0]}?count=10&by=Anna&ui=en")
     keys = ["proposed", "n", "c", "1", "ArrowDown Enter", *["proposed"] * 5]
     for number, (row, pressed) in enumerate(zip(rows, keys, strict=True)):
-        browser.wait_for_selector(f"[data-row='{row}']")
-        assert browser.get_attribute("[data-done]", "data-done") == str(number)
-        assert not re.search(r"similarity|probability|\d%|0\.\d\d", str(browser.text_content("main")))
-        browser.locator("form.label > img").evaluate("each => each.decode()")
+        page.wait_for_selector(f"[data-row='{row}']")
+        assert page.get_attribute("[data-done]", "data-done") == str(number)
+        assert not re.search(r"similarity|probability|\d%|0\.\d\d", str(page.text_content("main")))
+        page.locator("form.label > img").evaluate("each => each.decode()")
         if pressed.startswith("Arrow"):
-            browser.locator("form.label ol button").first.focus()
+            page.locator("form.label ol button").first.focus()
         proposed = int(frame.sentences[row])
         press = pressed if pressed != "proposed" else str(proposed + 1) if 0 <= proposed < 9 else "n"
         for key in press.split():
-            browser.keyboard.press(key)
-        browser.wait_for_selector("#last")
-        assert ("proposed none" in str(browser.text_content("#last"))) == (proposed < 0)
-    browser.wait_for_selector("text=multilink measure first-1 --dataset synthetic@v1")
+            page.keyboard.press(key)
+        page.wait_for_selector("#last")
+        assert ("proposed none" in str(page.text_content("#last"))) == (proposed < 0)
+    page.wait_for_selector("text=multilink measure first-1 --dataset synthetic@v1")
     with DecisionLog(Store(site.store).engine) as log:
         made = list(log.decisions(article=sample_of(links, 0)))
         assert [each.who for each in made] == ["Anna"] * 10
