@@ -1,10 +1,9 @@
 """Archives of pictures: made searchable, searched, judged, and shown in the pages."""
 
 import os
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -100,10 +99,6 @@ def search_command(
         ),
     ] = None,
     refine: options.Refine = options.refinement,
-    trec: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write the ranking to this file, too, as a TREC run of a query named 1."),
-    ] = None,
     settings: options.ReadingSettings = None,
 ) -> options.Summaries:
     """Rank the pictures of an index for a text, a picture, or both.
@@ -125,16 +120,7 @@ def search_command(
             top=top, rank_by=None if rank_by is None else RankBy(rank_by),
             options=LinkOptions(refine=refine()),
         )  # fmt: skip
-    if trec is not None:
-        trec.write_text("".join(_trec_lines(found)), encoding="utf-8")
     yield found.lines(), asdict(found)
-
-
-def _trec_lines(found: Any) -> Iterator[str]:
-    from orchestration.workflows.search_evaluation import TREC_TAG
-
-    rows = ((each.picture.image, each.rank, each.score) for each in found.images)
-    return (f"1 Q0 {key} {rank} {score:.6f} {TREC_TAG}\n" for key, rank, score in rows)
 
 
 def evaluate_search_command(

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpx
 import uvicorn
@@ -19,12 +20,17 @@ from newsroom.pages.state import PagesSettings
 from schemas.lake import MANIFEST, Lake
 from training.listening import TimedProtocol, bind
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
 ROOT = Path(__file__).resolve().parents[3]
 NEWS = ROOT / "tests" / "replay" / "recording" / "news"
 EVIL = '"><script>window.harmed = 1</script><img src=x onerror="window.harmed = 2">'
 EVIL_NAME = "<img src=x onerror=window.harmed=3>.jpg"
 EPOCHS = 8
 TRIES = 4
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+WIDTHS = (1600, 768, 390)  # px, of a window; the last of a telephone
 
 
 @dataclass(frozen=True)
@@ -89,6 +95,25 @@ def searched(client: httpx.Client, texts: dict[str, str], **options: str) -> htt
             break
     assert answer.status_code == 200, answer.text
     return answer
+
+
+def focused(page: Page) -> str:
+    """Return the id of the element that has the focus."""
+    return str(page.evaluate("document.activeElement.id"))
+
+
+def check_page(page: Page, address: str = "") -> None:
+    """Hold a page against the rules of WCAG and the width of its window; without an address the one that is open."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    page.set_viewport_size({"width": 1400, "height": 1000})
+    if address:
+        page.goto(address)
+    found = Axe().run(page, options={"runOnly": RULES}).response["violations"]
+    assert [(each["id"], [node["html"][:120] for node in each["nodes"]][:3]) for each in found] == [], page.url
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, page.url
 
 
 def key_of(reference: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from editor_task import EditorTask
-from running_newsroom import Newsroom, Rivals, searched, shown
+from running_newsroom import Newsroom, Rivals, check_page, focused, searched, shown
 
 from multilink.datasets import open_dataset
 from newsroom.decisions.database import open_database
@@ -23,16 +23,11 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 pytestmark = pytest.mark.slow  # builds the news and trains on them
-RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 TEXTS = {
     "headline": "Gesprächsthema: Neptun, einer der »Gasriesen« in unserem Sonnensystem.",
     "lead": "In Graz blieben die Leute stehen: Ein offenes Vorhängeschloss.",
     "body": "Die Leser fragten. Neptun, einer der »Gasriesen«.\n\nIn Graz war es anders.\n\nEin Vorhängeschloss.",
 }
-
-
-def focused(page: Page) -> str:
-    return str(page.evaluate("document.activeElement.id"))
 
 
 def address(newsroom: Newsroom, lead: str) -> str:
@@ -197,8 +192,6 @@ def test_without_a_script_forms_and_links_do_the_same(browser: Browser, newsroom
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_pages_keep_the_rules_of_wcag_and_fit_their_window(browser: Browser, rivals: Rivals, scheme: Any) -> None:
-    from axe_playwright_python.sync_playwright import Axe
-
     context = browser.new_context(viewport={"width": 1400, "height": 1000}, color_scheme=scheme, locale="fr")
     page = context.new_page()
     with rivals.client() as client:
@@ -210,24 +203,9 @@ def test_the_pages_keep_the_rules_of_wcag_and_fit_their_window(browser: Browser,
     page.wait_for_selector(f"#decide-{images[2][:12]}[data-standing={action}]")
     page.wait_for_selector(".htmx-request, .htmx-swapping, .htmx-settling", state="detached")
     places = f"place={images[0]}&place={images[1]}:1&place={images[2]}:-"
-    for path in (
-        f"/comparison/{key}",
-        "/comparison",
-        "/decisions",
-        f"/placement/{key}?{places}",
-        f"/articles/{key}",
-    ):
-        if path != f"/comparison/{key}":
-            page.goto(rivals.url + path)
-        result = Axe().run(page, options={"runOnly": RULES})
-        problems = [
-            (each["id"], [node["html"][:120] + node["failureSummary"][:200] for node in each["nodes"]][:3])
-            for each in result.response["violations"]
-        ]
-        assert problems == [], path
-        for width in (400, 1600):
-            page.set_viewport_size({"width": width, "height": 900})
-            assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+    check_page(page)
+    for path in ("/comparison", "/decisions", f"/placement/{key}?{places}", f"/articles/{key}"):
+        check_page(page, rivals.url + path)
     context.close()
 
 
