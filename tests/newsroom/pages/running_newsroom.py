@@ -30,7 +30,7 @@ EVIL_NAME = "<img src=x onerror=window.harmed=3>.jpg"
 EPOCHS = 8
 TRIES = 4
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
-WIDTHS = (1600, 768, 390)  # px, of a window; the last of a telephone
+WIDTHS = (1600, 768, 400)  # px, of a window; the last of a telephone
 
 
 @dataclass(frozen=True)
