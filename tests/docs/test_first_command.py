@@ -63,11 +63,12 @@ def test_the_first_block_of_the_page_on_python_works_for_documents_without_links
     assert sorted(tuple(line.split("  ")[1:]) for line in done.out.splitlines()) == expected
 
 
-@pytest.mark.slow
+@pytest.mark.trial
+@pytest.mark.timeout(1200)
 def test_the_newcomers_page_works_line_by_line_in_an_empty_folder(tmp_path: Path) -> None:
     """Everything but the page of labels, for pages in HTML and Markdown."""
     (tmp_path / "own" / "img").mkdir(parents=True)
-    for number in range(40):
+    for number in range(24):
         pieces = []
         for position, shape in enumerate(("rectangle", "ellipse")):
             colour = ("red", "green", "blue", "orange", "black")[(number + position) % 5]
@@ -94,7 +95,7 @@ def test_the_newcomers_page_works_line_by_line_in_an_empty_folder(tmp_path: Path
             printed += [start(*each, folder=tmp_path, environment=clean_environment()).finish() for each in commands]
     assert [done.err for done in printed if done.status] == []
     links, *_, python, _, colleague = (done.out for done in printed)
-    assert "links of 40 documents" in links and "links of 40 documents" in colleague
+    assert "links of 24 documents" in links and "links of 24 documents" in colleague
     left_out, *documents = python.splitlines()
-    assert left_out == "()" and len(documents) == 40
+    assert left_out == "()" and len(documents) == 24
     assert (tmp_path / "linked" / "index.html").is_file()
