@@ -13,13 +13,12 @@ as it was typed; the tokenized one stands in where that is absent.
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from pipelines.recipe import as_published
+from pipelines.recipe import BuildConfig, as_published
 from pipelines.sources.draws import CaptionPool, shuffled_order
 from pipelines.sources.fields import Name, Number, caption_text, typed
 from pipelines.sources.records import CandidateDocument, CandidateImage, FieldError, outcomes_of, rejected, sentence
@@ -258,8 +257,19 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-RECIPES = {
-    "story-dii": partial(as_published, "story-dii", VistSource(kind="dii")),  # five photos, a description each
-    "story-sis": partial(as_published, "story-sis", VistSource(kind="sis")),  # five photos, a sentence of a story each
-    "dii-stress": partial(as_published, "dii-stress", VistSource(kind="dii-stress")),  # with captions of other photos
-}
+def story_dii() -> BuildConfig:
+    """VIST's descriptions in isolation: five photos, a description each."""
+    return as_published("story-dii", VistSource(kind="dii"))
+
+
+def story_sis() -> BuildConfig:
+    """VIST's stories in sequence: five photos, a sentence of the story each."""
+    return as_published("story-sis", VistSource(kind="sis"))
+
+
+def dii_stress() -> BuildConfig:
+    """story-dii with 45 captions of other photos in every document."""
+    return as_published("dii-stress", VistSource(kind="dii-stress"))
+
+
+RECIPES = {"story-dii": story_dii, "story-sis": story_sis, "dii-stress": dii_stress}
