@@ -86,10 +86,8 @@ def _closed(data: str) -> tuple[Model, ...]:
 
 
 def _orders(data: str) -> tuple[Model, ...]:
-    recipes = {CLOSED_FORM: (CLOSED, (NAMES,)), "AP, steps": ("tiny", ("link.steps=csls,half-sinkhorn",))}
     return tuple(
-        Model(f"{title}, order {order}", data, name, (*settings, f"link.order={order}"))
-        for title, (name, settings) in recipes.items()
+        Model(f"{CLOSED_FORM}, order {order}", data, CLOSED, (NAMES, f"link.order={order}"))
         for order in ("off", "auto")
     )
 
@@ -138,11 +136,7 @@ def _compared(data: str) -> tuple[Compared, ...]:
 
 COMPARED = (
     *chain.from_iterable(map(_compared, DOCUMENT_DATA)),
-    *(
-        Compared((data, f"{title}, order auto"), (data, f"{title}, order off"))
-        for data in ORDERS
-        for title in (CLOSED_FORM, "AP, steps")
-    ),
+    *(Compared((data, f"{CLOSED_FORM}, order auto"), (data, f"{CLOSED_FORM}, order off")) for data in ORDERS),
     Compared((POSTS, "Li: transformer, concepts"), (POSTS, "Li: transformer, no concepts")),
     Compared((PAIRS, "coherence-aware"), (PAIRS, "agnostic")),
     Compared((PAIRS, "coherence-aware"), (SHUFFLED, "coherence-aware")),

@@ -60,4 +60,6 @@ def train_command(
         judged = run_training_report(summary, lake=lake, tracking=tracking, say=say)
         lines += [] if judged is None else ["", *judged.outcome(lake)]
         values["evaluation"] = None if judged is None else judged.to_json()
+    else:
+        lines.append(f"not evaluated, so its links have no probability: multilink evaluate --model {summary.model_uri}")
     yield lines, values

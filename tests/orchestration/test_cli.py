@@ -178,6 +178,7 @@ def check_training(multilink: Run, tmp_path: Path, reference: str) -> str:
     assert values["epochs"] == 6
 
     model = f"models:/{values['model']}/{values['version']}"
+    assert f"no probability: multilink evaluate --model {model}" in trained.out
     evaluated = multilink(
         *("evaluate", "--model", model, "--dataset", reference, "--split", "train", "--lake", "lake"),
         *("--report", "report", "--json"),
