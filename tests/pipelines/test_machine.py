@@ -26,7 +26,10 @@ from schemas.manifest import read_manifest, verify
 PLAIN = ["--set", "features.images=", "--set", "features.sentences="]
 
 
-SMALL_FILES = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, 8_000))\n"
+SMALL_FILES = """import resource, sys
+sys.dont_write_bytecode = True  # Python keeps what it has written of a compiled module where there is no room for more
+resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, 8_000))
+"""
 
 
 def build(documents: Path, folder: Path, *arguments: str, program: Path | None = None) -> Running:
