@@ -247,7 +247,7 @@ def test_scores_that_come_out_otherwise_are_refused(promoted: Workspace, monkeyp
             f"with another {other}, each condition comes out as it did, means within 0.1 points"
         )
     monkeypatch.setattr(judging, "evaluate_model", shifted(0.2))
-    with pytest.raises(IntegrityError, match=r"000004\.json: it says: .*; judged again: "):
+    with pytest.raises(IntegrityError, match=r"000004\.json: expected .*; judged again: "):
         promoted.verify(is_deep=True)
     monkeypatch.setattr(judging, "evaluate_model", evaluate)
     assert promoted.verify(is_deep=True)[-1].endswith("; the scores are the same to the last bit")
