@@ -95,7 +95,7 @@ def run(workspace: Path, *, splits: int, only: Collection[str], models: Collecti
     began, kept = time.process_time(), Kept.at(workspace / "scores")
     runs: dict[tuple[str, str], list[Run]] = defaultdict(list)
     lines: dict[tuple[str, str], Model | None] = {}
-    sizes: dict[str, dict[Split, list[int]]] = {name: {split: [] for split in Split} for name in ABOUT}
+    sizes: dict[str, dict[Split, list[int]]] = {name: {split: [] for split in Split} for name in (*ABOUT, *ORDERS)}
     for number in range(splits):
         data = make_data(workspace, number, only)
         for name, each in data.items():

@@ -20,7 +20,6 @@ ABOUT = {
     POSTS: "the demo's posts; each caption belongs to the picture above it",
     SCENES: "like Hessel's MSCOCO documents: three captioned pictures, three pictures and three captions of others",
     MANY: "the same, but each training picture is in four documents",
-    **dict.fromkeys(ORDERS, "scenes whose captions follow the order of their pictures, in so many of the documents"),
     PAIRS: "a picture and its caption; some training pairs have a relation (an album about animals, food ...)",
     SHUFFLED: "the same, each with the relation of another pair",
 }
@@ -136,7 +135,6 @@ def _compared(data: str) -> tuple[Compared, ...]:
 
 COMPARED = (
     *chain.from_iterable(map(_compared, DOCUMENT_DATA)),
-    *(Compared((data, f"{CLOSED_FORM}, order auto"), (data, f"{CLOSED_FORM}, order off")) for data in ORDERS),
     Compared((POSTS, "Li: transformer, concepts"), (POSTS, "Li: transformer, no concepts")),
     Compared((PAIRS, "coherence-aware"), (PAIRS, "agnostic")),
     Compared((PAIRS, "coherence-aware"), (SHUFFLED, "coherence-aware")),

@@ -35,9 +35,8 @@ def page(lines: Lines, sizes: Sizes, *, minutes: float) -> str:
         minutes=round(minutes),
         documents=_table(lines, DOCUMENT_DATA, (0, 1)),
         pairs=_table(lines, (PAIRS, SHUFFLED), (0, 2)),
-        orders=_table(lines, [*ORDERS], (0, 1)),
-        differences=_differences(lines, [*DOCUMENT_DATA, PAIRS]),
-        of_order=_differences(lines, [*ORDERS]),
+        orders=_orders(lines),
+        differences=_differences(lines),
         calibration=_calibration(lines),
     )
 
@@ -64,17 +63,29 @@ def _table(lines: Lines, data: Sequence[str], columns: Sequence[int]) -> str:
     return _grid(["model", *heading, "splits", "s"], rows)
 
 
-def _differences(lines: Lines, data: Sequence[str]) -> str:
-    """Return for some data sets what one model has more than another on the same documents: AUC, or of pairs R@10."""
+def _orders(lines: Lines) -> str:
+    """Return what the order of pictures adds to the closed form, by the share of documents that have one."""
+    rows = []
+    for data, share in ORDERS.items():
+        off, auto = (lines.get((data, f"{CLOSED_FORM}, order {order}")) for order in ("off", "auto"))
+        if off is not None and auto is not None:
+            means = [f"{line.intervals[column].mean:.1f}" for column in (0, 1) for line in (off, auto)]
+            rows.append([f"{share:.0%}", *means[:2], _signed(auto.differences(off, 0)), *means[2:]])
+    return _grid(["in order", "AUC, off", "AUC, auto", "difference", "p@1, off", "p@1, auto"], rows)
+
+
+def _differences(lines: Lines) -> str:
+    """Return what one model has more than another on the same documents: AUC, or of pairs R@10."""
     rows: dict[tuple[str, str], dict[str, str]] = {}
     for each in COMPARED:
-        if {each.better, each.worse} <= lines.keys() and each.better[0] in data:
+        if {each.better, each.worse} <= lines.keys():
             line, other = lines[each.better], lines[each.worse]
             both = min(len(line.runs), len(other.runs))  # the same splits
             line, other = (replace(one, runs=one.runs[:both]) for one in (line, other))
             name = other.title if other.data == line.data else f"{other.title} ({other.data})"
             found = line.differences(other, 2 if line.data == PAIRS else 0)
             rows.setdefault((line.title, name), {})[line.data] = _signed(found)
+    data = [*DOCUMENT_DATA, PAIRS]
     cells = [[*titles, *(found.get(name, "") for name in data)] for titles, found in rows.items()]
     return _grid(["model", "less", *data], cells)
 
