@@ -33,7 +33,7 @@ parts before (a hard link, on an object store a copy) and one part more; a pictu
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import pyarrow as pa
@@ -174,7 +174,7 @@ class LinkCounts:
     documents: int
     links: int
     failures: Mapping[str, int]
-    cautions: Mapping[str, int]
+    cautions: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,9 +196,9 @@ class LinksManifest(JsonFile):
     dataset: str
     made_by: str
     precision: float | None
-    fitted: str
     splits: Mapping[str, LinkCounts]
     files: tuple[FileEntry, ...]
+    fitted: str = ""
     format: Literal[1] = 1
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from newsroom.labels.rows import find_documents, rows_at
+from newsroom.labels.rows import find_documents, readable, rows_at
 from schemas.documents import IMAGE_NUMBERS, SENTENCE_NUMBERS, indexes
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import MANIFEST, Folder, Lake
@@ -97,12 +97,13 @@ class DocumentFilter:
 def link_sets(lake: Lake, manifest: Manifest) -> tuple[LinkSet, ...]:
     """Return the links that there are of a data set version in its lake, by name."""
     home = lake.root.child("links", manifest.dataset, manifest.version)
-    found = []
-    for name in home.names():
-        folder = home.child(name)
-        if folder.exists(MANIFEST):
-            found.append(LinkSet(name=name, folder=folder, manifest=read_links(folder)))
-    return tuple(found)
+    folders = {name: home.child(name) for name in home.names()}
+    there = (name for name, folder in folders.items() if folder.exists(MANIFEST))
+
+    def read(name: str) -> LinkSet:
+        return LinkSet(name=name, folder=folders[name], manifest=read_links(folders[name]))
+
+    return tuple(readable(there, read, remedy=f"remove {home.uri}/NAME, and link again"))
 
 
 def find_links(sets: Iterable[LinkSet], name: str) -> LinkSet:

@@ -6,13 +6,14 @@ its part and its row. That of a split is made when a document of it is first loo
 """
 
 import hashlib
+import logging
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from schemas.documents import Split
+from schemas.errors import IntegrityError
 from schemas.lake import Folder
 from schemas.manifest import FileEntry, Manifest
 from training.data.mapped import Arrays, content_of, mapped, numbers
@@ -28,6 +30,28 @@ from training.data.ragged import Int64
 INDEXES_KEPT = 16
 KEY_BYTES = 8
 Place = tuple[FileEntry, int]  # a documents part, and a row of it
+T, Read = TypeVar("T"), TypeVar("Read")
+log = logging.getLogger("multilink.pages")
+
+
+def readable(things: Iterable[T], read: Callable[[T], Read], *, remedy: str) -> Iterator[Read]:
+    """Yield what is read of each; what is damaged, or of another version of this program, is left out with a warning.
+
+    Args:
+        things: to read.
+        read: raises an `IntegrityError` for what it cannot read.
+        remedy: end of the warning: what makes such a thing again.
+    """
+    for thing in things:
+        try:
+            yield read(thing)
+        except IntegrityError as problem:
+            _warn_once(f"{problem}; {remedy}")
+
+
+@cache
+def _warn_once(line: str) -> None:
+    log.warning(line)  # lists are read again and again
 
 
 def sampled(manifest: Manifest, *, count: int, seed: int, split: str = "") -> list[Place]:

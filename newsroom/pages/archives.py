@@ -4,17 +4,16 @@ A model is champion or challenger by MLflow's registry; where there is none, ind
 are opened by the processes that search them (`searches.py`).
 """
 
-import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import partial
 
-from schemas.errors import IntegrityError, NotFoundError
+from newsroom.labels.rows import readable
+from schemas.errors import NotFoundError
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.links import IndexManifest
 
-log = logging.getLogger("multilink.pages")
 AliasesOf = Callable[[str], Mapping[str, str]]  # of a registered model: alias -> version
 ALIASES = ("champion", "challenger")  # in the order in which they are offered
 _REGISTERED = re.compile(r"models:/([^/@]+)/(\d+)")
@@ -81,7 +80,8 @@ class Archives:
     def look(self) -> list[Choice]:
         """Return the indexes that are there now; the lake and the registry are read."""
         named = [_choice(_folder(uri), self._aliases_of) for uri in self._indexes]
-        found = named or list(_readable(_folders(self._lake), self._aliases_of))
+        read, remedy = partial(_choice, aliases_of=self._aliases_of), "`multilink index` makes it again"
+        found = named or list(readable(_folders(self._lake), read, remedy=remedy))
         return sorted(found, key=lambda each: (not each.has_titles, each.standing, -each.made_ns, each.key))
 
     def choice(self, key: str | None) -> Choice:
@@ -120,20 +120,6 @@ def _folders(lake: Lake) -> Iterator[Folder]:
                 folder = root.child(name, version, model)
                 if folder.exists(MANIFEST):
                     yield folder
-
-
-def _readable(folders: Iterable[Folder], aliases_of: AliasesOf) -> Iterator[Choice]:
-    """Yield what can be chosen; an index that another version of this program made is left out, with a warning."""
-    for folder in folders:
-        try:
-            yield _choice(folder, aliases_of)
-        except IntegrityError as problem:
-            _warn_once(f"{problem}; `multilink index` makes it again")
-
-
-@cache
-def _warn_once(line: str) -> None:
-    log.warning(line)  # indexes are looked for again and again
 
 
 def _choice(folder: Folder, aliases_of: AliasesOf) -> Choice:

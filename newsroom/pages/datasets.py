@@ -4,10 +4,10 @@ And what a takedown list would remove from the lake, before it is applied.
 """
 
 import secrets
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -19,7 +19,7 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from newsroom.labels.linked import picture_address
-from newsroom.labels.rows import rows_at, sampled
+from newsroom.labels.rows import readable, rows_at, sampled
 from newsroom.pages.rendering import address, page, paging
 from newsroom.pages.state import Field, Pages, Shared, Upload
 from pipelines.card.card import README
@@ -127,12 +127,18 @@ def overview(
 ) -> Response:
     """Show which versions of which data sets there are."""
     lake = shared.lake
-    found = [version_row(lake, name, version) for name in lake.dataset_names() for version in lake.versions(name)]
-    return page(request, "datasets.html.j2", **listed(found, q, order, number))
+    there = ((name, version) for name in lake.dataset_names() for version in lake.versions(name))
+    return page(request, "datasets.html.j2", **listed(version_rows(lake, there), q, order, number))
 
 
-def version_row(lake: Lake, dataset: str, version: str) -> dict[str, Any]:
+def version_rows(lake: Lake, versions: Iterable[tuple[str, str]]) -> Iterator[dict[str, Any]]:
+    """Yield what a list says of versions; of one that is damaged the log has a line."""
+    return readable(versions, partial(_version_row, lake), remedy="restore its files, or `multilink datasets delete`")
+
+
+def _version_row(lake: Lake, named: tuple[str, str]) -> dict[str, Any]:
     """Return what a list says of a version: when it was made, what is in it, its first picture, if it is the latest."""
+    dataset, version = named
     manifest, folder = read_manifest(lake, f"{dataset}@{version}")
     parts = [entry for split in Split for entry in manifest.parts("images", split) if entry.rows][:1]
     return {

@@ -27,7 +27,7 @@ from newsroom.labels.linked import (
     outcomes,
     row_of_document,
 )
-from newsroom.pages.datasets import Number, VersionOrder, listed, version_row
+from newsroom.pages.datasets import Number, VersionOrder, listed, version_rows
 from newsroom.pages.rendering import address, page, paging, root_of
 from newsroom.pages.state import Field, Pages, Shared, Visitor
 from schemas.documents import Split, indexes
@@ -100,9 +100,9 @@ def versions(
 ) -> Response:
     """Show which data set versions were linked, and by whom."""
     lake, home = shared.lake, shared.lake.root.child("links")
-    there = [(name, version) for name in home.names() for version in home.child(name).names()]
-    found = [version_row(lake, name, version) for name, version in there if version in lake.versions(name)]
-    found = [row | {"sets": sets} for row in found if (sets := link_sets(lake, row["manifest"]))]
+    there = ((name, version) for name in home.names() for version in home.child(name).names())
+    rows = version_rows(lake, ((name, version) for name, version in there if version in lake.versions(name)))
+    found = [row | {"sets": sets} for row in rows if (sets := link_sets(lake, row["manifest"]))]
     return page(request, "links.html.j2", **listed(found, q, order, number))
 
 

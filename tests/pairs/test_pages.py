@@ -8,17 +8,21 @@ from pathlib import Path
 
 import pytest
 
+from newsroom.labels.linked import link_sets
+from newsroom.pages.datasets import version_rows
 from newsroom.pages.pictures import Copies
 from pipelines.config import recipe
 from pipelines.forgetting.forget import forget
 from pipelines.run import build_dataset
 from pipelines.sources.takedowns import parse_takedowns
 from schemas.errors import NotFoundError
-from schemas.lake import Lake
+from schemas.lake import MANIFEST, Lake
+from schemas.manifest import read_manifest
 from schemas.overrides import override
 from schemas.parts import read_part
 
-PHOTOGRAPHS = Path(__file__).parents[1] / "fixtures" / "photographs"
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+PHOTOGRAPHS, FORMATS = FIXTURES / "photographs", FIXTURES / "formats"
 
 
 @pytest.mark.parametrize("has_packs", [True, False])
@@ -53,3 +57,18 @@ def test_a_forgotten_picture_that_was_looked_at_is_shown_no_more(has_packs: bool
                 copies.jpeg(new, image)
         else:
             assert copies.jpeg(new, image).startswith(b"\xff\xd8")
+
+
+def test_lists_leave_out_what_is_damaged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """One folder that an upgrade or a disk made unreadable took the list of all of them away."""
+    shutil.copytree(FORMATS / "0.1.0" / "lake", tmp_path / "lake")
+    lake = Lake.at(str(tmp_path / "lake"))
+    version = str(lake.latest("documents"))
+    manifest, _ = read_manifest(lake, f"documents@{version}")
+    lake.root.child("links", "documents", version, "odd-1").write(MANIFEST, b"{}")
+    lake.dataset("documents", "0" * 16).write(MANIFEST, b"{}")
+    named = [("documents", each) for each in (version, "0" * 16)]
+    rows = list(version_rows(lake, named))
+    assert [row["manifest"].version for row in rows] == [version]
+    assert "odd-1" not in [each.name for each in link_sets(lake, manifest)]
+    assert len(caplog.records) == 2 and "odd-1" in caplog.text and "0" * 16 in caplog.text

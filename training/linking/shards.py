@@ -201,11 +201,13 @@ def find_linked(linking: Linking, shard: Shard) -> LinkedShard | None:
     if about != (linking.model, linking.reference):
         other = f"links of {about[0]} on {about[1]}" if all(about) else "another file"
         raise linking.other_links(f"{other} ({path})")
+    if note["made_by"] != linking.made_by:
+        return None
     counts = LinkCounts(**{name: note[name] for name in ("documents", "links", "failures", "cautions")})
     failed = sum(counts.failures.values())
     rows = {DOCUMENTS: counts.documents - failed, FAILURES: failed, RELINKED: counts.documents, LINKS: counts.links}
     kinds = [DOCUMENTS, *[FAILURES] * bool(failed), *[RELINKED] * linking.with_documents, LINKS]
-    if note["made_by"] != linking.made_by or not all(output.exists(shard.path(kind)) for kind in kinds):
+    if not all(output.exists(shard.path(kind)) for kind in kinds):
         return None
     data |= {kind: output.read(shard.path(kind)) for kind in kinds if kind != LINKS}
     if linking.with_documents and _read_note(data[RELINKED]).get("made_by") != linking.made_by:

@@ -27,9 +27,7 @@ def write_links(folder: Folder, dataset: str, links: dict[str, list[float | None
         for number, each in enumerate(values)
     ]
     entry = write_rows(folder, "links/train/part-00000-of-00001.parquet", rows, LINK_SCHEMA)
-    manifest = LinksManifest(
-        model="m", dataset=dataset, made_by="ab" * 32, precision=None, fitted="", splits={}, files=(entry,)
-    )
+    manifest = LinksManifest(model="m", dataset=dataset, made_by="ab" * 32, precision=None, splits={}, files=(entry,))
     folder.write(MANIFEST, manifest.to_json().encode())
 
 
