@@ -30,7 +30,8 @@ from training.data.ragged import Int64
 INDEXES_KEPT = 16
 KEY_BYTES = 8
 Place = tuple[FileEntry, int]  # a documents part, and a row of it
-T, Read = TypeVar("T"), TypeVar("Read")
+T = TypeVar("T")
+Read = TypeVar("Read")
 log = logging.getLogger("multilink.pages")
 
 
