@@ -33,7 +33,7 @@ def delete(lake: Path, version: str, *arguments: str, capsys: pytest.CaptureFixt
 
 def test_what_is_latest_or_needed_by_a_champion_is_refused(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, err, _ = delete(lake, OLD, "--yes", capsys=capsys)
-    assert status == 2 and "it is what 'documents' alone means" in err
+    assert status == 2 and "it is the latest version of 'documents'" in err
     Lake.at(str(lake)).point_latest("documents", NEW)
     status, err, values = delete(lake, OLD, "--yes", capsys=capsys)
     assert status == 2 and "needed by models:/multilink-documents-closed-form/1" in err
