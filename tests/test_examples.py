@@ -138,7 +138,7 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.trial
 def test_the_notebook_goes_from_a_folder_to_links(executed: Path) -> None:
     cells = json.loads((executed / "done.ipynb").read_text())["cells"]
     printed = ["".join(out.get("text", "")) for cell in cells for out in cell.get("outputs", [])]

@@ -30,7 +30,7 @@ def test_the_first_command_of_the_readme_prints_what_stands_below_it(tmp_path: P
     assert "Breakfast is an espresso." in (tmp_path / "linked" / "index.html").read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
+@pytest.mark.trial
 def test_the_first_block_of_the_page_on_python_works_for_documents_without_links(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
     code = re.findall(r"^ {4}import multilink\n(?:^ {4}.*\n|^\n)+", page, re.MULTILINE)[0]

@@ -31,6 +31,7 @@ def parts(summary: BuildSummary) -> dict[str, str]:
     return {entry.path: entry.sha256 for entry in summary.manifest.files}
 
 
+@pytest.mark.trial
 def test_a_used_lake_with_merged_packs_gives_what_a_fresh_one_gives(
     ten_documents: Path, tmp_path: Path, quiet: Say, picture_drawer: Callable[[Path, int], None]
 ) -> None:

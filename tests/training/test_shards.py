@@ -93,7 +93,7 @@ def die(model: LinkModel, shard: Shard) -> Any:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.slow
+@pytest.mark.trial
 def test_a_shard_that_kills_its_workers_ends_the_work(lake: Lake, model: LinkModel) -> None:
     expected = pytest.raises(BuildError, match=r"test/part-00000-of-00005.parquet: a worker failed: WorkerCrashedError")
     with expected, RayWorkers(1) as run:

@@ -206,6 +206,7 @@ def test_who_decided_is_whom_the_proxy_names(newsroom: Newsroom, tmp_path: Path)
         assert "by Jo D" in page.text
 
 
+@pytest.mark.trial
 def test_nothing_acknowledged_is_lost_when_the_pages_are_killed(newsroom: Newsroom, tmp_path: Path) -> None:
     """The command itself, killed while browsers write."""
     store = f"sqlite:///{tmp_path}/killed.sqlite"

@@ -157,6 +157,7 @@ def test_a_first_densenet_checkpoint_loads(
     np.testing.assert_array_equal(*found)
 
 
+@pytest.mark.trial
 def test_a_safetensors_checkpoint_loads(pictures: list[bytes], tmp_path: Path) -> None:
     from safetensors.torch import save_file
 

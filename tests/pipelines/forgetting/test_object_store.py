@@ -25,7 +25,7 @@ def far(lake: Lake, object_store: str) -> Lake:
     return copied
 
 
-@pytest.mark.slow
+@pytest.mark.trial
 def test_a_document_is_nowhere_on_an_object_store(far: Lake) -> None:
     row = max(rows_of(far, str(far.latest("diy")), "documents"), key=lambda row: (len(row["images"]), row["id"]))
     needles = [row["id"].encode(), *(image["hash"].encode() for image in row["images"])]

@@ -218,6 +218,7 @@ def test_sums_of_workers_are_gathered_a_part_at_a_time(
     assert sorted(largest)[len(largest) // 2] == 50  # what validation gathers is larger
 
 
+@pytest.mark.trial
 @pytest.mark.parametrize(
     ("workers", "odd", "named"), [(2, 0, "0 and 1 of 2"), (2, 1, "0 and 1 of 2"), (3, 0, "0 of 3"), (3, 2, "2 of 3")]
 )

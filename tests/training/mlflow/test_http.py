@@ -84,7 +84,7 @@ def server(template: Path, tmp_path: Path) -> Iterator[Server]:
         made.kill()
 
 
-@pytest.mark.slow
+@pytest.mark.trial
 def test_a_server_that_dies_in_the_middle_changes_nothing(
     server: Server, registry_lake: Lake, trained: Path, template: Path, tmp_path: Path
 ) -> None:

@@ -57,6 +57,7 @@ def trainer(client: mlflow.MlflowClient, lake: Lake, said: list[str]) -> partial
     )
 
 
+@pytest.mark.trial
 def test_a_model_is_reused_after_it_was_promoted(store: mlflow.MlflowClient, registry_lake: Lake) -> None:
     """A server gives the log of champions the run of the model: the log's entry was taken for the trained model."""
     said: list[str] = []
@@ -107,6 +108,7 @@ def elsewhere(client: mlflow.MlflowClient, registry_lake: Lake) -> Iterator[tupl
             process.kill()
 
 
+@pytest.mark.trial
 def test_a_run_that_another_process_trains_is_waited_for_and_not_resumed(
     client: mlflow.MlflowClient,
     registry_lake: Lake,
@@ -134,6 +136,7 @@ def test_a_run_that_another_process_trains_is_waited_for_and_not_resumed(
     assert len(client.search_runs([client.get_experiment_by_name("multilink-synthetic").experiment_id])) == 1
 
 
+@pytest.mark.trial
 def test_a_run_whose_process_was_killed_is_free_at_once(
     client: mlflow.MlflowClient, registry_lake: Lake, elsewhere: tuple[subprocess.Popen[str], str]
 ) -> None:

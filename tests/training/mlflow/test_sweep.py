@@ -70,6 +70,7 @@ def test_combinations_vary_the_last_key_fastest() -> None:
             combinations(wrong)
 
 
+@pytest.mark.trial
 def test_a_sweep_that_was_killed_goes_on(client: mlflow.MlflowClient, registry_lake: Lake, trained: Trained) -> None:
     def swept(*settings: str) -> sweep.Sweep:
         return sweep.run_sweep(
@@ -144,7 +145,7 @@ def test_a_cell_has_the_environment_of_the_program_that_asks_now(monkeypatch: py
         assert sweep._apart(os.getenv, "MLFLOW_TRACKING_PASSWORD", threads=1) == value  # type: ignore[arg-type, comparison-overlap]
 
 
-@pytest.mark.slow
+@pytest.mark.trial
 def test_cells_at_once_are_those_of_one_after_the_other(
     client: mlflow.MlflowClient, registry_lake: Lake, tmp_path: Path
 ) -> None:
@@ -163,7 +164,7 @@ def test_cells_at_once_are_those_of_one_after_the_other(
         sweep.run_sweep(**settings, at_once=0, say=print)
 
 
-@pytest.mark.slow
+@pytest.mark.trial
 def test_two_sweeps_at_once_share_the_trainings(
     client: mlflow.MlflowClient, registry_lake: Lake, tmp_path: Path
 ) -> None:
