@@ -9,8 +9,8 @@ Links are written to Parquet: a file of a user's own, whole or not at all, or th
 
 import io
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -53,7 +53,7 @@ class LinkedDocument:
         given: the document itself, where it is a user's.
         confidence: mean of what the calibration makes of its links, without one of their similarities; None: no link.
         caution: why its links have a word and no probability; empty: they have one, or there is no calibration.
-        terms: n x m terms of the similarities by what they come from (`EmbeddedDocument.terms`).
+        vectors: of the document; what its similarities are made of is computed from them where it is shown.
     """
 
     id: str
@@ -64,7 +64,7 @@ class LinkedDocument:
     given: GivenDocument | None = None
     confidence: float | None = None
     caution: str = ""
-    terms: Mapping[str, Floats] = field(default_factory=dict)
+    vectors: EmbeddedDocument | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +158,7 @@ class Linker:
             links=tuple(links),
             confidence=confidence,
             caution=caution,
-            terms=vectors.terms(),
+            vectors=vectors,
         )
 
     def pairs(self, vectors: EmbeddedDocument) -> tuple[Int64, Int64]:

@@ -157,15 +157,14 @@ def _drawn(linked: LinkedDocument) -> ExampleDocument:
     sentences, images = indexes(document.sentence_numbers or range(len(document.texts))), indexes(linked.image_numbers)
     row_of = indexes(linked.sentence_numbers.tolist())
     links = [(row_of[link.sentence], images[link.image], link) for link in linked.links]
+    terms = linked.vectors.terms() if linked.vectors else {}
     return ExampleDocument(
         id=linked.id,
         sentences=tuple(document.texts),
         images=tuple(document.jpegs or [None] * len(document.image_vectors)),
         predicted=tuple((sentences[link.sentence], column, link.similarity) for _, column, link in links),
         sureness=sureness_of((link.probability, link.word) for link in linked.links),
-        terms=tuple(
-            {name: float(matrix[row, column]) for name, matrix in linked.terms.items()} for row, column, _ in links
-        ),
+        terms=tuple({name: float(matrix[row, column]) for name, matrix in terms.items()} for row, column, _ in links),
     )
 
 

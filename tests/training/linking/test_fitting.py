@@ -128,8 +128,10 @@ def test_the_page_says_what_a_similarity_is_made_of(trained: tuple[LinkModel, Do
     loaded = LoadedModel(model=model, uri="models:/m/1")
     linker, words, rest = fitted(loaded.linker(), given(documents))
     for each in linker.link_given(rest):
-        assert isinstance(each, LinkedDocument) and list(each.terms)[-2:] == ["order", PLAN] and words
-        np.testing.assert_allclose(sum(each.terms.values()), each.similarities, atol=1e-6)
+        assert isinstance(each, LinkedDocument) and each.vectors is not None and words
+        terms = each.vectors.terms()
+        assert list(terms)[-2:] == ["order", PLAN]
+        np.testing.assert_allclose(sum(terms.values()), each.similarities, atol=1e-6)
     run_link(
         loaded=loaded, documents=given(documents), output=tmp_path / "l.parquet", page=tmp_path, say=lambda _: None
     )
