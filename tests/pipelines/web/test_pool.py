@@ -196,7 +196,7 @@ def test_requests_are_begun_no_faster_than_results_are_taken(web, reply, client)
     web.scripts |= {f"/{n}": reply(200, bytes(10_000)) for n in range(100)}
     outcomes = ask(client(["a.test"]), [f"http://a.test/{n}" for n in range(100)], connections=4)
     for taken, _ in enumerate(outcomes, start=1):
-        assert len(web.asked) - taken <= 4 + 1
+        assert len(web.paths) - taken <= 4 + 1
     assert taken == 100
 
 
