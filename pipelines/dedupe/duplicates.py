@@ -258,22 +258,22 @@ def _all_but_first(duplicates: Duplicates) -> npt.NDArray[np.bool_]:
     return marks
 
 
-def count_duplicates(duplicates: Duplicates, is_dropped: npt.NDArray[np.bool_]) -> Numbers:
-    """Return numbers that add up, of occurrences, those that are left, different images, and clusters.
+def count_duplicates(duplicates: Duplicates, is_dropped: npt.NDArray[np.bool_]) -> dict[str, int]:
+    """Return numbers that add up: of `occurrences`, those that are `left`, different `images`, and `clusters`.
 
     What is left is what several documents that stay show; where nothing is dropped, all are left. Where some documents
     of a cluster go and others stay, it has to be given all of the data set. Equal images have to be given together.
     """
     images = np.unique(duplicates.images)
     clusters = np.isin(images, duplicates.clusters).sum()  # a cluster is named by an image of it
-    counts = [len(duplicates), len(duplicates), len(images), clusters]
+    counts = {"occurrences": len(duplicates), "left": len(duplicates), "images": len(images), "clusters": int(clusters)}
     if is_dropped.any():
         _, document = np.unique(duplicates.documents, return_inverse=True)
         names, cluster = np.unique(duplicates.clusters, return_inverse=True)
         stays = ~np.isin(document, document[is_dropped])
         shown = np.unique(document[stays] * max(1, len(names)) + cluster[stays]) % max(1, len(names))
-        counts[1] = (np.bincount(shown, minlength=1)[cluster[stays]] > 1).sum()
-    return np.array(counts)
+        counts["left"] = int((np.bincount(shown, minlength=1)[cluster[stays]] > 1).sum())
+    return counts
 
 
 def duplicate_rows(duplicates: Duplicates, is_dropped: npt.NDArray[np.bool_]) -> Iterator[Duplicate]:

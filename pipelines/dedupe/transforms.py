@@ -50,7 +50,6 @@ from pipelines.dedupe.duplicates import (
     pack_images,
 )
 from pipelines.documents.settle import id_of
-from pipelines.partitions.columns import Numbers
 from pipelines.partitions.transforms import ROWS_PER_PARTITION, CountRows, Gather, Pack, Partition, divide
 from pipelines.settings import Policy
 from pipelines.transforms import LeaveOut, StageOutput, off
@@ -109,11 +108,6 @@ def by_hash(radius: int, *, rows: int = ROWS_PER_PARTITION, crowded: int = CROWD
     )
 
 
-def _added(counts: Iterable[Numbers]) -> Numbers:
-    found: Numbers = np.sum([np.zeros(4, np.int64), *counts], axis=0)
-    return found
-
-
 def _of_codes(_: Any, occurrences: beam.PCollection, count: Any, *, radius: int, rows: int) -> beam.PCollection:
     by_key = beam.FlatMap(_by_key, count, radius=radius, rows=rows)
     return occurrences | "codes" >> Gather(Occurrences) | "by key" >> by_key
@@ -126,7 +120,10 @@ def _by_key(occurrences: Occurrences, count: int, radius: int, rows: int) -> Ite
 
 
 class FoundDuplicates(NamedTuple):
-    """What a search found: rows of its table, ids of the documents that the policy drops, once each, and counts."""
+    """What a search found: rows of its table, ids of the documents that the policy drops, and tallies of things.
+
+    An id is there once for each partition in which the document is a duplicate. Things are those of `count_duplicates`.
+    """
 
     duplicates: beam.PCollection
     dropped: beam.PCollection
@@ -151,11 +148,12 @@ class DropDuplicates(beam.PTransform):
         found = documents | "find" >> FindDuplicates(search, self.policy)
         kept, failures = documents, tuple[beam.PCollection, ...]()
         if self.policy is not Policy.KEEP_ALL:
-            kept = (documents, found.dropped) | "keep" >> LeaveOut(id_of)
+            dropped = found.dropped | "once" >> beam.Distinct()
+            kept = (documents, dropped) | "keep" >> LeaveOut(id_of)
             failed = beam.Map(lambda name: Failure(search.stage, name, Reason.DUPLICATE_IMAGE, search.message))
-            failures = (found.dropped | "failures" >> failed,)
-        tables, facts = {search.table: found.duplicates}, {search.table: found.counts}
-        return StageOutput(kept, failures, {search.stage: (kept,)}, tables=tables, facts=facts)
+            failures = (dropped | "failures" >> failed,)
+        tables, counts = {search.table: found.duplicates}, (found.counts,)
+        return StageOutput(kept, failures, {search.stage: (kept,)}, counts, tables)
 
 
 @dataclass(eq=False)
@@ -183,8 +181,7 @@ class FindDuplicates(beam.PTransform):
         if self.policy is Policy.KEEP_FIRST:
             found = found | "all" >> beam.combiners.ToList() | "in one" >> beam.Map(Duplicates.concatenate)
         rows = found | "rows" >> beam.FlatMap(self._rows).with_outputs(DROPPED, COUNTS, main=ROWS)
-        counts = rows[COUNTS] | "add counts" >> beam.CombineGlobally(_added)
-        return FoundDuplicates(rows[ROWS], rows[DROPPED] | "once" >> beam.Distinct(), counts)
+        return FoundDuplicates(rows[ROWS], rows[DROPPED], rows[COUNTS])
 
     def _judge(self, _: Partition, parts: dict[str, Iterable[Any]]) -> Duplicates:
         return find_duplicates(
@@ -198,5 +195,6 @@ class FindDuplicates(beam.PTransform):
         is_dropped = mark_dropped(duplicates, self.policy)
         for document in sorted(set(duplicates.documents[is_dropped].tolist())):
             yield TaggedOutput(DROPPED, document)
-        yield TaggedOutput(COUNTS, count_duplicates(duplicates, is_dropped))
+        for thing, number in count_duplicates(duplicates, is_dropped).items():
+            yield TaggedOutput(COUNTS, ((self.search.table, thing), number))
         yield from self.search.rows_of(duplicates, is_dropped)

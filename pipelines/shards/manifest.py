@@ -12,7 +12,7 @@ import hashlib
 import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 from itertools import accumulate
 from operator import attrgetter
@@ -31,7 +31,7 @@ from schemas.codecs import picture_libraries
 from schemas.configs import Json
 from schemas.documents import Document, Split, document_schema, image_schema
 from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, NEAR_COPY_SCHEMA
-from schemas.failures import FAILURE_SCHEMA, Failure, Reason
+from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage
 from schemas.manifest import COPIES, Manifest, SplitStatistics, version_name
 from schemas.raw import UNREACHED
 from schemas.tables import TABLE, schema_version
@@ -97,7 +97,7 @@ def add_digests(digests: Iterable[int]) -> int:
 def compose_manifest(
     identity: Mapping[str, Any],
     features: FeaturePlan,
-    stages: Iterable[str],
+    stages: Collection[str],
     facts: Mapping[str, Sequence[Any]],
     *,
     copies: str,
@@ -111,8 +111,8 @@ def compose_manifest(
         copies: name of the folder of its copies.
         facts: what it knows of itself, whose number does not grow with the documents'. Each is a list, in any order:
             `digest`, the one number of all that was read; `files`, entries of tables; `shards`, their summaries;
-            `unique_images`, (split, number of a part); `messages` of parts of failures; `duplicates` and
-            `near-copies`, their `count_duplicates`; and numbers of things: of `passed` and `recounted` of
+            `unique_images`, (split, number of a part); `messages` of parts of failures; and numbers of things: of
+            `duplicates` and `near-copies` as `count_duplicates` names them, `passed` and `recounted` of
             `count_passed`, `leaks` and `heeded_leaks` of `ListLeaks`, `sizes` of shards' documents.
     """
     known = defaultdict(list, facts)
@@ -131,7 +131,8 @@ def compose_manifest(
     reasons = Counter[str]()
     for (_, reason), number in lost.items():
         reasons[reason] += number
-    alike, near = known["duplicates"][0], known["near-copies"]
+    alike, near = Counter(dict(known["duplicates"])), Counter(dict(known["near-copies"]))
+    copied = {"near_copies": {"images": near["images"], "clusters": near["clusters"]}}
     return Manifest(
         dataset=deciding["config"]["dataset"],
         version=version_name(**deciding),
@@ -146,8 +147,8 @@ def compose_manifest(
             "heeded_leaks": list(map(dataclasses.asdict, leak_counts(known["heeded_leaks"]))),
             COPIES: copies,
             parts.NOTE: parts.noted(shard.ranges for shard in shards),
-            "near_duplicates": {"pictures": int(alike[0]), "left": int(alike[1])},
-            **({"near_copies": {"images": int(near[0][2]), "clusters": int(near[0][3])}} if near else {}),
+            "near_duplicates": {"pictures": alike["occurrences"], "left": alike["left"]},
+            **(copied if Stage.COPY_DETECTION in stages else {}),
         },
         **deciding,
     )

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
+from typing import Any
 
 import apache_beam as beam
 
 from pipelines.documents.settle import SettledDocument, id_of
-from pipelines.partitions.columns import Columns
 from pipelines.partitions.transforms import ROWS_PER_PARTITION, CountRows, Gather, Pack, divide
 from pipelines.settings import OnLeak, SplitsConfig
 from pipelines.splits.assign import Survey, final_split, merge_surveys, survey_one
@@ -102,20 +102,20 @@ class FindLeaks(beam.PTransform):
     rows: int = ROWS_PER_PARTITION
 
     def expand(self, documents: beam.PCollection[SettledDocument]) -> beam.PCollection[Leak]:
-        texts = documents | "texts" >> Pack(pack_texts) | "by digest" >> Meet(Items, "digests", self.rows)
-        shown = documents | "images" >> Pack(pack_shown)
+        texts, shown = documents | "texts" >> Pack(pack_texts), documents | "images" >> Pack(pack_shown)
         known = self.duplicates | "clusters" >> Pack(pack_clusters)
-        count = shown | "count images" >> CountRows()
-        by_hash = beam.FlatMap(divide, count, by="images", rows=self.rows)
-        joined = (shown | "shown by hash" >> by_hash, known | "clusters by hash" >> by_hash) | beam.CoGroupByKey()
-        images = (
-            joined
-            | "of each partition" >> beam.Values()
-            | "to clusters" >> beam.MapTuple(meet_clusters)
-            | "by cluster" >> Meet(ShownImages, "clusters", self.rows)
-        )
-        of_images = images | "leaks of images" >> beam.FlatMap(leaks_of_images)
-        return (texts | "leaks of texts" >> beam.FlatMap(leaks_of_items), of_images) | "leaks" >> beam.Flatten()
+        count = (texts, shown) | "texts and images" >> beam.Flatten() | "count" >> CountRows()
+
+        def by(column: str) -> Any:
+            return beam.FlatMap(divide, count, by=column, rows=self.rows)
+
+        joined = (shown | "by hash" >> by("images"), known | "clusters by hash" >> by("images")) | beam.CoGroupByKey()
+        images = joined | "of each partition" >> beam.Values() | "to clusters" >> beam.MapTuple(meet_clusters)
+        shared = images | "by cluster" >> by("clusters") | "images of clusters" >> Gather(ShownImages)
+        repeated = texts | "by digest" >> by("digests") | "texts of digests" >> Gather(Items)
+        of_images = shared | "leaks of images" >> beam.FlatMap(leaks_of_images)
+        of_texts = repeated | "leaks of texts" >> beam.FlatMap(leaks_of_items)
+        return (of_texts, of_images) | "leaks" >> beam.Flatten()
 
 
 class ListLeaks(beam.PTransform):
@@ -139,22 +139,3 @@ def _ends(kind: str, leak: Leak) -> Iterator[tuple[str, Ends, str, str]]:
 def _things(end: tuple[str, Ends, str, str]) -> list[tuple[str, tuple[Ends, str]]]:
     kind, ends, name, _ = end
     return [(kind, (ends, name))]
-
-
-@dataclass(eq=False)
-class Meet(beam.PTransform):
-    """Packed rows to one table of each partition: rows of equal values of a column are in one.
-
-    Attributes:
-        kind: of table.
-        by: name of the column.
-        rows: of a partition, about.
-    """
-
-    kind: type[Columns]
-    by: str
-    rows: int
-
-    def expand(self, packed: beam.PCollection[Columns]) -> beam.PCollection[Columns]:
-        count = packed | "count" >> CountRows()
-        return packed | "divide" >> beam.FlatMap(divide, count, by=self.by, rows=self.rows) | Gather(self.kind)
