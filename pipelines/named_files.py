@@ -20,6 +20,7 @@ from schemas.failures import Reason, is_about_machine
 
 # Data sets name an image `123.jpg` that is there as `123.png`: tried in this order after the name as written.
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".JPG", ".JPEG", ".PNG")
+_PICTURES = frozenset(map(str.lower, EXTENSIONS)) | {".jpe", ".jfif", ".tif", ".tiff", ".bmp", ".avif"}
 _NOT_IN_NAMES = re.compile("[\0\ud800-\udfff]")
 
 
@@ -30,6 +31,11 @@ class FileRejected(Exception):  # noqa: N818 - an outcome with a reason, not a f
         super().__init__(message)
         self.reason = reason
         self.message = message
+
+
+def is_picture(name: str) -> bool:
+    """Return whether a file is a picture, by its name."""
+    return PurePosixPath(name.lower()).suffix in _PICTURES
 
 
 def read_named(root: str, name: str, *, max_bytes: int, extensions: Sequence[str] = EXTENSIONS) -> bytes:

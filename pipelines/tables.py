@@ -49,7 +49,7 @@ def read_schema(uri: str) -> pa.Schema:
         NotFoundError: there is no such file.
     """
     with file_errors(uri), _open(uri) as stream:
-        return _parquet(stream).schema_arrow if uri.endswith(SUFFIXES[0]) else _arrow(stream).schema
+        return _parquet(stream).schema_arrow if uri.lower().endswith(SUFFIXES[0]) else _arrow(stream).schema
 
 
 def read_batches(
@@ -69,7 +69,7 @@ def read_batches(
         NotFoundError: there is no such file.
     """
     with file_errors(uri), _open(uri) as stream:
-        if uri.endswith(SUFFIXES[0]):
+        if uri.lower().endswith(SUFFIXES[0]):
             yield from _parquet_batches(stream, columns, start, present)
         else:
             yield from _arrow_batches(stream, columns, start)
@@ -151,7 +151,7 @@ def is_bytes(kind: pa.DataType) -> bool:
 
 
 def _open(uri: str) -> Any:
-    if "://" not in uri and uri.endswith(SUFFIXES[1]):
+    if "://" not in uri and uri.lower().endswith(SUFFIXES[1]):
         return pa.memory_map(uri)  # of its pictures only those are read that are asked for
     folder, name = folder_of(uri)
     return folder.open(name)

@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from pipelines.files import COMPRESSED, INSIDE, BrokenInputError, file_names, input_file, is_archive, is_pattern
-from pipelines.named_files import EXTENSIONS
+from pipelines.named_files import is_picture
 from schemas.errors import UsageError
 from schemas.lake import Folder
 
@@ -143,7 +143,7 @@ class OwnFiles:
         """Yield a line that says what is read, and what is not; of a single file none. Raises as `files`."""
         read = {file.name for file in self.files}
         if len(self.names) > 1:
-            other = [name for name in self.names if name not in read and not name.endswith(EXTENSIONS)]
+            other = [name for name in self.names if name not in read and not is_picture(name)]
             left = f"; not read: {_counted(other)}" if other else ""
             yield f"{self.address}: {_counted(sorted(read))}{left}"
 

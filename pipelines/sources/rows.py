@@ -270,11 +270,11 @@ def columns_of(shard: str) -> list[str]:
 
 
 def _is_delimited(shard: str) -> bool:
-    return any(suffix in PurePosixPath(shard).suffixes for suffix in DELIMITED)
+    return any(suffix in PurePosixPath(shard.lower()).suffixes for suffix in DELIMITED)
 
 
 def _objects(shard: str, place: str) -> Iterator[tuple[str, dict[str, Any] | FieldError]]:
-    return read_items(shard, place, 0) if ".json" in PurePosixPath(shard).suffixes else json_lines(shard, place)
+    return read_items(shard, place, 0) if ".json" in PurePosixPath(shard.lower()).suffixes else json_lines(shard, place)
 
 
 def _read_texts(shard: str, place: str) -> Iterator[tuple[str, Row | FieldError]]:

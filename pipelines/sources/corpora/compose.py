@@ -275,8 +275,8 @@ def parallel(record: Mapping[str, Any], kind: Any) -> tuple[list[Any], list[str 
     Raises:
         FieldError: they are not.
     """
-    images = typed(record.get(Parallel.IMAGES), list[kind], f"$.{Parallel.IMAGES}")
-    texts = typed(record.get(Parallel.TEXTS), list[str | None], f"$.{Parallel.TEXTS}")
+    images = typed(value_of(record.get(Parallel.IMAGES)), list[kind], f"$.{Parallel.IMAGES}")
+    texts = typed(value_of(record.get(Parallel.TEXTS)), list[str | None], f"$.{Parallel.TEXTS}")
     if len(texts) != len(images):
         found = f"{len(images)} images and {len(texts)} texts"
         raise FieldError(Reason.BROKEN_RECORD, f"expected parallel lists, found {found}")

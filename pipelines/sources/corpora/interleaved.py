@@ -102,7 +102,7 @@ def read_mmc4(shard: str, reading: Reading) -> Iterator[CandidateDocument | Fail
     place = PurePosixPath(reading.place(shard))
     files = {shard: str(place)}
     if is_archive(shard):
-        members = (name for name in sorted(file_names(shard)) if name.endswith(".jsonl"))
+        members = (name for name in sorted(file_names(shard)) if name.lower().endswith(".jsonl"))
         files = {f"{shard}{INSIDE}{name}": str(place.parent / name) for name in members}
     read = partial(_mmc4_outcomes, reading=reading, beside=_beside(shard, reading))
     for file, name in files.items():
@@ -119,7 +119,7 @@ def _beside(shard: str, reading: Reading) -> str:
 def _mmc4_outcomes(
     record: Mapping[str, Any], record_id: str, *, reading: Reading, beside: str
 ) -> Iterator[CandidateDocument | Failure]:
-    texts = typed(record.get(Mmc4.TEXTS), list[str], f"$.{Mmc4.TEXTS}")
+    texts = typed(value_of(record.get(Mmc4.TEXTS)), list[str], f"$.{Mmc4.TEXTS}")
     shown = list(map(value_of, typed(value_of(record.get(Mmc4.IMAGES)), list[Any], f"$.{Mmc4.IMAGES}")))
     extras = record.get(EXTRAS)
     pictures = [_mmc4_picture(image, reading, beside) for image in shown]

@@ -42,7 +42,7 @@ from pipelines.files import (
     open_uri,
     tar_members,
 )
-from pipelines.named_files import EXTENSIONS, FileRejected, read_named, read_span
+from pipelines.named_files import FileRejected, is_picture, read_named, read_span
 from pipelines.sources.corpora.compose import (
     EXTRAS,
     Parallel,
@@ -73,7 +73,6 @@ from schemas.lake import Folder
 from schemas.tables import clean
 
 _NAME = re.compile(r"((?:.*/)?[^./][^./]*)\.([^/]+)", re.DOTALL)
-_PICTURES = frozenset(extension.lower().lstrip(".") for extension in EXTENSIONS) | {"tif", "tiff", "bmp", "avif"}
 _CAPTIONS = ("caption", "txt", "text", "TEXT")
 _FETCHED = ("key", "url", "status", "error_message", *_CAPTIONS)
 
@@ -96,7 +95,7 @@ class Sample:
     @property
     def pictures(self) -> list[Member]:
         """Return its pictures."""
-        return [file for name, file in self.files.items() if _extension(name) in _PICTURES]
+        return [file for name, file in self.files.items() if is_picture(name)]
 
     def text(self, extension: str) -> bytes | None:
         """Return the bytes of its file with an extension, which is a text.
@@ -196,7 +195,7 @@ def _parted(key: str, files: Mapping[str, Member]) -> Iterator[Sample]:
     stems = {name.rpartition(".")[0] for name in files if _extension(name) == "txt"}
     if f"{key}.json" not in files:
         stems |= {name.rpartition(".")[0] for name in files if _extension(name) == "json"}
-    if {name.rpartition(".")[0] for name in files if _extension(name) in _PICTURES} == {key}:
+    if {name.rpartition(".")[0] for name in files if is_picture(name)} == {key}:
         stems = set()
     parts: dict[str, dict[str, Member]] = {}
     for name, file in files.items():
@@ -311,7 +310,7 @@ def _names(tokens: Iterable[object], sample: Sample) -> Iterator[str]:
     for text in texts:
         if (file := sample.named(text)) is not None:
             yield file.place
-        elif not pictures or _extension(text) in _PICTURES:
+        elif not pictures or is_picture(text):
             yield text
         elif len(several) > 1 and pictures[0].name.lower().endswith((".tif", ".tiff")):
             yield f"{pictures[0].place}{INSIDE}{next(frames)}"
@@ -322,7 +321,7 @@ def _names(tokens: Iterable[object], sample: Sample) -> Iterator[str]:
 def _table(shard: str, stem: str, reading: Reading) -> Iterator[CandidateDocument | Failure]:
     """Yield the pairs of img2dataset's table, whose pictures are in it or in the folder of its name."""
     there = read_schema(shard).names
-    held = next((name for name in there if name in _PICTURES), None)
+    held = next((name for name in there if is_picture(f"{stem}.{name}")), None)
     where = reading.address(shard)
     folder = where.removesuffix(".parquet")
     is_beside = Folder(shard.removesuffix(".parquet")).is_folder()

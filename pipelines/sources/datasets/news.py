@@ -51,7 +51,7 @@ import msgspec
 
 from pipelines.embedded import on_web
 from pipelines.files import INSIDE, file_names, input_file
-from pipelines.named_files import EXTENSIONS, FileRejected, read_named
+from pipelines.named_files import FileRejected, is_picture, read_named
 from pipelines.recipe import EVERY_DOCUMENT, BuildConfig, as_published, without_limits
 from pipelines.settings import FeaturesConfig, SplitsConfig
 from pipelines.sources.fields import Object, described, identifier, misspelt, split_named, text_or_none, typed
@@ -116,7 +116,7 @@ class ArchiveSource(Source):
             yield from outcomes_of(json_lines(self.archive), _archive_outcomes, identifier)
             return
         for name in sorted(file_names(self.images)):
-            if PurePosixPath(name).suffix in EXTENSIONS:
+            if is_picture(name):
                 yield _archive_document(name, CandidateImage(name))
 
 

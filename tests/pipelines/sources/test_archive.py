@@ -71,10 +71,11 @@ def test_a_description_that_is_broken_costs_no_picture(tmp_path: Path, about: di
 
 
 def test_a_folder_gives_every_picture_in_it(tmp_path: Path) -> None:
-    for name in ("b.jpg", "c/a.PNG", "readme.txt"):
+    pictures = ["b.jpg", "c/a.PNG", "d.Jpeg", "e.WEBP", "f.GIF", "g.tif", "h.avif"]
+    for name in (*pictures, "readme.txt"):
         picture(tmp_path / name, 0)
     found = list(ArchiveSource(images=str(tmp_path)).read())
-    assert [uris_of(each) for each in found if isinstance(each, CandidateDocument)] == [("b.jpg",), ("c/a.PNG",)]
+    assert [uris_of(each) for each in found if isinstance(each, CandidateDocument)] == [(name,) for name in pictures]
 
 
 def test_an_archive_is_built_with_what_the_record_says_over_what_the_file_says(tmp_path: Path) -> None:

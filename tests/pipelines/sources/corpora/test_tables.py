@@ -93,6 +93,14 @@ def test_a_description_that_is_broken_costs_no_document(broken: str, tmp_path: P
     assert (len(uris_of(draft)), metadata_of(draft), draft.provenance.url, failures) == (2, (), None, [])
 
 
+def test_lists_that_are_json_text_in_a_shard_whose_name_is_in_capitals(tmp_path: Path) -> None:
+    row = PAGE | {name: json.dumps(PAGE[name]) for name in ("images", "texts")}
+    path = tmp_path / "SHARD.PARQUET"
+    pq.write_table(pa.Table.from_pylist([row]), path)
+    (draft,), failures, _ = read(path, "obelics", language="en")
+    assert (len(texts(draft)), len(uris_of(draft)), failures) == (4, 2, [])
+
+
 @pytest.mark.parametrize("is_text", [False, True])
 def test_descriptions_as_structs_or_as_json(is_text: bool, tmp_path: Path) -> None:
     """OmniCorpus' shards have structs."""
