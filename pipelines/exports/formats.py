@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from pipelines.exports.reading import Piece, ShownDocument
 from pipelines.shards.writing import groups_of, write_file, write_part
-from pipelines.sources.corpora.compose import EXTRAS, IMAGE_FEATURE, OBELICS_SCHEMA, Mmc4, Mmc4Image, Parallel
+from pipelines.sources.corpora.compose import EXTRAS, IMAGE_FEATURE
 from schemas.documents import document_schema
 from schemas.lake import Folder
 from schemas.manifest import FileEntry
@@ -57,20 +57,20 @@ def mmc4_record(document: ShownDocument) -> dict[str, Any]:
     row = document.row
     matches = _matches(row)
     return {
-        Mmc4.URL: row["provenance"]["url"],
-        Mmc4.TEXTS: [sentence["text"] for sentence in row["sentences"]],
-        Mmc4.IMAGES: [
+        "url": row["provenance"]["url"],
+        "text_list": [sentence["text"] for sentence in row["sentences"]],
+        "image_info": [
             {
-                Mmc4Image.NAME: _file_name(picture),
-                Mmc4Image.URL: picture["source"],
-                Mmc4Image.SENTENCE: matches.get(number, (0, 0.0))[0],
-                Mmc4Image.SIMILARITY: matches.get(number, (0, 0.0))[1],
-                Mmc4Image.FACES: None,
+                "image_name": _file_name(picture),
+                "raw_url": picture["source"],
+                "matched_text_index": matches.get(number, (0, 0.0))[0],
+                "matched_sim": matches.get(number, (0, 0.0))[1],
+                "face_detections": None,
             }
             for number, picture in enumerate(document.pictures)
         ],
-        Mmc4.SIMILARITIES: _similarities(row, len(document.pictures)),
-        Mmc4.MAY_REPEAT: 0,
+        "similarity_matrix": _similarities(row, len(document.pictures)),
+        "could_have_url_duplicate": 0,
         EXTRAS: document.extras,
     }
 
@@ -99,12 +99,15 @@ def _similarities(row: Mapping[str, Any], images: int) -> list[list[float]]:
 
 _OBELICS_SCHEMA = pa.schema(
     [
-        *OBELICS_SCHEMA,
-        pa.field(Parallel.IMAGE_INDEX.value, pa.list_(pa.int32())),
-        pa.field(Parallel.PICTURES.value, pa.list_(IMAGE_FEATURE)),
+        pa.field("images", pa.list_(pa.string())),
+        pa.field("metadata", pa.string()),
+        pa.field("general_metadata", pa.string()),
+        pa.field("texts", pa.list_(pa.string())),
+        pa.field("image_index", pa.list_(pa.int32())),
+        pa.field("pictures", pa.list_(IMAGE_FEATURE)),
         pa.field(EXTRAS, pa.string()),
     ],
-    metadata={"huggingface": json.dumps({"info": {"features": {Parallel.PICTURES.value: _IMAGE_LIST}}})},
+    metadata={"huggingface": json.dumps({"info": {"features": {"pictures": _IMAGE_LIST}}})},
 )
 
 
@@ -128,12 +131,12 @@ def obelics_row(document: ShownDocument) -> dict[str, Any]:
         for picture in shown
     ]
     return {
-        Parallel.IMAGES: [picture and (picture["source"] or _file_name(picture)) for picture in shown],
-        Parallel.METADATA: _json(details),
-        Parallel.GENERAL: _json({"url": url}),
-        Parallel.TEXTS: [_text(row, piece) for piece in pieces],
-        Parallel.IMAGE_INDEX: [piece.number if piece.kind == "image" else None for piece in pieces],
-        Parallel.PICTURES: [picture and hugging_face_picture(picture) for picture in shown],
+        "images": [picture and (picture["source"] or _file_name(picture)) for picture in shown],
+        "metadata": _json(details),
+        "general_metadata": _json({"url": url}),
+        "texts": [_text(row, piece) for piece in pieces],
+        "image_index": [piece.number if piece.kind == "image" else None for piece in pieces],
+        "pictures": [picture and hugging_face_picture(picture) for picture in shown],
         EXTRAS: _json(document.extras),
     }
 
@@ -151,9 +154,9 @@ def _sample(key: str, document: ShownDocument) -> Iterator[tuple[str, bytes]]:
     pieces = list(document.layout())
     record = {
         "url": document.row["provenance"]["url"],
-        Parallel.TEXTS: [_text(document.row, piece) for piece in pieces],
-        Parallel.IMAGES: [f"{piece.number}.jpg" if piece.kind == "image" else None for piece in pieces],
-        Parallel.IMAGE_INDEX: [piece.number if piece.kind == "image" else None for piece in pieces],
+        "texts": [_text(document.row, piece) for piece in pieces],
+        "images": [f"{piece.number}.jpg" if piece.kind == "image" else None for piece in pieces],
+        "image_index": [piece.number if piece.kind == "image" else None for piece in pieces],
         EXTRAS: document.extras,
     }
     yield f"{key}.json", _json(record).encode()
@@ -167,12 +170,12 @@ _STATED = ("links", "after_sentence", "provenance")
 ROW_SCHEMA = pa.schema(
     [
         *(pa.field(name, document_schema().field(name).type) for name in _SHARED),
-        pa.field(Parallel.IMAGES.value, pa.list_(IMAGE_FEATURE)),
+        pa.field("images", pa.list_(IMAGE_FEATURE)),
         *(pa.field(f"image_{name}", pa.list_(pa.string())) for name in ("hashes", "sources", "licences")),
         *(pa.field(name, document_schema().field(name).type) for name in _STATED),
         pa.field(EXTRAS, pa.string()),
     ],
-    metadata={"huggingface": json.dumps({"info": {"features": {Parallel.IMAGES.value: _IMAGE_LIST}}})},
+    metadata={"huggingface": json.dumps({"info": {"features": {"images": _IMAGE_LIST}}})},
 )
 
 
@@ -181,7 +184,7 @@ def document_row(document: ShownDocument) -> dict[str, Any]:
     row, pictures = document.row, document.pictures
     return {
         **{name: row[name] for name in (*_SHARED, *_STATED)},
-        Parallel.IMAGES: [hugging_face_picture(picture) for picture in pictures],
+        "images": [hugging_face_picture(picture) for picture in pictures],
         "image_hashes": [picture["hash"] for picture in pictures],
         "image_sources": [picture["source"] for picture in pictures],
         "image_licences": [picture["licence"] for picture in pictures],

@@ -33,7 +33,7 @@ from schemas.plugins import EXTRACTORS, load_plugin, origin, own_parts, part_nam
 SETTINGS = {IMAGES: "features.images", DOCUMENTS: "features.sentences"}  # that name the extractors of a table
 PACKAGED, OWN = "packaged", "your own"
 AVAILABLE = "available"
-_OWN_NETWORKS = {IMAGES: "pipelines.features.onnx:image_extractor", DOCUMENTS: "pipelines.features.onnx:OnnxText"}
+_OWN_NETWORKS = {IMAGES: "pipelines.features.onnx:OnnxVectors", DOCUMENTS: "pipelines.features.onnx:OnnxText"}
 
 
 class Extractor(Protocol):

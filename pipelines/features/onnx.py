@@ -1,7 +1,6 @@
 """Extractors from a network of the user's own: an `.onnx` file and, beside it, a JSON file that describes it.
 
     {"kind": "vector", "output": "embedding", "mean": [123.7, 116.3, 103.5], "deviation": [58.4, 57.1, 57.4]}
-    {"kind": "detector", "classes": "classes.txt", "size_px": 640, "box_unit": "pixel"}
     {"kind": "text", "output": "embedding", "tokenizer": "tokenizer.json", "max_tokens": 77, "pad_to_max": true}
 
 The weights `NAME=FILE.onnx` make the extractor NAME. Keys that are absent have the defaults below; an unknown key, or a
@@ -33,27 +32,32 @@ from pipelines.features.pixels import (
     cores,
     fixed_pixels,
 )
-from pipelines.features.values import Float32, Matrix, Regions, Row, Vector, feature_column, kept_regions
+from pipelines.features.values import Float32, Matrix, Row, Vector, feature_column
 from pipelines.features.weights import WeightFile, digest_of, weight_of
 from pipelines.settings import FeaturesConfig
 from schemas.configs import NonNegativeInt, PositiveInt, Settings, require, resolve, restore
 from schemas.errors import ConfigError, NotFoundError
-from schemas.features import FeatureColumn, FeatureKind
+from schemas.features import FeatureColumn
 
 _FIXED_TEXT = "a photograph of two red houses by the sea"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImageSidecar(Preprocessing):
-    """The description of a network that reads pictures, N x 3 x size x size, beside the preprocessing.
+class VectorSidecar(Preprocessing):
+    """The description of a network from pictures, N x 3 x size x size, to vectors, N x d, beside the preprocessing.
 
     Attributes:
         input: name of its input; "" where it has one.
+        output: name of its output; "" where it has one.
+        normalise: whether vectors are scaled to length 1, as a joint embedding's are.
     """
 
+    kind: Literal["vector"] = "vector"
     input: str = ""
+    output: str = ""
     mean: tuple[float, ...] = (0.0, 0.0, 0.0)
     deviation: tuple[float, ...] = (255.0, 255.0, 255.0)
+    normalise: bool = False
 
     def __post_init__(self) -> None:
         Settings.__post_init__(self)
@@ -65,44 +69,6 @@ class ImageSidecar(Preprocessing):
             ("shorter_side_px", is_cut, f"at least size_px, {self.size_px}"),
         ):
             require(holds, field=name, value=getattr(self, name), rule=rule)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VectorSidecar(ImageSidecar):
-    """A network from pictures to vectors, N x d.
-
-    Attributes:
-        output: name of its output; "" where it has one.
-        normalise: whether vectors are scaled to length 1, as a joint embedding's are.
-    """
-
-    kind: Literal["vector"] = "vector"
-    output: str = ""
-    normalise: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DetectorSidecar(ImageSidecar):
-    """A network from one picture, all of it squashed by default, to R regions, overlaps already removed.
-
-    Attributes:
-        boxes: name of the output R x 4: left, top, right, bottom.
-        scores: name of the output R, in 0..1.
-        labels: name of the output R: numbers of classes, from 0.
-        vectors: name of the output R x d.
-        classes: file of class names, one a line; a network with a background counts it.
-        box_unit: of boxes: shares 0..1 of the input, or pixels of it.
-    """
-
-    kind: Literal["detector"] = "detector"
-    boxes: str = "boxes"
-    scores: str = "scores"
-    labels: str = "labels"
-    vectors: str = "vectors"
-    classes: str = "classes.txt"
-    box_unit: Literal["share", "pixel"] = "share"
-    size_px: int = 640
-    fit: Literal["centre", "squash", "whole"] = "squash"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,8 +100,8 @@ class TextSidecar(Settings):
     normalise: bool = False
 
 
-Sidecar = VectorSidecar | DetectorSidecar | TextSidecar
-_KINDS: Mapping[str, type[Sidecar]] = {"vector": VectorSidecar, "detector": DetectorSidecar, "text": TextSidecar}
+Sidecar = VectorSidecar | TextSidecar
+_KINDS: Mapping[str, type[Sidecar]] = {"vector": VectorSidecar, "text": TextSidecar}
 
 
 class OnnxNetwork(Graph):
@@ -179,26 +145,34 @@ class OnnxNetwork(Graph):
         except ConfigError as error:
             raise ConfigError(f"{path}: {error}") from None  # one line that names the file, also for a worker
 
-    def column(
-        self, outputs: Sequence[npt.NDArray[Any]], kind: FeatureKind = FeatureKind.VECTOR, **extra: object
-    ) -> FeatureColumn:
+    def column(self, outputs: Sequence[npt.NDArray[Any]], **extra: object) -> FeatureColumn:
         """Return the column.
 
         Args:
             outputs: for the fixed picture or text; the last axis of the last one is the length of a vector.
-            kind: of the column.
             extra: what values depend on beside the network and its sidecar.
         """
         depends_on = {"sidecar": resolve(self.sidecar), **self.identity(outputs), **extra}
-        return feature_column(self._name, self._config, outputs[-1].shape[-1], depends_on, kind)
+        return feature_column(self._name, self._config, outputs[-1].shape[-1], depends_on)
 
 
 class OnnxVectors(PictureExtractor):
     """One vector a picture: the network's output, flattened."""
 
-    def __init__(self, network: OnnxNetwork, sidecar: VectorSidecar, config: FeaturesConfig) -> None:
-        super().__init__(config, sidecar)
-        self.network, self._sidecar = network, sidecar
+    def __init__(
+        self, network: str, names: Sequence[str], config: FeaturesConfig, weights: Mapping[str, WeightFile]
+    ) -> None:
+        """Make the extractor that the sidecar of `network` describes.
+
+        Raises:
+            ConfigError: the sidecar is wrong, or describes a text tower.
+        """
+        self.network = OnnxNetwork(network, config, weights)
+        if not isinstance(self.network.sidecar, VectorSidecar):
+            problem = "its sidecar describes a text tower; name it in features.sentences"
+            raise ConfigError(f"features.images = {network!r}: {problem}")
+        self._sidecar = self.network.sidecar
+        super().__init__(config, self._sidecar)
 
     @cached_property
     def columns(self) -> tuple[FeatureColumn, ...]:
@@ -221,53 +195,6 @@ class OnnxVectors(PictureExtractor):
             )
         vectors = found.reshape(len(pixels), -1)
         return unit_length(vectors) if sidecar.normalise else vectors
-
-
-class OnnxDetector(PictureExtractor):
-    """The regions that a network finds in a picture."""
-
-    def __init__(self, network: OnnxNetwork, sidecar: DetectorSidecar, config: FeaturesConfig) -> None:
-        super().__init__(config, sidecar)
-        self.network, self._sidecar = network, sidecar
-        text = network.companion(sidecar.classes).read_text(encoding="utf-8")
-        self._classes = tuple(line.strip() for line in text.splitlines())
-
-    @cached_property
-    def columns(self) -> tuple[FeatureColumn, ...]:
-        """The one column."""
-        found = self._found(fixed_pixels(self._sidecar.size_px))
-        return (self.network.column(found, FeatureKind.REGIONS, names=self._classes),)
-
-    def rows(self, squares: Sequence[Square], pixels: Pixels) -> list[Row]:
-        """Return the regions of one picture."""
-        boxes, scores, labels, vectors = self._found(pixels)
-        kept = kept_regions(scores, self.config)
-        if not set(labels[:, 0].astype(int)) <= set(range(len(self._classes))):
-            names = f"{self._sidecar.classes} has {len(self._classes)} names"
-            raise ConfigError(f"{self.network.path}: labels {labels.min():.0f} to {labels.max():.0f}: {names}")
-        left, top, right, bottom = squares[0].box
-        origin, extent = np.array([left, top] * 2), np.array([right - left, bottom - top] * 2)
-        unit = self._sidecar.size_px if self._sidecar.box_unit == "pixel" else 1
-        regions = Regions(
-            boxes=(origin + np.clip(boxes[kept] / unit, 0, 1) * extent).astype(np.float32),
-            labels=tuple(self._classes[int(number)] for number in labels[kept, 0]),
-            scores=np.clip(scores[kept], 0, 1),
-            vectors=vectors[kept],
-        )
-        return [(regions,)]
-
-    def _found(self, pixels: Pixels) -> tuple[Float32, Float32, Float32, Float32]:
-        """Return boxes R x 4, scores R, labels R x 1 and vectors R x d."""
-        sidecar = self._sidecar
-        names = [sidecar.boxes, sidecar.scores, sidecar.labels, sidecar.vectors]
-        found = self.network.run({sidecar.input: sidecar.values(pixels)}, names)
-        count, widths = found[1].size, (4, 1, 1, found[3].shape[-1])
-        if found[3].ndim < 2 or any(each.size != count * width for each, width in zip(found, widths, strict=True)):
-            shapes = ", ".join(str(each.shape) for each in found)
-            raise ConfigError(f"{self.network.path}: expected R x 4, R, R, R x d for R = {count}, found {shapes}")
-        pairs = zip(found, widths, strict=True)
-        boxes, scores, labels, vectors = (each.reshape(count, width).astype(np.float32) for each, width in pairs)
-        return boxes, scores[:, 0], labels, vectors
 
 
 class OnnxText:
@@ -341,23 +268,6 @@ class OnnxText:
         if self.sidecar.pad_to_max:
             tokenizer.enable_padding(length=self.sidecar.max_tokens, pad_id=self.sidecar.pad_id)
         return tokenizer
-
-
-def image_extractor(
-    network: str, names: Sequence[str], config: FeaturesConfig, weights: Mapping[str, WeightFile]
-) -> OnnxVectors | OnnxDetector:
-    """Return the image extractor that the sidecar of `network` describes: vectors or regions.
-
-    Raises:
-        ConfigError: the sidecar is wrong, or describes a text tower.
-    """
-    made = OnnxNetwork(network, config, weights)
-    if isinstance(made.sidecar, TextSidecar):
-        problem = "its sidecar describes a text tower; name it in features.sentences"
-        raise ConfigError(f"features.images = {network!r}: {problem}")
-    if isinstance(made.sidecar, VectorSidecar):
-        return OnnxVectors(made, made.sidecar, config)
-    return OnnxDetector(made, made.sidecar, config)
 
 
 def unit_length(vectors: Float32) -> Float32:

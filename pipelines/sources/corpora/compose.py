@@ -2,9 +2,9 @@
 
 The names in the files of other projects, for the readers and for the writers (`pipelines.exports`) alike.
 
-    mmc4          JSON Lines: a document a line (Zhu et al. 2023; `Mmc4`, `Mmc4Image`)
+    mmc4          JSON Lines: a document a line (Zhu et al. 2023)
     obelics       Parquet: a document a row, `images` and `texts` parallel, one of both null at each place
-                  (Laurencon et al. 2023; MINT-1T's HTML documents; `OBELICS_SCHEMA`)
+                  (Laurencon et al. 2023; MINT-1T's HTML documents)
     interleaved   Parquet: a text or an image a row (NeMo Curator; `INTERLEAVED_SCHEMA`)
     webdataset    tars: files of one key are a sample; a JSON with parallel `texts` and `images` is a document (MINT-1T)
     hf            Parquet or Arrow with Hugging Face's `Image` (`IMAGE_FEATURE`)
@@ -25,7 +25,6 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -47,73 +46,16 @@ EXTRAS = "multilink"
 IMAGE_FEATURE = pa.struct([pa.field("bytes", pa.binary()), pa.field("path", pa.string())])
 
 
-class Mmc4(StrEnum):
-    """Fields of a document of MMC4."""
-
-    URL = "url"
-    TEXTS = "text_list"
-    IMAGES = "image_info"
-    SIMILARITIES = "similarity_matrix"  # images x sentences
-    MAY_REPEAT = "could_have_url_duplicate"
-
-
-class Mmc4Image(StrEnum):
-    """Fields of an image of MMC4."""
-
-    NAME = "image_name"
-    URL = "raw_url"
-    SENTENCE = "matched_text_index"
-    SIMILARITY = "matched_sim"
-    FACES = "face_detections"
-
-
-class Parallel(StrEnum):
-    """Columns of OBELICS, and of the JSON of an interleaved sample in a tar."""
-
-    IMAGES = "images"
-    TEXTS = "texts"
-    METADATA = "metadata"  # a JSON list, parallel to both: of each image `src`, `document_url`, `alt_text`
-    GENERAL = "general_metadata"  # a JSON object: `url`
-    URL = "url"  # MINT-1T's
-    PICTURES = "pictures"  # embedded pictures, parallel to both
-    IMAGE_INDEX = "image_index"  # place of each image in document order, where that is another than the layout's
-
-
-class Interleaved(StrEnum):
-    """Columns of NeMo Curator's rows."""
-
-    SAMPLE = "sample_id"
-    POSITION = "position"  # -1 for the row of metadata
-    MODALITY = "modality"  # text, image, metadata
-    CONTENT_TYPE = "content_type"
-    TEXT = "text_content"
-    BINARY = "binary_content"
-    SOURCE = "source_ref"  # a JSON object (`path`, `member`, `frame_index`), or a struct (`uri`)
-    MEMBER = "source_member"
-    FRAME = "source_frame_index"
-    ERROR = "materialize_error"
-
-
-OBELICS_SCHEMA = pa.schema(
-    [
-        (Parallel.IMAGES.value, pa.list_(pa.string())),
-        (Parallel.METADATA.value, pa.string()),
-        (Parallel.GENERAL.value, pa.string()),
-        (Parallel.TEXTS.value, pa.list_(pa.string())),
-    ]
-)
-
-
 INTERLEAVED_SCHEMA = pa.schema(
     [
-        pa.field(Interleaved.SAMPLE.value, pa.string(), nullable=False),
-        pa.field(Interleaved.POSITION.value, pa.int32(), nullable=False),
-        pa.field(Interleaved.MODALITY.value, pa.string(), nullable=False),
-        pa.field(Interleaved.CONTENT_TYPE.value, pa.string()),
-        pa.field(Interleaved.TEXT.value, pa.string()),
-        pa.field(Interleaved.BINARY.value, pa.large_binary()),
-        pa.field(Interleaved.SOURCE.value, pa.string()),
-        pa.field(Interleaved.ERROR.value, pa.string()),
+        pa.field("sample_id", pa.string(), nullable=False),
+        pa.field("position", pa.int32(), nullable=False),
+        pa.field("modality", pa.string(), nullable=False),
+        pa.field("content_type", pa.string()),
+        pa.field("text_content", pa.string()),
+        pa.field("binary_content", pa.large_binary()),
+        pa.field("source_ref", pa.string()),
+        pa.field("materialize_error", pa.string()),
     ]
 )
 
@@ -275,8 +217,8 @@ def parallel(record: Mapping[str, Any], kind: Any) -> tuple[list[Any], list[str 
     Raises:
         FieldError: they are not.
     """
-    images = typed(value_of(record.get(Parallel.IMAGES)), list[kind], f"$.{Parallel.IMAGES}")
-    texts = typed(value_of(record.get(Parallel.TEXTS)), list[str | None], f"$.{Parallel.TEXTS}")
+    images = typed(value_of(record.get("images")), list[kind], "$.images")
+    texts = typed(value_of(record.get("texts")), list[str | None], "$.texts")
     if len(texts) != len(images):
         found = f"{len(images)} images and {len(texts)} texts"
         raise FieldError(Reason.BROKEN_RECORD, f"expected parallel lists, found {found}")
@@ -292,7 +234,7 @@ def in_document_order(pieces: list[Piece], index: object) -> list[Piece]:
     """
     pictures = [piece for piece in pieces if isinstance(piece, CandidateImage)]
     if index is not None:
-        numbers = [each for each in typed(index, list[int | None], f"$.{Parallel.IMAGE_INDEX}") if each is not None]
+        numbers = [each for each in typed(index, list[int | None], "$.image_index") if each is not None]
         if sorted(numbers) != list(range(len(pictures))):
             raise FieldError(Reason.BROKEN_RECORD, f"image_index: expected each of {len(pictures)} pictures once")
         placed = dict(zip(numbers, pictures, strict=True))

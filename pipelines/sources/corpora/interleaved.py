@@ -50,10 +50,6 @@ from pipelines.files import INSIDE, file_names, is_archive
 from pipelines.sources.corpora.compose import (
     EXTRAS,
     INTERLEAVED_SCHEMA,
-    Interleaved,
-    Mmc4,
-    Mmc4Image,
-    Parallel,
     Piece,
     Reading,
     compose,
@@ -86,11 +82,11 @@ from schemas.metadata import Metadata, plain_text
 from schemas.tables import clean
 
 _COLUMNS = (
-    Parallel.IMAGES, Parallel.TEXTS, Parallel.METADATA, Parallel.GENERAL, Parallel.URL, Parallel.IMAGE_INDEX, EXTRAS,
+    "images", "texts", "metadata", "general_metadata", "url", "image_index", EXTRAS,
 )  # fmt: skip
 _NEEDED = tuple(field.name for field in INTERLEAVED_SCHEMA if not field.nullable)
 _READ = (
-    *_NEEDED, Interleaved.TEXT, Interleaved.SOURCE, Interleaved.MEMBER, Interleaved.FRAME, Interleaved.ERROR, "url",
+    *_NEEDED, "text_content", "source_ref", "source_member", "source_frame_index", "materialize_error", "url",
     EXTRAS,
 )  # fmt: skip
 _ROW = "row"  # its number
@@ -119,15 +115,12 @@ def _beside(shard: str, reading: Reading) -> str:
 def _mmc4_outcomes(
     record: Mapping[str, Any], record_id: str, *, reading: Reading, beside: str
 ) -> Iterator[CandidateDocument | Failure]:
-    texts = typed(value_of(record.get(Mmc4.TEXTS)), list[str], f"$.{Mmc4.TEXTS}")
-    shown = list(map(value_of, typed(value_of(record.get(Mmc4.IMAGES)), list[Any], f"$.{Mmc4.IMAGES}")))
+    texts = typed(value_of(record.get("text_list")), list[str], "$.text_list")
+    shown = list(map(value_of, typed(value_of(record.get("image_info")), list[Any], "$.image_info")))
     extras = record.get(EXTRAS)
     pictures = [_mmc4_picture(image, reading, beside) for image in shown]
     if extras is not None:
         yield restored([*texts, *pictures], reading, record_id, extras)
-        return
-    if reading.source.skip_repeats and record.get(Mmc4.MAY_REPEAT) == 1:
-        yield rejected(record_id, Reason.DUPLICATE_RECORD, "the corpus may have its page twice")
         return
     sentences = [sentence(text) for text in texts]
     kept_texts = [number for number, text in enumerate(sentences) if text.text]
@@ -144,7 +137,7 @@ def _mmc4_outcomes(
         pictures,
         reading,
         record_id,
-        url=text_or_none(record, Mmc4.URL),
+        url=text_or_none(record, "url"),
         given=given,
         sentence_numbers=kept_texts,
     )
@@ -153,12 +146,12 @@ def _mmc4_outcomes(
 def _mmc4_picture(image: object, reading: Reading, beside: str) -> CandidateImage:
     """Return where a picture is."""
     try:
-        fields = typed(image, Object, f"$.{Mmc4.IMAGES}")
-        if beside or (reading.source.images and fields.get(Mmc4Image.NAME)):
-            name = file_name(text_or_none(fields, Mmc4Image.NAME), Mmc4Image.NAME)
-            url = (text_or_none(fields, Mmc4Image.URL) or "").strip() or None
+        fields = typed(image, Object, "$.image_info")
+        if beside or (reading.source.images and fields.get("image_name")):
+            name = file_name(text_or_none(fields, "image_name"), "image_name")
+            url = (text_or_none(fields, "raw_url") or "").strip() or None
             return CandidateImage(f"{beside}{INSIDE}{name}" if beside else name, url)
-        return CandidateImage(web_url(typed(fields.get(Mmc4Image.URL), str, Mmc4Image.URL).strip(), Mmc4Image.URL))
+        return CandidateImage(web_url(typed(fields.get("raw_url"), str, "raw_url").strip(), "raw_url"))
     except FieldError as problem:
         return CandidateImage(unusable(problem))
 
@@ -171,19 +164,15 @@ def _given(record: Mapping[str, Any], images: list[Any], texts: int) -> Given:
     """
     links = []
     for position, image in enumerate(images):
-        if isinstance(image, dict) and image.get(Mmc4Image.SENTENCE) is not None:
-            text = typed(image[Mmc4Image.SENTENCE], Number, f"$.{Mmc4Image.SENTENCE}", is_lax=True)
+        if isinstance(image, dict) and image.get("matched_text_index") is not None:
+            text = typed(image["matched_text_index"], Number, "$.matched_text_index", is_lax=True)
             if text >= texts:
                 raise FieldError(Reason.BAD_LINK, f"matched_text_index {text}: the document has {texts} texts")
-            links.append(
-                GivenLink(
-                    text, position, typed(image.get(Mmc4Image.SIMILARITY), Real | None, f"$.{Mmc4Image.SIMILARITY}")
-                )
-            )
-    rows = value_of(record.get(Mmc4.SIMILARITIES))
+            links.append(GivenLink(text, position, typed(image.get("matched_sim"), Real | None, "$.matched_sim")))
+    rows = value_of(record.get("similarity_matrix"))
     if not rows:
         return Given(tuple(links))
-    cells = typed(rows, list[list[Real]], f"$.{Mmc4.SIMILARITIES}")
+    cells = typed(rows, list[list[Real]], "$.similarity_matrix")
     if len(cells) != len(images) or any(len(row) != texts for row in cells):
         raise FieldError(Reason.BROKEN_RECORD, f"similarity_matrix: expected {len(images)} x {texts} numbers")
     return Given(tuple(links), tuple(row[text] for text in range(texts) for row in cells))
@@ -191,8 +180,8 @@ def _given(record: Mapping[str, Any], images: list[Any], texts: int) -> Given:
 
 def read_obelics(shard: str, reading: Reading) -> Iterator[CandidateDocument | Failure]:
     """Yield the documents of a shard."""
-    records = read_rows(shard, reading.place(shard), _COLUMNS, needed=(Parallel.IMAGES, Parallel.TEXTS))
-    has_pictures = Parallel.PICTURES in read_schema(shard).names
+    records = read_rows(shard, reading.place(shard), _COLUMNS, needed=("images", "texts"))
+    has_pictures = "pictures" in read_schema(shard).names
     embedded = reading.address(shard) if has_pictures else ""
     yield from outcomes_of(records, partial(_obelics_outcomes, reading=reading, embedded=embedded))
 
@@ -202,13 +191,13 @@ def _obelics_outcomes(
 ) -> Iterator[CandidateDocument | Failure]:
     row, record = numbered
     images, texts = parallel(record, str | None)
-    listed = value_of(record.get(Parallel.METADATA))
+    listed = value_of(record.get("metadata"))
     about = listed if isinstance(listed, list) and len(listed) == len(images) else [None] * len(images)
     pieces = list(_obelics_pieces(images, texts, about, embedded, row))
-    url = text_or_none(record, Parallel.URL) or object_of(record.get(Parallel.GENERAL)).get("url")
+    url = text_or_none(record, "url") or object_of(record.get("general_metadata")).get("url")
     extras = value_of(record.get(EXTRAS))
     if extras is not None:
-        pieces = in_document_order(pieces, record.get(Parallel.IMAGE_INDEX))
+        pieces = in_document_order(pieces, record.get("image_index"))
     yield from compose(pieces, reading, record_id, url=url if isinstance(url, str) else None, extras=extras)
 
 
@@ -218,7 +207,7 @@ def _obelics_pieces(
     """Yield texts and pictures; those are in a shard, "": none of them is."""
     for item, (image, text) in enumerate(zip(images, texts, strict=True)):
         if image is not None:
-            address = str(Cell(shard, Parallel.PICTURES, row, item)) if shard else image.strip()
+            address = str(Cell(shard, "pictures", row, item)) if shard else image.strip()
             yield CandidateImage(address, image.strip() or None if shard else None, metadata=_metadata(about[item]))
         if text is not None:
             yield f"{text}\n"
@@ -243,14 +232,14 @@ def _samples(shard: str, place: str) -> Iterator[tuple[str, list[Row] | FieldErr
     """Yield the rows of each sample, under its id, when its last one was read: those not complete are in memory."""
     last = dict[Any, int]()
     begun = dict[Any, list[Row]]()
-    for _, found in read_rows(shard, place, [Interleaved.SAMPLE], needed=_NEEDED):
+    for _, found in read_rows(shard, place, ["sample_id"], needed=_NEEDED):
         if not isinstance(found, FieldError):
-            last[found[1][Interleaved.SAMPLE]] = found[0]
-    for where, found in read_rows(shard, place, _READ, present=[Interleaved.BINARY]):
+            last[found[1]["sample_id"]] = found[0]
+    for where, found in read_rows(shard, place, _READ, present=["binary_content"]):
         if isinstance(found, FieldError):
             yield where, found
             continue
-        sample = found[1][Interleaved.SAMPLE]
+        sample = found[1]["sample_id"]
         begun.setdefault(sample, []).append({_ROW: found[0], **found[1]})
         if last[sample] == found[0]:
             yield _id(sample, place), begun.pop(sample)
@@ -265,9 +254,9 @@ def _id(sample: object, place: str) -> str:
 def _outcomes(
     rows: list[Row], record_id: str, *, reading: Reading, shard: str
 ) -> Iterator[CandidateDocument | Failure]:
-    rows.sort(key=lambda row: typed(row.get(Interleaved.POSITION), int, f"$.{Interleaved.POSITION}"))
-    about = next((row for row in rows if row[Interleaved.MODALITY] == "metadata"), {})
-    described = object_of(about.get(Interleaved.TEXT))
+    rows.sort(key=lambda row: typed(row.get("position"), int, "$.position"))
+    about = next((row for row in rows if row["modality"] == "metadata"), {})
+    described = object_of(about.get("text_content"))
     url = about.get("url") or described.get("url")
     extras = about.get(EXTRAS) or described.get(EXTRAS)
     pieces = list(_pieces(rows, shard))
@@ -282,9 +271,9 @@ def _outcomes(
 
 def _pieces(rows: list[Row], shard: str) -> Iterator[Piece]:
     for row in rows:
-        if row[Interleaved.MODALITY] == "text" and (text := text_or_none(row, Interleaved.TEXT)):
+        if row["modality"] == "text" and (text := text_or_none(row, "text_content")):
             yield f"{text}\n"
-        elif row[Interleaved.MODALITY] == "image":
+        elif row["modality"] == "image":
             yield _picture(row, shard)
 
 
@@ -292,12 +281,12 @@ def _picture(row: Row, shard: str) -> CandidateImage:
     """Return where the picture of a row is; the curator says of one that it could not get, why."""
     try:
         source = _source(row)
-        if row.get(Interleaved.BINARY):
-            return CandidateImage(str(Cell(shard, Interleaved.BINARY, row[_ROW])), source)
-        if source is None and (problem := row.get(Interleaved.ERROR)):
-            raise FieldError(Reason.NOT_FOUND, f"{Interleaved.ERROR}: {problem}")
+        if row.get("binary_content"):
+            return CandidateImage(str(Cell(shard, "binary_content", row[_ROW])), source)
+        if source is None and (problem := row.get("materialize_error")):
+            raise FieldError(Reason.NOT_FOUND, f"materialize_error: {problem}")
         if source is None:
-            expected = f"expected {Interleaved.BINARY} or {Interleaved.SOURCE} of a picture"
+            expected = "expected binary_content or source_ref of a picture"
             raise FieldError(Reason.MISSING_FIELD, f"row {row[_ROW]}: {expected}")
         return CandidateImage(source)
     except FieldError as problem:
@@ -306,13 +295,13 @@ def _picture(row: Row, shard: str) -> CandidateImage:
 
 def _source(row: Mapping[str, Any]) -> str | None:
     """Return the address that `source_ref` names, None where it names none."""
-    found = object_of(row.get(Interleaved.SOURCE))
+    found = object_of(row.get("source_ref"))
     path = found.get("path") or found.get("content_path") or found.get("uri")
     if not path:
         return None
-    member = found.get("member") or found.get("content_key") or row.get(Interleaved.MEMBER)
-    frame = found.get("frame_index", row.get(Interleaved.FRAME))
-    where = f"$.{Interleaved.SOURCE}"
+    member = found.get("member") or found.get("content_key") or row.get("source_member")
+    frame = found.get("frame_index", row.get("source_frame_index"))
+    where = "$.source_ref"
     address = typed(path, str, where).removeprefix("file://")
     size = "byte_size" if found.get("byte_size") is not None else "size"
     if member:

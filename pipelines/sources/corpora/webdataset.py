@@ -45,7 +45,6 @@ from pipelines.files import (
 from pipelines.named_files import FileRejected, is_picture, read_named, read_span
 from pipelines.sources.corpora.compose import (
     EXTRAS,
-    Parallel,
     Piece,
     Reading,
     compose,
@@ -261,11 +260,11 @@ def _obelics_outcomes(
             raise about
         about = {}  # a picture's description
     url = about.get("url") if isinstance(about.get("url"), str) else None
-    if isinstance(about.get(Parallel.TEXTS), list):
+    if isinstance(about.get("texts"), list):
         pieces = list(_obelics_pieces(about, sample, f"{tar}{INSIDE}"))
         extras = value_of(about.get(EXTRAS))
         if extras is not None:
-            pieces = in_document_order(pieces, about.get(Parallel.IMAGE_INDEX))
+            pieces = in_document_order(pieces, about.get("image_index"))
         yield from compose(pieces, reading, record_id, url=url, extras=extras)
         return
     caption = next((text for name in _CAPTIONS if isinstance(text := about.get(name), str)), None)

@@ -16,7 +16,7 @@ import tokenizers
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
-from pipelines.features.onnx import OnnxText, OnnxVectors, image_extractor
+from pipelines.features.onnx import OnnxText, OnnxVectors
 from pipelines.features.values import Rejected
 from pipelines.features.weights import WeightFile
 from pipelines.settings import Device, FeaturesConfig
@@ -91,37 +91,8 @@ def text_tower(folder: Path, **sidecar: Any) -> dict[str, WeightFile]:
     return write(folder, "text", {"kind": "text", "mask": "attention_mask", "output": "embedding", **sidecar})
 
 
-def detector(folder: Path, **sidecar: Any) -> dict[str, WeightFile]:
-    """Four boxes whose scores rise with the picture's red, and whose vectors are their scores repeated."""
-    save(
-        folder / "detector.onnx",
-        [
-            helper.make_node("ReduceMean", ["pixels"], ["mean"], axes=[0, 1, 2, 3], keepdims=0),
-            helper.make_node("Mul", ["steps", "mean"], ["scores"]),
-            helper.make_node("Identity", ["corners"], ["boxes"]),
-            helper.make_node("Identity", ["numbers"], ["labels"]),
-            helper.make_node("Unsqueeze", ["scores", "last"], ["column"]),
-            helper.make_node("Expand", ["column", "shape"], ["vectors"]),
-        ],
-        [tensor("pixels", 1, 3, SIZE, SIZE)],
-        [
-            tensor("boxes", 4, 4),
-            tensor("scores", 4),
-            tensor("labels", 4, kind=TensorProto.INT64),
-            tensor("vectors", 4, DIMENSIONS),
-        ],
-        steps=np.float32([0.1, 0.9, 0.5, 0.7]),
-        corners=np.float32([[0, 0, 8, 8], [8, 8, 40, 16], [0, 16, 16, 32], [-4, 0, 32, 32]]),
-        numbers=np.array([0, 2, 1, 2]),
-        last=np.array([-1]),
-        shape=np.array([4, DIMENSIONS]),
-    )
-    (folder / "classes.txt").write_text("table\nsaw\nred oak\n")
-    return write(folder, "detector", {"kind": "detector", "size_px": SIZE, "box_unit": "pixel", **sidecar})
-
-
-def images(weights: dict[str, WeightFile], name: str = "tower", **limits: float) -> Any:
-    return image_extractor(name, [name], replace(CONFIG, **limits), weights)
+def images(weights: dict[str, WeightFile], **settings: Any) -> OnnxVectors:
+    return OnnxVectors("tower", ["tower"], replace(CONFIG, **settings), weights)
 
 
 def texts_of(weights: dict[str, WeightFile]) -> OnnxText:
@@ -186,33 +157,6 @@ def test_batches_are_for_networks_that_take_them(batch: int | str, takes_batches
     assert (made.batch > 1) is takes_batches
 
 
-def test_detected_regions_are_kept_by_score(photographs: dict[str, bytes], tmp_path: Path) -> None:
-    made = images(detector(tmp_path), "detector", min_regions=2, max_regions=3, min_score=0.0)
-    [found, rejected] = values(made, [photographs["coffee"], b""])
-    assert isinstance(rejected, Rejected) and made.columns[0].dimensions == DIMENSIONS
-    assert found.labels == ("red oak", "red oak", "saw")
-    # 0.9, 0.7 and 0.5 of the picture's brightness; boxes in shares of the network's input, cut at its edges.
-    np.testing.assert_allclose(found.boxes, [[0.25, 0.25, 1, 0.5], [0, 0, 1, 1], [0, 0.5, 0.5, 1]])
-    np.testing.assert_allclose(found.scores / found.scores[0], [1, 7 / 9, 5 / 9], atol=1e-5)
-    np.testing.assert_array_equal(found.vectors, np.repeat(found.scores[:, None], DIMENSIONS, axis=1))
-    brightness = np.asarray(Image.open(io.BytesIO(photographs["coffee"]))).mean() / 255
-    np.testing.assert_allclose(found.scores[0], 0.9 * brightness, atol=0.01)
-
-
-def test_boxes_are_of_the_picture_where_the_network_sees_its_middle(
-    photographs: dict[str, bytes], tmp_path: Path
-) -> None:
-    limits = {"min_regions": 4, "max_regions": 4}
-    whole, middle = (
-        values(images(detector(tmp_path, fit=fit, shorter_side_px=40), "detector", **limits), [photographs["cat"]])[0]
-        for fit in ("squash", "centre")
-    )
-    width, height = Image.open(io.BytesIO(photographs["cat"])).size
-    across, down = SIZE / round(40 * width / height), SIZE / 40
-    expected = 0.5 + (whole.boxes - 0.5) * [across, down, across, down]
-    np.testing.assert_allclose(middle.boxes, expected, atol=1e-6)
-
-
 def test_texts_have_the_vectors_of_their_tower(tmp_path: Path) -> None:
     texts = ["a saw cuts red oak", "oak", "", "never seen words"]
     ids = [[1, 2, 3, 4, 5], [5], [], [0, 0, 0]]
@@ -242,10 +186,6 @@ def test_fingerprints_follow_network_sidecar_and_tokenizer(tmp_path: Path) -> No
         images(image_tower(tmp_path, normalise=True)).columns[0].fingerprint,
     ]
     found.append(images(image_tower(tmp_path, batch=1)).columns[0].fingerprint)
-    found.append(images(detector(tmp_path), "detector").columns[0].fingerprint)
-    (tmp_path / "classes.txt").write_text("a\nb\nc\n")
-    weights = write(tmp_path, "detector", {"kind": "detector", "size_px": SIZE, "box_unit": "pixel"})
-    found.append(images(weights, "detector").columns[0].fingerprint)
     text = text_tower(tmp_path)
     found.append(texts_of(text).columns[0].fingerprint)
     (tmp_path / "tokenizer.json").write_text((tmp_path / "tokenizer.json").read_text().replace("oak", "ash"))
@@ -257,7 +197,7 @@ def test_fingerprints_follow_network_sidecar_and_tokenizer(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("sidecar", "message"),
     [
-        ({"kind": "picture"}, r"tower\.json: expected an object whose `kind` is one of vector, detector, text"),
+        ({"kind": "picture"}, r"tower\.json: expected an object whose `kind` is one of vector, text"),
         ({"colour": "rgb"}, r"tower\.json: unknown key 'colour'"),
         ({"mean": [1, 2]}, r"tower\.json: mean = \(1\.0, 2\.0\): three values"),
         ({"deviation": [1, 0, 1]}, "three values above 0"),
@@ -288,8 +228,8 @@ def test_missing_and_wrong_files_are_one_clear_line(tmp_path: Path) -> None:
     weights["tower/tower.json"] = WeightFile("tower/tower.json", str(tmp_path / "elsewhere.json"))
     with pytest.raises(ConfigError, match=r"features\.images = 'tower': its sidecar describes a text tower"):
         images(weights)
-    with pytest.raises(ConfigError, match=r"features\.sentences = 'detector': its sidecar describes a network that"):
-        OnnxText("detector", ["detector"], CONFIG, detector(tmp_path))
+    with pytest.raises(ConfigError, match=r"features\.sentences = 'tower': its sidecar describes a network that"):
+        OnnxText("tower", ["tower"], CONFIG, image_tower(tmp_path))
     text = text_tower(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(ConfigError, match=r"tokenizer\.json: no tokenizer"):
