@@ -16,7 +16,7 @@ from pathlib import PurePosixPath
 
 from pipelines.files import ABSENT, DAMAGE, INSIDE, MAX_FILE_BYTES, is_archive, is_zip, open_uri, tar_members
 from schemas.errors import ConfigError
-from schemas.failures import Reason, is_about_machine
+from schemas.failures import Reason, Rejection, is_about_machine
 
 # Data sets name an image `123.jpg` that is there as `123.png`: tried in this order after the name as written.
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".JPG", ".JPEG", ".PNG")
@@ -24,13 +24,8 @@ _PICTURES = frozenset(map(str.lower, EXTENSIONS)) | {".jpe", ".jfif", ".tif", ".
 _NOT_IN_NAMES = re.compile("[\0\ud800-\udfff]")
 
 
-class FileRejected(Exception):  # noqa: N818 - an outcome with a reason, not a fault of the program
+class FileRejected(Rejection):
     """A name that leads to no file that can be read."""
-
-    def __init__(self, reason: Reason, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
-        self.message = message
 
 
 def is_picture(name: str) -> bool:

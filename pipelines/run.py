@@ -122,9 +122,6 @@ def build_dataset(
     """
     check_environment(config)
     is_here = runner in ON_THIS_MACHINE
-    if is_here:  # no more processes share a host than there are
-        sharing = min(config.http.workers_per_host, workers)
-        config = dataclasses.replace(config, http=dataclasses.replace(config.http, workers_per_host=sharing))
     with (
         without_trace(lake),
         TemporaryDirectory(prefix="multilink-run-", ignore_cleanup_errors=True) as counted,

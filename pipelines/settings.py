@@ -87,9 +87,6 @@ class HttpConfig(Settings):
         requests_per_second: requests per second to one host.
         connections_per_host: simultaneous requests to one host.
         connections: simultaneous requests of one worker to all hosts.
-        workers_per_host: workers that share a host with its requests per second and connections: more than one if a
-            single worker cannot make copies as fast as the host may be asked. At most the number of workers on this
-            machine, or of connections.
         attempts: attempts for a request, the first included.
         backoff_s: wait before the second try; doubles each time, with jitter; `Retry-After` overrides it.
         connect_timeout_s: to open a connection: look-up of the name, all addresses and TLS together.
@@ -119,7 +116,6 @@ class HttpConfig(Settings):
     requests_per_second: PositiveFloat = outside(5.0, Outside.PACE)
     connections_per_host: PositiveInt = outside(4, Outside.PACE)
     connections: PositiveInt = outside(128, Outside.PACE)
-    workers_per_host: PositiveInt = outside(1, Outside.PACE)
     attempts: PositiveInt = outside(4, Outside.REACH)
     backoff_s: PositiveFloat = outside(1.0, Outside.REACH)
     connect_timeout_s: PositiveFloat = outside(5.0, Outside.REACH)
@@ -141,16 +137,6 @@ class HttpConfig(Settings):
     def identity(self) -> str:
         """Return the User-Agent, with the contact where there is one."""
         return f"{self.user_agent} (+{self.contact})" if self.contact else self.user_agent
-
-    @property
-    def sharing_workers(self) -> int:
-        """Return how many workers share a host: each has a connection at least."""
-        return min(self.workers_per_host, self.connections_per_host)
-
-    @property
-    def connections_of_worker(self) -> int:
-        """Return how many connections each of them has with it at most."""
-        return self.connections_per_host // self.sharing_workers
 
     @property
     def product(self) -> str:

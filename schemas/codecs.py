@@ -35,7 +35,7 @@ from PIL import (
     features,
 )
 
-from schemas.failures import Reason
+from schemas.failures import Reason, Rejection
 
 _CODECS = ("jpg", "libjpeg_turbo", "jpg_2000", "webp", "avif", "libtiff")  # what decides pixels, and bytes of copies
 STRIP_PIXELS = 1_000_000  # converted at once
@@ -46,15 +46,8 @@ KEPT_BLOCKS = 4  # of Pillow's memory, of 16 MB at most: the next picture's, whe
 _BOMB = (Image.DecompressionBombError, Image.DecompressionBombWarning)
 
 
-class ImageRejected(Exception):  # noqa: N818 - an outcome with a reason, not a fault of the program
+class ImageRejected(Rejection):
     """Bytes that are no usable picture."""
-
-    def __init__(self, reason: Reason, message: str) -> None:
-        super().__init__(reason, message)
-        self.reason, self.message = reason, message
-
-    def __str__(self) -> str:
-        return f"{self.reason}: {self.message}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -196,6 +196,27 @@ class Failure:
         return replace(self, reason=Reason.UNREACHED, message="", exception=None)
 
 
+class Rejection(Exception):  # noqa: N818 - an outcome, not a fault of the program
+    """Something cannot be used.
+
+    Attributes:
+        reason: one of the closed list.
+        message: one line: what was expected, what came instead.
+        exception: class name of a library's exception behind it, if there was one.
+    """
+
+    def __init__(self, reason: Reason, message: str, exception: str | None = None, *more: object) -> None:
+        super().__init__(reason, message, exception, *more)  # all positional: so it pickles
+        self.reason, self.message, self.exception = reason, message, exception
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.message}"
+
+    def failure(self, record_id: str, *, stage: Stage = Stage.SOURCES) -> Failure:
+        """Return the failure row of a record."""
+        return Failure(stage, record_id, self.reason, self.message, self.exception)
+
+
 FAILURE_SCHEMA = table_schema(
     "failures",
     1,

@@ -249,7 +249,7 @@ class Fetching:
         self._access, self._inspector = access, inspector
         self._client = process_client(access.http, access.raw)
         http = access.http
-        self._crew = Crew(self._client, connections=http.connections, connections_per_host=http.connections_of_worker)
+        self._crew = Crew(self._client, connections=http.connections, connections_per_host=http.connections_per_host)
 
     def images(self, uris: Iterable[str], *, carried: int = 0) -> Iterator[tuple[str, Found]]:
         """Yield the images of addresses, or why there is none, as the answers come, those of earlier lists among them.

@@ -87,7 +87,7 @@ class ObtainImages(beam.PTransform):
             | "read what is stored" >> beam.ParDo(_Obtain(read_stored, self.access))
             | "stored or to ask for" >> beam.Partition(_is_to_ask, 2)
         )
-        to_share = partial(_key_by_share, self.shares, self.access)
+        to_share = partial(_key_by_share, self.shares)
         fetched = (
             (
                 new | "never asked" >> beam.MapTuple(lambda _, uri: to_share(uri)),
@@ -185,7 +185,6 @@ def _is_to_ask(found: tuple[str, Found | None], _: int) -> int:
     return int(found[1] is None)
 
 
-def _key_by_share(shares: int, access: ImageAccess, uri: str) -> tuple[int, str]:
-    """Return an address under the share of its host; one that several workers share is in as many."""
-    part = zlib.crc32(uri.encode()) % access.http.sharing_workers
-    return zlib.crc32(f"{part} {host_of(uri) or ''}".encode()) % shares, uri
+def _key_by_share(shares: int, uri: str) -> tuple[int, str]:
+    """Return an address under the share of its host."""
+    return zlib.crc32((host_of(uri) or "").encode()) % shares, uri

@@ -21,9 +21,8 @@ from urllib.parse import quote
 
 from pipelines.embedded import Unusable, Web, is_file_name, on_web, parse_address
 from pipelines.files import MAX_LINE_BYTES, BrokenInputError, input_file, read_lines
-from pipelines.web.requests import FetchFailed
 from schemas.documents import UNDETERMINED, Given, Link, Provenance, Role, Sentence, Split
-from schemas.failures import Failure, Reason, Stage, unexpected
+from schemas.failures import Failure, Reason, Rejection, Stage, unexpected
 from schemas.metadata import Metadata
 from schemas.tables import travels
 
@@ -87,21 +86,16 @@ def addresses_of(candidate: CandidateDocument) -> list[str]:
     return sorted({image.uri for image in candidate.images})
 
 
-class FieldError(ValueError):
+class FieldError(Rejection, ValueError):
     """A field is absent or has another type than the published one."""
 
-    def __init__(self, reason: Reason, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
-
-    def failure(self, record_id: str, *, stage: Stage = Stage.SOURCES) -> Failure:
-        """Return the failure row of the record it was found in."""
-        return Failure(stage, record_id, self.reason, str(self))
+    def __str__(self) -> str:
+        return self.message
 
 
-def unusable(problem: FieldError) -> str:
+def unusable(problem: Rejection) -> str:
     """Return the address of an image that has none, as a field of its record says."""
-    return str(Unusable(problem.reason, str(problem)))
+    return str(Unusable(problem.reason, problem.message))
 
 
 def stated_address(text: str | None, where: str) -> str:
@@ -195,8 +189,8 @@ def outcomes_of(
                     raise record
                 record_id = (identify(record) if identify else None) or record_id  # noqa: PLW2901 - its own
                 outcomes = list(read(record, record_id))
-            except (FieldError, FetchFailed) as problem:
-                outcomes = [problem.failure(record_id, stage=Stage.SOURCES)]
+            except Rejection as problem:
+                outcomes = [problem.failure(record_id)]
             except Exception as problem:  # noqa: BLE001 - the border of the stage
                 outcomes = [unexpected(problem, stage=Stage.SOURCES, record_id=record_id)]
             yield from outcomes

@@ -77,7 +77,7 @@ class Client:
         self.config = config
         self.raw = raw
         self.clock = clock
-        self.pace = Pace(requests_per_second=config.requests_per_second, clock=clock, workers=config.sharing_workers)
+        self.pace = Pace(requests_per_second=config.requests_per_second, clock=clock)
         self._transport = Transport(config)
         self._sleep = sleep
         self._store = RawStore(raw)

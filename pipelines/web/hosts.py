@@ -3,8 +3,8 @@
 Every request starts `1 / requests_per_second` after the one before, at least. A host's own wishes lengthen that:
 a `Crawl-delay`, few requests left in an `X-RateLimit-*` window, a pause after 429. No wish holds longer than
 `LONGEST_WINDOW_S`, whatever the header says, and a later header that leaves enough ends it. All requests to a host are
-made by one worker process, so this is the process's own memory; where several share a host (`http.workers_per_host`),
-each takes its part of the pace. A host that nothing holds back any more is forgotten once there are many.
+made by one worker process, so this is the process's own memory. A host that nothing holds back any more is forgotten
+once there are many.
 """
 
 import threading
@@ -31,10 +31,8 @@ class _Host:
 class Pace:
     """The pace of all requests of this process, by host; thread-safe."""
 
-    def __init__(self, *, requests_per_second: float, clock: Callable[[], float], workers: int = 1) -> None:
-        """Keep the pace of hosts that `workers` processes share: each waits that many times as long."""
-        self._interval_s = workers / requests_per_second
-        self._workers = workers
+    def __init__(self, *, requests_per_second: float, clock: Callable[[], float]) -> None:
+        self._interval_s = 1.0 / requests_per_second
         self._clock = clock
         self._hosts: dict[str, _Host] = {}
         self._most = _MOST_HOSTS
@@ -60,7 +58,7 @@ class Pace:
     def slow_to(self, host: str, interval_s: float) -> None:
         """Leave at least this long between the starts of two requests to a host (`Crawl-delay`)."""
         with self._lock:
-            known, interval_s = self._host(host), interval_s * self._workers
+            known = self._host(host)
             if interval_s > known.interval_s:
                 known.next_start += interval_s - max(self._interval_s, known.interval_s)
                 known.interval_s = interval_s
@@ -80,7 +78,7 @@ class Pace:
             if left is None or reset is None:
                 continue
             window_s = min(_seconds_until(reset, self._clock()), LONGEST_WINDOW_S) if left < _NEAR_ZERO else 0.0
-            interval_s = min(self._workers * window_s / max(left, 1.0), LONGEST_INTERVAL_S)
+            interval_s = min(window_s / max(left, 1.0), LONGEST_INTERVAL_S)
             with self._lock:
                 known, now = self._host(host), self._clock()
                 known.slow_interval_s, known.slow_until = interval_s, now + window_s

@@ -22,7 +22,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from html.parser import HTMLParser
+
+from lxml import etree
 
 from pipelines.settings import HttpConfig
 from schemas.failures import Reason
@@ -167,20 +168,8 @@ def _metas(page: bytes) -> Iterator[tuple[str, str]]:
     """Yield the name, in lower case, and the content of each `meta` element of a page; comments are none."""
     first, *others = page[:_READ_BYTES].split(b"<!--")
     shown = first + b"".join(part.partition(b"-->")[2] for part in others)
-    parser = _MetaParser()
-    parser.feed(b"".join(_META.findall(shown)).decode("utf-8", "replace"))
-    yield from parser.found
-
-
-class _MetaParser(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[tuple[str, str]] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        attributes = {name: value or "" for name, value in attrs}
-        name = attributes.get("name") or attributes.get("http-equiv")
-        if tag == "meta" and name:
-            self.found.append((name.strip().lower(), attributes.get("content", "")))
-
-    handle_startendtag = handle_starttag
+    text = b"".join(_META.findall(shown)).decode("utf-8", "replace").replace("\0", "\ufffd")
+    tree = etree.fromstring(f"<head>{text}".encode(), etree.HTMLParser(encoding="utf-8"))
+    for meta in tree.iter("meta"):
+        if name := meta.get("name") or meta.get("http-equiv"):
+            yield name.strip().lower(), meta.get("content") or ""

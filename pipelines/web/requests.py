@@ -23,7 +23,7 @@ from urllib.parse import unquote, urljoin
 import idna
 from urllib3.util import parse_url
 
-from schemas.failures import Failure, Reason, Stage
+from schemas.failures import Reason, Rejection
 from schemas.raw import RawEntry
 
 SUCCESSES = frozenset({200, 203})
@@ -63,13 +63,10 @@ _NOT_IN_HOSTS = re.compile(r"[\x00-\x20\x7f\"#%/:<>?@\[\\\]^`{|}]")  # WHATWG's 
 _SHOWN = 200  # characters of an address in a message
 
 
-class FetchFailed(Exception):  # noqa: N818 - reads as a sentence where it is caught
-    """A URL gave no usable answer.
+class FetchFailed(Rejection):
+    """A URL gave no usable answer. Nothing in the message changes from one try to the next.
 
     Attributes:
-        reason: one of the closed list.
-        message: one line: what was asked, what came instead. Nothing in it changes from one try to the next.
-        exception: class name of the library's exception behind it, if there was one.
         status: HTTP status of the answer, if there was one.
         retry_after_s: how long the host asks to be left alone, if it does.
     """
@@ -82,19 +79,8 @@ class FetchFailed(Exception):  # noqa: N818 - reads as a sentence where it is ca
         status: int | None = None,
         retry_after_s: float | None = None,
     ) -> None:
-        super().__init__(reason, message, exception, status, retry_after_s)  # all positional: so it pickles
-        self.reason = reason
-        self.message = message
-        self.exception = exception
-        self.status = status
-        self.retry_after_s = retry_after_s
-
-    def __str__(self) -> str:
-        return f"{self.reason}: {self.message}"
-
-    def failure(self, record_id: str, *, stage: Stage) -> Failure:
-        """Return the failure row of a record this fetch was for."""
-        return Failure(stage, record_id, self.reason, self.message, self.exception)
+        super().__init__(reason, message, exception, status, retry_after_s)
+        self.status, self.retry_after_s = status, retry_after_s
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,26 +180,6 @@ class _Checked(HTTPConnection):
     def __init__(self, *args: Any, transport: Transport, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._transport = transport
-        self._kept: tuple[Any, ...] | None = None  # what is asked for over a connection that was used before
-
-    def request(self, method: str, url: str, *args: Any, **kwargs: Any) -> None:
-        self._kept = (method, url, args, kwargs) if self.sock is not None and method == "GET" else None
-        super().request(method, url, *args, **kwargs)
-
-    def getresponse(self) -> Any:
-        """Return the response; where the host closed a kept connection before one, ask once more over a new one.
-
-        A host may close an idle connection at any moment, also as a request is on its way (RFC 9112, 9.3.1).
-        """
-        try:
-            return super().getresponse()
-        except ConnectionError:
-            if self._kept is None:
-                raise
-        method, url, args, kwargs = self._kept
-        self.close()
-        self.request(method, url, *args, **kwargs)
-        return super().getresponse()
 
     def _new_conn(self) -> socket.socket:
         return self._transport.connect(self.host, self.port, seconds=self.timeout or 60.0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -111,30 +110,3 @@ def test_a_refused_build_leaves_no_lake(ten_documents: Path, tmp_path: Path, set
     with pytest.raises(UsageError):
         build_dataset(config, lake=Lake.at(str(tmp_path / "other")), say=lambda _: None)
     assert (tmp_path / "other" / "mine.txt").exists()
-
-
-class EndedError(Exception):
-    """The pipeline would begin here."""
-
-
-@pytest.mark.parametrize(("workers", "sharing"), [(1, 1), (3, 3), (9, 4)])
-def test_no_more_workers_share_a_host_than_there_are(
-    ten_documents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, sharing: int
-) -> None:
-    plans = []
-
-    def run(assemble: Any, **_: Any) -> None:
-        plans.append(assemble.keywords["plan"])
-        raise EndedError
-
-    monkeypatch.setattr("pipelines.run.run_pipeline", run)
-    settings = [
-        f"source.documents={ten_documents}",
-        "http.workers_per_host=4",
-        "features.images=",
-        "features.sentences=",
-    ]
-    with pytest.raises(EndedError):
-        config = override(recipe("documents"), settings)
-        build_dataset(config, lake=Lake.at(str(tmp_path / "lake")), workers=workers, say=lambda _: None)
-    assert plans[0].config.http.workers_per_host == sharing

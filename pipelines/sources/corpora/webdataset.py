@@ -42,7 +42,7 @@ from pipelines.files import (
     open_uri,
     tar_members,
 )
-from pipelines.named_files import FileRejected, is_picture, read_named, read_span
+from pipelines.named_files import is_picture, read_named, read_span
 from pipelines.sources.corpora.compose import (
     EXTRAS,
     Piece,
@@ -100,13 +100,10 @@ class Sample:
         """Return the bytes of its file with an extension, which is a text.
 
         Raises:
-            FieldError: they cannot be read.
+            FileRejected: they cannot be read.
         """
         file = next((file for name, file in self.files.items() if _extension(name) == extension), None)
-        try:
-            return None if file is None else file.read()
-        except FileRejected as problem:
-            raise FieldError(problem.reason, problem.message) from problem
+        return None if file is None else file.read()
 
     def named(self, token: str) -> Member | None:
         """Return its file of a name, or of what follows its key and a dot."""

@@ -13,7 +13,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -24,7 +24,6 @@ from pipelines.sources.diy.albums import AlbumHost, fetch_albums
 from pipelines.sources.diy.submissions import (
     GALLERY_FIELDS,
     REMOVAL_FIELDS,
-    Credentials,
     Submission,
     choose_capture,
     read_dump,
@@ -102,7 +101,7 @@ class DiySource(Source):
         """Yield the submissions of a dump or of the listing, and failures."""
         if shard in self.dump:
             return read_dump(shard, subreddit=self.subreddit)
-        return read_listing(self, _credentials(), http=context.http, raw=context.raw)
+        return read_listing(self, os.environ, http=context.http, raw=context.raw)
 
     def select(self, key: str, submissions: Iterable[Submission], context: Context) -> Iterator[Submission | Failure]:
         """Yield the submission of an id that counts, where it is wanted, and a failure for each other."""
@@ -116,20 +115,22 @@ class DiySource(Source):
 
     def fetch(self, submissions: Iterable[Submission], context: Context) -> Outcomes:
         """Yield the documents of submissions' albums, and failures."""
-        client_id = _credentials().imgur_client_id if self.albums == "api" else ""
+        client_id = os.environ.get("IMGUR_CLIENT_ID", "") if self.albums == "api" else ""
         host = AlbumHost(self.imgur_api_url if self.albums == "api" else self.imgur_url, client_id)
         return fetch_albums(submissions, client=context.client, host=host, note=context.note)
 
 
 def read_listing(
     source: DiySource,
-    credentials: Credentials,
+    environment: Mapping[str, str],
     *,
     http: HttpConfig,
     raw: Folder,
     clock: Callable[[], float] = time.time,
 ) -> Iterator[Submission | Failure]:
     """Yield the submissions of a listing, in its order, and a failure for each record that cannot be used.
+
+    Keys are read in the worker that asks: a job's graph, which others store, has none.
 
     Raises:
         UsageError: Reddit does not know the credentials, or there are none.
@@ -140,22 +141,23 @@ def read_listing(
     name = f"{source.subreddit.lower()}-{source.listing}-{source.limit}-{host}.json"
     kept: dict[str, Any] = json.loads(folder.read(name)) if folder.exists(name) else {"fetched_s": -math.inf}
     if kept["fetched_s"] < clock() - http.listing_max_age_s:
-        kept = {"fetched_s": clock(), "submissions": _ask(source, credentials, http)}
+        kept = {"fetched_s": clock(), "submissions": _ask(source, environment, http)}
         folder.write(name, json.dumps(kept, ensure_ascii=False, indent=1).encode())
     records = (record | {"retrieved_on": kept["fetched_s"]} for record in kept["submissions"])
     yield from read_records((f"{name}#{position}", record) for position, record in enumerate(records))
 
 
-def _ask(source: DiySource, credentials: Credentials, http: HttpConfig) -> list[dict[str, Any]]:
-    if not (credentials.reddit_client_id and credentials.reddit_client_secret):
+def _ask(source: DiySource, environment: Mapping[str, str], http: HttpConfig) -> list[dict[str, Any]]:
+    client_id, client_secret = (environment.get(f"REDDIT_CLIENT_{name}") for name in ("ID", "SECRET"))
+    if not (client_id and client_secret):
         raise UsageError("Reddit's API needs REDDIT_CLIENT_ID and REDDIT_CLIENT_SECRET in the environment")
     import praw  # takes a quarter of a second
     import prawcore
 
     with Transport(http).session() as session:
         reddit = praw.Reddit(
-            client_id=credentials.reddit_client_id,
-            client_secret=credentials.reddit_client_secret,
+            client_id=client_id,
+            client_secret=client_secret,
             user_agent=http.identity,
             reddit_url=source.reddit_url,
             oauth_url=source.oauth_url,
@@ -188,11 +190,6 @@ def _record(submission: Any) -> dict[str, Any]:
     """Return a listed submission's published fields; one that Reddit left out stays out (and is not asked for)."""
     published = {name: value for name, value in vars(submission).items() if name in _FIELDS}
     return {name: str(value) if name in _OBJECTS and value is not None else value for name, value in published.items()}
-
-
-def _credentials() -> Credentials:
-    """Return the keys in this worker's environment: a job's graph, which others store, has none."""
-    return Credentials.from_environment(os.environ)
 
 
 def diy() -> BuildConfig:

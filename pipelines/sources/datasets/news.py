@@ -51,7 +51,7 @@ import msgspec
 
 from pipelines.embedded import on_web
 from pipelines.files import INSIDE, file_names, input_file
-from pipelines.named_files import FileRejected, is_picture, read_named
+from pipelines.named_files import is_picture, read_named
 from pipelines.recipe import EVERY_DOCUMENT, BuildConfig, as_published, without_limits
 from pipelines.settings import FeaturesConfig, SplitsConfig
 from pipelines.sources.fields import Object, described, identifier, misspelt, split_named, text_or_none, typed
@@ -71,7 +71,7 @@ from pipelines.sources.rows import read_items, read_mapping, read_members
 from pipelines.sources.source import IMAGES, Input, Language, Outcomes, Source, input_path
 from schemas.documents import UNDETERMINED, Link, Provenance, Role, Split
 from schemas.errors import BuildError
-from schemas.failures import Failure, Reason
+from schemas.failures import Failure, Reason, Rejection
 from schemas.metadata import Metadata
 from schemas.tables import clean
 
@@ -332,7 +332,7 @@ def _visualnews_outcomes(item: object, record_id: str, root: str) -> Iterator[Ca
     problem = None
     try:
         body = _body(row.article_path, root)
-    except FieldError as found:
+    except Rejection as found:
         body, problem = None, found
     yield from _article(
         record_id,
@@ -346,13 +346,10 @@ def _visualnews_outcomes(item: object, record_id: str, root: str) -> Iterator[Ca
 
 
 def _body(path: str | None, root: str) -> str:
-    """Return the text of an article's file; raise a `FieldError` where there is none."""
+    """Return the text of an article's file; raise a `Rejection` where there is none."""
     if not path:
         raise FieldError(Reason.NOT_FOUND, "expected the field 'article_path', found none")
-    try:
-        return utf8(read_named(root, path.strip(), max_bytes=MAX_ARTICLE_BYTES, extensions=()))
-    except FileRejected as problem:
-        raise FieldError(Reason.NOT_FOUND, problem.message) from problem
+    return utf8(read_named(root, path.strip(), max_bytes=MAX_ARTICLE_BYTES, extensions=()))
 
 
 def _published_splits(address: str) -> dict[str, Split | None]:

@@ -31,7 +31,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -168,23 +168,6 @@ def find_album(url: str) -> Album | None:
     album_id = name.rstrip("-_").rpartition("-")[2]
     is_id = _ID.fullmatch(album_id) is not None and (is_sure or len(album_id) >= _MIN_ID)
     return Album(album_id, is_sure) if is_id and not _LIST.match(segment, len(name)) else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Credentials:
-    """Keys of services, read from its environment by the worker that asks, and never written anywhere.
-
-    Empty where a service is not used.
-    """
-
-    reddit_client_id: str = field(default="", repr=False)
-    reddit_client_secret: str = field(default="", repr=False)
-    imgur_client_id: str = field(default="", repr=False)
-
-    @classmethod
-    def from_environment(cls, environment: Mapping[str, str]) -> Credentials:
-        """Return the keys in REDDIT_CLIENT_ID, REDDIT_CLIENT_SECRET and IMGUR_CLIENT_ID."""
-        return cls(**{key.name: environment.get(key.name.upper(), "") for key in fields(cls)})
 
 
 class _Post(Gallery, kw_only=True):

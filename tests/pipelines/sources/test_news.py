@@ -173,7 +173,7 @@ def test_visualnews() -> None:
         "7 empty-document",
         "7 not-found",
         "8 not-found",
-        "9 not-found",
+        "9 forbidden",
         "10 not-found",
         "5 not-found",
         "data.json:8 missing-field",

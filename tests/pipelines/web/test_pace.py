@@ -5,7 +5,6 @@ from itertools import pairwise
 
 import pytest
 
-from pipelines.settings import HttpConfig
 from pipelines.web import hosts
 from pipelines.web.hosts import Pace
 
@@ -60,18 +59,14 @@ WISHES: dict[str, tuple[Callable[[Pace], object], list[float]]] = {  # and when 
 
 
 @pytest.mark.parametrize("name", WISHES)
-@pytest.mark.parametrize("workers", [1, 3])
-def test_the_pace_of_a_host_follows_its_wishes(name: str, workers: int) -> None:
-    """Three workers, each waiting three times as long, keep the pace together."""
+def test_the_pace_of_a_host_follows_its_wishes(name: str) -> None:
     wish, expected = WISHES[name]
     clock = Clock()
-    pace = Pace(requests_per_second=2.0, clock=clock.time, workers=workers)
+    pace = pace_of(clock)
     wish(pace)
     gaps = [later - earlier for earlier, later in pairwise(starts(pace, clock, A, 3))]
-    if workers == 1 or name in ("none", "of another host", "a pause", "a pause without end", "much left"):
-        assert gaps == [workers * (later - earlier) for earlier, later in pairwise(expected)]
-    if workers == 1:
-        assert clock.now - 1000.0 == expected[-1]
+    assert gaps == [later - earlier for earlier, later in pairwise(expected)]
+    assert clock.now - 1000.0 == expected[-1]
 
 
 def test_a_reset_in_other_units_holds_no_longer_than_an_hour() -> None:
@@ -120,12 +115,3 @@ def test_looking_at_a_host_keeps_nothing_of_it(monkeypatch: pytest.MonkeyPatch) 
     known = dict(pace._hosts)
     assert [pace.next_start(f"host{number}.example") for number in range(9)] == [0.0] * 9
     assert dict(pace._hosts) == known
-
-
-def test_several_workers_of_a_host_are_no_more_than_its_connections() -> None:
-    """8 workers cannot share 4 connections: 4 of them do, and the pace is theirs."""
-    config = HttpConfig(requests_per_second=5.0, workers_per_host=8, connections_per_host=4)
-    assert (config.sharing_workers, config.connections_of_worker) == (4, 1)
-    config = HttpConfig(requests_per_second=5.0, workers_per_host=2, connections_per_host=5)
-    assert (config.sharing_workers, config.connections_of_worker) == (2, 2)
-    assert HttpConfig().sharing_workers == 1

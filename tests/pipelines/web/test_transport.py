@@ -87,25 +87,6 @@ def test_one_that_its_host_closed_meanwhile_is_replaced(web, script, ask: Ask, p
     assert len(set(ports)) == 2
 
 
-def test_one_that_its_host_closes_at_the_next_request_is_replaced_once(web, script, ask: Ask, ports: list[int]) -> None:
-    web.scripts |= {"/a": script(PLAIN)}
-    assert ask("/a") == b"ok"
-    second = len(web.asked) + 1
-
-    def closes_a_kept_one(handler: BaseHTTPRequestHandler) -> None:
-        ports.append(handler.client_address[1])
-        handler.wfile.write(b"" if len(web.asked) == second else PLAIN)
-        handler.close_connection = True
-
-    web.scripts |= {"/b": closes_a_kept_one, "/never": script(b"", ends=True)}
-    assert ask("/b") == b"ok"
-    assert len(set(ports)) == 2
-    assert len(web.asked) == second + 1
-    with pytest.raises(FetchFailed, match="it closes the connection"):
-        ask("/never")
-    assert len(web.asked) == second + 2
-
-
 def test_one_until_the_close_ends_with_its_body(web, script, ask: Ask, ports: list[int]) -> None:
     web.scripts |= {"/old": script(b"HTTP/1.0 200 OK\r\n\r\nall of it", ends=True), "/plain": script(PLAIN)}
     assert [ask("/old"), ask("/plain")] == [b"all of it", b"ok"]

@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,12 @@ import pytest
 
 from pipelines.settings import HttpConfig
 from pipelines.sources.datasets.diy import DiySource, read_listing
-from pipelines.sources.diy.submissions import Credentials, Submission
+from pipelines.sources.diy.submissions import Submission
 from schemas.errors import BuildError, UsageError
 from schemas.failures import Failure
 from schemas.lake import Folder
 
-KEYS = Credentials(reddit_client_id="id", reddit_client_secret="secret")
+KEYS = {"REDDIT_CLIENT_ID": "id", "REDDIT_CLIENT_SECRET": "secret"}
 
 
 class Reddit:
@@ -84,7 +84,9 @@ def source_of(reddit: Reddit, **changes: Any) -> DiySource:
     return DiySource(reddit_url=base, oauth_url=base, **changes)
 
 
-def read(reddit: Reddit, tmp_path: Path, *, now: float = 1000.0, keys: Credentials = KEYS, **changes: Any) -> list[Any]:
+def read(
+    reddit: Reddit, tmp_path: Path, *, now: float = 1000.0, keys: Mapping[str, str] = KEYS, **changes: Any
+) -> list[Any]:
     address = f"127.0.0.1:{reddit.port}"
     http = HttpConfig(allow_hosts=(address,), listing_max_age_s=60.0, user_agent="tester/1.0", contact="a@b.example")
     raw = Folder(str(tmp_path / "raw"))
@@ -106,7 +108,7 @@ def test_a_listing_is_read_over_its_pages(reddit: Reddit, tmp_path: Path) -> Non
 def test_a_young_capture_is_used_again(reddit: Reddit, tmp_path: Path) -> None:
     first = read(reddit, tmp_path, limit=5)
     asked = len(reddit.asked)
-    assert read(reddit, tmp_path, limit=5, now=1060.0, keys=Credentials()) == first
+    assert read(reddit, tmp_path, limit=5, now=1060.0, keys={}) == first
     assert len(reddit.asked) == asked
     read(reddit, tmp_path, limit=5, now=1061.0)
     assert len(reddit.asked) > asked
@@ -116,7 +118,7 @@ def test_a_young_capture_is_used_again(reddit: Reddit, tmp_path: Path) -> None:
 
 def test_without_keys_nothing_is_asked(reddit: Reddit, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="REDDIT_CLIENT_ID"):
-        read(reddit, tmp_path, keys=Credentials())
+        read(reddit, tmp_path, keys={})
     assert reddit.asked == []
 
 
