@@ -8,7 +8,6 @@ it was not renewed for `LAPSE_S`, or at once where its process was one of this m
 """
 
 import fcntl
-import json
 import os
 import socket
 import threading
@@ -16,10 +15,12 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+
+import msgspec
 
 from schemas.errors import BuildError, UsageError
 from schemas.lake import Folder
@@ -114,7 +115,7 @@ def _take_lock(folder: Folder) -> _Taken:
         os.close(descriptor)
         raise HeldError(folder, data) from problem
     os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, _written(_own()), 0)
+    os.pwrite(descriptor, msgspec.json.encode(_own()), 0)
 
     def release() -> None:
         os.ftruncate(descriptor, 0)
@@ -127,7 +128,7 @@ def _take_object(folder: Folder) -> _Taken:
     own = _own()
     data, version = read_object(folder.uri, LEASE)
     is_free = data is None or not _is_live(data)
-    if not (is_free and write_object(folder.uri, LEASE, _written(own), version=version)):
+    if not (is_free and write_object(folder.uri, LEASE, msgspec.json.encode(own), version=version)):
         raise HeldError(folder, data or b"")
     is_over, is_lost = threading.Event(), threading.Event()
 
@@ -138,7 +139,7 @@ def _take_object(folder: Folder) -> _Taken:
                 if data is None or (_parsed(data) or own).token != own.token:
                     is_lost.set()
                 else:
-                    renewed = _written(replace(own, renewed_s=time.time()))
+                    renewed = msgspec.json.encode(replace(own, renewed_s=time.time()))
                     write_object(folder.uri, LEASE, renewed, version=version)
 
     thread = threading.Thread(target=renew, name="lease", daemon=True)
@@ -169,16 +170,10 @@ def _machine() -> tuple[str, str]:
     return socket.gethostname(), f"{start.read_text().strip()} {space.readlink()}" if start.exists() else ""
 
 
-def _written(found: Holder) -> bytes:
-    return json.dumps(asdict(found)).encode()
-
-
 def _parsed(data: bytes) -> Holder | None:
-    try:
-        values = json.loads(data)
-        return Holder(**values | {"machine": tuple(values["machine"])})
-    except (ValueError, TypeError, KeyError):
-        return None
+    with suppress(msgspec.MsgspecError):
+        return msgspec.json.decode(data, type=Holder)
+    return None
 
 
 def _is_live(data: bytes) -> bool:

@@ -30,8 +30,6 @@ Rows are numbered through the parts, in the order of the manifest. An index of t
 parts before (a hard link, on an object store a copy) and one part more; a picture that is gone keeps its row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal

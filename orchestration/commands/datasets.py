@@ -132,7 +132,7 @@ def replicate_command(
     say: options.Progress,
 ) -> options.Summaries:
     """Copy versions to a second lake, and check every byte; a repeated call copies only missing files."""
-    from pipelines.exports.replicate import replicate
+    from pipelines.exports.export import replicate
 
     replicas = replicate(Lake.at(lake), reference, Lake.at(target), say=say)
     name = reference.partition("@")[0]
@@ -184,7 +184,7 @@ def provenance_command(
     import yaml
 
     from orchestration.workflows.takedowns import models_of
-    from pipelines.forgetting.provenance import provenance
+    from pipelines.forgetting.holdings import provenance
 
     known = provenance(Lake.at(lake), reference, document)
     for each in known["versions"]:

@@ -15,8 +15,7 @@ import pyarrow as pa
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from pipelines.card.croissant import croissant
-from pipelines.card.rights import count_rights
-from pipelines.card.show import copy_lines, failures_by_host, most_frequent, split_lines, stage_lines
+from pipelines.card.show import copy_lines, count_rights, failures_by_host, most_frequent, split_lines, stage_lines
 from schemas.documents import Split, image_schema
 from schemas.lake import Folder
 from schemas.manifest import CARDS, Manifest, table_parts

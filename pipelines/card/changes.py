@@ -8,8 +8,6 @@ What two versions share is known by exact keys: ids, addresses and words of docu
 A key is kept as 16 bytes of its digest, so that two versions of a million documents each fit into memory.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence

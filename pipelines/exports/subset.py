@@ -9,10 +9,11 @@ its leaks are the parent's to tell.
 """
 
 import dataclasses
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -42,24 +43,26 @@ class EmptySubsetError(UsageError):
     """No document is in a subset."""
 
 
-class RowsKept(Protocol):
+class RowsKept(ABC):
     """Which documents of a version another one has."""
 
+    @abstractmethod
     def rows(self, documents: pa.Table) -> pa.Table:
         """Return the rows of a documents part that are in it, perhaps without some of their images."""
         ...
 
     def images(self, images: pa.Table) -> pa.Table:
-        """Return rows of an images part as the new version has them."""
-        ...
+        """Return rows of an images part as the new version has them: by default as the old one does."""
+        return images
 
+    @abstractmethod
     def settings(self, parent: str) -> dict[str, Any]:
         """Return what the settings of the new version say of it, given the reference of the old one."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class Selection(RowsKept):
     """Which documents are in a subset.
 
     Attributes:
@@ -84,13 +87,6 @@ class Selection:
         if self.share == 1 and not self.where and not self.min_coherence:
             raise UsageError("subset: expected --share, --where or --min-coherence")
 
-    def to_json(self) -> dict[str, Any]:
-        """Return what decides which documents are in it."""
-        own = {"share": self.share, "where": self.where}
-        if self.coherence is None:
-            return own
-        return {**own, "min_coherence": self.min_coherence, "links": self.coherence.made_by}
-
     def rows(self, documents: pa.Table) -> pa.Table:
         """Return the rows of a documents part that are in the subset."""
         if self.where:
@@ -103,13 +99,12 @@ class Selection:
             chosen = [is_in and value >= self.min_coherence for is_in, value in zip(chosen, found, strict=True)]
         return documents.filter(pa.array(chosen, pa.bool_()))
 
-    def images(self, images: pa.Table) -> pa.Table:
-        """Return rows as the parent has them."""
-        return images
-
     def settings(self, parent: str) -> dict[str, Any]:
         """Return what the settings of a subset say of it."""
-        return {"subset": {"parent": parent, **self.to_json()}}
+        found = {"parent": parent, "share": self.share, "where": self.where}
+        if self.coherence is not None:
+            found |= {"min_coherence": self.min_coherence, "links": self.coherence.made_by}
+        return {"subset": found}
 
 
 def write_subset(
@@ -243,7 +238,7 @@ Labels = Mapping[str, Mapping[int, int | None]]  # document -> index of an image
 
 
 @dataclass(frozen=True, slots=True)
-class _Labelled:
+class _Labelled(RowsKept):
     """Which rows the data set has, and their links."""
 
     labels: Labels
@@ -261,10 +256,6 @@ class _Labelled:
         texts = indexes(document.sentence_numbers or range(len(document.sentences)))
         links = tuple(Link(texts[text], new) for new, old in enumerate(kept) if (text := labels[old]) is not None)
         return to_row(replace(document.with_images(kept), links=links))
-
-    def images(self, images: pa.Table) -> pa.Table:
-        """Return rows as the version has them."""
-        return images
 
     def settings(self, parent: str) -> dict[str, Any]:
         """Return what the settings of the data set say of it."""

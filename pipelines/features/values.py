@@ -11,8 +11,6 @@ document, a list of vectors. Where an extractor rejects a picture, the value is 
 float16 cannot hold is rejected in every storage.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.exports.subset import EmptySubsetError, with_values, write_subset
+from pipelines.exports.subset import EmptySubsetError, RowsKept, with_values, write_subset
 from pipelines.forgetting.captures import Marks, Removal, remove_captures
 from pipelines.forgetting.holdings import Holding, NamedContent, find_holdings
 from pipelines.forgetting.ledger import take_out
@@ -86,7 +86,7 @@ _OF_IMAGES = ("images", "links", AFTER_SENTENCE, GIVEN_LINKS, GIVEN_SIMILARITIES
 
 
 @dataclass(frozen=True, slots=True)
-class _Without:
+class _Without(RowsKept):
     """Which rows a version keeps; a document without its last image is not kept.
 
     Attributes:

@@ -16,8 +16,6 @@ in which row. An image without pixels has the address `row:<n>`: its vector is a
 already has, looked up instead of extracted.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.metadata
 import io

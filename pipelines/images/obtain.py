@@ -228,19 +228,19 @@ def _found(uri: str, obtain: Callable[[], T]) -> T | Failure:
 
 
 def locate_stored(uris: Sequence[str], access: ImageAccess) -> Iterator[tuple[str, str]]:
-    """Yield each address that `is_to_fetch` behind the segment that holds what its host answered; empty: none does."""
+    """Yield each address on the web behind the segment that holds what its host answered; empty: none does."""
     client, requests = process_client(access.http, access.raw), list(map(_request, uris))
     yield from zip(client.locate(requests), uris, strict=True)
 
 
 def read_stored(uris: Iterable[str], access: ImageAccess, inspector: Inspector) -> Iterator[tuple[str, Found | None]]:
-    """Yield what the raw store knows of each address that `is_to_fetch`: its image, or why not; None: nothing."""
+    """Yield what the raw store knows of each address on the web: its image, or why not; None: nothing."""
     client, requests = process_client(access.http, access.raw), list(map(_request, uris))
     return _come_of(zip(requests, client.look_up(requests), strict=True), client, access, inspector)
 
 
 class Fetching:
-    """The images of addresses that `is_to_fetch`, list after list, by one worker.
+    """The images of addresses on the web, list after list, by one worker.
 
     Threads fetch and the calling one inspects: threads that inspect side by side would take more of the processor.
     """
@@ -306,8 +306,8 @@ def obtain_images(uris: Iterable[str], access: ImageAccess) -> Iterator[tuple[st
     """Yield the image of each address, or why there is none, in one process; copies are visible at the end."""
     inspector = Inspector(access)
     wanted = [*uris]
-    fetched = [uri for uri in wanted if is_to_fetch(uri)]
-    yield from read_at_hand([uri for uri in wanted if not is_to_fetch(uri)], access, inspector)
+    fetched = [uri for uri in wanted if on_web(uri)]
+    yield from read_at_hand([uri for uri in wanted if not on_web(uri)], access, inspector)
     if fetched:
         fetching = Fetching(access, inspector)
         try:
@@ -315,8 +315,3 @@ def obtain_images(uris: Iterable[str], access: ImageAccess) -> Iterator[tuple[st
         finally:
             fetching.close()
     inspector.close()
-
-
-def is_to_fetch(uri: str) -> bool:
-    """Return whether an address is on the web: all others are at hand."""
-    return on_web(uri)

@@ -22,13 +22,13 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.transforms.window import GlobalWindows
 
+from pipelines.embedded import on_web
 from pipelines.files import INSIDE
 from pipelines.images.obtain import (
     Fetching,
     Found,
     ImageAccess,
     Inspector,
-    is_to_fetch,
     judge,
     keyed_signs,
     locate_stored,
@@ -174,7 +174,7 @@ def _key_by_file(uri: str) -> tuple[str, str]:
 
 
 def _is_to_fetch(keyed: tuple[str, str], _: int) -> int:
-    return int(is_to_fetch(keyed[1]))
+    return int(on_web(keyed[1]))
 
 
 def _is_held(keyed: tuple[str, str], _: int) -> int:

@@ -12,8 +12,6 @@ Images are judged first; a document is judged by those that stay. A build applie
 anything of a picture.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
 

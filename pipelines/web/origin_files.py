@@ -11,8 +11,6 @@ other two then say nothing, as TDMRep asks, and are tried again some minutes lat
 for, so a header of TDMRep that would release it is not seen.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import threading

@@ -30,7 +30,7 @@ from PIL import Image
 from pipelines import run, sweep
 from pipelines.config import recipe
 from pipelines.exports.export import export_version
-from pipelines.exports.replicate import replicate as copy_version
+from pipelines.exports.export import replicate as copy_version
 from pipelines.exports.subset import EmptySubsetError, Selection, write_subset
 from pipelines.forgetting.forget import forget as forget_named
 from pipelines.images import inspect

@@ -7,8 +7,6 @@ checks as all others.
     raw/reddit/listings/<subreddit>-<listing>-<limit>-<host>.json
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

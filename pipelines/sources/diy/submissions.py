@@ -26,8 +26,6 @@ Any of the fields that say that a post is gone may be absent. A post is gone whe
 a filter, Reddit or a claim of copyright removed it. A deleted account alone (`author`) takes no post down.
 """
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Iterable, Iterator, Mapping

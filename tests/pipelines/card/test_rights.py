@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.card.rights import MOST, OTHERS, commonest
+from pipelines.card.show import MOST, OTHERS, commonest
 
 
 @given(st.dictionaries(st.text(max_size=3), st.integers(1, 9), max_size=200), st.integers(0, 9))

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from pipelines.exports.export import replicate
 from pipelines.exports.reading import shards_of
-from pipelines.exports.replicate import replicate
 from pipelines.exports.subset import write_labelled
 from pipelines.forgetting.forget import forget
 from pipelines.sources.takedowns import parse_takedowns

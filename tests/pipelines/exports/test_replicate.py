@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from orchestration.cli import app
 from pipelines.card.changes import EXAMPLES
 from pipelines.config import recipe
-from pipelines.exports import replicate as module
-from pipelines.exports.replicate import replicate
+from pipelines.exports import export as module
+from pipelines.exports.export import replicate
 from pipelines.run import build_dataset
 from schemas.errors import IntegrityError, UsageError
 from schemas.lake import MANIFEST, Folder, Lake

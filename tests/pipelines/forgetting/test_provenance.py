@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.forgetting.provenance import provenance
+from pipelines.forgetting.holdings import provenance
 from pipelines.raw import RawStore
 from schemas.errors import NotFoundError
 from schemas.lake import Lake

@@ -174,7 +174,7 @@ def test_visualnews() -> None:
         "7 not-found",
         "8 not-found",
         "9 forbidden",
-        "10 not-found",
+        "10 forbidden",
         "5 not-found",
         "data.json:8 missing-field",
         "data.json:9 broken-record",
