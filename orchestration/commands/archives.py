@@ -46,7 +46,7 @@ def index_command(
         dataset = options.known_dataset(lake, dataset)
     from newsroom.archive.build import build_index
     from training.mlflow.loading import open_model
-    from training.promotions.made import accepts_index, sign_index
+    from training.promotions.keys import accepts_index, sign_index
     from training.workflows.workers import by_workers
 
     home, loaded = Lake.at(lake), open_model(model, tracking, dataset=dataset or "")

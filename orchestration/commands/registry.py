@@ -148,14 +148,16 @@ def copy_command(
     say: options.Progress,
 ) -> options.Summaries:
     """Copy a version with its run to another registry, for example from staging to production, as its challenger."""
-    from training.mlflow.copying import copy_version
+    from training.mlflow.copying import DIGEST_TAG, copy_version
     from training.mlflow.loading import open_registry
+    from training.mlflow.runs import COPIED_TAG
     from training.mlflow.stored import tracking_uri
 
     source, target = open_registry(tracking, [f"models:/{model}"]).tracking_uri, tracking_uri(to)
-    done = copy_version(source, model, version, to=target, new_name=name, say=say)
-    when = "" if done.is_new else " before"
-    yield [f"{done.version.uri} was copied from {done.copied_from}{when}", f"sha256 {done.digest}"], done
+    copied, is_new = copy_version(source, model, version, to=target, new_name=name, say=say)
+    values = {"copied_from": copied.tags[COPIED_TAG], "digest": copied.tags[DIGEST_TAG], "is_new": is_new}
+    line = f"{copied.uri} was copied from {values['copied_from']}{'' if is_new else ' before'}"
+    yield [line, f"sha256 {values['digest']}"], {"model": copied.name, "version": copied.version, **values}
 
 
 def relocate_command(
@@ -180,7 +182,7 @@ def relocate_command(
         tags = relocate_lake(open_registry(tracking), old, home)
         yield [f"{tags} addresses of {Lake.at(old).root.uri} in {uri} are {home.root.uri} now"], {"tags": tags}
         return
-    from training.mlflow.moving import relocate
+    from training.mlflow.stored import relocate
 
     was, paths = relocate(uri)
     yield [f"{paths} paths of {uri} were changed; the old folder was {was}"], {"was": was, "paths": paths}

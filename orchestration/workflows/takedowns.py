@@ -215,8 +215,8 @@ def _taint_models(lake: Lake, held: Held, tracking: str | None) -> None:
     """Let the models that were trained on what is removed be tainted; they are noted with the versions."""
     if not held.versions or held.missing_store:
         return
+    from training.mlflow.champions import taint
     from training.mlflow.runs import connect
-    from training.mlflow.taints import taint
 
     client = connect(tracking_uri(tracking))
     for row in held.versions:

@@ -10,7 +10,7 @@ version finds that it is gone. Captured input files of such versions go as a who
 left.
 
 No build may run meanwhile: while one does, nothing is changed.
-Models are not touched here: `training.mlflow.taints` lets them be known.
+Models are not touched here: `training.mlflow.champions` lets them be known.
 """
 
 import contextlib

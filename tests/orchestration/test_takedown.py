@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.trial, pytest.mark.filterwarnings("ignore:Specifying a
 COLOURS = {"red": (220, 20, 20), "green": (20, 160, 40), "blue": (30, 40, 220), "yellow": (240, 220, 20)}
 COLOURS |= {"black": (10, 10, 10), "white": (245, 245, 245), "pink": (250, 120, 190), "brown": (120, 70, 20)}
 SPLITS = ["train"] * 24 + ["val"] * 8 + ["test"] * 8
-POLICY = "margin = 50\nmin_documents = 5\n[forget]\nwithin_days = 30\n"  # eight documents can show no smaller margin
+POLICY = "margin = 50\nmin_documents = 5\nforget_within_days = 30\n"  # eight documents can show no smaller margin
 NAME = "multilink-documents-closed-form"
 
 
@@ -87,7 +87,7 @@ def test_a_takedown_reaches_the_champion(settings: Settings, tmp_path: Path, mon
         )
         replaced = record.statements[-1].predicate["replaces"]
         assert replaced == {"version": "1", "tainted": str(record.taint("1"))}
-        assert record.policy("2")["forget"] == {"within_days": 30}
+        assert record.policy("2")["forget_within_days"] == 30
         with Archive(lake.index("documents", after, f"{NAME}-2").uri) as archive:
             assert archive.index.records.rows_of(sorted(gone)) == [None] * 3
             found = archive.search(caption="A wall that is red.", top=200)

@@ -8,9 +8,16 @@ again.
 The record is what counts (`training.promotions.record`). The aliases `champion` and `previous_champion`, and the tags
 with a version's last decision, approval and taint, are copies of it, made by `align`: a process that dies right after
 its statement leaves them old until the next call, which also corrects an alias that was set by hand.
+
+Training cannot be undone in part. So a version that was trained on what was taken out of a lake afterwards is named in
+the record as tainted, and so is every version that was trained from it, and every version that was trained on another
+version of the data set that is no longer in the lake, so that what it held is not known. Which weights a version was
+trained from is a tag of it: runs are deleted on MLflow's page. For how long a tainted champion may be used until its
+successor is promoted is a setting of the policy that it was promoted by (`forget_within_days`).
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -23,7 +30,7 @@ from schemas.errors import BuildError, UsageError
 from schemas.lake import Lake
 from schemas.versions import fingerprint
 from training.mlflow.registry import find_version, model_names, registered, versions, write_row
-from training.mlflow.runs import LAKE_TAG
+from training.mlflow.runs import DATASET_TAG, LAKE_TAG, START_TAG, VERSION_TAG
 from training.promotions.chain import Chain
 from training.promotions.keys import own_signer, trusted_keys
 from training.promotions.record import (
@@ -269,3 +276,51 @@ def _set_alias(client: mlflow.MlflowClient, model: Registered, alias: str, versi
         write_row(model.name, partial(client.delete_registered_model_alias, model.name, alias))
     elif version is not None and known != version:
         write_row(model.name, partial(client.set_registered_model_alias, model.name, alias, version))
+
+
+def taint(
+    client: mlflow.MlflowClient, lake: Lake, dataset: str, version: str, *, documents: int, images: int
+) -> list[ModelVersion]:
+    """Let every version that depends on a data set version be tainted; return those versions.
+
+    Args:
+        client: of the registry.
+        lake: that the data set is in; the chains of models that have none yet begin there.
+        dataset: name.
+        version: of the data set.
+        documents: how many are taken out of it.
+        images: how many are taken out of it.
+    """
+    found = _dependent(client, lake, dataset, version)
+    went = {"dataset": f"{dataset}@{version}", "documents": documents, "images": images}
+    for model, why in found:
+        stated = {each.predicate["dataset"] for each in record_of(client, model.name).about(model.version, TAINTED)}
+        if went["dataset"] not in stated:
+            append(client, model, TAINTED, {**went, "why": why}, lake=lake)
+    return [model for model, _ in found]
+
+
+def _dependent(
+    client: mlflow.MlflowClient, lake: Lake, dataset: str, version: str
+) -> Sequence[tuple[ModelVersion, str]]:
+    """Return each version that depends on a data set version, and in which way ("": it was trained on it)."""
+    there, everything = lake.versions(dataset), versions(client)
+    of_dataset = [each for each in everything if each.tags.get(DATASET_TAG) == dataset]
+    waiting = [(each, "") for each in of_dataset if each.tags.get(VERSION_TAG) == version]
+    waiting += [
+        (each, f"trained on {dataset}@{each.tags.get(VERSION_TAG)}, which is not in the lake any more")
+        for each in of_dataset
+        if each.tags.get(LAKE_TAG) == lake.root.uri and each.tags.get(VERSION_TAG) not in there
+    ]
+    found: dict[str, tuple[ModelVersion, str]] = {}
+    while waiting:
+        model, why = waiting.pop(0)
+        if model.uri not in found:
+            found[model.uri] = model, why
+            waiting += [(each, f"trained from {model.uri}") for each in everything if _starts_from(each, model)]
+    return list(found.values())
+
+
+def _starts_from(child: ModelVersion, parent: ModelVersion) -> bool:
+    run = f"|{parent.run_id}" if parent.run_id else ""
+    return re.search(f"(?:{re.escape(parent.uri)}{run})(?![0-9a-f])", child.tags.get(START_TAG, "")) is not None

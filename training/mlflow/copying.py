@@ -7,10 +7,8 @@ made, which is the last write but for its alias: a copy that dies on the way lea
 
 import json
 import tempfile
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import mlflow
 from mlflow.entities import Metric, Param, Run, RunTag
@@ -39,34 +37,14 @@ DIGEST_TAG = "digest"
 SYSTEM_TAGS = "mlflow."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Copy:
-    """A version and what it was copied from.
-
-    Attributes:
-        version: in the new registry.
-        copied_from: registry and version it was copied from.
-        digest: of all its files, SHA-256 (hex).
-        is_new: False where it had been copied before.
-    """
-
-    version: ModelVersion
-    copied_from: str
-    digest: str
-    is_new: bool
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "model": self.version.name,
-            "version": self.version.version,
-            "copied_from": self.copied_from,
-            "digest": self.digest,
-            "is_new": self.is_new,
-        }
-
-
-def copy_version(source: str, name: str, version: str, *, to: str, new_name: str | None = None, say: Say) -> Copy:
+def copy_version(
+    source: str, name: str, version: str, *, to: str, new_name: str | None = None, say: Say
+) -> tuple[ModelVersion, bool]:
     """Copy a version to another registry, where it becomes the challenger; doing it again changes nothing.
+
+    Returns:
+        The version there, whose tags say what it was copied from (`COPIED_TAG`) and the digest of all its files
+        (`DIGEST_TAG`), and whether it is new.
 
     Args:
         source: URI of the registry it is in.
@@ -101,7 +79,7 @@ def copy_version(source: str, name: str, version: str, *, to: str, new_name: str
         for known in versions(client, name=new_name):
             if (known.tags.get(COPIED_TAG), known.tags.get(DIGEST_TAG)) == (uri, digest):
                 challenge(client, new_name)
-                return Copy(version=known, copied_from=uri, digest=digest, is_new=False)
+                return known, False
         say(f"copying {original.uri} and its run to {to}")
         experiment = experiment_id(client, f"multilink-{original.tags.get(DATASET_TAG, original.name)}")
         made = client.create_run(experiment, run_name=run.info.run_name)
@@ -122,18 +100,13 @@ def copy_version(source: str, name: str, version: str, *, to: str, new_name: str
     tags = _tags(original, copied.id, uri, digest) | {CHOSEN_TAG: str(chosen_from)}
     stored = client.create_model_version(new_name, place, run_id=copied.id, tags=tags, model_id=model_id)
     challenge(client, new_name)
-    found = find_version(client, new_name, str(stored.version))
-    return Copy(version=found, copied_from=uri, digest=digest, is_new=True)
+    return find_version(client, new_name, str(stored.version)), True
 
 
 def _tags(original: ModelVersion, run_id: str, uri: str, digest: str) -> dict[str, str]:
     """Return the tags of a copy; nobody has approved or judged it in the new registry."""
-    own = {
-        COPIED_TAG: uri,
-        DIGEST_TAG: digest,
-        **({RUN_TAG: run_id} if RUN_TAG in original.tags else {}),
-    }
-    return {key: value for key, value in original.tags.items() if key not in (APPROVED_TAG, DECISION_TAG)} | own
+    kept = {key: value for key, value in original.tags.items() if key not in (APPROVED_TAG, DECISION_TAG)}
+    return kept | ({RUN_TAG: run_id} if RUN_TAG in kept else {}) | {COPIED_TAG: uri, DIGEST_TAG: digest}
 
 
 def _of_model(metric: Metric, model_id: str) -> Metric:

@@ -300,7 +300,7 @@ def decide(
         checks += [_against_guard(guard, (guards or {})[guard.dataset], policy) for guard in policy.guards]
         checks += [check for each in policy.groups for check in _within_groups(each.by, target, policy)]
         is_new = target.champion is not target.candidate
-        checks += [_preferred(preference)] if policy.editors.preferred and is_new else []
+        checks += [_preferred(preference)] if policy.editors_preferred and is_new else []
     if policy.latest_only and latest is not None:
         is_latest = target.dataset == latest
         words = "the latest version" if is_latest else f"but the latest version is {latest}"

@@ -32,7 +32,7 @@ from training.mlflow.runs import connect, fetch_files
 from training.mlflow.stored import FORMS, is_missing, no_address, registered_name, tracking_uri
 from training.model import LinkModel
 from training.model_files import check_files, file_digests, folder_digest
-from training.promotions.made import check_made
+from training.promotions.keys import check_made
 from training.promotions.proof import ADDRESS_FILE, CHANGING, Use, check_use, keys_of, verifies_all
 from training.promotions.record import CHAMPION, MODEL_DIGEST_TAG, ModelVersion, read_record
 

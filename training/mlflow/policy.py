@@ -10,16 +10,12 @@ A policy file is TOML; a key that is left out has its default, an unknown one is
     approval = false              # whether a person must approve a version before it becomes the champion
     approvers = []                # who may: NAME, or NAME:KEY with the first digits of the key; empty: anyone
     verify = false                # whether a champion must be proved to be used (multilink verify)
+    editors_preferred = true      # editors who compared it blind with the champion must prefer it
+    forget_within_days = 30       # how long the champion may be used after data it was trained on was taken out
 
     [minimum]                     # means in percent that a candidate must reach
     auc = 70.0
     precision_at_1 = 40.0
-
-    [forget]
-    within_days = 30              # how long the champion may be used after data it was trained on was taken out
-
-    [editors]
-    preferred = true              # editors who compared it blind with the champion must prefer it
 
     [[guards]]                    # other data sets, on their latest version, on which it may not fall back
     dataset = "rqa"
@@ -30,17 +26,20 @@ A policy file is TOML; a key that is left out has its default, an unknown one is
 """
 
 import tomllib
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Annotated, ClassVar
 
-from schemas.configs import require, restore
+from msgspec import Meta
+
+from schemas.configs import NonNegativeFloat, NonNegativeInt, PositiveInt, Settings, require, restore
 from schemas.documents import Split
 from schemas.errors import ConfigError, NotFoundError
 from training.metrics.scores import LEVEL
 
 NOT_TEST = "its scores are reported, so that no model may be chosen by them; expected another split"
-BEST = 100.0  # every score is from 0 to this
+Percent = Annotated[float, Meta(ge=0, le=100)]
 
 
 class Measure(StrEnum):
@@ -63,54 +62,25 @@ class Measure(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Minimum:
+class Minimum(Settings):
     """Means in percent that a candidate must reach on the target; None: any.
 
     The first three are of links, the others of retrieval: they are of the kind of the policy's measure.
     """
 
-    auc: float | None = None
-    precision_at_1: float | None = None
-    precision_at_5: float | None = None
-    reciprocal_rank: float | None = None
-    recall_at_1: float | None = None
-    recall_at_5: float | None = None
-    recall_at_10: float | None = None
+    part: ClassVar[str] = "minimum"
 
-    def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            is_percent = value is None or 0 <= value <= BEST
-            require(is_percent, field=f"minimum.{name}", value=value, rule="must be from 0 to 100")
+    auc: Percent | None = None
+    precision_at_1: Percent | None = None
+    precision_at_5: Percent | None = None
+    reciprocal_rank: Percent | None = None
+    recall_at_1: Percent | None = None
+    recall_at_5: Percent | None = None
+    recall_at_10: Percent | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Editors:
-    """What people must say.
-
-    Attributes:
-        preferred: whether those who compared candidate and champion blind must be shown to prefer the candidate.
-    """
-
-    preferred: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Forget:
-    """What follows where data that a champion was trained on is taken out of the lake.
-
-    Attributes:
-        within_days: how many days it may be used after that; None: without end.
-    """
-
-    within_days: int | None = None
-
-    def __post_init__(self) -> None:
-        is_count = self.within_days is None or self.within_days >= 0
-        require(is_count, field="forget.within_days", value=self.within_days, rule="must not be negative")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Guard:
+class Guard(Settings):
     """A data set on which a candidate must keep what the champion can.
 
     Attributes:
@@ -120,16 +90,18 @@ class Guard:
         measure: what decides on this data set.
     """
 
+    part: ClassVar[str] = "guards"
+
     dataset: str = ""
-    margin: float = 0.0
+    margin: NonNegativeFloat = 0.0
     split: str = ""
     measure: Measure = Measure.AUTO
 
     def __post_init__(self) -> None:
+        Settings.__post_init__(self)
         is_name = bool(self.dataset) and "@" not in self.dataset
         rule = "expected a name without version; the latest is scored"
         require(is_name, field="guards.dataset", value=self.dataset, rule=rule)
-        require(self.margin >= 0, field="guards.margin", value=self.margin, rule="must not be negative")
         require(self.split != Split.TEST, field="guards.split", value=self.split, rule=NOT_TEST)
 
 
@@ -152,7 +124,7 @@ class Groups:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class Policy(Settings):
     """Settings of the rule.
 
     Attributes:
@@ -169,32 +141,32 @@ class Policy:
         approvers: who may, also where a person is asked in doubt, as NAME or NAME:KEY; empty: anyone.
         verify: whether a champion is used only where its statements are signed by a trusted key.
         minimum: scores that must be reached.
-        editors: what people must say.
-        forget: what follows where data that it was trained on is taken out.
+        editors_preferred: whether editors who compared candidate and champion blind must be shown to prefer the
+            candidate.
+        forget_within_days: how many days it may be used after data that it was trained on was taken out of the lake;
+            None: without end.
         guards: data sets on which the candidate may not fall back.
         groups: groups of the target's documents in which it may not: it must not be shown to be more than the margin
             worse, and where there are documents enough to show it, it must be shown to be at most that.
     """
 
-    level: float = LEVEL
+    level: Annotated[float, Meta(gt=0, lt=1)] = LEVEL
     measure: Measure = Measure.AUTO
-    margin: float = 1.0
+    margin: NonNegativeFloat = 1.0
     split: str = ""
-    min_documents: int = 20
+    min_documents: PositiveInt = 20
     latest_only: bool = True
     approval: bool = False
     approvers: tuple[str, ...] = ()
     verify: bool = False
+    editors_preferred: bool = False
+    forget_within_days: NonNegativeInt | None = None
     minimum: Minimum = field(default_factory=Minimum)
-    editors: Editors = field(default_factory=Editors)
-    forget: Forget = field(default_factory=Forget)
     guards: tuple[Guard, ...] = ()
     groups: tuple[Groups, ...] = ()
 
     def __post_init__(self) -> None:
-        require(0 < self.level < 1, field="level", value=self.level, rule="must be between 0 and 1")
-        require(self.margin >= 0, field="margin", value=self.margin, rule="must not be negative")
-        require(self.min_documents >= 1, field="min_documents", value=self.min_documents, rule="must be at least 1")
+        Settings.__post_init__(self)
         require(self.split != Split.TEST, field="split", value=self.split, rule=NOT_TEST)
         names = [guard.dataset for guard in self.guards]
         require(len(set(names)) == len(names), field="guards", value=names, rule="name a data set once")

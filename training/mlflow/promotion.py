@@ -1,7 +1,7 @@
 """The promotion gate: score candidate and champion on the same data, decide, state it; the way back; and approvals.
 
 The rule is in `gate.py`, its settings are in `policy.py`, models are scored in `judging.py`. Each decision is a
-statement of the record, one that makes a champion with what it rests on (`evidence.py`). Aliases and tags of the
+statement of the record, one that makes a champion with what it rests on. Aliases and tags of the
 registry follow it (`champions.py`). A dry run leaves nothing behind, and is not counted.
 """
 
@@ -18,9 +18,8 @@ from schemas.errors import BuildError, GateError, NotFoundError, UsageError
 from schemas.lake import Lake
 from training.metrics.preference import Preference
 from training.mlflow.champions import align, append, change_champion, check_signer, record_of
-from training.mlflow.evidence import evidence_of
 from training.mlflow.gate import Check, Decision, refuse
-from training.mlflow.judging import Rivals, find_judging_data, gate_split, judge
+from training.mlflow.judging import Rivals, evidence_of, find_judging_data, gate_split, judge
 from training.mlflow.loading import LoadedModel, load_version
 from training.mlflow.policy import STANDARD_POLICY, Policy
 from training.mlflow.registry import find_version
@@ -133,7 +132,7 @@ def promote(
         best=None if record.best in (None, champion) else find_version(client, candidate.name, record.best),
         attempt=record.attempt(candidate.version, target, data.split, measure=policy.measure, study=study, cells=cells),
     )
-    if policy.editors.preferred and preferred is not None and rivals.champion is not None:
+    if policy.editors_preferred and preferred is not None and rivals.champion is not None:
         rivals = replace(rivals, preference=preferred(lake, rivals.champion.uri, candidate.uri))
     promotion = Promotion(
         candidate=candidate,

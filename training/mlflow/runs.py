@@ -26,8 +26,7 @@ from schemas.errors import NotFoundError, UsageError
 from schemas.overrides import flatten
 from schemas.versions import code_version, fingerprint
 from training.config import TrainConfig
-from training.mlflow.moving import SQLITE, check_folder, folder_tags
-from training.mlflow.stored import tracking_uri
+from training.mlflow.stored import SQLITE, check_folder, folder_tags, tracking_uri
 
 ARTIFACTS_VARIABLE = "MULTILINK_ARTIFACTS"
 ARTIFACTS = "mlartifacts"
@@ -177,7 +176,6 @@ def start_run(
     uri: str,
     lake: str,
     workers: int,
-    git_commit: str | None = None,
     parent: str | None = None,
 ) -> TrackedRun:
     """Start a run in the experiment `multilink-<dataset>`, with everything that is known before it.
@@ -190,7 +188,6 @@ def start_run(
         uri: folder of that version.
         lake: URI of the lake.
         workers: training processes.
-        git_commit: commit of the source tree, or None where it is not one.
         parent: id of the run that it is a part of, such as a sweep's.
     """
     by = f" with similarity {config.similarities}" if config.similarities else ""
@@ -207,7 +204,6 @@ def start_run(
         "mlflow.note.content": f"{config.objective_name}{by} on "
         f"`{dataset}@{version}`, recipe `{config.recipe}`, {config.training.epochs} epochs, {workers} workers. "
         "`report` among the artefacts is the evaluation.",
-        **({"mlflow.source.git.commit": git_commit} if git_commit else {}),
         **({PARENT_TAG: parent} if parent else {}),
     }
     name = f"{config.recipe} {config.objective_name} {config.similarities}".rstrip()

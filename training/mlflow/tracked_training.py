@@ -11,12 +11,10 @@ continued, one that another process trains is waited for, and a finished one is 
 """
 
 import os
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import mlflow
@@ -231,7 +229,6 @@ def _train(
         uri=folder.uri,
         lake=lake.root.uri,
         workers=workers,
-        git_commit=_git_commit(),
         parent=parent,
     )
     reference, own = f"{manifest.dataset}@{manifest.version}", runs_folder(lake).child(run.id)
@@ -366,17 +363,3 @@ def epoch_line(metrics: Mapping[str, float], epochs: int, unit: str = "epoch") -
         if name in metrics:
             parts.append(f"{title} {metrics[name]:{form}}")
     return "  ".join(parts)
-
-
-def _git_commit() -> str | None:
-    """Return the commit of the source tree this code runs from, or None where it is not one."""
-    root = Path(__file__).resolve().parent.parent
-    if not (root / ".git").exists():
-        return None
-    try:
-        found = subprocess.run(
-            ["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, check=True, timeout=10
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return found.stdout.strip()

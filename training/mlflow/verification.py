@@ -23,11 +23,10 @@ from schemas.console import Say
 from schemas.errors import IntegrityError, NotFoundError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest, verify
-from training.mlflow.evidence import GUARD, TARGET, surroundings
 from training.mlflow.gate import Check, Decision
-from training.mlflow.judging import JudgingData, Rivals, judge
+from training.mlflow.judging import GUARD, TARGET, JudgingData, Rivals, judge, surroundings
 from training.mlflow.loading import LoadedModel, load_version
-from training.mlflow.policy import Editors, Policy
+from training.mlflow.policy import Policy
 from training.mlflow.registry import find_version, registered
 from training.promotions.proof import (
     CALIBRATION,
@@ -127,7 +126,7 @@ def _scored_again(client: mlflow.MlflowClient, candidate: LoadedModel, proof: Pr
         each["name"]: (each["dataset"], each["split"]) for each in predicate["judged_on"] if each["role"] == GUARD
     }
     data = JudgingData(lake=lake, target=target["dataset"], split=target["split"], guards=guards)
-    policy = replace(restore(Policy, was["policy"]), editors=Editors())
+    policy = replace(restore(Policy, was["policy"]), editors_preferred=False)
     approvals = proof.record.approvals(proof.version, candidate.files, before=promotion.number)
     decision = judge(candidate, rivals, data, policy, approvals=approvals, say=say)
     here = surroundings()

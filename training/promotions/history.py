@@ -5,7 +5,6 @@ hand is not.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import zip_longest
 from typing import Any
@@ -19,68 +18,44 @@ PROMOTED, ROLLED_BACK = "promotion", "rollback"
 HELD = 2  # the champion, and the one before it, which a rollback makes the champion again
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Championship:
-    """A time during which one version was the champion.
-
-    Attributes:
-        model: registered model.
-        version: of it.
-        since: when it became champion, ISO 8601 in UTC.
-        until: when another did; empty: it still is.
-        replaced: the champion before; empty: there was none.
-        by: `promotion`, `rollback`, or `adopted`: who signs answers for what stood before.
-        trained_on: NAME@VERSION of the data it was trained on; empty where no statement says so.
-        judged_on: NAME@VERSION of the data it was judged on; empty for a rollback.
-        split: of `judged_on`.
-        documents: of it that were scored; 0 for a rollback.
-        approved_by: who approved it; empty: no approval was needed.
-        reasons: why it was promoted, a sentence each.
-        signed_by: ids of the trusted keys whose signatures of the statement verify; empty: there is none.
-        tainted: why it is tainted; empty: it is not.
-    """
-
-    model: str
-    version: str
-    since: str
-    until: str
-    replaced: str
-    by: str
-    trained_on: str
-    judged_on: str
-    split: str
-    documents: int
-    approved_by: str
-    reasons: tuple[str, ...]
-    signed_by: tuple[str, ...]
-    tainted: str
+Championship = Mapping[str, Any]
 
 
 def championships(record: Record) -> list[Championship]:
-    """Return who was champion, the first one first; empty where nobody was promoted."""
+    """Return who was champion, the first one first; empty where nobody was promoted.
+
+    Each has, ready for JSON: `model` and `version`; `since` and `until` (empty: it still is), ISO 8601 in UTC;
+    `replaced`, the champion before; `by`, which is `promotion`, `rollback` or `adopted` (who signs answers for what
+    stood before); `trained_on` and `judged_on`, NAME@VERSION; `split` and `documents` of the latter; `approved_by`;
+    `reasons`, a sentence each; `signed_by`, ids of the trusted keys whose signatures of the statement verify; and
+    `tainted`, why it is. What no statement says is empty.
+    """
     changes = record.changes
     return [_championship(record, change, after) for change, after in zip_longest(changes, changes[1:])]
 
 
 def _championship(record: Record, change: Statement, after: Statement | None) -> Championship:
-    version, decision, evidence = next(iter(change.champions), ""), change.decision, change.predicate
-    replaced = decision.get("champion_before") or ""
-    return Championship(
-        model=record.model.name,
-        version=version,
-        since=_time(change),
-        until="" if after is None else _time(after),
-        replaced="" if replaced == version else replaced,
-        by=ADOPTED if change.event == ADOPTED else ROLLED_BACK if decision.get("is_rollback") else PROMOTED,
-        trained_on=evidence.get("trained_on", {}).get("dataset", ""),
-        judged_on=decision.get("dataset", ""),
-        split=decision.get("split", ""),
-        documents=decision.get("documents", 0),
-        approved_by=decision.get("approved_by", ""),
-        reasons=tuple(decision.get("reasons", [])),
-        signed_by=change.signers,
-        tainted=str(record.taint(version) or ""),
+    version, decision, replaced = (
+        next(iter(change.champions), ""),
+        change.decision,
+        change.decision.get("champion_before"),
     )
+    return {
+        "model": record.model.name,
+        "version": version,
+        "since": _time(change),
+        "until": "" if after is None else _time(after),
+        "replaced": "" if replaced in (None, version) else replaced,
+        "by": ADOPTED if change.event == ADOPTED else ROLLED_BACK if decision.get("is_rollback") else PROMOTED,
+        "trained_on": change.predicate.get("trained_on", {}).get("dataset", ""),
+        "judged_on": decision.get("dataset", ""),
+        "split": decision.get("split", ""),
+        "documents": decision.get("documents", 0),
+        "approved_by": decision.get("approved_by", ""),
+        "reasons": decision.get("reasons", []),
+        "signed_by": change.signers,
+        "tainted": str(record.taint(version) or ""),
+    }
 
 
 def _time(change: Statement) -> str:
@@ -89,17 +64,16 @@ def _time(change: Statement) -> str:
 
 def lines(found: Sequence[Championship]) -> Iterator[str]:
     """Yield a table of them, and under each what it was decided by."""
-    rows = [["since", "version", "replaced", "by", "judged on", "approved by", "signed by"]]
-    for each in found:
-        cells = (each.replaced, each.by, each.judged_on, each.approved_by, each.signed_by and each.signed_by[0][:12])
-        rows.append([each.since, each.version, *(cell or "-" for cell in cells)])
-    head, *table = aligned(rows)
+    heads = ["since", "version", "replaced", "by", "judged on", "approved by", "signed by"]
+    rows = [[str(each[head.replace(" ", "_")] or "-") for head in heads[:-1]] for each in found]
+    signers = [each["signed_by"][0][:12] if each["signed_by"] else "-" for each in found]
+    head, *table = aligned([heads, *([*row, signer] for row, signer in zip(rows, signers, strict=True))])
     yield head
     for line, each in zip(table, found, strict=True):
         yield line
-        yield from (f"  {reason}" for reason in each.reasons)
-        if each.tainted:
-            yield f"  tainted: {each.tainted}"
+        yield from (f"  {reason}" for reason in each["reasons"])
+        if each["tainted"]:
+            yield f"  tainted: {each['tainted']}"
 
 
 def needed_by_champions(lake: Lake) -> Mapping[str, list[str]]:

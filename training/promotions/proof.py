@@ -234,7 +234,7 @@ def check_use(record: Record, version: str) -> Use:
 
 
 def _check_taint(record: Record, version: str) -> None:
-    found, days = record.taint(version), record.policy(version).get("forget", {}).get("within_days")
+    found, days = record.taint(version), record.policy(version).get("forget_within_days")
     if found is None or days is None:
         return
     if datetime.now(UTC) > datetime.fromisoformat(found.at) + timedelta(days=days):

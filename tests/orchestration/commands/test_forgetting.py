@@ -24,9 +24,8 @@ from training.data.lake import Columns
 from training.data.mapped import CACHE
 from training.data.split import MappedSplit
 from training.data.views import ALL_SENTENCES
-from training.mlflow.champions import record_of
+from training.mlflow.champions import record_of, taint
 from training.mlflow.runs import connect
-from training.mlflow.taints import taint
 
 NO_FEATURES = ("features.images=", "features.sentences=")
 SECRET = "The recipe that was never to be told."

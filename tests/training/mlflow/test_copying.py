@@ -60,20 +60,20 @@ def test_a_copy_has_all_that_the_original_has(
     log_scores(client, original.run_id, {"test_auc": 87.0}, model_id=model_id, dataset=("synthetic", "v1"))
     promote(client, "linker", "1", say=print)
 
-    done = copy_version(client.tracking_uri, "linker", "champion", to=production, say=print)
+    copied, is_new = copy_version(client.tracking_uri, "linker", "champion", to=production, say=print)
     target = connect(production)
     arrived = find_version(target, "linker", "challenger")
-    assert done.is_new and arrived.version == done.version.version == "1"
-    assert done.copied_from == f"{client.tracking_uri} models:/linker/1"
+    assert is_new and arrived == copied and copied.version == "1"
+    source, digest = f"{client.tracking_uri} models:/linker/1", copied.tags["digest"]
     original = find_version(connect(client.tracking_uri), "linker", "1")
-    extra = {"copied_from": done.copied_from, "digest": done.digest, "chosen_from": "1"}
+    extra = {"copied_from": source, "digest": digest, "chosen_from": "1"}
     assert arrived.tags | {DECISION_TAG: original.tags[DECISION_TAG]} == original.tags | extra
     assert (
         DECISION_TAG not in arrived.tags and record_of(target, "linker").judgement("1") is None
     )  # nor by a sensor there
 
     folders = [_files(client, "1", tmp_path / "one"), _files(target, "1", tmp_path / "two")]
-    assert folder_digest(folders[0]) == folder_digest(folders[1]) == done.digest
+    assert folder_digest(folders[0]) == folder_digest(folders[1]) == digest
     assert (folders[1] / "report" / "index.html").read_text() == "<p>87 AUC</p>"
     assert arrived.run_id is not None
     run = target.get_run(arrived.run_id)
@@ -89,8 +89,8 @@ def test_a_copy_has_all_that_the_original_has(
         assert weights[name].equal(expected)
     assert promote(target, "linker", "challenger", lake=registry_lake, say=print).decision.is_promoted
 
-    again = copy_version(client.tracking_uri, "linker", "1", to=production, say=print)
-    assert not again.is_new and again.version.version == "1"
+    again, is_new = copy_version(client.tracking_uri, "linker", "1", to=production, say=print)
+    assert not is_new and again.version == "1"
     assert len(target.search_model_versions("name = 'linker'")) == 1
 
 

@@ -10,9 +10,9 @@ import pytest
 from schemas.errors import UsageError
 from schemas.lake import Lake
 from training.mlflow.loading import load
-from training.mlflow.moving import relocate
 from training.mlflow.registering import register
 from training.mlflow.runs import connect, experiment_id
+from training.mlflow.stored import relocate
 
 
 def write_workspace(folder: Path, template: Path, registry_lake: Lake, model: Path) -> str:

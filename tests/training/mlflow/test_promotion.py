@@ -261,8 +261,8 @@ def test_a_key_that_is_made_later_takes_the_record_over_where_somebody_says_so(
         assert promote(client, "linker", "1", say=print).decision.reasons == ("it is the champion already",)
     record = record_of(client, "linker")
     assert record.champions == ("1",) and record.best == "1" and len(record.statements) == 3
-    assert [each.by for each in championships(record)] == ["promotion", "adopted", "adopted"]
-    assert {each.signed_by for each in championships(record)} == {record.statements[-1].signers}
+    assert [each["by"] for each in championships(record)] == ["promotion", "adopted", "adopted"]
+    assert {each["signed_by"] for each in championships(record)} == {record.statements[-1].signers}
     refused = promote(client, "linker", "1", policy=Policy(minimum=Minimum(auc=100)), say=print)
     assert refused.decision.reasons == ("it is the champion already",)
     client.delete_model_version("linker", "1")

@@ -101,8 +101,8 @@ def test_trained_registered_promoted_rolled_back_loaded_copied_and_forgotten(
 
     elsewhere = tmp_path / "mlflow.db"
     elsewhere.write_bytes(template.read_bytes())
-    done = copy_version(served.tracking_uri, "linker", "2", to=f"sqlite:///{elsewhere}", say=print)
-    assert done.is_new and DECISION_TAG not in done.version.tags
+    copied, is_new = copy_version(served.tracking_uri, "linker", "2", to=f"sqlite:///{elsewhere}", say=print)
+    assert is_new and DECISION_TAG not in copied.tags
 
     forget = ["lake", "forget", "train-003", "--yes", "--models", "--lake", lake.root.uri, "--json"]
     asked = CliRunner().invoke(app, [*forget, "--tracking-uri", served.tracking_uri], catch_exceptions=False)

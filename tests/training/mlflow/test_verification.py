@@ -32,22 +32,20 @@ from training.evaluation.models import evaluate_model
 from training.loop.context import Context
 from training.loop.trainer import train
 from training.mlflow import evidence, judging, verification
-from training.mlflow.champions import adopt, align, append, change_champion, record_of, relocate_lake
+from training.mlflow.champions import adopt, align, append, change_champion, record_of, relocate_lake, taint
 from training.mlflow.loading import load_logged, open_model
-from training.mlflow.policy import Forget, Guard, Minimum, Policy
+from training.mlflow.policy import Guard, Minimum, Policy
 from training.mlflow.promotion import approve, promote, rollback
 from training.mlflow.registering import register
 from training.mlflow.registry import find_version
 from training.mlflow.runs import connect, experiment_id
 from training.mlflow.serving import run_serve
-from training.mlflow.taints import taint
 from training.mlflow.verification import verify_champion
 from training.model import LinkModel
 from training.model_files import SUMS, seal
 from training.promotions import proof
 from training.promotions.history import championships
-from training.promotions.keys import make_key, public_path, trusted_keys
-from training.promotions.made import accepts_index, sign_index
+from training.promotions.keys import accepts_index, make_key, public_path, sign_index, trusted_keys
 from training.promotions.proof import ADDRESS_FILE, keys_of
 from training.promotions.record import APPROVED_TAG, CHANGED, DECISION_TAG, MODEL_DIGEST_TAG, TAINTED
 from training.towers.vectors import LinearSettings, SentenceSettings
@@ -492,7 +490,7 @@ def test_no_way_into_a_model_leads_past_its_statements(workspace: Workspace, mon
     outcomes(None)
     promotion = record_of(client, "linker").promotion("1")
     assert promotion is not None
-    decision = {**promotion.decision, "policy": {"forget": {"within_days": 0}}}
+    decision = {**promotion.decision, "policy": {"forget_within_days": 0}}
     evidence = {name: promotion.predicate[name] for name in ("files", "calibration", "trained_on", "judged_on")}
     change_champion(client, record_of(client, "linker"), ("1",), decision=decision, evidence=evidence)
     taint(client, lake, "synthetic", VERSION, documents=1, images=1)
@@ -703,11 +701,11 @@ def test_a_tainted_champion_is_used_as_long_as_its_policy_says(
 ) -> None:
     client, lake = workspace.client, Lake.at(str(workspace.lake))
     monkeypatch.setenv("MULTILINK_KEY", str(workspace.key))
-    promote(client, "linker", "1", policy=Policy(forget=Forget(within_days=30), verify=True), say=print)
+    promote(client, "linker", "1", policy=Policy(forget_within_days=30, verify=True), say=print)
     assert {each.version for each in taint(client, lake, "synthetic", VERSION, documents=2, images=3)} == {"1", "2"}
     _opens(workspace)  # from now on for 30 days
     why = f"trained on synthetic@{VERSION}, out of which 2 documents and 3 images were taken on "
-    assert championships(record_of(client, "linker"))[0].tainted.startswith(why)
+    assert championships(record_of(client, "linker"))[0]["tainted"].startswith(why)
     client.delete_model_version_tag("linker", "1", TAINTED)  # the record counts
     for days, is_refused in ((29, False), (31, True)):
         monkeypatch.setattr(proof, "datetime", _later(days))
