@@ -36,7 +36,7 @@ from schemas.versions import code_version
 SECTIONS = {
     "All of it": ("demo", "open", "up"),
     "Data sets": ("build", "datasets", "features", "lake"),
-    "Models": ("train", "evaluate", "examples", "compare", "sweep", "transfer", "settings"),
+    "Models": ("train", "evaluate", "compare", "sweep", "transfer", "settings"),
     "Promotion": ("promote", "approve", "rollback", "promotions", "verify", "key", "copy", "relocate"),
     "Links": ("link", "relink", "label", "measure", "serve"),
     "Archives": ("index", "search", "evaluate-search", "pages", "decisions"),
@@ -55,7 +55,7 @@ TREE = {
 # File of `commands/` -> its commands, beside a file for each group and for each other command.
 FILES = {
     "workspaces": ("demo", "open", "up"),
-    "studies": ("compare", "examples", "sweep", "transfer"),
+    "studies": ("compare", "sweep", "transfer"),
     "links": ("label", "link", "measure", "relink", "serve"),
     "archives": ("evaluate_search", "index", "pages", "search"),
     "registry": ("approve", "copy", "key", "promotions", "relocate", "rollback", "verify"),

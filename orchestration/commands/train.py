@@ -61,5 +61,7 @@ def train_command(
         lines += [] if judged is None else ["", *judged.outcome(lake)]
         values["evaluation"] = None if judged is None else judged.to_json()
     else:
-        lines.append(f"not evaluated, so its links have no probability: multilink evaluate --model {summary.model_uri}")
+        lines.append(
+            f"not evaluated, so its links have no probability: multilink evaluate --model {summary.version.uri}"
+        )
     yield lines, values

@@ -14,14 +14,9 @@ import torch
 from scipy.sparse import coo_array
 from torch import Tensor
 
-from schemas.documents import Split
-from schemas.errors import UsageError
-from schemas.lake import Folder
-from schemas.manifest import Manifest
 from training.config import TrainConfig
 from training.data.batches import validation_bounds
 from training.data.documents import DocumentSet
-from training.data.loading import open_split
 from training.data.ragged import Bool, Float64, Int64
 from training.data.split import TrainingSplit
 from training.loop.context import Context
@@ -101,22 +96,6 @@ def validate(model: LinkModel, split: TrainingSplit, context: Context, *, epoch:
         precision_at_1=first / scored if scored else None,
         precision_at_5=fifth / scored if scored else None,
     )
-
-
-def split_loss(model: LinkModel, manifest: Manifest, folder: Folder, split: Split) -> float | None:
-    """Return the mean loss of a model's own objective on a split, in this process; None of one that reads links.
-
-    Raises:
-        UsageError: the data set lacks what the model reads, or no document has a sentence and an image.
-    """
-    config = model.card.config
-    if config.needs.links:
-        return None
-    opened = open_split(manifest, folder, model.card.data, config.reading, split)
-    if not len(opened.index.usable):
-        where = f"{manifest.dataset}@{manifest.version}, split {split}"
-        raise UsageError(f"{where}: no document has a sentence and an image")
-    return validate(model, opened, Context(device=model.device), epoch=model.card.epoch).loss
 
 
 def can_rank(split: TrainingSplit) -> bool:

@@ -13,7 +13,7 @@ continued, one that another process trains is waited for, and a finished one is 
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -117,33 +117,40 @@ TASKS = "tasks"  # of the folder of runs: leases on what is trained, by its fing
 class TrainSummary:
     """The model of a training run.
 
-    `best_validation_loss` is None without a validation split, and where the model `is_reused`: an earlier run's.
+    Attributes:
+        version: its registered version, whose tags say what it was trained on and how.
+        tracking_uri: of the store that it is in.
+        best_validation_loss: None without a validation split, and of an earlier run's model.
+        is_reused: whether an earlier run trained it.
     """
 
-    run_id: str
-    model: str
-    version: str
-    epochs: int
-    best_epoch: int
-    best_validation_loss: float | None
-    dataset: str
-    dataset_version: str
-    recipe: str
+    version: ModelVersion
     tracking_uri: str
-    is_reused: bool = False
-
-    @property
-    def model_uri(self) -> str:
-        return f"models:/{self.model}/{self.version}"
+    best_validation_loss: float | None = None
+    is_reused: bool = True
 
     def lines(self) -> list[str]:
-        loss = "" if self.best_validation_loss is None else f", validation loss {self.best_validation_loss:.4f}"
-        reused = ", trained before" if self.is_reused else ""
-        kept = f"{self.model_uri}: epoch {self.best_epoch} of {self.epochs} kept{loss}{reused}"
-        return [kept, f"run {self.run_id} in {self.tracking_uri}"]
+        tags, loss = self.version.tags, self.best_validation_loss
+        value, before = "" if loss is None else f", validation loss {loss:.4f}", ", trained before" * self.is_reused
+        kept = f"{self.version.uri}: epoch {tags[BEST_EPOCH_TAG]} of {tags[EPOCHS_TAG]} kept{value}{before}"
+        return [kept, f"run {self.version.run_id} in {self.tracking_uri}"]
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"model_uri": self.model_uri}
+        version, tags = self.version, self.version.tags
+        return {
+            "run_id": version.run_id,
+            "model": version.name,
+            "version": version.version,
+            "model_uri": version.uri,
+            "epochs": int(tags[EPOCHS_TAG]),
+            "best_epoch": int(tags[BEST_EPOCH_TAG]),
+            "best_validation_loss": self.best_validation_loss,
+            "dataset": tags[DATASET_TAG],
+            "dataset_version": tags[VERSION_TAG],
+            "recipe": tags[RECIPE_TAG],
+            "tracking_uri": self.tracking_uri,
+            "is_reused": self.is_reused,
+        }
 
 
 def run_train(
@@ -201,7 +208,7 @@ def run_train(
         if done:
             complete(client, done[0])
             say(f"reused: {done[0].uri} was trained on this version with these settings")
-            return _summary_of(done[0], recipe=config.recipe, tracking_uri=client.tracking_uri)
+            return TrainSummary(version=done[0], tracking_uri=client.tracking_uri)
         return training(client, resume_run(client, earlier[0]) if earlier else None, on_wait=on_wait)
 
 
@@ -240,25 +247,8 @@ def _train(
         result = _launch(config, run, lake=lake, reference=reference, workers=workers, say=say)
         version = _register(run, config, manifest, lake=lake, result=result)
         say(f"registered {version.uri} as challenger")
-    summary = _summary_of(version, recipe=config.recipe, tracking_uri=client.tracking_uri)
-    return replace(summary, best_validation_loss=result.best_validation_loss, is_reused=False)
-
-
-def _summary_of(version: ModelVersion, *, recipe: str, tracking_uri: str) -> TrainSummary:
-    """Return the summary of the run that trained a registered version, by its tags."""
-    return TrainSummary(
-        run_id=version.run_id or version.tags[RUN_TAG],
-        model=version.name,
-        version=version.version,
-        epochs=int(version.tags[EPOCHS_TAG]),
-        best_epoch=int(version.tags[BEST_EPOCH_TAG]),
-        best_validation_loss=None,
-        dataset=version.tags[DATASET_TAG],
-        dataset_version=version.tags[VERSION_TAG],
-        recipe=recipe,
-        tracking_uri=tracking_uri,
-        is_reused=True,
-    )
+    loss = result.best_validation_loss
+    return TrainSummary(version=version, tracking_uri=client.tracking_uri, best_validation_loss=loss, is_reused=False)
 
 
 def _base_config(recipe: str | None, run: TrackedRun | None) -> TrainConfig:
@@ -276,17 +266,17 @@ def _keep_changes(run: TrackedRun, config: TrainConfig) -> None:
     Raises:
         ConfigError: the run has trained an epoch, and a setting that must stay as it was is changed.
     """
-    before, now = run.config(), config
-    if before == now:
+    before = run.config()
+    if before == config:
         return
-    old, new = (lasting_settings(resolve(each)) for each in (before, now))
+    old, new = (lasting_settings(resolve(each)) for each in (before, config))
     if run.logged_epochs and (changed := sorted(key for key in old | new if old.get(key) != new.get(key))):
         key = changed[0]
         raise ConfigError(
             f"--set {key}: run {run.id} has trained with {key} = {old.get(key)!r}; of a resumed run only "
             f"{' and '.join(MAY_CHANGE)} may change"
         )
-    run.keep_config(now)
+    run.keep_config(config)
 
 
 def _reference(dataset: str | None, run: TrackedRun | None) -> str:

@@ -3,11 +3,8 @@
 `examples.py` chooses documents and lays them out; here are their sentences, pictures and concepts.
 """
 
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any
-
-import numpy as np
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 
 from schemas.documents import Split
 from schemas.features import FeatureColumn, FeatureKind
@@ -16,26 +13,10 @@ from schemas.manifest import FileEntry, Manifest
 from schemas.parts import rows_where, split_parts
 from training.data.ragged import Floats, Int64
 from training.evaluation.evaluate import MatrixEvaluation
-from training.metrics.spread import spread
-from training.model import LinkModel
 from training.report.examples import ExampleDocument, ExampleGroups, choose_examples, main_concepts
-from training.shards import embed_split
 from training.similarity.assignment import predicted_pairs
 
 EXAMPLES_EACH = 2
-
-
-@dataclass(frozen=True, slots=True)
-class SpreadDocument:
-    """A document with the spread of its images and of its sentences (Hessel 2019, 4.1)."""
-
-    example: ExampleDocument
-    image_spread: float
-    text_spread: float
-
-    def to_json(self) -> dict[str, Any]:
-        spreads = {"image_spread": self.image_spread, "text_spread": self.text_spread}
-        return {"id": self.example.id, **spreads, "predicted": [list(link) for link in self.example.predicted]}
 
 
 def example_groups(
@@ -66,33 +47,6 @@ def example_groups(
             matrix, numbers, links = evaluation.matrices[row], evaluation.sentence_numbers[row], evaluation.links[row]
             examples[name] = replace(linked(examples[name], matrix, numbers, links), auc=auc[name])
     return {title: [examples[name] for name in group] for title, group in chosen.items()}
-
-
-def most_spread(
-    model: LinkModel, manifest: Manifest, folder: Folder, split: Split | str, *, count: int
-) -> Iterator[SpreadDocument]:
-    """Yield the documents of the largest spread of images and sentences together, the largest first.
-
-    Spreads are of the data set's own vectors that the model reads, else of the model's.
-    """
-    card = model.card
-    documents, embedded = embed_split(model, manifest, folder, split)
-    spreads = np.zeros((len(documents), 2))
-    for row, (texts, images) in enumerate(zip(documents.sentences, documents.images, strict=True)):
-        document, vectors = embedded[row], documents.sentence_vectors
-        bank = documents.image_bank[documents.image_rows[images]]
-        sides = bank if bank.shape[1] else document.images, document.texts if vectors is None else vectors[texts]
-        spreads[row] = [spread(side) if len(side) else 0.0 for side in sides]
-    order = np.argsort(-spreads.sum(axis=1), kind="stable")[:count].tolist()
-    names = {documents.ids[row] for row in order}
-    parts = split_parts(manifest, split) if names else []
-    examples = read_examples(folder, parts, names, regions=card.data.region_features)
-    for row in order:
-        numbers, links = documents.sentence_numbers[documents.sentences.rows(row)], documents.links
-        example = linked(
-            examples[documents.ids[row]], embedded[row].similarities(), numbers, None if links is None else links[row]
-        )
-        yield SpreadDocument(example, *spreads[row].tolist())
 
 
 def read_examples(

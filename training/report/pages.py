@@ -135,40 +135,26 @@ def documents_page(groups: ExampleGroups, *, kicker: str, title: str, about: str
     return render("documents", kicker=kicker, title=title, about=about, groups=drawings, legend=legend, table=table)
 
 
-def linked_page(documents: Iterable[ExampleDocument], *, model: str, about: str) -> str:
-    """Return the page of some documents with the links that the model of an address predicts.
+def own_documents_page(documents: Sequence[ExampleDocument], *, model: str, count: int, fitted: str = "") -> str:
+    """Return the page of the first of a user's own documents with the links that a model predicts.
 
     Args:
         documents: to be drawn.
         model: its address.
-        about: which documents they are.
+        count: how many were linked.
+        fitted: what of the model's steps was chosen on the documents, in words.
     """
     graphs = [draw_example(document) for document in documents]
-    has_probabilities = any(isinstance(edge.sureness, float) for graph in graphs for edge in graph.edges)
-    legend = edge_legend(graphs)
-    return render("linked", model=model, about=about, graphs=graphs, legend=legend, has_probabilities=has_probabilities)
-
-
-def own_documents_page(documents: Sequence[ExampleDocument], *, model: str, count: int, fitted: str = "") -> str:
-    """Return the page of the first of a user's own documents, of which `count` were linked.
-
-    `fitted` says what of the model's steps was chosen on the documents, in words.
-    """
     first = "" if count == len(documents) else f" They are the first {len(documents):,} of {count:,}."
     chosen = f" Chosen on these documents, without links: {fitted}." if fitted else ""
-    return linked_page(documents, model=model, about=f"The documents came without links.{first}{chosen}")
-
-
-def examples_page(
-    documents: Iterable[ExampleDocument], *, model: str, dataset: str, split: str, loss: float | None
-) -> str:
-    """Return the page of the documents of a split whose images and sentences differ most, with the loss there."""
-    known_loss = "" if loss is None else f" The loss of its objective is {loss:.4f} there."
-    about = (
-        f"They are those of {dataset}, {split} split, whose images and sentences differ most among themselves "
-        f"(Hessel et al. 2019, figure 5).{known_loss}"
+    return render(
+        "linked",
+        model=model,
+        about=f"The documents came without links.{first}{chosen}",
+        graphs=graphs,
+        legend=edge_legend(graphs),
+        has_probabilities=any(isinstance(edge.sureness, float) for graph in graphs for edge in graph.edges),
     )
-    return linked_page(documents, model=model, about=about)
 
 
 def _has_value(cell: object) -> bool:

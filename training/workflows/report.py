@@ -1,10 +1,9 @@
-"""Pages about a model: the report of its evaluation, and what it links in documents whose links need not be known.
+"""The report of a model's evaluation: its page and its table.
 
 A report is made of what is in the registry and the lake, so it can be made later, too.
 """
 
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 from schemas.console import Say
@@ -12,16 +11,13 @@ from schemas.documents import Split
 from schemas.errors import UsageError
 from schemas.lake import Lake
 from schemas.manifest import Manifest, read_manifest
-from training.evaluation.evaluate import STANDARD_CONFIG
-from training.evaluation.models import read_sampled
-from training.loop.validation import split_loss
-from training.mlflow.loading import open_model, open_registry
+from training.mlflow.loading import open_registry
 from training.mlflow.registering import attach, write_card
-from training.mlflow.runs import training_curve
+from training.mlflow.runs import DATASET_TAG, VERSION_TAG, training_curve
 from training.mlflow.tracked_training import TrainSummary
 from training.report.evaluation import report_page
-from training.report.example_documents import SpreadDocument, example_groups, most_spread
-from training.report.pages import examples_page, write_page
+from training.report.example_documents import example_groups
+from training.report.pages import write_page
 from training.workflows.evaluate import EvaluateSummary, run_evaluate
 
 REPORT_ARTIFACT = "report"
@@ -79,91 +75,22 @@ def run_training_report(
 
     Where no split has a known link, what needs none is measured on the first that has documents.
     """
-    reference = f"{trained.dataset}@{trained.dataset_version}"
+    version, tags = trained.version, trained.version.tags
+    reference = f"{tags[DATASET_TAG]}@{tags[VERSION_TAG]}"
     manifest, _ = read_manifest(Lake.at(lake), reference)
     filled = [each for each in (*JUDGED_SPLITS, Split.TRAIN) if manifest.parts("documents", each)]
     split = judged_split(manifest) or filled[0]
     try:
-        summary = run_evaluate(
-            model=trained.model_uri, dataset=reference, lake=lake, split=split, tracking=tracking, say=say
-        )
+        summary = run_evaluate(model=version.uri, dataset=reference, lake=lake, split=split, tracking=tracking, say=say)
     except UsageError as problem:
         say(f"no report: {problem}")
         return None
     with tempfile.TemporaryDirectory(prefix="multilink-report-") as scratch:
         run_report(summary, Path(scratch), lake=lake, tracking=tracking)
-    say(f"report and scores are with {trained.model_uri} and run {trained.run_id}")
+    say(f"report and scores are with {version.uri} and run {version.run_id}")
     return summary
 
 
 def judged_split(manifest: Manifest) -> Split | None:
     """Return the test split, or else the validation split, whichever has documents with a link."""
     return next((split for split in JUDGED_SPLITS if split in manifest.splits and manifest.splits[split].links), None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExamplesSummary:
-    """Documents whose images and sentences differ most, with the links that a model predicts.
-
-    Attributes:
-        model: its address.
-        dataset: NAME@VERSION.
-        split: of it.
-        loss: of the model's objective on the split's documents; None where the objective reads links.
-        documents: the most different first.
-    """
-
-    model: str
-    dataset: str
-    split: str
-    loss: float | None
-    documents: tuple[SpreadDocument, ...]
-
-    def lines(self) -> list[str]:
-        loss = "" if self.loss is None else f": loss {self.loss:.4f}"
-        spreads = (f"{each.example.id}  {each.image_spread:.3f}  {each.text_spread:.3f}" for each in self.documents)
-        return [f"{self.model} on {self.dataset}, {self.split}{loss}", "document, spread of images, of texts", *spreads]
-
-    def page(self) -> str:
-        """Return the documents as an HTML page."""
-        about = {"model": self.model, "dataset": self.dataset, "split": self.split}
-        return examples_page([each.example for each in self.documents], loss=self.loss, **about)
-
-
-def run_examples(
-    *,
-    model: str,
-    dataset: str,
-    lake: str,
-    split: str = Split.TEST,
-    count: int = 6,
-    tracking: str | None = None,
-    say: Say,
-) -> ExamplesSummary:
-    """Show what a model links in a split whose links need not be known, such as WIKI's (Hessel 2019, figure 5).
-
-    A split of more documents than are evaluated is sampled, as in `run_evaluate`.
-
-    Args:
-        model: its address.
-        dataset: NAME or NAME@VERSION.
-        lake: path or URI of the lake.
-        split: train, val or test.
-        count: documents that are shown.
-        tracking: MLflow's address.
-        say: takes a line of progress.
-
-    Raises:
-        UsageError: the model, data set or split is not there, or they do not fit together.
-    """
-    home = Lake.at(lake)
-    reference, loaded = "@".join(home.find(dataset)), open_model(model, tracking)
-    say(f"linking {reference}, split {split}, with {loaded.uri}")
-    manifest, folder = read_sampled(home, reference, STANDARD_CONFIG)
-    return ExamplesSummary(
-        model=loaded.uri,
-        dataset=reference,
-        split=str(split),
-        loss=split_loss(loaded.model, manifest, folder, Split(split)),
-        documents=tuple(most_spread(loaded.model, manifest, folder, split, count=count)),
-    )

@@ -241,12 +241,14 @@ def _cell(
             lake=lake, dataset=reference, recipe=recipe, overrides=[*overrides, *settings], workers=workers, reuse=True,
             parent=parent, tracking=tracking, say=report,
         )  # fmt: skip
-        set_parent(open_tracking(tracking), trained.run_id, parent)
+        set_parent(open_tracking(tracking), str(trained.version.run_id), parent)
     except BuildError as problem:
         report(f"no model: {problem}")
         return SweepCell(settings=settings, problem=str(problem))
     judged = run_evaluate(
-        model=trained.model_uri, dataset=reference, lake=lake, split=split, tracking=tracking, with_baselines=False,
+        model=trained.version.uri, dataset=reference, lake=lake, split=split, tracking=tracking, with_baselines=False,
         needs_links=True, say=report,
     )  # fmt: skip
-    return SweepCell(settings=settings, model=trained.model_uri, run=trained.run_id, means=judged.means())
+    return SweepCell(
+        settings=settings, model=trained.version.uri, run=str(trained.version.run_id), means=judged.means()
+    )

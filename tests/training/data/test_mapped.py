@@ -16,11 +16,11 @@ from schemas.manifest import read_manifest
 from schemas.parts import sampled
 from training.config import LoopConfig, TrainConfig
 from training.data import mapped
-from training.data.loading import load_training_data
+from training.data.loading import load_training_data, open_split
 from training.data.mapped import CACHE, LIMIT, forget_version
 from training.loop.context import Context
 from training.loop.trainer import train
-from training.loop.validation import split_loss
+from training.loop.validation import validate
 from training.model import LinkModel
 from training.towers.vectors import LinearSettings, SentenceSettings
 
@@ -66,7 +66,9 @@ def trained(lake: Lake, run: Path) -> tuple[LinkModel, float]:
 
 def loss(model: LinkModel, lake: Lake, documents: int = 0) -> float | None:
     manifest, folder = read_manifest(lake, "synthetic")
-    return split_loss(model, sampled(manifest, documents), folder, Split.VAL)
+    card = model.card
+    split = open_split(sampled(manifest, documents), folder, card.data, card.config.reading, Split.VAL)
+    return validate(model, split, Context(), epoch=card.epoch).loss
 
 
 def test_a_host_keeps_the_data_sets_of_one_model_apart(

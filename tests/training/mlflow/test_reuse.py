@@ -66,14 +66,14 @@ def test_a_model_is_reused_after_it_was_promoted(store: mlflow.MlflowClient, reg
     assert not first.is_reused and first.best_validation_loss is not None
     assert promote(store, first.model, first.version, say=print).decision.is_promoted
     again = train()
-    assert again.is_reused and (again.run_id, again.model_uri) == (first.run_id, first.model_uri)
+    assert again.is_reused and (again.version.run_id, again.version.uri) == (first.version.run_id, first.version.uri)
     assert (again.epochs, again.best_epoch) == (first.epochs, first.best_epoch)
-    assert said[-1] == f"reused: {first.model_uri} was trained on this version with these settings"
+    assert said[-1] == f"reused: {first.version.uri} was trained on this version with these settings"
     other = train(overrides=[*SMALL, "training.seed=1"])
-    assert not other.is_reused and other.run_id != first.run_id
+    assert not other.is_reused and other.version.run_id != first.version.run_id
     assert run_train(
-        lake=registry_lake.root.uri, resume=first.run_id, tracking=store.tracking_uri, say=print
-    ).model_uri == first.model_uri  # fmt: skip
+        lake=registry_lake.root.uri, resume=first.version.run_id, tracking=store.tracking_uri, say=print
+    ).version.uri == first.version.uri  # fmt: skip
 
 
 TRAINS = """
@@ -92,7 +92,7 @@ found = tracked_training.run_train(
     lake=sys.argv[1], dataset="synthetic", recipe="tiny", overrides=sys.argv[3:], reuse=True, tracking=sys.argv[2],
     say=lambda line: print(line, file=sys.stderr),
 )
-print(found.run_id, flush=True)
+print(found.version.run_id, flush=True)
 """
 
 
@@ -131,7 +131,7 @@ def test_a_run_that_another_process_trains_is_waited_for_and_not_resumed(
             process.stdin.flush()
 
     found = trainer(client, registry_lake, said)(say=on_line)
-    assert found.is_reused and found.run_id == run_id
+    assert found.is_reused and found.version.run_id == run_id
     assert f"process {process.pid} on" in said[0] and "waiting for it" in said[0]
     assert len(client.search_runs([client.get_experiment_by_name("multilink-synthetic").experiment_id])) == 1
 
@@ -147,7 +147,7 @@ def test_a_run_whose_process_was_killed_is_free_at_once(
     process.wait()
     assert client.get_run(run_id).info.status == "RUNNING"  # nobody is left to say otherwise
     found = trainer(client, registry_lake, [])()
-    assert not found.is_reused and found.run_id == run_id
+    assert not found.is_reused and found.version.run_id == run_id
     assert client.get_run(run_id).info.status == "FINISHED"
 
 

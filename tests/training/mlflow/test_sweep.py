@@ -201,7 +201,7 @@ def test_what_labels_are_worth_is_a_sweep_that_may_start_from_a_registered_model
 ) -> None:
     about: dict[str, Any] = {"lake": registry_lake.root.uri, "dataset": "synthetic", "recipe": "tiny"}
     about |= {"tracking": client.tracking_uri, "say": lambda line: None}
-    start = tracked_training.run_train(**about, overrides=SMALL).model_uri
+    start = tracked_training.run_train(**about, overrides=SMALL).version.uri
     supervised = (*SMALL, "objective.name=supervised", f"training.start_from={start}")
     found = sweep.run_sweep(**about, overrides=supervised, vary=["objective.labelled_share=0.1,1"])
     assert [cell.settings for cell in found.cells] == [
