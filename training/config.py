@@ -16,10 +16,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from schemas.configs import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Settings, require
 from schemas.errors import UsageError
 from schemas.plugins import IMAGE_TOWERS, OBJECTIVES, SUM, TEXT_TOWERS, Group, canonical_names, find_part
-from training.data.reading import Reading
 from training.objectives.term import Term
 from training.parts import Needs, PartSettings, parts_in
-from training.settings import DataConfig, LinkSettings
+from training.settings import DataConfig, LinkSettings, Reading
 from training.towers.settings import ImageTowerSettings, TextTowerSettings
 
 TAKEN_WORDS = "training.start_from"

@@ -5,7 +5,7 @@
     class-names      + w (z_si - z), where z_si is the cosine of sentence s with the names of the classes of image i
                      (the mean over columns of names), z its mean over the banks, and w the weight times the deviation
                      of cosines over that of z_si
-    order            + log w_b / 10, where w_b is the weight of the pair's bin, learnt in training (`closed_form.order`)
+    order            + log w_b / 10, where w_b is the weight of the pair's bin, learnt in training (`closed_form.plans`)
     half-sinkhorn    the mean of the similarity and of (log p_si + log max(n, m)) / 10, where p is the soft plan of ten
                      times the similarities (`closed_form.plans`): where all pairs are alike, nothing changes
 
@@ -23,8 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from training.closed_form.order import BINS, Order, bins_of, relative_places
-from training.closed_form.plans import soft_plans
+from training.closed_form.plans import BINS, Order, bins_of, relative_places, soft_plans
 from training.data.documents import DocumentSet
 from training.data.loading import NamedColumns
 from training.data.ragged import Float32, Floats, Int64

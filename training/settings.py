@@ -1,4 +1,7 @@
-"""Settings beside the parts: what is read of a data set, and what is done with cosines before links are chosen."""
+"""Settings beside the parts: what is read of a data set, and what is done with cosines before links are chosen.
+
+`Reading` is all that `data/` knows of a training run or of a model.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from msgspec import Meta
 
 from schemas.configs import NonNegativeFloat, PositiveInt, Settings, require
 from schemas.documents import Role
+from training.parts import Needs
 
 PACKAGED, TRAINED = "glove-6b-50d", "word2vec"  # of `text.word_vectors`, where it is no file's path
 
@@ -83,3 +87,24 @@ def require_roles(roles: tuple[str, ...], *, field: str) -> None:
     roles_of_texts = [role.value for role in Role]
     rule = f"expected different roles of {', '.join(roles_of_texts)}"
     require(set(roles) <= set(roles_of_texts) and len(set(roles)) == len(roles), field=field, value=roles, rule=rule)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What a run or a model reads of a data set version.
+
+    Attributes:
+        needs: of its parts.
+        data: which columns, and which sentences by their roles.
+        seed: of the run, by which the documents are drawn whose links are shown.
+        max_rows: sentences and images of a document that take part in a step at most; 0: all.
+        objective: name of what is minimised, for messages.
+        places: whether the order of sentences and images counts.
+    """
+
+    needs: Needs
+    data: DataConfig
+    seed: int = 0
+    max_rows: int = 0
+    objective: str = ""
+    places: bool = False

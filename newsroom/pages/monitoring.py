@@ -22,7 +22,7 @@ from prometheus_client.registry import Collector
 from schemas.errors import IntegrityError
 from schemas.lake import MANIFEST, Lake
 from schemas.manifest import read_manifest
-from training.monitoring import METRICS, Metered, exposition
+from training.listening import METRICS, Metered, exposition
 from training.promotions.record import CHANGED, JUDGED, trusted_statements
 
 Number = tuple[str, Mapping[str, str], float]  # name, labels, value

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from training.closed_form.order import FOLDS, relative_places
+from training.closed_form.plans import FOLDS, relative_places
 from training.data.documents import DocumentSet, Vectors
 from training.data.ragged import Float32, Float64, Int64, Ragged
 from training.data.split import TrainingSplit

@@ -23,9 +23,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from training.closed_form.order import BINS, FOLDS, Order, bins_of, masses
 from training.closed_form.passes import Sets, on, summed
-from training.closed_form.plans import pair_weights
+from training.closed_form.plans import BINS, FOLDS, Order, bins_of, masses, pair_weights
 from training.data.loading import NamedColumns
 from training.data.ragged import Ragged, to_device
 from training.data.split import TrainingSplit

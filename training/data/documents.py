@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from schemas.errors import UsageError
-from training.data.ragged import Float32, Floats, Int64, Ragged, UInt64, set_keys
-from training.data.sampling import Choice, choose_all
+from training.data.ragged import Choice, Float32, Floats, Int64, Ragged, UInt64, choose_all, set_keys
 
 Float16 = npt.NDArray[np.float16]
 UNKNOWN_PLACE = -1

@@ -20,9 +20,9 @@ from schemas.manifest import Manifest, read_manifest
 from schemas.parts import Shard
 from training.data.documents import DocumentSet
 from training.data.lake import Columns, Unreadable, read_split
-from training.data.reading import Reading
 from training.data.split import MappedSplit, TrainingSplit
 from training.data.views import TextView
+from training.settings import Reading
 
 DOCUMENTS_AT_ONCE = 1 << 20
 

@@ -18,9 +18,8 @@ from schemas.lake import Folder
 from schemas.manifest import FileEntry, Manifest
 from schemas.parts import split_parts
 from schemas.versions import fingerprint
-from training.data.batches import WINDOW
 from training.data.documents import DocumentSet, joined
-from training.data.index import SplitIndex, index_arrays, index_of
+from training.data.index import WINDOW, SplitIndex, index_arrays, index_of
 from training.data.lake import Columns, read_split
 from training.data.mapped import cache_folder, content_of, from_arrays, make_room, mapped, to_arrays
 from training.data.ragged import Int64

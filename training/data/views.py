@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from schemas.errors import UsageError
 from training.data.documents import DocumentSet
 from training.data.ragged import Int64, Ragged
-from training.data.reading import Reading
+from training.settings import Reading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

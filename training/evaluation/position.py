@@ -33,8 +33,8 @@ from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Folder
 from schemas.manifest import Manifest
 from training.config import TrainConfig
-from training.data.batches import validation_bounds
 from training.data.documents import UNKNOWN_PLACE, DocumentSet
+from training.data.index import validation_bounds
 from training.data.loading import read_for_model
 from training.data.ragged import Float32, Int64
 from training.evaluation.evaluate import Evaluation, evaluate_matrices

@@ -22,7 +22,7 @@ from schemas.failures import Failure
 from schemas.lake import Folder
 from schemas.manifest import Manifest
 from schemas.parts import split_parts
-from training.closed_form.order import BINS, Order
+from training.closed_form.plans import BINS, Order
 from training.data.documents import DocumentSet, GivenDocument, joined
 from training.data.loading import read_for_model
 from training.data.ragged import Float32

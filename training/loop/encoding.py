@@ -12,8 +12,7 @@ from torch import Tensor
 
 from training.config import Precision
 from training.data.documents import DocumentSet
-from training.data.ragged import Bool, Float32, Int64, to_device
-from training.data.sampling import Choice, Documents, choose_all, sample_rows
+from training.data.ragged import Bool, Choice, Documents, Float32, Int64, choose_all, sample_rows, to_device
 from training.data.split import TrainingSplit
 from training.model import LinkModel
 from training.objectives.batch import DrawKey, EncodedBatch, Relations

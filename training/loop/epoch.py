@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from schemas.console import Passing, Say, duration
-from training.data.batches import batch_count, training_batches
+from training.data.index import batch_count, training_batches
 from training.data.ragged import Int64
 from training.data.split import TrainingSplit
 from training.loop.context import Context

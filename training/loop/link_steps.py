@@ -9,8 +9,7 @@ from itertools import product
 import numpy as np
 import torch
 
-from training.closed_form.order import BINS, FOLDS, Order, bins_of, masses, relative_places
-from training.closed_form.plans import pair_weights
+from training.closed_form.plans import BINS, FOLDS, Order, bins_of, masses, pair_weights, relative_places
 from training.data.documents import DocumentSet
 from training.data.loading import TrainingData
 from training.data.ragged import Float64, Int64

@@ -22,9 +22,9 @@ from training.loop.epoch import solve_epoch, train_epoch
 from training.loop.link_steps import order_of, settle_steps
 from training.loop.setup import new_model
 from training.loop.state import RunState, check_alike
+from training.loop.step import learning_norms
 from training.loop.validation import ENOUGH_TO_RANK, Validation, can_rank, validate
 from training.model import LinkModel, ModelCard
-from training.towers.batch_norm import learning_norms
 
 logger = logging.getLogger(__name__)
 MODEL = "model"

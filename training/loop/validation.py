@@ -15,8 +15,8 @@ from scipy.sparse import coo_array
 from torch import Tensor
 
 from training.config import TrainConfig
-from training.data.batches import validation_bounds
 from training.data.documents import DocumentSet
+from training.data.index import validation_bounds
 from training.data.ragged import Bool, Float64, Int64
 from training.data.split import TrainingSplit
 from training.loop.context import Context

@@ -29,16 +29,18 @@ from training.linking.links import Linker
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
 from training.linking.rows import answers, documents_of, example, inputs
 from training.listening import (
+    METRICS,
+    Metered,
     RequestError,
     TimedProtocol,
     bind,
+    exposition,
     is_for_loopback,
     is_loopback,
     is_same_site,
     read_body,
 )
 from training.mlflow.loading import open_model
-from training.monitoring import METRICS, Metered, exposition
 
 MAX_BODY_BYTES = 32 << 20
 MAX_CONNECTIONS = 64  # more are answered with status 503

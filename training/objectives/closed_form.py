@@ -16,8 +16,7 @@ from torch import Tensor
 
 from schemas.configs import PositiveFloat, PositiveInt, require
 from schemas.plugins import SIMILARITIES
-from training.closed_form.order import Order
-from training.closed_form.plans import pair_weights
+from training.closed_form.plans import Order, pair_weights
 from training.closed_form.solver import Pass, Solver
 from training.data.loading import TrainingData
 from training.objectives.batch import EncodedBatch

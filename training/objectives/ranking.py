@@ -20,8 +20,7 @@ from torch.nn import functional as F
 
 from schemas.configs import NonNegativeInt, PositiveFloat, Share
 from schemas.plugins import SIMILARITIES
-from training.data.ragged import Int64, Ragged, to_device
-from training.data.sampling import Choice, Documents
+from training.data.ragged import Choice, Documents, Int64, Ragged, to_device
 from training.objectives.batch import DrawKey, EncodedBatch
 from training.objectives.term import Term
 from training.similarity.similarity import Ap, Combine, SetSimilarity, Tk, check_k

@@ -16,10 +16,9 @@ from training.parts import PartSettings
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from training.closed_form.order import Order
+    from training.closed_form.plans import Order
     from training.data.loading import TrainingData
-    from training.data.ragged import Int64
-    from training.data.sampling import Choice, Documents
+    from training.data.ragged import Choice, Documents, Int64
     from training.objectives.batch import DrawKey, EncodedBatch, Solver
     from training.similarity.similarity import SetSimilarity
     from training.towers.inputs import Tower, Workers

@@ -6,6 +6,10 @@ a token of its own. Whitespace is never in a token.
 
 Number 0 is `<pad>`, 1 is `<unk>`; words follow by falling count, then alphabetically, so that the same counts give the
 same numbers however they were gathered.
+
+A word's n-grams are numbered as fastText numbers them: the word is put between `<` and `>`, and runs of its Unicode
+characters are hashed as UTF-8 bytes by 32-bit FNV-1a in which bytes are signed, as in `dictionary.cc` (`hash`,
+`computeSubwords`), into a fixed number of buckets. A single character at either end is none.
 """
 
 from __future__ import annotations
@@ -24,6 +28,8 @@ from training.data.ragged import Ragged
 
 PAD, UNKNOWN = "<pad>", "<unk>"
 UNKNOWN_NUMBER = 1
+BEGIN, END = "<", ">"
+_OFFSET_BASIS, _PRIME, _MASK = 2166136261, 16777619, 0xFFFFFFFF
 Int32 = npt.NDArray[np.int32]
 _URL = r"(?:https?://|www\.)[^\s<>\"]*[^\s<>\".,;:!?)\]}']"
 _EMAIL = r"[\w.+-]+@[\w-]+\.(?:[\w-]\.?)+[\w-]"
@@ -112,3 +118,40 @@ def count_words(texts: Iterable[str], languages: Iterable[str] | None = None) ->
 def in_language(word: str, language: str) -> str:
     """Return the key of a language's word in a vocabulary of several languages: `de:hund`."""
     return f"{language}:{word}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subwords:
+    """Which n-grams are read and into how many buckets they are hashed."""
+
+    shortest: int
+    longest: int
+    buckets: int
+
+    def of(self, word: str) -> list[int]:
+        """Return the buckets of a word's n-grams, by position and then by length."""
+        return [hash_bytes(ngram.encode()) % self.buckets for ngram in ngrams(word, self.shortest, self.longest)]
+
+
+def ngrams(word: str, shortest: int, longest: int) -> list[str]:
+    """Return the n-grams of a word between its marks, by position and then by length.
+
+    >>> ngrams("ab", 2, 3)
+    ['<a', '<ab', 'ab', 'ab>', 'b>']
+    """
+    marked = f"{BEGIN}{word}{END}"
+    return [
+        marked[start : start + size]
+        for start in range(len(marked))
+        for size in range(max(shortest, 1), longest + 1)
+        if start + size <= len(marked) and not (size == 1 and start in (0, len(marked) - 1))
+    ]
+
+
+def hash_bytes(data: bytes) -> int:
+    """Return fastText's hash, 32 bits."""
+    value = _OFFSET_BASIS
+    for byte in data:
+        signed = byte | 0xFFFFFF00 if byte & 0x80 else byte
+        value = ((value ^ signed) * _PRIME) & _MASK
+    return value

@@ -19,8 +19,7 @@ from schemas.errors import ConfigError
 from training.data.ragged import Float32
 from training.data.streams import stream
 from training.settings import PACKAGED, TRAINED
-from training.text.ngrams import Subwords
-from training.text.vocabulary import Vocabulary, in_language, tokenize
+from training.text.vocabulary import Subwords, Vocabulary, in_language, tokenize
 
 if TYPE_CHECKING:
     from gensim.models import KeyedVectors

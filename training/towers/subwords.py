@@ -17,8 +17,7 @@ from schemas.configs import PositiveInt, require
 from schemas.errors import ConfigError
 from training.data.documents import DocumentSet
 from training.data.ragged import Int64, Ragged, to_device
-from training.text.ngrams import Subwords
-from training.text.vocabulary import UNKNOWN_NUMBER, Vocabulary, in_language, tokenize
+from training.text.vocabulary import UNKNOWN_NUMBER, Subwords, Vocabulary, in_language, tokenize
 from training.text.word_vectors import (
     initial_vectors,
     is_fasttext,

@@ -12,7 +12,7 @@ from schemas.documents import Split
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from schemas.overrides import override
-from training.closed_form.order import BINS, FOLDS, Order, bins_of, masses, relative_places
+from training.closed_form.plans import BINS, FOLDS, Order, bins_of, masses, relative_places
 from training.config import TrainConfig
 from training.data.documents import UNKNOWN_PLACE, DocumentSet, GivenDocument, document_set
 from training.data.loading import load_training_data

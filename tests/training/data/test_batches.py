@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.data import batches as batching
-from training.data.batches import batch_count, training_batches, validation_bounds
-from training.data.index import SplitIndex
+from training.data import index as batching
+from training.data.index import SplitIndex, batch_count, training_batches, validation_bounds
 from training.data.ragged import Ragged
 
 

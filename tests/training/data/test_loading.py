@@ -17,8 +17,7 @@ from schemas.lake import Lake
 from schemas.manifest import Manifest, read_manifest
 from training.config import TrainConfig
 from training.data import split
-from training.data.batches import training_batches
-from training.data.index import read_index
+from training.data.index import read_index, training_batches
 from training.data.lake import Columns, read_split
 from training.data.loading import DatasetIdentity, load_training_data
 from training.data.mapped import CACHE

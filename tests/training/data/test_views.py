@@ -10,8 +10,7 @@ from schemas.manifest import read_manifest
 from training.data.documents import DocumentSet
 from training.data.index import read_index
 from training.data.lake import Columns, read_split
-from training.data.ragged import Ragged
-from training.data.sampling import sample_rows
+from training.data.ragged import Ragged, sample_rows
 from training.data.views import ALL_SENTENCES, TextView, viewed
 
 SENTENCES = ((Role.HEADLINE, "h"), (Role.BODY, "b1"), (Role.CAPTION, "c"), (Role.BODY, "b2"))

@@ -16,9 +16,8 @@ from schemas.errors import UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from training.config import LoopConfig, TrainConfig, objective
-from training.data.batches import validation_bounds
 from training.data.documents import UNKNOWN_PLACE, DocumentSet
-from training.data.index import read_index
+from training.data.index import read_index, validation_bounds
 from training.data.lake import Columns, read_split
 from training.data.loading import identify
 from training.data.ragged import Ragged

@@ -14,8 +14,7 @@ from schemas.configs import resolve, restore
 from schemas.errors import ConfigError, UsageError
 from schemas.overrides import override
 from training.config import TrainConfig, objective
-from training.data.ragged import Ragged
-from training.data.sampling import choose_all
+from training.data.ragged import Ragged, choose_all
 from training.loop.encoding import losses as total_losses
 from training.objectives.batch import DrawKey, EncodedBatch, Relations
 from training.objectives.labelled import relation_losses

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from schemas.errors import ConfigError
-from training.text.ngrams import Subwords, hash_bytes, ngrams
+from training.text.vocabulary import Subwords, hash_bytes, ngrams
 from training.text.word_vectors import is_fasttext, open_fasttext, own_row, read_vectors
 
 SENTENCES = [["hund", "läuft", "straße"], ["hunde", "laufen", "über", "straßen"], ["日本", "hund"]] * 3

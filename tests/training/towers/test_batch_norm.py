@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from training.towers.batch_norm import StepMoments, learning_norms
+from training.loop.step import StepMoments, learning_norms
 
 BATCHES = 5
 

@@ -4,8 +4,7 @@ import torch
 from torch.nn import functional as F
 
 from schemas.errors import UsageError
-from training.text.ngrams import Subwords
-from training.text.vocabulary import Vocabulary
+from training.text.vocabulary import Subwords, Vocabulary
 from training.towers.inputs import Sizes, TextInput
 from training.towers.multi_source import (
     MultiSourceSettings,
