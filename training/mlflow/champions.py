@@ -5,9 +5,9 @@ MLflow's aliases can be set, not compared and set. So a change of champion is a 
 the registered model by the time at which that was made, and a version by its run and its digest: a number may be given
 again.
 
-The record is what counts (`training.promotions.record`). The aliases `champion` and `previous_champion`, and the tags
-with a version's last decision, approval and taint, are copies of it, made by `align`: a process that dies right after
-its statement leaves them old until the next call, which also corrects an alias that was set by hand.
+The record is what counts (`training.promotions.record`). The aliases `champion` and `previous_champion`, and the tag
+`tainted` of a version, are copies of it, made by `align`: a process that dies right after its statement leaves them old
+until the next call, which also corrects an alias that was set by hand.
 
 Training cannot be undone in part. So a version that was trained on what was taken out of a lake afterwards is named in
 the record as tainted, and so is every version that was trained from it, and every version that was trained on another
@@ -18,7 +18,7 @@ successor is promoted is a setting of the policy that it was promoted by (`forge
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -35,12 +35,10 @@ from training.promotions.chain import Chain
 from training.promotions.keys import own_signer, trusted_keys
 from training.promotions.record import (
     ADOPTED,
-    APPROVED_TAG,
     BEST,
     CHAMPION,
     CHANGED,
     COUNT_TAG,
-    DECISION_TAG,
     HOME_TAG,
     PREVIOUS_CHAMPION,
     TAINTED,
@@ -66,7 +64,7 @@ def record_of(client: mlflow.MlflowClient, name: str, lake: Lake | None = None) 
 
 
 def align(client: mlflow.MlflowClient, name: str) -> Record:
-    """Set aliases and tags by the record, and return it; where its champion is not there, no alias is touched.
+    """Set aliases and taints by the record, and return it; where its champion is not there, no alias is touched.
 
     A slow process may set them by a record that another has followed meanwhile; so it reads it again afterwards, and
     then corrects itself.
@@ -243,30 +241,20 @@ def _opened(client: mlflow.MlflowClient, version: ModelVersion, lake: Lake | Non
 
 
 def _copy(client: mlflow.MlflowClient, record: Record) -> None:
-    """Let aliases and tags of the registry be those of the record."""
+    """Let aliases and taints in the registry be those of the record."""
     model = record.model
     if record.changes and (record.champion is None or record.is_there(record.champion)):
         before = record.previous if record.previous and record.is_there(record.previous) else None
         _set_alias(client, model, PREVIOUS_CHAMPION, before)
         _set_alias(client, model, CHAMPION, record.champion)
     for number, version in model.versions.items():
-        for tag, value in _tags(record, number):
-            if version.tags.get(tag) != value:
-                write_row(model.name, partial(client.set_model_version_tag, model.name, number, tag, value))
+        taint = record.taint(number)
+        if taint is not None and TAINTED not in version.tags:
+            value = json.dumps(asdict(taint), sort_keys=True)
+            write_row(model.name, partial(client.set_model_version_tag, model.name, number, TAINTED, value))
     if len(record.chain) > int(model.tags.get(COUNT_TAG, 0)):
         count = str(len(record.chain))
         write_row(model.name, partial(client.set_registered_model_tag, model.name, COUNT_TAG, count))
-
-
-def _tags(record: Record, number: str) -> Iterator[tuple[str, str]]:
-    """Yield what the tags of a version must be, as far as the record says something of it."""
-    judgement, taint, approvals = record.judgement(number), record.taint(number), record.approvals(number)
-    if judgement is not None:
-        yield DECISION_TAG, json.dumps(judgement.decision, sort_keys=True)
-    if approvals:
-        yield APPROVED_TAG, ", ".join(dict.fromkeys(each.by for each in approvals))
-    if taint is not None:
-        yield TAINTED, json.dumps(asdict(taint), sort_keys=True)
 
 
 def _set_alias(client: mlflow.MlflowClient, model: Registered, alias: str, version: str | None) -> None:

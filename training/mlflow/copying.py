@@ -5,7 +5,6 @@ reports, decision). Model and artefacts are read back from the new place and com
 made, which is the last write but for its alias: a copy that dies on the way leaves a failed run, and no version.
 """
 
-import json
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ from mlflow.entities import Metric, Param, Run, RunTag
 
 from schemas.console import Say
 from schemas.errors import IntegrityError, UsageError, without_passwords
+from training.mlflow.champions import record_of
 from training.mlflow.promotion import study_of
 from training.mlflow.registering import MODEL_ARTIFACT
 from training.mlflow.registry import challenge, find_version, logged_model, make_name, versions
@@ -31,7 +31,7 @@ from training.mlflow.runs import (
 )
 from training.model_files import file_digests, folder_digest
 from training.promotions.proof import ADDRESS_FILE
-from training.promotions.record import APPROVED_TAG, DECISION_TAG, RUN_TAG, ModelVersion
+from training.promotions.record import TAINTED, ModelVersion
 
 DIGEST_TAG = "digest"
 SYSTEM_TAGS = "mlflow."
@@ -72,8 +72,9 @@ def copy_version(
         metrics = [point for key in run.data.metrics for point in client.get_metric_history(original.run_id, key)]
         uri, digest = f"{without_passwords(source)} {original.uri}", folder_digest(model)
 
-        judged = json.loads(original.tags.get(DECISION_TAG, "{}"))
-        chosen_from = max(int(judged.get("attempt", 1)), study_of(client, original)[1])
+        judged = record_of(client, original.name).judgement(original.version)
+        attempt = 1 if judged is None else int(judged.decision["attempt"])
+        chosen_from = max(attempt, study_of(client, original)[1])
         client = connect(to)
         new_name = new_name or original.name
         for known in versions(client, name=new_name):
@@ -97,16 +98,11 @@ def copy_version(
             _compare(files, made.info.artifact_uri, folder / "files-back")
     make_name(client, new_name)
     place, model_id = sent.artifact_location, sent.model_id
-    tags = _tags(original, copied.id, uri, digest) | {CHOSEN_TAG: str(chosen_from)}
+    kept = {key: value for key, value in original.tags.items() if key != TAINTED}  # nobody has stated it there
+    tags = kept | {COPIED_TAG: uri, DIGEST_TAG: digest, CHOSEN_TAG: str(chosen_from)}
     stored = client.create_model_version(new_name, place, run_id=copied.id, tags=tags, model_id=model_id)
     challenge(client, new_name)
     return find_version(client, new_name, str(stored.version)), True
-
-
-def _tags(original: ModelVersion, run_id: str, uri: str, digest: str) -> dict[str, str]:
-    """Return the tags of a copy; nobody has approved or judged it in the new registry."""
-    kept = {key: value for key, value in original.tags.items() if key not in (APPROVED_TAG, DECISION_TAG)}
-    return kept | ({RUN_TAG: run_id} if RUN_TAG in kept else {}) | {COPIED_TAG: uri, DIGEST_TAG: digest}
 
 
 def _of_model(metric: Metric, model_id: str) -> Metric:

@@ -48,7 +48,7 @@ from training.mlflow.runs import VERSION_TAG, log_scores
 from training.mlflow.stored import model_name
 from training.model import LinkModel
 from training.model_files import folder_digest
-from training.promotions.record import DECISION_TAG, MODEL_DIGEST_TAG, TAINTED, ModelVersion
+from training.promotions.record import MODEL_DIGEST_TAG, TAINTED, ModelVersion
 
 CARD_FILE = "model_card.md"
 OWN = ("links", "pairs")
@@ -73,7 +73,7 @@ def model_card(
     """
     card, tags = (
         model.card,
-        {name: value for name, value in version.tags.items() if name not in (DECISION_TAG, TAINTED)},
+        {name: value for name, value in version.tags.items() if name != TAINTED},
     )
     environment = Environment(
         loader=PackageLoader("training.mlflow", "."), undefined=StrictUndefined, trim_blocks=True, autoescape=False

@@ -56,7 +56,7 @@ from training.mlflow.runs import (
     start_run,
 )
 from training.mlflow.stored import model_name, registered_name
-from training.promotions.record import RUN_TAG, ModelVersion
+from training.promotions.record import ModelVersion
 from training.recipes import DEFAULT_RECIPE
 from training.recipes import recipe as named_recipe
 
@@ -332,7 +332,6 @@ def _register(
         VERSION_TAG: manifest.version,
         RECIPE_TAG: config.recipe,
         LAKE_TAG: lake.root.uri,
-        RUN_TAG: run.id,
         EPOCHS_TAG: str(result.epochs),
         BEST_EPOCH_TAG: str(result.best_epoch),
         **({START_TAG: "|".join(config.training.start_from)} if config.training.start_from else {}),

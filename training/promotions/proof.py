@@ -6,7 +6,6 @@ again.
 """
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -23,8 +22,6 @@ from training.promotions.chain import Statement
 from training.promotions.keys import trusted_keys
 from training.promotions.record import (
     CHANGED,
-    DECISION_TAG,
-    JUDGED,
     TAINTED,
     Record,
     Signatures,
@@ -130,7 +127,7 @@ def prove(record: Record, version: str) -> Proof:
 
     Raises:
         UsageError: the record is not signed by keys that are trusted here.
-        IntegrityError: no promotion of it is stated, or the registry says something else.
+        IntegrityError: no promotion of it is stated, or nobody approved it who had to.
     """
     promotion, uri = record.promotion(version), f"models:/{record.model.name}/{version}"
     if record.chain and record.signatures is not Signatures.VERIFIED:
@@ -139,7 +136,6 @@ def prove(record: Record, version: str) -> Proof:
     if promotion is None:
         raise IntegrityError(f"{uri}: no statement on its promotion was found; promote it")
     proof = Proof(record=record, version=version, statement=record.about(version, CHANGED)[-1], promotion=promotion)
-    _compare_with_registry(proof)
     _check_approval(proof)
     return proof
 
@@ -241,16 +237,6 @@ def _check_taint(record: Record, version: str) -> None:
         raise GateError(
             f"models:/{record.model.name}/{version} was {found}; its policy allows its use for {days} days after that: "
             "promote another version"
-        )
-
-
-def _compare_with_registry(proof: Proof) -> None:
-    kept = json.loads(proof.record.model.versions[proof.version].tags.get(DECISION_TAG, "null"))
-    stated = [each.decision for each in proof.record.about(proof.version, CHANGED, JUDGED)]
-    if kept is not None and kept not in stated:
-        different = sorted(key for key in kept | stated[-1] if kept.get(key) != stated[-1].get(key))
-        raise IntegrityError(
-            f"{proof.uri}: tag {DECISION_TAG} is no decision that is stated on it; it differs in {', '.join(different)}"
         )
 
 

@@ -10,7 +10,7 @@
 The chain of statements is the record, and `read_record` and `trusted_statements` are the only ways to it. What they
 return has been verified: where this machine trusts keys, each statement is signed by one of them; else either all are
 signed, which nobody has checked, or none is (`Signatures`). Anything else is an error that names its file. Aliases and
-tags of the registry are copies for MLflow's pages (`training.mlflow.champions.align`). docs/explanation/security.md
+taints in the registry are copies for MLflow's pages (`training.mlflow.champions.align`). docs/explanation/security.md
 says who can do what.
 
 Nothing here imports MLflow; `Registered` is what is known of a model by its registry. Which folder the chain lies in is
@@ -39,7 +39,7 @@ CHANGED, JUDGED, EVALUATED, APPROVED, TAINTED, ADOPTED = (  # events
 )
 CHAMPION, PREVIOUS_CHAMPION = "champion", "previous_champion"  # aliases
 HOME_TAG, COUNT_TAG = "promotions", "promotions_count"  # of a registered model
-DECISION_TAG, APPROVED_TAG, MODEL_DIGEST_TAG, RUN_TAG = "promotion", "approved_by", "model_digest", "run_id"
+MODEL_DIGEST_TAG = "model_digest"  # of a version
 BEST, BEST_BEFORE = "best", "best_before"  # of a decision
 STUDY, CELLS = "study", "cells"  # of a decision: what the version was chosen in, and from how many
 REQUIRED = {  # of the predicate of a statement
@@ -70,7 +70,7 @@ class ModelVersion:
         name: registered model.
         version: number, as MLflow writes it.
         run_id: run that trained it.
-        tags: data set, recipe, run, lake, digests and, once decided, the decision on its promotion.
+        tags: data set, recipe, lake and digests.
     """
 
     name: str

@@ -15,10 +15,8 @@ from training.mlflow.champions import record_of
 from training.mlflow.copying import copy_version
 from training.mlflow.policy import Policy
 from training.mlflow.promotion import approve, promote, rollback
-from training.mlflow.registry import find_version
 from training.mlflow.runs import connect
 from training.promotions.history import championships
-from training.promotions.record import APPROVED_TAG
 
 Register = Callable[[Path], str]
 
@@ -87,4 +85,4 @@ def test_a_promotion_waits_for_the_person_that_the_policy_asks_for(
 
     elsewhere = connect(f"sqlite:///{tmp_path}/elsewhere.db")
     copied, _ = copy_version(client.tracking_uri, "linker", version, to=elsewhere.tracking_uri, say=print)
-    assert APPROVED_TAG not in find_version(elsewhere, "linker", copied.version).tags  # approved there, not here
+    assert not record_of(elsewhere, "linker").approvals(copied.version)  # approved there, not here

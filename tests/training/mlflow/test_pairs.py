@@ -11,9 +11,9 @@ import pytest
 from schemas.documents import Split
 from schemas.errors import UsageError
 from schemas.lake import Lake
+from training.mlflow.champions import record_of
 from training.mlflow.policy import Guard, Measure, Minimum, Policy
 from training.mlflow.promotion import promote
-from training.mlflow.registry import find_version
 from training.report.pages import comparison_lines, comparison_page
 from training.workflows.evaluate import run_evaluate
 from training.workflows.studies import run_compare
@@ -42,7 +42,9 @@ def test_pairs_are_promoted_by_the_reciprocal_rank(
     assert "is above 7.8 with" in first.decision.reasons[0]  # (1 + 1/2 + ... + 1/60) / 60
     second = promote(client, "linker", "2", lake=pairs, say=print)
     assert not second.decision.is_promoted
-    stored = json.loads(find_version(client, "linker", "2").tags["promotion"])
+    judgement = record_of(client, "linker").judgement("2")
+    assert judgement is not None
+    stored = judgement.decision
     assert stored["measure"] == "reciprocal_rank" and stored["policy"]["measure"] == "auto"
     assert "worse than the champion: reciprocal rank differs by -" in stored["reasons"][1]
 

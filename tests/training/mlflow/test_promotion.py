@@ -1,4 +1,3 @@
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +26,7 @@ from training.mlflow.registry import find_version
 from training.model import LinkModel
 from training.promotions.history import championships
 from training.promotions.keys import make_key
-from training.promotions.record import DECISION_TAG, TAINTED
+from training.promotions.record import TAINTED
 from training.recipes import RECIPES
 
 Register = Callable[[Path], str]
@@ -38,11 +37,9 @@ def _aliases(client: mlflow.MlflowClient) -> dict[str, str]:
 
 
 def _stored(client: mlflow.MlflowClient, version: str) -> dict[str, object]:
-    """Return the decision as the version's tag, which is the statement's."""
     judgement = record_of(client, "linker").judgement(version)
-    found = json.loads(find_version(client, "linker", version).tags[DECISION_TAG])
-    assert judgement is not None and judgement.decision == found
-    return dict(found)
+    assert judgement is not None
+    return dict(judgement.decision)
 
 
 def test_first_champion_then_an_equal_one_and_a_worse_one(
