@@ -2,7 +2,7 @@
 
     python -m benchmarks.precision [--draws 200]
 
-`training.metrics.precision` finds the thresholds that `multilink link --precision` takes, by some documents with known
+`training.metrics.curves` finds the thresholds that `multilink link --precision` takes, by some documents with known
 links. Here such documents are drawn. The similarity of a link decides how likely it is true, and links of one document
 are true together more often than not. A draw is wrong where some level that it proves is above the true precision of
 its threshold: the mean over 20,000 further documents. `found` is the share of all right links that the threshold for
@@ -39,7 +39,7 @@ from scipy.stats import beta, norm
 
 from benchmarks.command import parser_of, print_figures
 from training.data.ragged import Bool, Float64, Int64
-from training.metrics.precision import ERROR, FEWEST_KEPT, LEVELS, precision_points
+from training.metrics.curves import ERROR, FEWEST_KEPT, LEVELS, precision_points
 
 Drawn = tuple[Float64, Bool, Int64]  # similarity, whether it is true, and document of each link
 Points = list[tuple[float, float]]  # threshold, proven precision

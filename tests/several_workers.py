@@ -13,9 +13,10 @@ from schemas.configs import resolve
 from schemas.lake import Lake
 from training.config import TrainConfig
 from training.data.loading import load_training_data
-from training.loop.context import CPU, Context
+from training.loop.context import Context
 from training.loop.trainer import TrainResult, train
 from training.model import LinkModel
+from training.towers.inputs import CPU
 
 WORKER = ROOT / "tests" / "training" / "loop" / "worker.py"
 ADAM_TOLERANCE = 1e-4  # where a gradient is rounding alone, Adam takes a step of the full rate along it

@@ -28,7 +28,6 @@ from training.data.documents import ClassBank, DocumentSet
 from training.data.lake import Columns, read_split
 from training.data.ragged import Float32
 from training.data.views import ALL_SENTENCES, TextView
-from training.evaluation.class_names import CLASS_NAMES, named_columns
 from training.evaluation.evaluate import (
     AUTO,
     POSITION,
@@ -40,7 +39,7 @@ from training.evaluation.evaluate import (
     of_measure,
     random_similarities,
 )
-from training.evaluation.models import evaluate_model, read_sampled
+from training.evaluation.models import CLASS_NAMES, evaluate_model, named_columns, read_sampled
 from training.evaluation.position import evaluate_nearest
 from training.metrics.links import mean_auc
 from training.metrics.scores import Score

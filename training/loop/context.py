@@ -23,12 +23,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 from schemas.errors import ConfigError
 from training.config import Device
+from training.towers.inputs import Workers
 
 Report = Callable[[Mapping[str, float], Path | None], None]
 LatestCheckpoint = Callable[[], Path | None]
 Say = Callable[[str], None]
 FindModel = Callable[[str], Path]
-CPU = torch.device("cpu")
 
 
 def _report_nothing(metrics: Mapping[str, float], checkpoint: Path | None) -> None:
@@ -44,47 +44,23 @@ def _no_checkpoint() -> Path | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class Context(Workers):
     """What the loop knows of its surroundings: here, one process that trains alone.
 
     Attributes:
-        device: that everything is computed on.
         on_report: takes an epoch's metrics, and on rank 0 its checkpoint folder.
         find_checkpoint: gives the folder of the checkpoint to resume from, or None for a fresh start.
         on_progress: takes a line of progress.
         find_model: gives the local folder of a model by its folder or address.
     """
 
-    device: torch.device = CPU
     on_report: Report = _report_nothing
     find_checkpoint: LatestCheckpoint = _no_checkpoint
     on_progress: Say = _say_nothing
     find_model: FindModel = Path
 
-    @property
-    def rank(self) -> int:
-        return 0
-
-    @property
-    def world_size(self) -> int:
-        return 1
-
-    def gather(self, rows: Tensor) -> list[Tensor]:
-        """Return every worker's rows, in rank order, without gradient.
-
-        First dimensions may differ (zero included); the other dimensions and the dtype may not.
-        """
-        return [rows.detach()]
-
     def total(self, values: Tensor) -> Tensor:
         """Return the sum of a tensor over all workers, without gradient."""
-        return values.detach()
-
-    def of_first(self, values: Tensor) -> Tensor:
-        """Return the first worker's tensor, without gradient; all give one of its shape.
-
-        What it worked out is every worker's, whatever their processors round to.
-        """
         return values.detach()
 
     def summed(self, module: nn.Module) -> nn.Module:

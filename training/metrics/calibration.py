@@ -23,10 +23,9 @@ from schemas.configs import restore_json
 from schemas.errors import UsageError
 from training.closed_form.plans import soft_plans
 from training.data.ragged import Bool, Float64, Floats, Int64
-from training.metrics.curves import ENOUGH_FOR_ISOTONIC, fit_isotonic, fit_sigmoid
+from training.metrics.curves import ENOUGH_FOR_ISOTONIC, PrecisionPoint, fit_isotonic, fit_sigmoid, precision_points
 from training.metrics.intervals import mean_interval
 from training.metrics.links import link_mask
-from training.metrics.precision import PrecisionPoint, precision_points
 from training.metrics.scores import Score
 from training.similarity.assignment import predicted_pairs
 

@@ -22,7 +22,7 @@ from mlflow.models import Model
 from schemas.errors import IntegrityError, NotFoundError, UsageError
 from schemas.lake import Folder
 from schemas.links import MODEL, IndexManifest
-from training.evaluation.class_names import CLASS_NAMES, class_names_model
+from training.evaluation.models import CLASS_NAMES, class_names_model
 from training.linking.links import Linker
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
 from training.loop.context import choose_device

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 import torch
+from msgspec import Meta
 from torch import Tensor
 
 from schemas.configs import PositiveFloat, PositiveInt, require
@@ -23,9 +24,12 @@ from training.objectives.batch import EncodedBatch
 from training.objectives.term import Term
 from training.similarity.similarity import Dc, SetSimilarity, own_blocks
 from training.towers.inputs import Tower, Workers
-from training.towers.whitening import COLUMN_WEIGHTS, check_column_weights, weighted_columns
+from training.towers.whitening import COLUMN_WEIGHTS, weighted_columns
 
 logger = logging.getLogger(__name__)
+ColumnWeight = Annotated[
+    str, Meta(pattern=r"^[^=]+=\d+(\.\d+)?$", description="expected COLUMN=WEIGHT, such as colour-shape=0.5")
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +61,11 @@ class ClosedForm(Term):
     rise: PositiveFloat = 3.0
     sentence_components: PositiveInt = 160
     image_components: PositiveInt = 200
-    column_weights: tuple[str, ...] = COLUMN_WEIGHTS
+    column_weights: tuple[ColumnWeight, ...] = COLUMN_WEIGHTS
 
     def __post_init__(self) -> None:
         Term.__post_init__(self)
         require(bool(self.regularisation), field=f"{self.part}.regularisation", value=(), rule="expected at least one")
-        check_column_weights(self.column_weights, field=f"{self.part}.column_weights")
 
     def solver(
         self,

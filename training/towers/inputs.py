@@ -20,6 +20,7 @@ from training.data.documents import DocumentSet, RegionBank
 from training.data.ragged import Floats, Int64, to_device
 
 Found = TypeVar("Found")
+CPU = torch.device("cpu")
 GATHERED_AT_ONCE = 1 << 20  # numbers of each worker
 
 
@@ -110,21 +111,37 @@ class Sizes:
     region: int | None = None
 
 
-class Workers(Protocol):
-    """What a tower's start needs of those that train together (`training.loop.context.Context`)."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workers:
+    """Those that train together, as far as a tower's start needs them: here, one process alone.
+
+    Attributes:
+        device: that everything is computed on.
+    """
+
+    device: torch.device = CPU
 
     @property
-    def device(self) -> torch.device: ...
+    def rank(self) -> int:
+        return 0
 
     @property
-    def rank(self) -> int: ...
+    def world_size(self) -> int:
+        return 1
 
-    @property
-    def world_size(self) -> int: ...
+    def gather(self, rows: Tensor) -> list[Tensor]:
+        """Return every worker's rows, in rank order, without gradient.
 
-    def gather(self, rows: Tensor) -> list[Tensor]: ...
+        First dimensions may differ (zero included); the other dimensions and the dtype may not.
+        """
+        return [rows.detach()]
 
-    def of_first(self, values: Tensor) -> Tensor: ...
+    def of_first(self, values: Tensor) -> Tensor:
+        """Return the first worker's tensor, without gradient; all give one of its shape.
+
+        What it worked out is every worker's, whatever their processors round to.
+        """
+        return values.detach()
 
 
 def add_of_workers(total: Tensor, local: Tensor, workers: Workers, *, count: int) -> None:

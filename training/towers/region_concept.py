@@ -179,7 +179,10 @@ class RegionConceptTower(Tower):
         self.segment_norm = nn.LayerNorm(dimensions)
         self.concepts = Concepts(text, dimensions) if config.concepts and isinstance(text, WordTower) else None
         self.dropout = nn.Dropout(config.dropout)
-        self.transformer = Transformer(dimensions, config) if config.transformer else None
+        sizes_of_layers = {"layers": config.layers, "heads": config.heads, "hidden": config.hidden_dimensions}
+        self.transformer = (
+            Transformer(dimensions, **sizes_of_layers, dropout=config.dropout) if config.transformer else None
+        )
         self.score = None if config.transformer else nn.Linear(dimensions, 1)
 
     def prepare(self, inputs: ImageInput) -> RegionRows:

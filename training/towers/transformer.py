@@ -6,7 +6,6 @@ same layers (`region_concept.py`).
 """
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -19,29 +18,12 @@ from training.towers.packing import Packing, attend, mean_of, pool
 from training.towers.words import WordRows, WordsSettings, WordTower
 
 
-class LayerSettings(Protocol):
-    """Settings of a stack of layers."""
-
-    @property
-    def layers(self) -> int: ...
-
-    @property
-    def heads(self) -> int: ...
-
-    @property
-    def hidden_dimensions(self) -> int: ...
-
-    @property
-    def dropout(self) -> float: ...
-
-
 class TransformerLayer(nn.Module):
     """T x d packed tokens -> T x d; tokens see those of their own row."""
 
-    def __init__(self, dimensions: int, config: LayerSettings) -> None:
+    def __init__(self, dimensions: int, *, heads: int, hidden: int, dropout: float) -> None:
         super().__init__()
-        self.heads = config.heads
-        hidden, dropout = config.hidden_dimensions, config.dropout
+        self.heads = heads
         self.attention_in = nn.Linear(dimensions, 3 * dimensions)
         self.attention_out = nn.Linear(dimensions, dimensions)
         self.attention_norm = nn.LayerNorm(dimensions)
@@ -66,9 +48,11 @@ class TransformerLayer(nn.Module):
 class Transformer(nn.Module):
     """Several layers, one after the other."""
 
-    def __init__(self, dimensions: int, config: LayerSettings) -> None:
+    def __init__(self, dimensions: int, *, layers: int, heads: int, hidden: int, dropout: float) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(TransformerLayer(dimensions, config) for _ in range(config.layers))
+        self.layers = nn.ModuleList(
+            TransformerLayer(dimensions, heads=heads, hidden=hidden, dropout=dropout) for _ in range(layers)
+        )
 
     def forward(self, x_TD: Tensor, packing: Packing) -> Tensor:
         for layer in self.layers:
@@ -112,7 +96,13 @@ class TransformerTower(WordTower):
         self.norm = nn.LayerNorm(config.word_dimensions)
         self.dropout = nn.Dropout(config.dropout)
         self.project = nn.Linear(config.word_dimensions, sizes.dimensions)
-        self.transformer = Transformer(sizes.dimensions, config)
+        self.transformer = Transformer(
+            sizes.dimensions,
+            layers=config.layers,
+            heads=config.heads,
+            hidden=config.hidden_dimensions,
+            dropout=config.dropout,
+        )
 
     def forward(self, rows: WordRows) -> Tensor:
         packing = Packing.of(rows.sentences)

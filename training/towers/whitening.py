@@ -8,7 +8,6 @@ Shape suffixes: N vectors, V numbers of a vector, K components.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -16,11 +15,9 @@ from fnmatch import fnmatch
 import torch
 from torch import Tensor
 
-from schemas.configs import require
 from schemas.errors import BuildError
 from training.towers.inputs import Workers
 
-WEIGHT = re.compile(r"[^=]+=\d+(\.\d+)?")
 COLUMN_WEIGHTS = ("*-middle=0.5", "colour-shape=0.5")  # half of what a network says of the whole picture
 SMALLEST = 1e-10  # share of the largest eigenvalue under which a component is rounding
 ROUNDING = 1e-12  # likewise of the mean square of a column's vectors: of equal vectors float64 sums leave so much
@@ -44,17 +41,6 @@ class Column:
     def kept(self) -> int:
         """The largest number of components that are kept."""
         return min(self.size, self.components) if self.weight else 0
-
-
-def check_column_weights(weights: Sequence[str], *, field: str) -> None:
-    """Check a setting of `COLUMN=WEIGHT`s.
-
-    Raises:
-        ConfigError: one is something else.
-    """
-    for each in weights:
-        rule = "expected COLUMN=WEIGHT, such as colour-shape=0.5"
-        require(bool(WEIGHT.fullmatch(each)), field=field, value=each, rule=rule)
 
 
 def weighted_columns(columns: Mapping[str, slice], components: int, weights: Sequence[str]) -> list[Column]:

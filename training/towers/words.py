@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from msgspec import Meta
 from torch import Tensor, nn
 
 from schemas.configs import PositiveInt, require
@@ -30,6 +32,7 @@ from training.towers.inputs import (
 from training.towers.settings import TextTowerSettings
 
 RANDOM_WORDS = "random"
+LanguageFile = Annotated[str, Meta(pattern="^[^=]+=.+$", description="expected LANGUAGE=FILE, such as de=wiki.de.vec")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +55,7 @@ class WordsSettings(TextTowerSettings):
 
     word_dimensions: PositiveInt = 300
     word_vectors: str = ""
-    aligned_vectors: tuple[str, ...] = ()
+    aligned_vectors: tuple[LanguageFile, ...] = ()
     train_words: bool = True
     min_word_count: PositiveInt = 5
     only_vector_words: bool = False
@@ -63,14 +66,6 @@ class WordsSettings(TextTowerSettings):
         has_vectors = bool(self.word_vectors) or not self.only_vector_words
         rule = "needs text.word_vectors"
         require(has_vectors, field="text.only_vector_words", value=self.only_vector_words, rule=rule)
-        for item in self.aligned_vectors:
-            language, _, path = item.partition("=")
-            require(
-                bool(language and path),
-                field="text.aligned_vectors",
-                value=item,
-                rule="expected LANGUAGE=FILE, such as de=wiki.de.vec",
-            )
         rule = "aligned word vectors are frozen, else their languages drift apart; set text.train_words=false"
         is_frozen = not (self.aligned_vectors and self.train_words)
         require(is_frozen, field="text.aligned_vectors", value=self.aligned_vectors, rule=rule)

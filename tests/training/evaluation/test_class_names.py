@@ -14,8 +14,8 @@ from schemas.manifest import read_manifest
 from training.data.documents import GivenDocument
 from training.data.lake import Columns
 from training.evaluation.baselines import Baseline, evaluate_baseline
-from training.evaluation.class_names import CLASS_NAMES, class_names_model, named_columns
 from training.evaluation.evaluate import STANDARD_CONFIG
+from training.evaluation.models import CLASS_NAMES, class_names_model, named_columns
 from training.linking.links import LinkedDocument, Linker
 from training.mlflow.loading import open_model
 

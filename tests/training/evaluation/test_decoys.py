@@ -22,7 +22,7 @@ from training.linking.options import LinkOptions
 from training.loop.context import Context
 from training.loop.trainer import train
 from training.metrics.calibration import Calibration
-from training.metrics.precision import PrecisionPoint
+from training.metrics.curves import PrecisionPoint
 from training.metrics.relations import RefineConfig
 from training.mlflow.loading import open_model
 from training.model import EmbeddedDocument, LinkModel, ModelCard

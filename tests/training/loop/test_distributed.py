@@ -21,12 +21,13 @@ from schemas.overrides import override
 from training.closed_form.solver import Solver
 from training.config import LoopConfig, Precision, RateScaling, Select, StepsSchedule, TrainConfig, objective
 from training.data.loading import load_training_data
-from training.loop.context import CPU, Context, TorchDistributed
+from training.loop.context import Context, TorchDistributed
 from training.loop.trainer import TrainResult, train
 from training.model import LinkModel
 from training.recipes import recipe
 from training.towers import inputs
 from training.towers.bilstm_attention import BilstmAttentionSettings
+from training.towers.inputs import CPU
 from training.towers.multi_source import MultiSourceSettings
 from training.towers.recurrence import GruSettings
 from training.towers.vectors import LinearBnSettings, LinearSettings, SentenceSettings

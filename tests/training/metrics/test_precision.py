@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from training.metrics import precision
-from training.metrics.precision import LEVELS, PrecisionPoint, precision_points
+from training.metrics import curves
+from training.metrics.curves import LEVELS, PrecisionPoint, precision_points
 
 LINKS = 5  # of a document
 SIMILARITIES = np.linspace(0, 1, 4001)
@@ -106,7 +106,7 @@ def test_thresholds_are_found_where_there_are_some():
 
 def test_the_bound_of_one_threshold_is_the_gates(monkeypatch):
     """One similarity, so one threshold: proven where an upper bound of mean false links is below the share of links."""
-    monkeypatch.setattr(precision, "LEVELS", (0.6,))
+    monkeypatch.setattr(curves, "LEVELS", (0.6,))
     numbers = np.random.default_rng(3)
     for false in (16, 22, 28, 34):
         are_true = numbers.permutation(np.arange(100) >= false)
