@@ -132,26 +132,26 @@ def evaluate_search_command(
         typer.Option(metavar="DIR", help="Write evaluation.parquet, and run.txt and qrels.txt for trec_eval."),
     ] = None,
     settings: options.ReadingSettings = None,
-    tracking: options.Tracking = None,
 ) -> options.Summaries:
     """Measure how well the texts of a split find their pictures: MRR, recall at 5, 10, 50, 100, by role and language.
 
     The model is compared with BM25 on the pictures' titles and captions, the nearest of these by the sentence encoder,
-    and the fusion of the model and BM25. With --tracking-uri the numbers are stored with the run of the model, too.
+    and the fusion of the model and BM25.
     """
     from newsroom.search.evaluate import score_lines
     from orchestration.workflows.search_evaluation import evaluate_archive
 
-    report, queries, run = evaluate_archive(
-        index_path, Lake.at(lake), split, settings or [], output=output, tracking=tracking
+    report, queries = evaluate_archive(index_path, Lake.at(lake), split, settings or [], output=output)
+    yield (
+        score_lines(report),
+        {
+            "model": report.model,
+            "dataset": f"{report.dataset}@{report.dataset_version}",
+            "split": split,
+            "queries": queries,
+            "scores": report.values(),
+        },
     )
-    values: dict[str, object] = {
-        "model": report.model,
-        "dataset": f"{report.dataset}@{report.dataset_version}",
-        "split": split,
-    }
-    values |= {"queries": queries, "scores": report.values()} | ({} if run is None else {"run_id": run})
-    yield score_lines(report), values
 
 
 def pages_command(

@@ -44,7 +44,7 @@ def newsroom(home: Path, *, workers: int, say: Say) -> Iterator[tuple[list[str],
     say(f"4/5 index: the pictures, by {model['model_uri']}")
     index = in_process(["index", "--model", model["model_uri"], "--dataset", reference, *where, "--json"], say)
     say("5/5 evaluate-search: how well texts of the test split find their pictures")
-    found = in_process(["evaluate-search", "--index", index["path"], *where, "--json"], say)
+    found = in_process(["evaluate-search", "--index", index["path"], "--lake", settings.lake, "--json"], say)
     remember(home, Path.cwd(), lake=settings.lake, tracking_uri=settings.tracking_uri, key=key, say=say)
     yield (
         [

@@ -1,4 +1,4 @@
-"""How well the texts of a split find their pictures in an index, kept in files and with the model's run."""
+"""How well the texts of a split find their pictures in an index, kept in files."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,9 +13,9 @@ TREC_TAG = "multilink"  # names our rankings in files of TREC
 
 
 def evaluate_archive(
-    index: str, lake: Lake, split: str, settings: Sequence[str], *, output: Path | None, tracking: str | None
-) -> tuple[EvaluationReport, int, str | None]:
-    """Return the numbers of an index, how many texts were searched with, and the id of the run that has them.
+    index: str, lake: Lake, split: str, settings: Sequence[str], *, output: Path | None
+) -> tuple[EvaluationReport, int]:
+    """Return the numbers of an index, and how many texts were searched with.
 
     Args:
         index: path or URI of its folder.
@@ -23,11 +23,10 @@ def evaluate_archive(
         split: whose texts are the queries.
         settings: `key=value` of how texts and pictures are read.
         output: folder for the table, and for `run.txt` and `qrels.txt`, which trec_eval reads; None: not written.
-        tracking: MLflow's address; None: the numbers are kept with no run.
 
     Raises:
         UsageError: no document of the split has known links.
-        NotFoundError: the split, or the model in the store, is not there.
+        NotFoundError: the split is not there.
     """
     with Archive(index, settings) as archive:
         found = evaluate_search(archive.index, lake, split, reader=archive.reader, encode=sentence_encoder())
@@ -39,9 +38,4 @@ def evaluate_archive(
     if output is not None:
         report.write(output)
         found.write_trec(output, tag=TREC_TAG)
-    if tracking is None:
-        return report, len(found.queries), None
-    from training.mlflow.loading import open_registry
-    from training.mlflow.registering import record_search
-
-    return report, len(found.queries), record_search(open_registry(tracking), manifest.model, report)
+    return report, len(found.queries)

@@ -177,9 +177,5 @@ def test_the_newsroom_finds_pictures_better_than_words_do(multilink: Run, tmp_pa
     others = ("bm25", "nearest sentence", "fusion")
     assert scores["search reciprocal_rank"] > max(scores[f"{other} reciprocal_rank"] for other in others)
     assert done.json["promotion"]["is_promoted"]
-    name = next(key for key in found["scores"] if key.startswith("search recall_at_10 role=all, "))
     assert "5/5 evaluate-search" in done.err and "search " in done.out
-    client = mlflow.MlflowClient(done.json["tracking_uri"], registry_uri=done.json["tracking_uri"])
-    metrics = client.get_run(done.json["search"]["run_id"]).data.metrics
-    assert metrics["test_search_recall_at_10_role_all"] == pytest.approx(found["scores"][name])
     assert (tmp_path / "demo" / "lake" / "indexes" / "news").is_dir()

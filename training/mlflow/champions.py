@@ -244,8 +244,8 @@ def _copy(client: mlflow.MlflowClient, record: Record) -> None:
     """Let aliases and taints in the registry be those of the record."""
     model = record.model
     if record.changes and (record.champion is None or record.is_there(record.champion)):
-        before = record.previous if record.previous and record.is_there(record.previous) else None
-        _set_alias(client, model, PREVIOUS_CHAMPION, before)
+        before = [each for each in record.champions[1:2] if record.is_there(each)]
+        _set_alias(client, model, PREVIOUS_CHAMPION, next(iter(before), None))
         _set_alias(client, model, CHAMPION, record.champion)
     for number, version in model.versions.items():
         taint = record.taint(number)

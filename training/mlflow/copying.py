@@ -87,7 +87,9 @@ def copy_version(
         with finishing(TrackedRun(client, made.info.run_id, {})) as copied:
             _send_run(client, copied.id, run, uri)
             sent = client.create_logged_model(experiment, name=MODEL_ARTIFACT, source_run_id=copied.id)
-            metrics += [_of_model(each, sent.model_id) for each in logged.metrics or ()]
+            for each in logged.metrics or ():
+                about = sent.model_id, each.dataset_name, each.dataset_digest
+                metrics.append(Metric(each.key, each.value, each.timestamp, each.step, *about))
             for start in range(0, len(metrics), METRICS_AT_ONCE):
                 client.log_batch(copied.id, metrics=metrics[start : start + METRICS_AT_ONCE])
             if any(files.iterdir()):
@@ -97,18 +99,13 @@ def copy_version(
             _compare(model, sent.artifact_location, folder / "model-back")
             _compare(files, made.info.artifact_uri, folder / "files-back")
     make_name(client, new_name)
-    place, model_id = sent.artifact_location, sent.model_id
     kept = {key: value for key, value in original.tags.items() if key != TAINTED}  # nobody has stated it there
     tags = kept | {COPIED_TAG: uri, DIGEST_TAG: digest, CHOSEN_TAG: str(chosen_from)}
-    stored = client.create_model_version(new_name, place, run_id=copied.id, tags=tags, model_id=model_id)
+    stored = client.create_model_version(
+        new_name, sent.artifact_location, run_id=copied.id, tags=tags, model_id=sent.model_id
+    )
     challenge(client, new_name)
     return find_version(client, new_name, str(stored.version)), True
-
-
-def _of_model(metric: Metric, model_id: str) -> Metric:
-    """Return a metric of another logged model."""
-    of = (model_id, metric.dataset_name, metric.dataset_digest)
-    return Metric(metric.key, metric.value, metric.timestamp, metric.step, *of)
 
 
 def _send_run(client: mlflow.MlflowClient, run_id: str, original: Run, uri: str) -> None:

@@ -350,20 +350,6 @@ def _logged_root(folder: Path) -> Path | None:
     return next((parent for parent in folder.parents if (parent / MLMODEL).is_file()), None)
 
 
-def run_of(client: mlflow.MlflowClient, uri: str) -> str:
-    """Return the run that trained the model of an address.
-
-    Raises:
-        NotFoundError: there is no such model or run, or it is a folder's, which has none.
-    """
-    of_run = _OF_RUN.fullmatch(uri)
-    named = registered_name(uri)
-    found = of_run["run"] if of_run else find_version(client, *named).run_id if named else None
-    if found is None:
-        raise NotFoundError(f"{uri}: no run of {client.tracking_uri} trained it")
-    return str(found)
-
-
 @contextmanager
 def download(uri: str, *, option: str = "--model") -> Iterator[Path]:
     """Give a temporary folder with what `LinkModel.save` wrote into the logged model.

@@ -35,7 +35,7 @@ from training.evaluation.evaluate import EvaluationReport, kind_of, means_of
 from training.linking import rows
 from training.metrics.calibration import FILE_NAME, Calibration
 from training.metrics.links import ScoreKind
-from training.mlflow.loading import LoadedModel, load_version, run_of
+from training.mlflow.loading import LoadedModel, load_version
 from training.mlflow.registry import (
     DATASET_DIGEST_TAG,
     challenge,
@@ -272,23 +272,6 @@ def record_evaluation(
         model_id = None if found is None else logged_model(client, found).model_id
         dataset = (report.dataset, report.dataset_version)
         log_scores(client, loaded.run_id, metric_values(report), model_id=model_id, dataset=dataset)
-
-
-def record_search(client: mlflow.MlflowClient, model: str, report: EvaluationReport) -> str:
-    """Keep how well a model finds pictures with the run that trained it, and return that run's id.
-
-    Metrics are of all systems, by role; the table, which has languages and intervals, is `evaluation/search-...`.
-
-    Raises:
-        NotFoundError: the store has no such model, or the address is a folder's, which has no run.
-    """
-    run_id = run_of(client, model)
-    with tempfile.TemporaryDirectory(prefix="multilink-") as scratch:
-        report.write(Path(scratch) / f"search-{report.dataset}-{report.dataset_version}-{report.split}")
-        client.log_artifacts(run_id, scratch, FOLDER)
-    named = {f"{report.split} {name.partition(',')[0]}": value for name, value in report.values().items()}
-    log_scores(client, run_id, {_NOT_IN_A_NAME.sub("_", name): value for name, value in named.items()})
-    return run_id
 
 
 def metric_values(report: EvaluationReport) -> dict[str, float]:

@@ -16,7 +16,7 @@ from mlflow.exceptions import MlflowException
 from schemas.errors import BuildError, NotFoundError, UsageError
 from training.evaluation.baselines import NOSTRUCT
 from training.mlflow.runs import DATASET_TAG
-from training.mlflow.stored import PREFIX, canonical_name, no_model
+from training.mlflow.stored import PREFIX, no_model
 from training.promotions.record import CHAMPION, ModelVersion, Registered
 
 CHALLENGER = "challenger"
@@ -30,27 +30,25 @@ PAUSE_S = 0.05
 
 
 def registered(client: mlflow.MlflowClient, name: str) -> Registered:
-    """Return a registered model with its versions, by its name or by another spelling of its objective.
+    """Return a registered model with its versions.
 
     Raises:
         NotFoundError: there is no such model; the message names those there are.
     """
-    for spelling in (name, canonical_name(name)):
-        try:
-            model = client.get_registered_model(spelling)
-        except MlflowException as problem:
-            if problem.error_code not in ABSENT:  # such as a server that does not answer: that is no absence
-                raise
-            continue
-        return Registered(
-            registry=client.tracking_uri,
-            name=model.name,
-            created=str(model.creation_timestamp),
-            aliases={alias: str(number) for alias, number in model.aliases.items()},
-            tags=dict(model.tags),
-            versions={each.version: each for each in reversed(versions(client, name=model.name))},
-        )
-    raise no_model(name, client.tracking_uri, model_names(client))
+    try:
+        model = client.get_registered_model(name)
+    except MlflowException as problem:
+        if problem.error_code not in ABSENT:  # such as a server that does not answer: that is no absence
+            raise
+        raise no_model(name, client.tracking_uri, model_names(client)) from problem
+    return Registered(
+        registry=client.tracking_uri,
+        name=model.name,
+        created=str(model.creation_timestamp),
+        aliases={alias: str(number) for alias, number in model.aliases.items()},
+        tags=dict(model.tags),
+        versions={each.version: each for each in reversed(versions(client, name=model.name))},
+    )
 
 
 def find_version(client: mlflow.MlflowClient, name: str, version: str) -> ModelVersion:

@@ -16,7 +16,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from urllib.parse import quote
 
-from schemas.errors import ConfigError, NotFoundError, UsageError
+from schemas.errors import NotFoundError, UsageError
 from schemas.plugins import OBJECTIVES, SUM, canonical_names
 from schemas.project import setting
 
@@ -75,15 +75,6 @@ def model_name(dataset: str, objective: str) -> str:
         ConfigError: there is no such objective.
     """
     return f"{PREFIX}{dataset}-{SUM.join(canonical_names(OBJECTIVES, objective, key='objective'))}"
-
-
-def canonical_name(name: str) -> str:
-    """Return a registered name with its objective in full and in order; a name without an objective as it is."""
-    parts = name.removeprefix(PREFIX).split("-")
-    for place in range(1, len(parts) if name.startswith(PREFIX) else 0):
-        with suppress(ConfigError):
-            return model_name("-".join(parts[:place]), "-".join(parts[place:]))
-    return name
 
 
 def no_model(name: str, uri: str, names: Iterable[str]) -> NotFoundError:

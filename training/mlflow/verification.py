@@ -84,8 +84,8 @@ def _findings(client: mlflow.MlflowClient, proof: Proof, lake: Lake, *, is_deep:
     yield f"all {len(candidate.files)} files of the version are those that were promoted; its model is {proof.digest}"
     yield f"not compared, since they change later: {', '.join(name for name in CHANGING if name != CALIBRATION_FILE)}"
     check_calibration(proof, candidate.calibration_digest)
-    if proof.evidence.get(CALIBRATION):
-        yield f"its calibration has the digest {proof.evidence[CALIBRATION]}"
+    if proof.promotion.predicate.get(CALIBRATION):
+        yield f"its calibration has the digest {proof.promotion.predicate[CALIBRATION]}"
     there, gone = check_manifests(proof, lake)
     for reference in there:
         say(f"reading the files of {reference}")
@@ -108,7 +108,7 @@ def _findings(client: mlflow.MlflowClient, proof: Proof, lake: Lake, *, is_deep:
 
 def _scored_again(client: mlflow.MlflowClient, candidate: LoadedModel, proof: Proof, lake: Lake, *, say: Say) -> str:
     """Judge again as a statement says, and return in which sense the outcome is the same."""
-    promotion, was, name = proof.promotion, proof.decision, proof.record.model.name
+    promotion, was, name = proof.promotion, proof.promotion.decision, proof.record.model.name
     predicate, where = promotion.predicate, promotion.where
     before, best = was["champion_before"], was["best_before"]
     if deleted := sorted({before, best} - {None, *proof.record.model.versions}):

@@ -12,8 +12,10 @@ bytes. On a machine without a key nothing is signed, and nobody who uses verifie
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -85,13 +87,8 @@ def own_signer() -> CryptoSigner | None:
         if setting(KEY):
             raise NotFoundError(f"{VARIABLES[KEY]}: there is no {path}; make a key with multilink key")
         return None
-    try:
-        private = load_pem_private_key(path.read_bytes(), None)
-    except (ValueError, TypeError, UnsupportedAlgorithm) as problem:
-        raise ConfigError(f"{path}: expected a private key in PEM without a password: {problem}") from problem
-    if not isinstance(private, Ed25519PrivateKey):
-        raise ConfigError(f"{path}: expected an ed25519 key, found another kind")
-    return CryptoSigner(private)
+    load = partial(load_pem_private_key, password=None)
+    return CryptoSigner(_read_key(path, load, Ed25519PrivateKey, "a private key in PEM without a password"))
 
 
 def trusted_keys(paths: Iterable[Path] | None = None) -> list[SSlibKey]:
@@ -111,7 +108,8 @@ def trusted_keys(paths: Iterable[Path] | None = None) -> list[SSlibKey]:
         files = sorted(path.glob(f"*{PUBLIC_SUFFIX}")) if path.is_dir() else [path]
         if not files or not files[0].is_file():
             raise NotFoundError(f"--trust {path}: expected a public key in PEM, or a folder of *{PUBLIC_SUFFIX}")
-        keys += [_public_key(file) for file in files]
+        read = partial(_read_key, load=load_pem_public_key, kind=Ed25519PublicKey, what="a public key in PEM")
+        keys += [SSlibKey.from_crypto(read(file)) for file in files]
     return keys
 
 
@@ -121,14 +119,15 @@ def default_trust() -> list[Path]:
     return [Path(each) for each in named.split(os.pathsep)] if named else [own] * own.is_file()
 
 
-def _public_key(path: Path) -> SSlibKey:
+def _read_key(path: Path, load: Callable[[bytes], Any], kind: type[Any], what: str) -> Any:
+    """Return the key of a file; raises a `ConfigError` where it is none, or of another kind."""
     try:
-        public = load_pem_public_key(path.read_bytes())
-    except (ValueError, UnsupportedAlgorithm) as problem:
-        raise ConfigError(f"{path}: expected a public key in PEM: {problem}") from problem
-    if not isinstance(public, Ed25519PublicKey):
+        key = load(path.read_bytes())
+    except (ValueError, TypeError, UnsupportedAlgorithm) as problem:
+        raise ConfigError(f"{path}: expected {what}: {problem}") from problem
+    if not isinstance(key, kind):
         raise ConfigError(f"{path}: expected an ed25519 key, found another kind")
-    return SSlibKey.from_crypto(public)
+    return key
 
 
 def sign_index(manifest: bytes) -> bytes | None:

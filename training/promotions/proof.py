@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from securesystemslib.signer import Key
 
@@ -66,16 +65,6 @@ class Proof:
     def digest(self) -> str:
         """Return the digest of the model: of its weights, its words and its settings."""
         return str(self.promotion.model["digest"])
-
-    @property
-    def evidence(self) -> Mapping[str, Any]:
-        """Return what the promotion rests on."""
-        return self.promotion.predicate
-
-    @property
-    def decision(self) -> Mapping[str, Any]:
-        """Return the decision that promoted it."""
-        return self.promotion.decision
 
     @property
     def taken_out(self) -> frozenset[str]:
@@ -160,7 +149,7 @@ def check_files(promotion: Statement, files: Mapping[str, str]) -> None:
 
 def check_calibration(proof: Proof, digest: str) -> None:
     """Raise an `IntegrityError` unless a calibration, by its digest ("": none), is the one of the promotion."""
-    promoted = proof.evidence.get(CALIBRATION)
+    promoted = proof.promotion.predicate.get(CALIBRATION)
     if digest != promoted:
         raise IntegrityError(
             f"{proof.uri}: {CALIBRATION_FILE} has digest {digest or 'none'}; it was promoted with "
@@ -174,7 +163,7 @@ def check_manifests(proof: Proof, lake: Lake) -> tuple[list[str], list[str]]:
     Raises:
         IntegrityError: a manifest is another.
     """
-    data = [proof.evidence["trained_on"], *proof.evidence["judged_on"]]
+    data = [proof.promotion.predicate["trained_on"], *proof.promotion.predicate["judged_on"]]
     digests = {each["dataset"]: each["sha256"] for each in data if each["dataset"]}
     there = [name for name in digests if lake.dataset(*name.split("@")).exists(MANIFEST)]
     for reference in there:
@@ -242,13 +231,14 @@ def _check_taint(record: Record, version: str) -> None:
 
 def _check_approval(proof: Proof) -> None:
     """Check that who approved the promotion, if a person did, approved these very files before it."""
-    by, approvers = proof.decision.get("approved_by", ""), proof.decision.get("policy", {}).get("approvers", ())
+    promotion = proof.promotion
+    by, approvers = promotion.decision.get("approved_by", ""), promotion.decision.get("policy", {}).get("approvers", ())
     if not by:
         return
-    for each in proof.record.approvals(proof.version, proof.evidence.get(FILES), before=proof.promotion.number):
+    for each in proof.record.approvals(proof.version, promotion.predicate.get(FILES), before=promotion.number):
         if each.by == by and (not approvers or any(map(each.is_by, approvers))):
             return
     raise IntegrityError(
-        f"{proof.promotion.where}: approved by {by}; expected a statement of that approval of these files before it, "
+        f"{promotion.where}: approved by {by}; expected a statement of that approval of these files before it, "
         "found none"
     )

@@ -203,11 +203,6 @@ class Record:
         return next(iter(self.champions), None)
 
     @property
-    def previous(self) -> str | None:
-        """Return the version that was champion before, which a rollback goes back to."""
-        return next(iter(self.champions[1:]), None)
-
-    @property
     def best(self) -> str | None:
         """Return the version that was the best champion at the last decision; where none is named, the champion."""
         named = (each.predicate.get(BEST) or each.decision.get(BEST) for each in reversed(self.changes))

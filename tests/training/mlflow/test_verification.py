@@ -31,7 +31,7 @@ from training.data.loading import load_training_data
 from training.evaluation.models import evaluate_model
 from training.loop.context import Context
 from training.loop.trainer import train
-from training.mlflow import evidence, judging, verification
+from training.mlflow import judging, verification
 from training.mlflow.champions import adopt, align, append, change_champion, record_of, relocate_lake, taint
 from training.mlflow.loading import load_logged, open_model
 from training.mlflow.policy import Guard, Minimum, Policy
@@ -227,8 +227,8 @@ def test_scores_that_come_out_otherwise_are_refused(promoted: Workspace, monkeyp
     monkeypatch.setattr(judging, "evaluate_model", shifted(0.01))
     with pytest.raises(IntegrityError, match=r"000004\.json: its scores have digest .*same kind of processor"):
         promoted.verify(is_deep=True)
-    elsewhere = evidence.processor() | {"name": "another"}
-    here = evidence.surroundings()
+    elsewhere = judging.processor() | {"name": "another"}
+    here = judging.surroundings()
     for other, changed in (
         ("processor", {"processor": elsewhere}),
         ("code", {"code": {**here["code"], "sha256": "0" * 64}}),  # such as of a later release
