@@ -83,7 +83,7 @@ def sweep_command(
         tracking=tracking,
         say=say,
     )
-    problems = [f"- {', '.join(cell.settings)}: {cell.problem}" for cell in found.cells if cell.problem]
+    problems = [f"- {cell.title}: {cell.problem}" for cell in found.cells if cell.problem]
     lines = [f"{found.dataset}, {found.split}", *sweep_table(found).lines(), *problems, f"run {found.run}"]
     yield options.with_report(lines, found, report, lambda: sweep_page(found))
 
@@ -108,7 +108,7 @@ def transfer_command(
 
     with by_workers(workers):
         cells = run_transfer(models=addresses, datasets=references, lake=lake, split=split, tracking=tracking, say=say)
-    problems = [f"- {cell.model} on {cell.dataset}: {cell.problem}" for cell in cells if cell.problem]
+    problems = [f"- {cell.title}: {cell.problem}" for cell in cells if cell.problem]
     values = {"split": split, "cells": cells}
     lines = [*transfer_table(cells).lines(), *problems]
     yield options.with_report(lines, values, report, lambda: transfer_page(cells, split=split))

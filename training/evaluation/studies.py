@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from schemas.configs import resolve
 from schemas.console import Say
 from schemas.documents import Split
 from schemas.errors import ConfigError, NotFoundError, UsageError
@@ -150,22 +151,30 @@ def _kind(evaluations: Collection[Evaluation]) -> ScoreKind:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransferCell:
-    """One model on one data set.
+class StudyCell:
+    """One model of a transfer or of a sweep, on one data set.
 
     Attributes:
-        model: its address.
-        trained_on: NAME@VERSION.
-        dataset: NAME@VERSION it is judged on.
-        means: metric -> mean link score; empty where it cannot be judged.
+        model: its address; "" where there is none.
+        dataset: NAME@VERSION it is judged on, of a transfer.
+        trained_on: NAME@VERSION, of a transfer.
+        settings: `key=value` of what a sweep varies.
+        run: id of the training run of a sweep; "" where there is none.
+        means: metric -> mean score; empty where it cannot be judged.
         problem: why it cannot be judged; "" where it can.
     """
 
-    model: str
-    trained_on: str
-    dataset: str
+    model: str = ""
+    dataset: str = ""
+    trained_on: str = ""
+    settings: tuple[str, ...] = ()
+    run: str = ""
     means: Mapping[str, Score] = field(default_factory=dict)
     problem: str = ""
+
+    @property
+    def title(self) -> str:
+        return ", ".join(self.settings) or f"{self.model} on {self.dataset}"
 
     @property
     def is_transfer(self) -> bool:
@@ -174,37 +183,7 @@ class TransferCell:
 
     def to_json(self) -> dict[str, Any]:
         """Return the cell with its means; one that could not be judged has none."""
-        return {
-            "model": self.model,
-            "trained_on": self.trained_on,
-            "dataset": self.dataset,
-            "is_transfer": self.is_transfer,
-            "problem": self.problem,
-            **{metric: interval_json(score) for metric, score in self.means.items()},
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepCell:
-    """One combination.
-
-    Attributes:
-        settings: `key=value` of what is varied.
-        model: address of the kept model; "" where there is none.
-        run: id of the training run; "" where there is none.
-        means: metric -> mean score of the model.
-        problem: why the run gave no model; "" where it did.
-    """
-
-    settings: tuple[str, ...]
-    model: str = ""
-    run: str = ""
-    means: Mapping[str, Score] = field(default_factory=dict)
-    problem: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        about = {"settings": list(self.settings), "model": self.model, "run": self.run, "problem": self.problem}
-        return about | {metric: interval_json(score) for metric, score in self.means.items()}
+        return resolve(replace(self, means={})) | {name: interval_json(each) for name, each in self.means.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +194,7 @@ class Sweep:
     dataset: str
     split: str
     run: str
-    cells: tuple[SweepCell, ...]
+    cells: tuple[StudyCell, ...]
 
     @property
     def kind(self) -> ScoreKind:
@@ -248,7 +227,7 @@ def transfer_cells(
     split: Split | str = Split.TEST,
     *,
     say: Say,
-) -> Iterator[TransferCell]:
+) -> Iterator[StudyCell]:
     """Yield every model on every data set, model by model (Li 2022, table 4).
 
     A data set without the columns a model reads is no error: its cell names what is missing.
@@ -265,7 +244,7 @@ def transfer_cells(
     """
     for address, model in models.items():
         for reference in references:
-            cell = TransferCell(model=address, trained_on=model.card.data.reference, dataset=reference)
+            cell = StudyCell(model=address, trained_on=model.card.data.reference, dataset=reference)
             try:
                 cell = replace(cell, means=evaluate_model(model, lake, reference, split).mean)
             except NotFoundError:

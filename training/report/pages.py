@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from schemas.lake import Folder
-from training.evaluation.studies import ModelComparison, ModelResult, Sweep, TransferCell
+from training.evaluation.studies import ModelComparison, ModelResult, StudyCell, Sweep
 from training.metrics.links import ScoreKind
 from training.metrics.scores import Score
 from training.report.examples import (
@@ -235,11 +235,11 @@ def sweep_page(found: Sweep) -> str:
 def sweep_table(sweep: Sweep) -> Table:
     """Return a row for each combination."""
     metrics = sweep.kind.metrics
-    rows = (score_row(", ".join(cell.settings), cell.means, metrics, note=cell.model) for cell in sweep.cells)
+    rows = (score_row(cell.title, cell.means, metrics, note=cell.model) for cell in sweep.cells)
     return models_table(rows, sweep.kind, head="Settings")
 
 
-def transfer_page(cells: Sequence[TransferCell], *, split: str) -> str:
+def transfer_page(cells: Sequence[StudyCell], *, split: str) -> str:
     """Return the page of models judged on data sets."""
     datasets = list(dict.fromkeys(cell.dataset for cell in cells))
     return render(
@@ -253,7 +253,7 @@ def transfer_page(cells: Sequence[TransferCell], *, split: str) -> str:
     )
 
 
-def transfer_table(cells: Sequence[TransferCell]) -> Table:
+def transfer_table(cells: Sequence[StudyCell]) -> Table:
     """Return AUC of every model (down) on every data set (across); a model's own data set is marked."""
     rows: dict[str, list[str]] = {}
     for cell in cells:
@@ -270,7 +270,7 @@ def _document_scatter(first: ModelResult, other: ModelResult, kind: ScoreKind) -
     return scatter(f"{other.name} against {first.name}", first.leading, other.leading, x_label=label, level=level)
 
 
-def _transfer_section(dataset: str, cells: Iterable[TransferCell]) -> Table | None:
+def _transfer_section(dataset: str, cells: Iterable[StudyCell]) -> Table | None:
     """Return the scores on one data set, with the published ones; None where no model could be judged on it."""
     name, judged = dataset.partition("@")[0], [cell for cell in cells if cell.dataset == dataset and not cell.problem]
     kinds = [RowKind.BASELINE if cell.is_transfer else RowKind.MODEL for cell in judged]

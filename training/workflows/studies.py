@@ -34,9 +34,8 @@ from training.evaluation.evaluate import STANDARD_CONFIG, Evaluation
 from training.evaluation.models import evaluate_model
 from training.evaluation.studies import (
     ModelComparison,
+    StudyCell,
     Sweep,
-    SweepCell,
-    TransferCell,
     combinations,
     compare_models,
     transfer_cells,
@@ -117,7 +116,7 @@ def run_transfer(
     split: str = Split.TEST,
     tracking: str | None = None,
     say: Say,
-) -> tuple[TransferCell, ...]:
+) -> tuple[StudyCell, ...]:
     """Judge every model on every data set.
 
     Raises:
@@ -193,15 +192,15 @@ def run_sweep(
     return sweep
 
 
-def _apart(cell: Callable[[tuple[str, ...]], SweepCell], settings: tuple[str, ...], *, threads: int) -> SweepCell:
+def _apart(cell: Callable[[tuple[str, ...]], StudyCell], settings: tuple[str, ...], *, threads: int) -> StudyCell:
     """Train and judge one combination in a process of its own: the others go on when it is killed."""
     with ProcessPoolExecutor(
         1, mp_context=_context(), initializer=_begin, initargs=(threads, dict(os.environ))
     ) as process:
         try:
-            found: SweepCell = process.submit(cell, settings).result()
+            found: StudyCell = process.submit(cell, settings).result()
         except BrokenProcessPool:
-            found = SweepCell(settings=settings, problem="its process was killed; the same sweep continues it")
+            found = StudyCell(settings=settings, problem="its process was killed; the same sweep continues it")
     return found
 
 
@@ -231,7 +230,7 @@ def _cell(
     parent: str,
     tracking: str,
     say: Say | None = None,
-) -> SweepCell:
+) -> StudyCell:
     """Train and judge one combination; in a process of its own its lines begin with its settings."""
     title = ", ".join(settings)
     report = say or (lambda line: Console().say(f"{title}: {line}"))
@@ -244,11 +243,11 @@ def _cell(
         set_parent(open_tracking(tracking), str(trained.version.run_id), parent)
     except BuildError as problem:
         report(f"no model: {problem}")
-        return SweepCell(settings=settings, problem=str(problem))
+        return StudyCell(settings=settings, problem=str(problem))
     judged = run_evaluate(
         model=trained.version.uri, dataset=reference, lake=lake, split=split, tracking=tracking, with_baselines=False,
         needs_links=True, say=report,
     )  # fmt: skip
-    return SweepCell(
+    return StudyCell(
         settings=settings, model=trained.version.uri, run=str(trained.version.run_id), means=judged.means()
     )

@@ -2,7 +2,7 @@
 
 import re
 
-from training.evaluation.studies import TransferCell
+from training.evaluation.studies import StudyCell
 from training.metrics.scores import Score
 from training.report.pages import transfer_page, transfer_table
 from training.report.sections import Row
@@ -20,10 +20,10 @@ def words(text: str) -> str:
 
 def test_transfer_marks_the_models_own_data_and_stands_beside_the_paper() -> None:
     cells = [
-        TransferCell(model="models:/a/1", trained_on="mscoco@v1", dataset="mscoco@v1", means=means(97.0)),
-        TransferCell(model="models:/a/1", trained_on="mscoco@v1", dataset="story-dii@v2", means=means(78.0)),
-        TransferCell(model="models:/b/1", trained_on="diy@v1", dataset="mscoco@v1", problem="no column <x>"),
-        TransferCell(model="models:/b/1", trained_on="diy@v1", dataset="story-dii@v2", means=means(60.0)),
+        StudyCell(model="models:/a/1", trained_on="mscoco@v1", dataset="mscoco@v1", means=means(97.0)),
+        StudyCell(model="models:/a/1", trained_on="mscoco@v1", dataset="story-dii@v2", means=means(78.0)),
+        StudyCell(model="models:/b/1", trained_on="diy@v1", dataset="mscoco@v1", problem="no column <x>"),
+        StudyCell(model="models:/b/1", trained_on="diy@v1", dataset="story-dii@v2", means=means(60.0)),
     ]
     assert transfer_table(cells).rows == (
         Row("models:/a/1, of mscoco@v1", ("97.0 (95.0–\u206099.0) ⌂", "78.0 (76.0–\u206080.0)")),
