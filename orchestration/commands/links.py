@@ -126,13 +126,6 @@ def relink_command(
         int, typer.Option(help="Number of shards linked at the same time; with --input, also of workers of the build.")
     ] = 1,
     settings: options.ReadingSettings = None,
-    page: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Write an HTML page of the agreement, with documents that differ, to this folder.",
-        ),
-    ] = None,
     fit: options.Fit = True,
     links: options.Links = options.link_options,
     tracking: options.Tracking = None,
@@ -162,7 +155,7 @@ def relink_command(
         linked = run_link_version(
             loaded, home, reference, output, splits=splits or (), options=chosen, with_documents=True, say=say
         )
-    found = compare_links(linked, loaded.linker(chosen), home, page)
+    found = compare_links(linked, loaded.linker(chosen), home)
     summary = found.to_json()
     documents, predicted = counted(summary["documents"], "document"), counted(summary["links"], "predicted link")
     yield [f"{documents}, {predicted}: {summary['output']}", *options.failure_lines(summary), *found.lines()], summary

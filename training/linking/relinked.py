@@ -6,16 +6,16 @@ of both is right; where ground truth is known, both are compared with it.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from heapq import nsmallest
+from itertools import starmap
 from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from schemas.console import aligned
 from schemas.documents import GIVEN_LINKS
 from schemas.lake import Folder
 from schemas.links import PREDICTED_LINKS, RELINKED_SCHEMA, PredictedLink
@@ -70,18 +70,22 @@ class Agreement:
         }
         return asdict(self) | shares
 
-
-@dataclass(frozen=True, slots=True)
-class Relinked:
-    """Given and predicted links of some documents, compared.
-
-    Attributes:
-        agreement: of all.
-        differing: (key of a random order, path, row) of the first in which both differ.
-    """
-
-    agreement: Agreement
-    differing: tuple[tuple[str, str, Mapping[str, Any]], ...]
+    def lines(self) -> list[str]:
+        """Return the agreement as aligned text."""
+        if not self.documents:
+            return ["no document came with links: nothing to compare"]
+        same = _percent(self.same, self.given), _percent(self.same, self.predicted)
+        rows = [
+            (f"{self.documents:,} documents", "given", "predicted"),
+            ("links", f"{self.given:,}", f"{self.predicted:,}"),
+            ("of them also the other's", *same),
+        ]
+        if self.judged:
+            precision = (self.true_given, self.judged_given), (self.true_predicted, self.judged_predicted)
+            recall = (self.true_given, self.true), (self.true_predicted, self.true)
+            title = f"of {self.judged:,} documents whose true links are known: precision"
+            rows += [(title, *starmap(_percent, precision)), ("recall", *starmap(_percent, recall))]
+        return aligned(rows)
 
 
 def relinked_table(part: pa.Table, links: Mapping[str, Sequence[PredictedLink]]) -> pa.Table:
@@ -103,27 +107,33 @@ def relinked_table(part: pa.Table, links: Mapping[str, Sequence[PredictedLink]])
     return pa.table([columns[name] for name in RELINKED_SCHEMA.names], schema=RELINKED_SCHEMA)
 
 
-def compare(folder: Folder, paths: Iterable[str], *, examples: int) -> Relinked:
-    """Compare the links of documents, a file of them at a time.
-
-    Args:
-        folder: of a relinking.
-        paths: of its documents.
-        examples: how many of those in which both differ are returned: a random sample that is the same each time.
-    """
-    agreement, differing = Agreement(), list[tuple[str, str, Mapping[str, Any]]]()
+def compare(folder: Folder, paths: Iterable[str]) -> Agreement:
+    """Return how far the links of documents agree, read from some files of a relinking, one at a time."""
+    agreement = Agreement()
     for path in paths:
         with folder.open(path) as stream:
             rows = pq.read_table(stream, columns=list(_COMPARED)).to_pylist()
-        for row in rows:
-            if row[GIVEN_LINKS] is None or row[PREDICTED_LINKS] is None:
-                continue
-            agreement += agreement_of(row)
-            if _pairs(row[GIVEN_LINKS]) != _pairs(row[PREDICTED_LINKS]):
-                key = hashlib.sha256(row["id"].encode()).hexdigest()
-                differing.append((key, path, row))
-        differing = nsmallest(examples, differing, key=lambda each: each[:2])
-    return Relinked(agreement, tuple(differing))
+        compared = (row for row in rows if row[GIVEN_LINKS] is not None and row[PREDICTED_LINKS] is not None)
+        agreement = sum(map(agreement_of, compared), start=agreement)
+    return agreement
+
+
+def caution_line(trained_on: str, dataset: str) -> str:
+    """Return what to know of the probabilities that a model gives in a data set.
+
+    Args:
+        trained_on: NAME@VERSION of the model's data.
+        dataset: NAME@VERSION of what was linked.
+    """
+    if trained_on.partition("@")[0] == dataset.partition("@")[0]:
+        return (
+            f"the model was trained on {trained_on}: its probabilities hold for val and test, and are too high "
+            "for documents of its training split"
+        )
+    return (
+        f"the model was trained on {trained_on}, where its probabilities were fitted; they do not hold for {dataset}, "
+        "whose links have a word instead: strong, fair or weak"
+    )
 
 
 def agreement_of(row: Mapping[str, Any]) -> Agreement:
@@ -158,3 +168,7 @@ def _pairs(links: Iterable[Mapping[str, Any]]) -> Pairs:
 
 def _share(part: int, whole: int) -> float | None:
     return part / whole if whole else None
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{part / whole:.1%}" if whole else "–"

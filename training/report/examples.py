@@ -52,7 +52,6 @@ class ExampleDocument:
         concepts: labels of the main regions of each image (Li 2022, figure 6); () where none were detected.
         sureness: probability of each predicted link, 0 to 1, or the word in its place; () where there is neither.
         terms: of the similarity of each predicted link, by what they come from; () where they are not known.
-        is_compared: whether `links` are those that a corpus came with, and no truth.
     """
 
     id: str
@@ -64,7 +63,6 @@ class ExampleDocument:
     concepts: tuple[tuple[str, ...], ...] = ()
     sureness: tuple[float | str, ...] = ()
     terms: tuple[Mapping[str, float], ...] = ()
-    is_compared: bool = False
 
     def __post_init__(self) -> None:
         n, m = len(self.sentences), len(self.images)
@@ -116,9 +114,6 @@ class EdgeKind(StrEnum):
     WRONG = "wrong"
     MISSED = "missed"
     PREDICTED = "predicted"
-    AGREED = "agreed"
-    OTHERWISE = "otherwise"
-    GIVEN = "given"
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,19 +204,16 @@ def draw_example(document: ExampleDocument) -> ExampleGraph:
 def classify_edges(document: ExampleDocument) -> tuple[Edge, ...]:
     """Return predicted edges by decreasing weight, then the true links that were missed, in order."""
     true = None if document.links is None else set(document.links)
-    is_in, is_not, missed = EdgeKind.RIGHT, EdgeKind.WRONG, EdgeKind.MISSED
-    if document.is_compared:
-        is_in, is_not, missed = EdgeKind.AGREED, EdgeKind.OTHERWISE, EdgeKind.GIVEN
     edges = []
     probability_of = dict(zip(document.predicted, document.sureness, strict=False))
     terms_of = dict(zip(document.predicted, document.terms, strict=False))
     for link in sorted(document.predicted, key=lambda edge: (-edge[2], edge[0], edge[1])):
         s, i, weight = link
-        right = is_in if (s, i) in (true or ()) else is_not
+        right = EdgeKind.RIGHT if (s, i) in (true or ()) else EdgeKind.WRONG
         kind = EdgeKind.PREDICTED if true is None else right
         edges.append(Edge(s, i, kind, weight, probability_of.get(link), terms_of.get(link, {})))
     others = sorted((true or set()) - {(edge.sentence, edge.image) for edge in edges})
-    return (*edges, *(Edge(s, i, missed) for s, i in others))
+    return (*edges, *(Edge(s, i, EdgeKind.MISSED) for s, i in others))
 
 
 def sureness_of(links: Iterable[tuple[float | None, str | None]]) -> tuple[float | str, ...]:

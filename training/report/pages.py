@@ -51,9 +51,6 @@ EDGE_MEANINGS: Mapping[EdgeKind, str] = {
     EdgeKind.WRONG: "predicted, not true",
     EdgeKind.MISSED: "true, not predicted",
     EdgeKind.PREDICTED: "predicted, truth unknown",
-    EdgeKind.AGREED: "given and predicted",
-    EdgeKind.OTHERWISE: "predicted, not given",
-    EdgeKind.GIVEN: "given, not predicted",
 }
 
 Drawings = list[tuple[str, list[ExampleGraph]]]
@@ -118,21 +115,6 @@ def edge_legend(graphs: Iterable[ExampleGraph]) -> list[tuple[EdgeKind, str]]:
     """Return the kinds of edge that the graphs have, each with its meaning."""
     kinds = {edge.kind for graph in graphs for edge in graph.edges}
     return [(kind, meaning) for kind, meaning in EDGE_MEANINGS.items() if kind in kinds]
-
-
-def documents_page(groups: ExampleGroups, *, kicker: str, title: str, about: str, table: Table | None = None) -> str:
-    """Return the page of documents of a data set with the links they have.
-
-    Args:
-        groups: documents under their titles.
-        kicker: what kind of page it is.
-        title: of the page.
-        about: which documents they are.
-        table: above them.
-    """
-    drawings = draw_groups(groups)
-    legend = edge_legend(graph for _, graphs in drawings for graph in graphs)
-    return render("documents", kicker=kicker, title=title, about=about, groups=drawings, legend=legend, table=table)
 
 
 def own_documents_page(documents: Sequence[ExampleDocument], *, model: str, count: int, fitted: str = "") -> str:

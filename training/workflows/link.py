@@ -25,13 +25,12 @@ from training.evaluation.decoys import Decoys, count_decoys
 from training.linking.fitting import fitted
 from training.linking.links import LinkedDocument, Linker, write_links
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
-from training.linking.relinked import Agreement, compare
+from training.linking.relinked import Agreement, caution_line, compare
 from training.linking.shards import RELINKED
 from training.linking.versions import LinkedVersion, link_version, prepare_linking
 from training.mlflow.loading import LoadedModel
 from training.report.examples import ExampleDocument, sureness_of
 from training.report.pages import own_documents_page, write_page
-from training.report.relinking import agreement_lines, caution_line, relinked_page
 
 DRAWN = 200  # documents on a page; beyond, a browser becomes slow
 EXAMPLES = 5  # links that a summary shows
@@ -204,9 +203,6 @@ def run_link_version(
     return link_version(loaded.model, linking, splits=splits, say=say)
 
 
-DIFFERING = 40  # documents on the page of a relinking
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelinkSummary:
     """A relinked version.
@@ -216,49 +212,43 @@ class RelinkSummary:
         agreement: of the links given and predicted.
         trained_on: NAME@VERSION of the model's data.
         decoys: estimate of the false links, where no true link is known.
-        page: folder of a page of documents in which they differ, where one was written.
     """
 
     linked: LinkedVersion
     agreement: Agreement
     trained_on: str
     decoys: Decoys | None = None
-    page: Path | None = None
 
     def lines(self) -> list[str]:
         """Return what to know of the model's probabilities here, and how far the links agree."""
         estimate = [] if self.decoys is None else [self.decoys.line()]
         caution, words = caution_line(self.trained_on, self.linked.manifest.dataset), self.linked.manifest.fitted
         chosen = [f"chosen on these documents: {words}"] if words else []
-        return [caution, *chosen, *estimate, *agreement_lines(self.agreement)]
+        return [caution, *chosen, *estimate, *self.agreement.lines()]
 
     def to_json(self) -> dict[str, Any]:
-        about = {"agreement": self.agreement.to_json(), "page": self.page and str(self.page)}
+        about = {"agreement": self.agreement.to_json(), "trained_on": self.trained_on}
         estimate = None if self.decoys is None else self.decoys.false_percent
         false = {} if self.decoys is None else {"false_percent": None if estimate is None else asdict(estimate)}
-        return self.linked.to_json() | about | {"trained_on": self.trained_on} | false
+        return self.linked.to_json() | about | false
 
 
-def compare_links(linked: LinkedVersion, linker: Linker, lake: Lake, page: Path | None) -> RelinkSummary:
-    """Return how far the given links of a relinked version and the predicted ones agree, and draw where they differ.
+def compare_links(linked: LinkedVersion, linker: Linker, lake: Lake) -> RelinkSummary:
+    """Return how far the given links of a relinked version and the predicted ones agree.
 
     Args:
         linked: a version whose documents were written.
         linker: that predicted, with the options it predicted with.
         lake: holds the version.
-        page: folder of the page; None: none is drawn.
     """
     manifest, folder = read_manifest(lake, linked.manifest.dataset)
     paths = [entry.path for entry in linked.manifest.files if entry.path.startswith(f"{RELINKED}/")]
-    relinked = compare(linked.output, paths, examples=DIFFERING if page else 0)
-    if page is not None:
-        write_page(page, relinked_page(relinked, manifest, folder, model=linked.manifest.model))
+    agreement = compare(linked.output, paths)
     return RelinkSummary(
         linked=linked,
-        agreement=relinked.agreement,
+        agreement=agreement,
         trained_on=linker.model.card.data.reference,
-        decoys=None if relinked.agreement.judged else _estimate(linked, linker, manifest, folder),
-        page=page,
+        decoys=None if agreement.judged else _estimate(linked, linker, manifest, folder),
     )
 
 
