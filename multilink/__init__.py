@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from multilink.models import Model, load
     from newsroom.search.archive import Archive
     from newsroom.search.search import SearchResult
-    from training.linking.options import LinkOptions
+    from training.linking.links import LinkOptions
 
 __all__ = [
     "Archive",
@@ -44,7 +44,7 @@ __all__ = [
 _HOMES = {
     "Archive": "newsroom.search.archive",
     "Dataset": "multilink.datasets",
-    "LinkOptions": "training.linking.options",
+    "LinkOptions": "training.linking.links",
     "Links": "multilink.links",
     "Model": "multilink.models",
     "SearchResult": "newsroom.search.search",

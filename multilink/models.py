@@ -32,8 +32,7 @@ from schemas.lake import Folder
 from schemas.overrides import override
 from training.data.ragged import Floats
 from training.linking.fitting import fitted
-from training.linking.links import LinkedDocument
-from training.linking.options import DEFAULT_OPTIONS, LinkOptions
+from training.linking.links import DEFAULT_OPTIONS, LinkedDocument, LinkOptions
 from training.mlflow.loading import open_model
 
 

@@ -18,8 +18,7 @@ from schemas.links import LinksManifest
 from schemas.manifest import read_manifest, verify
 from training.data.loading import read_for_model
 from training.linking.links import LinkedDocument, Linker
-from training.model import LinkModel
-from training.model_files import folder_digest
+from training.model import LinkModel, folder_digest
 from training.promotions.keys import trusted_keys
 from training.promotions.record import trusted_statements
 

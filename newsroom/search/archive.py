@@ -18,7 +18,7 @@ from newsroom.search.queries import Query
 from newsroom.search.reader import query_reader
 from newsroom.search.search import RankBy, SearchResult, search
 from schemas.documents import UNDETERMINED, Role
-from training.linking.options import DEFAULT_OPTIONS, LinkOptions
+from training.linking.links import DEFAULT_OPTIONS, LinkOptions
 from training.mlflow.loading import check_index
 
 

@@ -24,7 +24,7 @@ from newsroom.search.queries import Query, QueryReader, Reader, SourceText, read
 from schemas.console import aligned
 from schemas.errors import UsageError
 from training.data.ragged import Float32, Float64
-from training.linking.options import DEFAULT_OPTIONS, LinkOptions
+from training.linking.links import DEFAULT_OPTIONS, LinkOptions
 from training.metrics.relations import RefineConfig, RelationPredictor
 
 LIKED, UNLIKED = 0.75, 0.15

@@ -109,7 +109,7 @@ def search_command(
     """
     from newsroom.search.archive import Archive
     from newsroom.search.search import RankBy
-    from training.linking.options import LinkOptions
+    from training.linking.links import LinkOptions
 
     if rank_by is not None and rank_by not in list(RankBy):
         raise UsageError(f"--rank-by {rank_by}: expected one of {', '.join(RankBy)}")

@@ -20,7 +20,7 @@ from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest
 
 if TYPE_CHECKING:
-    from training.linking.options import LinkOptions
+    from training.linking.links import LinkOptions
     from training.metrics.relations import RefineConfig
 
 PROBE_S, SERVER_WAIT_S = 4.0, 60.0
@@ -303,7 +303,7 @@ def link_options(
         IntegrityError: the file holds no calibration.
     """
     refine = refinement(refine_below, refine_weight)
-    from training.linking.options import LinkOptions
+    from training.linking.links import LinkOptions
     from training.metrics.calibration import read_calibration
 
     return LinkOptions(

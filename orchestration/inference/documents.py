@@ -13,7 +13,7 @@ from pipelines.sources.source import Outcomes, image_root
 from schemas.console import Say
 from schemas.lake import Folder, Lake
 from schemas.overrides import override
-from training.linking.options import DEFAULT_OPTIONS, LinkOptions
+from training.linking.links import DEFAULT_OPTIONS, LinkOptions
 from training.mlflow.loading import open_model
 from training.workflows.link import LinkSummary, run_link
 

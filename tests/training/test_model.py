@@ -14,8 +14,7 @@ from training.config import TrainConfig
 from training.data.documents import GivenDocument, RegionBank
 from training.data.loading import DatasetIdentity
 from training.data.ragged import Ragged
-from training.model import LinkModel, ModelCard
-from training.model_files import seal
+from training.model import LinkModel, ModelCard, seal
 from training.text.vocabulary import Vocabulary
 from training.towers.inputs import TextInput
 from training.towers.region_concept import RegionConceptSettings

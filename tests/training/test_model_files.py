@@ -11,8 +11,7 @@ import torch
 from schemas.errors import IntegrityError
 from training.config import TrainConfig
 from training.data.loading import DatasetIdentity
-from training.model import LinkModel, ModelCard
-from training.model_files import SUMS, check_files, folder_digest, seal
+from training.model import SUMS, LinkModel, ModelCard, check_files, folder_digest, seal
 from training.towers.vectors import LinearSettings, SentenceSettings
 
 Damage = Callable[[Path], object]

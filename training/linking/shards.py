@@ -34,8 +34,7 @@ from training.data.documents import DocumentSet
 from training.data.lake import Unreadable
 from training.data.loading import read_for_model
 from training.linking.fitting import FittedSteps
-from training.linking.links import LinkedDocument, Linker, numbered, parquet_bytes
-from training.linking.options import LinkOptions
+from training.linking.links import LinkedDocument, Linker, LinkOptions, numbered, parquet_bytes
 from training.linking.relinked import relinked_table
 from training.metrics.links import score_documents
 from training.model import LinkModel

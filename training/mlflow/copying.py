@@ -29,7 +29,7 @@ from training.mlflow.runs import (
     fetch_files,
     finishing,
 )
-from training.model_files import file_digests, folder_digest
+from training.model import file_digests, folder_digest
 from training.promotions.proof import ADDRESS_FILE
 from training.promotions.record import TAINTED, ModelVersion
 

@@ -23,15 +23,13 @@ from schemas.errors import IntegrityError, NotFoundError, UsageError
 from schemas.lake import Folder
 from schemas.links import MODEL, IndexManifest
 from training.evaluation.models import CLASS_NAMES, class_names_model
-from training.linking.links import Linker
-from training.linking.options import DEFAULT_OPTIONS, LinkOptions
+from training.linking.links import DEFAULT_OPTIONS, Linker, LinkOptions
 from training.loop.context import choose_device
 from training.metrics.calibration import FILE_NAME, Calibration, read_calibration
 from training.mlflow.registry import champion_of_dataset, find_version, registered, versions
 from training.mlflow.runs import connect, fetch_files
 from training.mlflow.stored import FORMS, is_missing, no_address, registered_name, tracking_uri
-from training.model import LinkModel
-from training.model_files import check_files, file_digests, folder_digest
+from training.model import LinkModel, check_files, file_digests, folder_digest
 from training.promotions.keys import check_made
 from training.promotions.proof import ADDRESS_FILE, CHANGING, Use, check_use, keys_of, verifies_all
 from training.promotions.record import CHAMPION, MODEL_DIGEST_TAG, ModelVersion, read_record

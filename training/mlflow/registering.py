@@ -46,8 +46,7 @@ from training.mlflow.registry import (
 )
 from training.mlflow.runs import VERSION_TAG, log_scores
 from training.mlflow.stored import model_name
-from training.model import LinkModel
-from training.model_files import folder_digest
+from training.model import LinkModel, folder_digest
 from training.promotions.record import MODEL_DIGEST_TAG, TAINTED, ModelVersion
 
 CARD_FILE = "model_card.md"

@@ -25,8 +25,7 @@ from prometheus_client import CollectorRegistry, Counter
 from starlette.concurrency import run_in_threadpool
 
 from schemas.errors import UsageError
-from training.linking.links import Linker
-from training.linking.options import DEFAULT_OPTIONS, LinkOptions
+from training.linking.links import DEFAULT_OPTIONS, Linker, LinkOptions
 from training.linking.rows import answers, documents_of, example, inputs
 from training.listening import (
     METRICS,

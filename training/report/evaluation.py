@@ -1,10 +1,14 @@
-"""The page of an evaluation: its tables and charts, example documents, and how the model was trained."""
+"""The page of an evaluation: its tables and charts, example documents, and how the model was trained.
+
+And what a newcomer wants to know after a training: is the model good, and what comes next.
+"""
 
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, median
 from types import MappingProxyType
+from typing import Final
 
 from markupsafe import Markup
 
@@ -13,8 +17,10 @@ from schemas.documents import Split
 from schemas.manifest import SplitStatistics
 from schemas.overrides import flatten
 from training.config import Select, TrainConfig
+from training.evaluation.baselines import Baseline
 from training.evaluation.evaluate import (
     DOCUMENT,
+    RANDOM,
     EvaluationReport,
     candidates_of,
     documents_of,
@@ -22,7 +28,7 @@ from training.evaluation.evaluate import (
     left_out_of,
     means_of,
 )
-from training.evaluation.judge import CALIBRATION
+from training.evaluation.judge import CALIBRATION, DECOYS
 from training.loop.validation import ENOUGH_TO_RANK
 from training.metrics.calibration import Calibration
 from training.metrics.links import ScoreKind
@@ -31,7 +37,16 @@ from training.metrics.spread import spearman
 from training.report.examples import ExampleGroups
 from training.report.figures import histogram, line_chart, path_chart, reliability_chart, scatter
 from training.report.pages import draw_groups, edge_legend, render
-from training.report.sections import Row, Table, absent_baselines, columns_of, score_table, sections
+from training.report.sections import (
+    Row,
+    Table,
+    absent_baselines,
+    cell_text,
+    columns_of,
+    score_table,
+    sections,
+    value_text,
+)
 
 SELECT_RULES: Mapping[Select, str] = {
     Select.LOSS: "At this epoch the validation loss is lowest.",
@@ -57,6 +72,8 @@ _PANELS: Mapping[str, Mapping[str, str]] = {
 
 Epoch = Mapping[str, float]
 Figures = list[tuple[str, Markup]]
+GOOD, FAIR = 85.0, 70.0  # AUC in percent; the papers' models have 66 to 99 on their sets
+UNTRAINED: Final = Baseline.CLASS_NAMES
 
 
 def report_page(
@@ -208,3 +225,51 @@ def _reliability_chart(rows: Iterable[Score]) -> Markup | None:
 
 def _is_finite(value: float | None) -> bool:
     return value is not None and math.isfinite(value)
+
+
+def outcome_lines(rows: Sequence[Score], *, dataset: str) -> list[str]:
+    """Return a model's scores in words, and beside those of the baselines as a table.
+
+    Args:
+        rows: of its evaluation.
+        dataset: NAME@VERSION.
+    """
+    table = score_table(rows, "model")
+    if table is None:
+        return [_without_links(rows, dataset)]
+    kind = kind_of(rows)
+    metric, means, count = kind.leading, means_of(rows, kind), documents_of(rows)
+    words = _in_words(means[metric], means_of(rows, RANDOM)[metric], is_auc=kind is ScoreKind.LINKS)
+    lines = [f"{kind.metrics[metric]} {cell_text(means[metric])} on {count} documents of {dataset}: {words}"]
+    untrained = means_of(rows, UNTRAINED).get(metric)
+    if untrained is not None and (untrained.value or 0.0) >= (means[metric].value or 0.0):
+        lines.append(f"the model {UNTRAINED}, which needs no training, is as good here: {cell_text(untrained)}")
+    return [*lines, *table.lines()]
+
+
+def next_lines(model: str, *, dataset: str, lake: str, is_scored: bool) -> list[str]:
+    """Return the commands that follow a training: those of a report only if it has scores."""
+    link = f"  multilink link --model {model} --input new.jsonl --output links.parquet --page linked"
+    if not is_scored:
+        return ["next: link your own documents; `multilink label` and `measure` check links without known ones", link]
+    report = f"  multilink evaluate --model {model} --dataset {dataset} --lake {lake} --report report"
+    return ["next: link your own documents, and write a report with every number", link, report]
+
+
+def _in_words(score: Score, random: Score, *, is_auc: bool) -> str:
+    value, chance = score.value or 0.0, random.value or 0.0
+    if score.low is not None and score.low <= (chance if random.high is None else random.high):
+        return "not shown to be better than random links; more documents help most"
+    if not is_auc:
+        return f"random has {value_text(random)}"
+    if value >= GOOD:
+        return "good; random has 50"
+    return "fair, look at the links before you rely on them; random has 50" if value >= FAIR else "weak; random has 50"
+
+
+def _without_links(rows: Sequence[Score], dataset: str) -> str:
+    estimate = next((row for row in rows if row.measure == DECOYS and row.value is not None), None)
+    unknown = f"{dataset} has no known links, so the model has no scores"
+    if estimate is None:
+        return unknown
+    return f"{unknown}; about {estimate.value:.0f}% of its links are false ({estimate.note})"

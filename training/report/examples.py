@@ -1,8 +1,8 @@
 """Example documents: which are worth showing, and one drawn as a graph, as in figure 4 of Hessel 2019.
 
 An `ExampleDocument` is what a reader needs to see of a document: its sentences, small pictures, what the model linked
-and what it should have linked. It knows neither the lake nor the model. As a graph, its sentences are left, its images
-right, links between them.
+and what it should have linked; `read_examples` reads it out of the data set's shards. As a graph, its sentences are
+left, its images right, links between them.
 
 Both columns have the same height and rows of equal height, so that the place of every end of an edge is known here
 and the page needs no script. Sizes are attributes and classes, since a strict Content-Security-Policy allows no style
@@ -18,12 +18,21 @@ The drawing itself is the macro `example` of `parts.html.j2`.
 import base64
 import io
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from markupsafe import Markup
 from PIL import Image
+
+from schemas.documents import Split
+from schemas.features import FeatureColumn, FeatureKind
+from schemas.lake import Folder
+from schemas.manifest import FileEntry, Manifest
+from schemas.parts import rows_where, split_parts
+from training.data.ragged import Floats, Int64
+from training.evaluation.evaluate import MatrixEvaluation
+from training.similarity.assignment import predicted_pairs
 
 THUMBNAIL_PX = 128
 THUMBNAIL_QUALITY = 80
@@ -32,6 +41,7 @@ MAX_ROWS = 40
 MAX_LINES = 12  # that a sentence is given, however few there are; `drawing.css.j2` has a class of each number
 LINE_PX = 18
 CONCEPTS_EACH = 3
+EXAMPLES_EACH = 2
 _WORDS = re.compile(r"(\w+)")
 _ROW_MARGIN_PX = 12
 _WIDEST_PX, _THINNEST_PX = 8.0, 1.5
@@ -265,3 +275,81 @@ def row_centre_px(position: int, rows: int, height_px: int) -> float:
 
 def _drawn_rows(count: int, touched: set[int]) -> tuple[int, ...]:
     return tuple(range(count) if count <= MAX_ROWS else sorted(touched))
+
+
+def example_groups(
+    evaluation: MatrixEvaluation,
+    manifest: Manifest,
+    folder: Folder,
+    split: Split | str,
+    *,
+    regions: str | None = None,
+    each: int = EXAMPLES_EACH,
+) -> ExampleGroups:
+    """Return the best, typical and worst documents with their pictures, predicted and true links.
+
+    Args:
+        evaluation: of the split.
+        manifest: of the data set version.
+        folder: of it.
+        split: that was evaluated.
+        regions: detector whose labels are drawn as concepts; None: none are.
+        each: documents of a group.
+    """
+    auc = evaluation.document_auc
+    chosen = choose_examples(auc, each=each)
+    names = {name for group in chosen.values() for name in group}
+    examples = read_examples(folder, split_parts(manifest, split), names, regions=regions) if names else {}
+    for row, name in enumerate(evaluation.ids):
+        if name in names:
+            matrix, numbers, links = evaluation.matrices[row], evaluation.sentence_numbers[row], evaluation.links[row]
+            examples[name] = replace(linked(examples[name], matrix, numbers, links), auc=auc[name])
+    return {title: [examples[name] for name in group] for title, group in chosen.items()}
+
+
+def read_examples(
+    folder: Folder, parts: Iterable[tuple[FileEntry, FileEntry]], ids: Collection[str], *, regions: str | None = None
+) -> dict[str, ExampleDocument]:
+    """Return documents by their ids, with sentences and pictures, and without links.
+
+    Args:
+        folder: of the data set version.
+        parts: its documents and images parts that are searched for them.
+        ids: of the documents.
+        regions: detector whose labels are the concepts; None: there are none.
+    """
+    column = FeatureColumn(name=regions or "", kind=FeatureKind.REGIONS, dimensions=0).column
+    columns = ["hash", "jpeg", *([] if regions is None else [f"{column}.list.element.label"])]
+    examples: dict[str, ExampleDocument] = {}
+    for documents_part, images_part in parts:
+        rows = rows_where(folder, documents_part, ["id", "sentences", "images"], sorted(ids))
+        hashes = sorted({image["hash"] for row in rows for image in row["images"]})
+        pictures = {each["hash"]: each for each in (rows_where(folder, images_part, columns, hashes) if hashes else ())}
+        for row in rows:
+            images = [pictures[image["hash"]] for image in row["images"]]
+            labels = [] if regions is None else [[region["label"] for region in each[column]] for each in images]
+            examples[row["id"]] = ExampleDocument(
+                id=row["id"],
+                sentences=tuple(sentence["text"] for sentence in row["sentences"]),
+                images=tuple(each["jpeg"] for each in images),
+                concepts=tuple(map(main_concepts, labels)),
+            )
+    return examples
+
+
+def linked(example: ExampleDocument, matrix: Floats, sentence_numbers: Int64, links: Int64 | None) -> ExampleDocument:
+    """Return a document with the links that a model predicts, and the true ones where they are known.
+
+    Args:
+        example: the document.
+        matrix: n x m similarities of the sentences that are read and the images.
+        sentence_numbers: indices of those n sentences in the document.
+        links: L x 2 (row of the matrix, image), or None where they are not known.
+    """
+    numbers = sentence_numbers.tolist()
+    pairs = zip(*predicted_pairs(matrix), strict=True)
+    return replace(
+        example,
+        predicted=tuple((numbers[s], int(i), float(matrix[s, i])) for s, i in pairs),
+        links=None if links is None else tuple((numbers[s], i) for s, i in links.tolist()),
+    )

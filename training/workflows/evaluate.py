@@ -29,7 +29,7 @@ from training.metrics.scores import Score
 from training.mlflow.loading import LoadedModel, load, open_registry
 from training.mlflow.promotion import count_look
 from training.mlflow.registering import load_nostruct, record_evaluation
-from training.report.outcome import next_lines, outcome_lines
+from training.report.evaluation import next_lines, outcome_lines
 from training.report.sections import score_table, sections
 
 

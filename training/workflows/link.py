@@ -23,8 +23,7 @@ from schemas.tables import records_table
 from training.data.documents import GivenDocument
 from training.evaluation.decoys import Decoys, count_decoys
 from training.linking.fitting import fitted
-from training.linking.links import LinkedDocument, Linker, write_links
-from training.linking.options import DEFAULT_OPTIONS, LinkOptions
+from training.linking.links import DEFAULT_OPTIONS, LinkedDocument, Linker, LinkOptions, write_links
 from training.linking.relinked import Agreement, caution_line, compare
 from training.linking.shards import RELINKED
 from training.linking.versions import LinkedVersion, link_version, prepare_linking

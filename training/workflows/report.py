@@ -16,7 +16,7 @@ from training.mlflow.registering import attach, write_card
 from training.mlflow.runs import DATASET_TAG, VERSION_TAG, training_curve
 from training.mlflow.tracked_training import TrainSummary
 from training.report.evaluation import report_page
-from training.report.example_documents import example_groups
+from training.report.examples import example_groups
 from training.report.pages import write_page
 from training.workflows.evaluate import EvaluateSummary, run_evaluate
 

@@ -46,8 +46,7 @@ from training.config import LoopConfig, Select, TrainConfig
 from training.data.loading import load_training_data
 from training.evaluation.judge import judge_model
 from training.evaluation.models import evaluate_model
-from training.linking.links import Linker
-from training.linking.options import LinkOptions
+from training.linking.links import Linker, LinkOptions
 from training.linking.versions import link_version, prepare_linking
 from training.loop.context import Context
 from training.loop.trainer import train

@@ -25,8 +25,7 @@ from training.config import LoopConfig, Select, TrainConfig
 from training.data.documents import GivenDocument
 from training.data.lake import Columns, read_split
 from training.data.loading import identify, load_training_data, read_for_model
-from training.linking.links import LinkedDocument, Linker
-from training.linking.options import LinkOptions
+from training.linking.links import LinkedDocument, Linker, LinkOptions
 from training.loop.context import Context
 from training.loop.trainer import train
 from training.metrics.relations import RefineConfig

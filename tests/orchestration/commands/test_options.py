@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from orchestration.cli import app
 from orchestration.commands import options
 from schemas.errors import UsageError
-from training.linking.options import LinkOptions
+from training.linking.links import LinkOptions
 from training.metrics.calibration import Calibration
 from training.metrics.relations import RefineConfig
 

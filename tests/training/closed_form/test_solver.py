@@ -14,7 +14,7 @@ from schemas.documents import Split
 from schemas.errors import ConfigError
 from schemas.lake import Lake
 from schemas.overrides import override
-from training.closed_form import passes
+from training.closed_form import solver as passes
 from training.config import TrainConfig
 from training.data.documents import DocumentSet
 from training.data.loading import TrainingData, load_training_data

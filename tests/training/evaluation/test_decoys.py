@@ -17,8 +17,7 @@ from training.data.documents import DocumentSet
 from training.data.loading import identify, load_training_data
 from training.data.ragged import Ragged
 from training.evaluation.decoys import Decoys, best_pairs, broken_pairs, count_decoys
-from training.linking.links import Linker
-from training.linking.options import LinkOptions
+from training.linking.links import Linker, LinkOptions
 from training.loop.context import Context
 from training.loop.trainer import train
 from training.metrics.calibration import Calibration

@@ -19,8 +19,7 @@ from training.data.documents import DocumentSet, GivenDocument
 from training.data.loading import load_training_data
 from training.link_steps import PLAN
 from training.linking.fitting import fit_steps, fitted
-from training.linking.links import LinkedDocument
-from training.linking.options import LinkOptions
+from training.linking.links import LinkedDocument, LinkOptions
 from training.loop.context import Context
 from training.loop.trainer import train
 from training.metrics.links import score_documents

@@ -22,8 +22,7 @@ from training.config import TrainConfig
 from training.data.documents import GivenDocument
 from training.data.lake import Columns, read_split
 from training.data.loading import identify, read_for_model
-from training.linking.links import LinkedDocument, Linker
-from training.linking.options import LinkOptions
+from training.linking.links import LinkedDocument, Linker, LinkOptions
 from training.metrics.relations import RefineConfig
 from training.mlflow.serving import make_app
 from training.model import LinkModel, ModelCard

@@ -25,8 +25,7 @@ from schemas.tables import check_schema
 from training.config import LoopConfig, Select, TrainConfig
 from training.data.loading import load_training_data
 from training.evaluation.judge import judge_model
-from training.linking.links import Linker
-from training.linking.options import DEFAULT_OPTIONS, LinkOptions
+from training.linking.links import DEFAULT_OPTIONS, Linker, LinkOptions
 from training.linking.versions import LinkedVersion, link_version, prepare_linking
 from training.loop.context import Context
 from training.loop.trainer import train

@@ -14,8 +14,7 @@ from training.mlflow.promotion import promote
 from training.mlflow.registering import attach
 from training.mlflow.registry import find_version, logged_model
 from training.mlflow.runs import connect, log_scores
-from training.model import LinkModel
-from training.model_files import folder_digest
+from training.model import LinkModel, folder_digest
 
 Register = Callable[[Path], str]
 

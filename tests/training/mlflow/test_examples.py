@@ -9,7 +9,7 @@ from schemas.manifest import read_manifest
 from training.data.lake import Columns, read_split
 from training.evaluation.judge import judge_model
 from training.model import LinkModel
-from training.report.example_documents import example_groups
+from training.report.examples import example_groups
 
 
 def test_examples_of_an_evaluation_show_the_concepts_of_their_images(

@@ -18,8 +18,7 @@ from training.data.documents import GivenDocument
 from training.data.lake import Columns, read_split
 from training.evaluation.evaluate import EvaluateConfig
 from training.evaluation.judge import judge_model
-from training.linking.links import LinkedDocument
-from training.linking.options import LinkOptions
+from training.linking.links import LinkedDocument, LinkOptions
 from training.metrics.links import score_documents
 from training.mlflow.loading import load
 from training.mlflow.registry import find_version

@@ -19,8 +19,7 @@ from training.mlflow.registering import attach, complete
 from training.mlflow.registry import find_version, logged_model, model_names
 from training.mlflow.stored import model_name
 from training.mlflow.tracked_training import keep_start
-from training.model import LinkModel
-from training.model_files import folder_digest
+from training.model import LinkModel, folder_digest
 
 Register = Callable[[Path], str]
 

@@ -16,7 +16,7 @@ from training.metrics.scores import Score
 from training.mlflow.registry import find_version, logged_model
 from training.mlflow.tracked_training import TrainSummary
 from training.model import LinkModel
-from training.report.outcome import outcome_lines
+from training.report.evaluation import outcome_lines
 from training.report.sections import TO
 from training.workflows.report import judged_split, run_training_report
 

@@ -41,8 +41,7 @@ from training.mlflow.registry import find_version
 from training.mlflow.runs import connect, experiment_id
 from training.mlflow.serving import run_serve
 from training.mlflow.verification import verify_champion
-from training.model import LinkModel
-from training.model_files import SUMS, seal
+from training.model import SUMS, LinkModel, seal
 from training.promotions import proof
 from training.promotions.history import championships
 from training.promotions.keys import accepts_index, make_key, public_path, sign_index, trusted_keys
