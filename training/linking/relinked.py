@@ -75,7 +75,7 @@ class Agreement:
         if not self.documents:
             return ["no document came with links: nothing to compare"]
         same = _percent(self.same, self.given), _percent(self.same, self.predicted)
-        rows = [
+        rows: list[tuple[str, ...]] = [
             (f"{self.documents:,} documents", "given", "predicted"),
             ("links", f"{self.given:,}", f"{self.predicted:,}"),
             ("of them also the other's", *same),
