@@ -42,7 +42,7 @@ from pipelines.packs import PackFolder, PackRef
 from schemas.errors import IntegrityError
 from schemas.lake import Folder
 from schemas.raw import RAW_SCHEMA, RawEntry
-from schemas.tables import records_table
+from schemas.tables import read_columns, records_table
 
 SUFFIX = ".warc.gz"
 FILES = "files"  # of captured files: no source has this name
@@ -278,8 +278,7 @@ def index_rows(raw: Folder, columns: Sequence[str]) -> Iterator[tuple[str, dict[
     for source in sources_of(raw):
         index = index_of(raw.child(source)).folder
         for name in index.names():
-            with index.open(name) as stream:
-                rows = pq.ParquetFile(stream).read(columns=list(columns)).to_pylist()
+            rows = read_columns(index, name, columns).to_pylist()
             yield from ((source, {**dict.fromkeys(columns), **row}) for row in rows)
 
 

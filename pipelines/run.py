@@ -427,10 +427,3 @@ def memory_lines(hosts: Mapping[tuple[str, str], int]) -> list[str]:
         *([f"failed for the moment: {passing}; to ask again at once: --ask-again"] if passing else []),
         *([*lines, "to ask for what is remembered again at once: --ask-again-all"] if lines else []),
     ]
-
-
-def parse_runner(name: str) -> Runner:
-    """Return the runner of that name, or raise a `UsageError` that lists those there are."""
-    if name not in list(Runner):
-        raise UsageError(f"--runner {name}: expected one of {', '.join(Runner)}")
-    return Runner(name)

@@ -21,7 +21,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from pipelines.features.values import DOCUMENTS, IMAGES, feature_folder
 from pipelines.packs import pack_at, parse_keys, read_keys, remove_rows
@@ -29,6 +28,7 @@ from pipelines.turns import LEASES, turn_alone
 from schemas.errors import UsageError
 from schemas.lake import MANIFEST, REQUESTS, Folder, Lake, is_temporary
 from schemas.manifest import COPIES, Manifest, read_manifest
+from schemas.tables import read_columns
 
 MIN_AGE_S = 86_400.0
 LEAST_SPARE, LEAST_BYTES = 0.5, 1 << 20  # of a pack that is written again without its spare rows
@@ -167,5 +167,4 @@ def _shown(manifest: Manifest, folder: Folder) -> Iterator[list[str]]:
     for entry in manifest.files:
         name = {"images": "hash", "duplicates": "image", "near-copies": "image"}.get(entry.path.partition("/")[0])
         if name is not None:
-            with folder.open(entry.path) as stream:
-                yield pq.read_table(stream, columns=[name])[name].to_pylist()
+            yield read_columns(folder, entry.path, [name])[name].to_pylist()

@@ -15,7 +15,6 @@ from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from schemas.configs import JsonFile
 from schemas.documents import Split
@@ -24,6 +23,7 @@ from schemas.failures import TRANSIENT, Reason
 from schemas.features import FeatureColumn, FeatureKind
 from schemas.lake import MANIFEST, Folder, Lake, check_name, inner_path
 from schemas.overrides import flatten
+from schemas.tables import read_columns
 from schemas.versions import digest_stream, fingerprint
 
 VERSION_DIGITS = 16
@@ -157,8 +157,7 @@ def small_splits(manifest: Manifest) -> str:
 def table_parts(manifest: Manifest, folder: Folder, table: str) -> Iterator[pa.Table]:
     """Yield the parts of a table that has no splits: `failures`, `duplicates`, `leaks`."""
     for entry in manifest.parts(table):
-        with folder.open(entry.path) as stream:
-            yield pq.read_table(stream)
+        yield read_columns(folder, entry.path)
 
 
 def version_name(config: Mapping[str, Any], inputs: Mapping[str, str], schema_versions: Mapping[str, int]) -> str:

@@ -25,7 +25,7 @@ from schemas.errors import IntegrityError, NotFoundError
 from schemas.features import FeatureKind, column_to_vectors
 from schemas.lake import Folder
 from schemas.manifest import FileEntry, Manifest
-from schemas.tables import FEATURE_PREFIX, check_schema
+from schemas.tables import FEATURE_PREFIX, check_schema, read_columns
 from schemas.versions import digest_stream
 
 _VERIFIED_PARTS = 65_536  # remembered as checked
@@ -257,8 +257,7 @@ def _columns_of_parts(manifest: Manifest, folder: Folder, table: str, name: str)
     column = FEATURE_PREFIX + name
     for split in manifest.splits:
         for part in manifest.parts(table, split):
-            with folder.open(part.path) as stream:
-                found = pq.ParquetFile(stream).read(columns=[column])
+            found = read_columns(folder, part.path, [column])
             if column not in found.column_names:
                 raise IntegrityError(f"{table}: the column {column} is not there")
             yield found.column(column)

@@ -19,10 +19,9 @@ from enum import StrEnum
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from schemas.lake import Folder
-from schemas.tables import column, table_schema, travels
+from schemas.tables import column, read_columns, table_schema, travels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,8 +123,7 @@ def retrieval_tables(folder: Folder, *, is_unreached: bool = False) -> Iterator[
     """Yield the tables of times in a version's folder of retrievals; or of failures that another try may not see."""
     for name in folder.files():
         if name.startswith(f"{UNREACHED}/") is is_unreached:
-            with folder.open(name) as stream:
-                yield pq.read_table(stream)
+            yield read_columns(folder, name)
 
 
 def retrieval_row(retrieval: Retrieval) -> dict[str, Any]:

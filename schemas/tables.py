@@ -12,8 +12,10 @@ from operator import attrgetter
 from typing import Any, TypeVar, cast
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from schemas.errors import IntegrityError
+from schemas.lake import Folder
 from schemas.versions import plain
 
 MEANING = b"meaning"
@@ -92,6 +94,12 @@ def records_table(records: Iterable[Any], schema: pa.Schema) -> pa.Table:
         values = [getattr(row, field.name) for row in rows]
         columns.append(pa.array(map(plain, values) if pa.types.is_nested(field.type) else values, field.type))
     return _without_nulls(pa.Table.from_arrays(columns, schema=schema))
+
+
+def read_columns(folder: Folder, path: str, names: Sequence[str] | None = None) -> pa.Table:
+    """Return some columns of a Parquet file, all for None; nothing is checked (`schemas.parts.read_part` does)."""
+    with folder.open(path) as stream:
+        return pq.ParquetFile(stream, pre_buffer=True).read(columns=names and [*names], use_threads=False)
 
 
 def _without_nulls(table: pa.Table) -> pa.Table:

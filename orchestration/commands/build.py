@@ -6,6 +6,8 @@ import typer
 
 from orchestration.commands import options
 from pipelines.config import recipe as recipe_of
+from pipelines.settings import Runner
+from schemas.configs import pick
 from schemas.lake import Lake
 from schemas.overrides import override
 
@@ -36,12 +38,12 @@ def build_command(
     config = override(recipe_of(dataset, recipe), settings or [])
     if ask_again_all:
         config = replace(config, http=replace(config.http, ask_again_before=time.time()))
-    from pipelines.run import build_dataset, parse_runner, summary_lines
+    from pipelines.run import build_dataset, summary_lines
 
     summary = build_dataset(
         config,
         lake=Lake.at(lake),
-        runner=parse_runner(runner),
+        runner=pick({str(each): each for each in Runner}, runner, what="runner"),
         workers=workers,
         beam_options=beam_options or (),
         ask_again=ask_again or ask_again_all,

@@ -6,7 +6,7 @@ Neither is part of the version: a change of their words renames nothing.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -19,6 +19,7 @@ from pipelines.card.show import copy_lines, count_rights, failures_by_host, most
 from schemas.documents import Split, image_schema
 from schemas.lake import Folder
 from schemas.manifest import CARDS, Manifest, table_parts
+from schemas.overrides import flatten
 from schemas.versions import canonical_json, code_version
 
 README, _ = CARDS
@@ -91,7 +92,7 @@ def dataset_card(
         statistics=split_lines(manifest),
         stages=stage_lines(manifest),
         copies=copy_lines(manifest),
-        settings=list(_settings(manifest.config)),
+        settings=[f"{key} = {canonical_json(value)}" for key, value in sorted(flatten(manifest.config).items())],
         hosts=most_frequent(hosts),
         rights=rights,
     )
@@ -127,12 +128,3 @@ def _hugging_face_type(kind: pa.DataType) -> dict[str, Any]:
         length = {"length": kind.list_size} if pa.types.is_fixed_size_list(kind) else {}
         return {"list": inner["struct"]} if "struct" in inner else {"sequence": inner.get("dtype", inner), **length}
     return {"dtype": _HUGGING_FACE.get(str(kind), str(kind))}
-
-
-def _settings(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yield `section.key = value` for every setting, as `--set` takes it."""
-    for name, value in sorted(values.items()):
-        if isinstance(value, Mapping):
-            yield from _settings(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name} = {canonical_json(value)}"

@@ -13,13 +13,13 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from schemas.documents import Split
 from schemas.failures import TRANSIENT, Reason, Stage
 from schemas.lake import Folder
-from schemas.manifest import FileEntry, Manifest, table_parts
+from schemas.manifest import Manifest, table_parts
 from schemas.raw import retrieval_tables
+from schemas.tables import read_columns
 
 SHOWN = 20  # pairs of a host and a reason
 _ADDRESSED = frozenset(
@@ -195,10 +195,10 @@ def count_rights(manifest: Manifest, folder: Folder) -> dict[str, dict[str, int]
     counts = defaultdict[str, Counter[str]](Counter)
     for split in Split:
         for entry in manifest.parts("documents", split):
-            licences = pc.struct_field(_columns(folder, entry, "provenance")["provenance"], "licence")
+            licences = pc.struct_field(read_columns(folder, entry.path, ["provenance"])["provenance"], "licence")
             counts["documents by licence"] += _numbers(licences)
         for entry in manifest.parts("images", split):
-            table = _columns(folder, entry, "licence", "rights")
+            table = read_columns(folder, entry.path, ["licence", "rights"])
             says_more = pc.is_valid(table["rights"])
             counts["images by licence"] += _numbers(table["licence"].filter(pc.invert(says_more)))
             for row in table.filter(says_more).to_pylist():
@@ -206,11 +206,6 @@ def count_rights(manifest: Manifest, folder: Folder) -> dict[str, dict[str, int]
                     counts[kind][statement] += 1
         counts = defaultdict(Counter, {kind: commonest(each, _HELD) for kind, each in counts.items()})
     return {kind: dict(commonest(each, MOST)) for kind, each in sorted(counts.items())}
-
-
-def _columns(folder: Folder, entry: FileEntry, *names: str) -> pa.Table:
-    with folder.open(entry.path) as stream:
-        return pq.ParquetFile(stream, pre_buffer=True).read(columns=[*names], use_threads=False)
 
 
 def _numbers(statements: pa.ChunkedArray) -> Counter[str]:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from pipelines.dedupe.duplicates import Codes, Duplicates, Occurrences, duplicate_rows
 from pipelines.features.extraction import FeaturedDocument, FeaturedImage, FeaturePlan
-from pipelines.features.values import IMAGES, feature_array
+from pipelines.features.values import IMAGES, feature_array, unit_length
 from pipelines.partitions.columns import Bytes, Numbers, from_hex, starts_of_runs, words_of
 from schemas.duplicates import NearCopy
 from schemas.features import column_to_vectors
@@ -70,17 +70,10 @@ def points_of(images: Bytes, vectors: Vectors) -> Points:
     return Points(images[once], images[once], zeros, octets[once], zeros + 1)
 
 
-def matrix_of(vectors: Bytes) -> npt.NDArray[np.float16]:
+def matrix_of(vectors: Bytes) -> Float64:
     """Return vectors as the rows of a matrix."""
-    return np.frombuffer(vectors.tobytes(), np.float16).reshape(len(vectors), vectors.itemsize // 2)
-
-
-def unit_length(vectors: Vectors) -> Float64:
-    """Return vectors of length 1; zeros stay zeros."""
-    values = vectors.astype(np.float64)
-    lengths = np.linalg.norm(values, axis=1, keepdims=True)
-    unit: Float64 = np.divide(values, lengths, out=np.zeros_like(values), where=lengths > 0)
-    return unit
+    values = np.frombuffer(vectors.tobytes(), np.float16).astype(np.float64)
+    return values.reshape(len(vectors), vectors.itemsize // 2)
 
 
 def sample(points: Points, share: float) -> Points:

@@ -32,7 +32,7 @@ from pipelines.features.pixels import (
     cores,
     fixed_pixels,
 )
-from pipelines.features.values import Float32, Matrix, Row, Vector, feature_column
+from pipelines.features.values import Float32, Matrix, Row, Vector, feature_column, unit_length
 from pipelines.features.weights import WeightFile, digest_of, weight_of
 from pipelines.settings import FeaturesConfig
 from schemas.configs import NonNegativeInt, PositiveInt, Settings, require, resolve, restore
@@ -268,9 +268,3 @@ class OnnxText:
         if self.sidecar.pad_to_max:
             tokenizer.enable_padding(length=self.sidecar.max_tokens, pad_id=self.sidecar.pad_id)
         return tokenizer
-
-
-def unit_length(vectors: Float32) -> Float32:
-    """Return vectors of length 1 along the last axis; a vector of zeros stays one."""
-    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)

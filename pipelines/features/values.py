@@ -13,7 +13,7 @@ float16 cannot hold is rejected in every storage.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,7 @@ IMAGES, DOCUMENTS = "images", "documents"  # the tables that have feature column
 PACK_VERSION = 1
 GROUP_BYTES = 1 << 16  # of rows that are read together, about
 FINGERPRINT_DIGITS = 16
+F = TypeVar("F", bound=np.floating[Any])
 Float32 = npt.NDArray[np.float32]
 Vector = Float32  # d
 Matrix = Float32  # N x d
@@ -113,6 +114,12 @@ def kept_regions(scores: Float32, config: FeaturesConfig) -> npt.NDArray[np.intp
     order = np.argsort(-scores, kind="stable")
     sure = int((scores >= config.min_score).sum())
     return order[: min(max(sure, config.min_regions), config.max_regions)]
+
+
+def unit_length(vectors: npt.NDArray[F]) -> npt.NDArray[F]:
+    """Return vectors of length 1 along the last axis; a vector of zeros stays one."""
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return (vectors / np.where(lengths > 0, lengths, 1)).astype(vectors.dtype, copy=False)
 
 
 def feature_folder(lake: Lake, column: FeatureColumn) -> Folder:

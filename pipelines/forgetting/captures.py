@@ -20,8 +20,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from pipelines.raw import (
     SUFFIX,
     closed_segments,
@@ -37,6 +35,7 @@ from pipelines.sources.takedowns import Takedowns, url_key
 from schemas.errors import BuildError
 from schemas.lake import Folder
 from schemas.raw import RawEntry
+from schemas.tables import read_columns
 
 LISTINGS = ("reddit", "listings")  # which are no segments
 _OF_ORIGINS = ("robots", "well-known")
@@ -220,8 +219,7 @@ def _write_segment(folder: Folder, marks: Marks, segment: str) -> dict[int, int]
 
 def _entries(folder: Folder, segment: str) -> list[RawEntry]:
     """Return the rows of a segment's index, which may lack a column that came later."""
-    with index_of(folder).folder.open(f"{segment}.parquet") as stream:
-        return [RawEntry(**row) for row in pq.read_table(stream).to_pylist()]
+    return [RawEntry(**row) for row in read_columns(index_of(folder).folder, f"{segment}.parquet").to_pylist()]
 
 
 def _records(folder: Folder, segment: str) -> Iterator[tuple[RawEntry, bytes]]:

@@ -18,6 +18,7 @@ from pipelines.forgetting.captures import captured_images
 from pipelines.ledger import VERSIONS, LedgerRow, Read, append
 from pipelines.sources.takedowns import Takedowns, url_key
 from schemas.lake import Folder, Lake
+from schemas.tables import read_columns
 
 Row = dict[str, Any]
 Place = tuple[str, str, str]  # data set, build, address
@@ -102,7 +103,7 @@ def take_out(lake: Lake, documents: frozenset[str], images: frozenset[str], *, d
     ways = {(*build, row["url"]) for build, row in _rows(lake, Read.IMAGE) if row["key"] in images}
     for build, folder in _folders(lake):
         for name in list(folder.files()):
-            rows = pq.read_table(folder.open(name)).to_pylist()
+            rows = read_columns(folder, name).to_pylist()
             stay = [row for row in rows if row["key"] not in (documents if row["kind"] == Read.DOCUMENT else images)]
             left = [_without(row, [(*build, address) not in ways for address in row["addresses"]]) for row in stay]
             count += len(rows) - len(stay)

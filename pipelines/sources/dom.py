@@ -245,8 +245,7 @@ def base_of(tree: Any, url: str) -> str:
 
 def language_of(tree: Any) -> str | None:
     """Return the language that a page states."""
-    root = next(tree.iter("html"), None)
-    stated = None if root is None else root.get("lang") or root.get("xml:lang")
+    stated = next(filter(None, (each.get("lang") or each.get("xml:lang") for each in tree.iter("html", "body"))), None)
     metas = (each for each in tree.iter("meta") if each.get("http-equiv", "").lower() == "content-language")
     if not stated and (meta := next(metas, None)) is not None:
         stated = meta.get("content", "").partition(",")[0]

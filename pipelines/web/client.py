@@ -45,6 +45,7 @@ from pipelines.web.requests import (
     reason_of_status,
     redirected,
     retry_after_s,
+    spelling_of,
     utc_text,
 )
 from pipelines.web.transport import Answer, Transport
@@ -114,7 +115,7 @@ class Client:
 
     def locate(self, requests: Sequence[Request]) -> list[str]:
         """Return the segment in which the answer to each request of one source is indexed, empty where none is."""
-        keys = [request_key(request.kind, _address(request.url)) for request in requests]
+        keys = [request_key(request.kind, spelling_of(request.url)) for request in requests]
         return [segment or "" for segment in self._store.locate(requests[0].source, keys)]
 
     def begin(self, request: Request) -> Task:
@@ -338,14 +339,6 @@ def process_client(config: HttpConfig, raw: Folder) -> Client:
 @lru_cache(maxsize=8)
 def _client(config: HttpConfig, raw: Folder, _process: int) -> Client:
     return Client(config, raw)
-
-
-def _address(url: str) -> str:
-    """Return a URL as it is asked for; one that cannot be is left as it is."""
-    try:
-        return parse_target(url).url
-    except FetchFailed:
-        return url
 
 
 def usable(outcome: Outcome) -> Response:

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any, BinaryIO
+from typing import BinaryIO
 from urllib.parse import unquote, urljoin
 
 import idna
@@ -130,6 +130,14 @@ def normalise(url: str) -> str:
     return parse_target(url).url
 
 
+def spelling_of(url: str) -> str:
+    """Return the one spelling of a URL; what cannot be asked for is left as it is."""
+    try:
+        return normalise(url)
+    except FetchFailed:
+        return url
+
+
 def host_of(url: str) -> str | None:
     """Return the host of a URL, None where it is no URL that can be asked for."""
     try:
@@ -200,7 +208,6 @@ class Request:
         kind: what the answer is for.
         headers: further ones, such as credentials: sent to the URL's own origin alone, and never stored.
         max_age_s: something stored longer ago is asked for again; None: as long as the kind allows.
-        tag: of the caller; it comes back with the outcome.
     """
 
     url: str
@@ -208,7 +215,6 @@ class Request:
     kind: Kind
     headers: Mapping[str, str] = field(default_factory=dict)
     max_age_s: float | None = None
-    tag: Any = None
 
 
 @dataclass(frozen=True, slots=True)

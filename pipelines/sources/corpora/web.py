@@ -34,7 +34,7 @@ from pipelines.sources.records import CandidateDocument, CandidateImage, FieldEr
 from pipelines.warc import Capture, read_body, read_captures
 from pipelines.web.client import MAX_REDIRECTS
 from pipelines.web.opt_outs import refusal
-from pipelines.web.requests import FetchFailed, normalise, parse_target, reason_of_status, redirected
+from pipelines.web.requests import FetchFailed, parse_target, reason_of_status, redirected, spelling_of
 from schemas.failures import Failure, Reason
 from schemas.metadata import Metadata
 
@@ -105,7 +105,7 @@ class Crawl:
                 self._pages.setdefault(last.file, []).append((last.offset, key))
 
     def _add(self, entry: Entry) -> None:
-        self._entries.setdefault(_key(entry.url) or f"{entry.file}:{entry.offset}", []).append(entry)
+        self._entries.setdefault(spelling_of(entry.url) or f"{entry.file}:{entry.offset}", []).append(entry)
         if entry.digest and entry.status == 200 and not entry.is_revisit:
             self._originals.setdefault(entry.digest, entry)
 
@@ -123,7 +123,7 @@ class Crawl:
         """
         target = address
         for _ in range(MAX_REDIRECTS):
-            entries = self._entries.get(_key(target) or target, [])
+            entries = self._entries.get(spelling_of(target) or target, [])
             if (refused := next((each.refused for each in entries if each.refused), None)) is not None:
                 return refused
             last = next((each for each in reversed(entries) if self._counts(each, is_page=is_page)), None)
@@ -147,8 +147,8 @@ class Crawl:
         """Return the capture that has the body of a capture; the revisit itself where its original is not there."""
         if not entry.is_revisit:
             return entry
-        named = self._entries.get(_key(entry.location), []) if entry.location else []
-        same = self._entries.get(_key(entry.url), [])
+        named = self._entries.get(spelling_of(entry.location), []) if entry.location else []
+        same = self._entries.get(spelling_of(entry.url), [])
         by_digest = self._originals.get(entry.digest)
         candidates = [each for each in named if not entry.digest or each.digest == entry.digest]
         candidates += [by_digest] if by_digest else [each for each in reversed(same) if each.date <= entry.date]
@@ -192,13 +192,6 @@ def _redirected(address: str, location: str) -> str:
     with suppress(FetchFailed):
         return redirected(parse_target(address), location).url
     return ""
-
-
-def _key(url: str) -> str:
-    try:
-        return normalise(url)
-    except FetchFailed:
-        return url
 
 
 def read_web(shard: str, reading: Reading) -> Iterator[CandidateDocument | Failure]:

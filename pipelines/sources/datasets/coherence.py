@@ -43,7 +43,6 @@ from schemas.documents import Link, Provenance, Split
 from schemas.errors import BuildError
 from schemas.failures import Failure, Reason
 
-LANGUAGE = "en"
 VAL_SHARE = 0.1  # of the training rows (A)
 CITE_TEST_SHARE = 0.2  # of the rows of a file without a split (A: 860 of 4,299)
 # Relation -> the columns that may hold it, the likeliest last (A table 1).
@@ -213,7 +212,7 @@ def read_pairs(
             images=(CandidateImage(uri),),
             links=(Link(0, 0, labels),),
             provenance=Provenance(dataset, row.get(id_column) or document_id, url),
-            language=LANGUAGE,
+            language="en",
             split=split,
         )
 

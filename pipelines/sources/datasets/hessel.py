@@ -54,7 +54,6 @@ from schemas.documents import Link, Provenance, Sentence, Split
 from schemas.failures import Failure, Reason
 
 DATASET = "rqa"
-LANGUAGE = "en"
 VAL_SHARE = 0.125  # of the training recipes (H: 1K beside 7K)
 SOURCE = "multi-retrieval"
 EXTRACTOR = "released"  # the name of the vectors' column
@@ -131,7 +130,7 @@ class RecipeqaSource(Source):
                 ),
                 links=tuple(Link(index, positions[name]) for index, names in enumerate(shown) for name in names),
                 provenance=Provenance(DATASET, recipe_id),
-                language=LANGUAGE,
+                language="en",
                 split=Split.TEST if published == "val" else Split.VAL if is_val else Split.TRAIN,
             )
         for step_id, step in sorted(recipe.steps.items()):

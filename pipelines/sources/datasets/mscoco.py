@@ -35,7 +35,6 @@ from schemas.documents import Link, Provenance, Sentence, Split
 from schemas.failures import Failure, Reason
 
 DATASET = "mscoco"
-LANGUAGE = "en"
 Captions = Mapping[int, Sequence[str]]  # of each image, in an order that its versions take them in
 NumberedText = tuple[int, str]  # the number of a captions file, and what it says
 
@@ -159,7 +158,7 @@ class MscocoSource(Source):
                     ),
                     links=tuple(sorted(Link(sentences.index(i), images.index(i)) for i in range(len(group.true)))),
                     provenance=Provenance(DATASET, group.id),
-                    language=LANGUAGE,
+                    language="en",
                     split=split,
                 )
 

@@ -28,7 +28,6 @@ from schemas.configs import NonNegativeInt
 from schemas.documents import Link, Provenance, Split
 from schemas.failures import Failure, Reason
 
-LANGUAGE = "en"
 PHOTOS = 5  # of a story
 # Flickr's numbers of licences (flickr.photos.licenses.getInfo), which VIST's images carry.
 FLICKR_LICENCES: Mapping[str, str] = {
@@ -248,7 +247,7 @@ def _story(
         ),
         links=tuple(Link(index, index) for index in range(len(members))),
         provenance=Provenance("vist", story_id or document_id),
-        language=LANGUAGE,
+        language="en",
         split=split,
     )
 

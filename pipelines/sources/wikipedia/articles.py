@@ -23,7 +23,7 @@ from urllib.parse import unquote
 import mwparserfromhell
 from mwparserfromhell.nodes import ExternalLink, Heading, HTMLEntity, Node, Tag, Template, Text, Wikilink
 
-from pipelines.sources.dom import parse
+from pipelines.sources.dom import language_of, parse
 from pipelines.sources.html import decode_page
 from pipelines.sources.records import FieldError
 from pipelines.sources.source import is_language
@@ -201,10 +201,9 @@ def parse_article(data: bytes, *, base_url: str, repositories: Collection[str] =
     text = decode_page(data).text
     if not _BODY.search(text):
         raise FieldError(Reason.BROKEN_RECORD, f"{base_url}: expected the HTML of an article, found no body")
-    tree, facts = parse(text), dict[str, str]()
-    for element in tree.iter("html", "meta", "link", "body"):
-        facts |= _facts(element.attrib)
-    url = absolute_url(base_url, facts["url"]) if "url" in facts else ""
+    tree = parse(text)
+    page, language = _fact(tree, ".//link[@rel='dc:isVersionOf']", "href"), language_of(tree)
+    url = absolute_url(base_url, page) if page else ""
     found = paragraphs_of(_pieces(tree))
     images: dict[str, tuple[str, int]] = {}
     for picture, paragraph in found.between:
@@ -217,9 +216,9 @@ def parse_article(data: bytes, *, base_url: str, repositories: Collection[str] =
     ]
     return ArticlePage(
         title=clean(unquote(url.partition("/wiki/")[2]).replace("_", " ")) or None,
-        page_id=facts.get("page_id"),
+        page_id=_fact(tree, ".//meta[@property='mw:pageId']", "content"),
         url=url or None,
-        language=facts.get("language"),
+        language=language if language and is_language(language) else None,
         paragraphs=found.texts,
         image_urls=tuple(image for image, _ in kept),
         image_paragraphs=tuple(paragraph for _, paragraph in kept),
@@ -267,16 +266,10 @@ def _pieces(
     yield edge
 
 
-def _facts(given: Mapping[str, str]) -> dict[str, str]:
-    is_version, is_page_id = given.get("rel") == "dc:isVersionOf", given.get("property") == "mw:pageId"
-    is_language_named = given.get("http-equiv", "").lower() == "content-language"
-    language = given.get("content" if is_language_named else "lang", "")
-    facts = {
-        "url": given.get("href", "") if is_version else "",
-        "page_id": given.get("content", "") if is_page_id else "",
-        "language": language if is_language(language) else "",
-    }
-    return {name: value for name, value in facts.items() if value}
+def _fact(tree: Any, path: str, name: str) -> str | None:
+    """Return an attribute of the first element at a path; None where it says nothing."""
+    found = tree.find(path)
+    return None if found is None else found.get(name) or None
 
 
 def _is_dropped(tag: str, classes: Collection[str], given: Mapping[str, str]) -> bool:
