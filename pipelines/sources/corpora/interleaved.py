@@ -122,6 +122,9 @@ def _mmc4_outcomes(
     if extras is not None:
         yield restored([*texts, *pictures], reading, record_id, extras)
         return
+    if reading.source.skip_repeats and record.get("could_have_url_duplicate") == 1:
+        yield rejected(record_id, Reason.DUPLICATE_RECORD, "the corpus may have its page twice")
+        return
     sentences = [sentence(text) for text in texts]
     kept_texts = [number for number, text in enumerate(sentences) if text.text]
     for position in range(len(texts)):

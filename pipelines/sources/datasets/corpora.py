@@ -91,6 +91,8 @@ class CorpusSource(Source):
         texts: of hf and tables: name of the column of texts; empty: the first of the usual ones.
         pictures: of hf and tables: name of the column of pictures; empty: likewise.
         keep_splits: of hf and tables: whether documents keep the split in the name of their shard or its folder.
+        skip_repeats: of mmc4: whether documents are left out whose page may be in the corpus twice, as the corpus
+            states.
     """
 
     format: Format = "mmc4"
@@ -101,6 +103,7 @@ class CorpusSource(Source):
     texts: str = ""
     pictures: str = ""
     keep_splits: bool = True
+    skip_repeats: bool = False
 
     @property
     def inputs(self) -> tuple[Input, ...]:

@@ -116,12 +116,17 @@ def settled(draft: CandidateDocument) -> Document:
     return Document(draft.id, draft.dataset, draft.sentences, images, draft.links, draft.provenance, given=draft.given)
 
 
-def test_bad_records(tmp_path: Path) -> None:
+def test_bad_records_and_repeats(tmp_path: Path) -> None:
     shard = tmp_path / "docs_shard_7_v3.jsonl"
-    shard.write_text("\n".join(["{", json.dumps({"url": "u"}), json.dumps(FIT)]))
-    drafts, failures = read(CorpusSource(), shard)
-    assert [draft.id for draft in drafts] == ["docs_shard_7_v3.jsonl:3"]
-    assert failures == ["docs_shard_7_v3.jsonl:1 broken-record", "docs_shard_7_v3.jsonl:2 missing-field"]
+    lines = ["{", json.dumps({"url": "u"}), json.dumps(FIT | {"could_have_url_duplicate": 1}), json.dumps(FIT)]
+    shard.write_text("\n".join(lines))
+    drafts, failures = read(CorpusSource(skip_repeats=True), shard)
+    assert [draft.id for draft in drafts] == ["docs_shard_7_v3.jsonl:4"]
+    assert failures == [
+        "docs_shard_7_v3.jsonl:1 broken-record",
+        "docs_shard_7_v3.jsonl:2 missing-field",
+        "docs_shard_7_v3.jsonl:3 duplicate-record",
+    ]
 
 
 def test_shards_of_one_name_in_several_folders(tmp_path: Path) -> None:
