@@ -20,11 +20,12 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, chain
+from itertools import accumulate
 from typing import Any
 
+from bs4 import BeautifulSoup, Tag
+
 from pipelines.sources.diy.submissions import Album, AlbumEntry, Submission, find_album, join_caption
-from pipelines.sources.dom import parse
 from pipelines.sources.fields import Object, text_or_none, typed
 from pipelines.sources.records import CandidateDocument, CandidateImage, FieldError, unusable
 from pipelines.sources.source import fetch_records
@@ -36,6 +37,7 @@ from schemas.failures import Failure, Reason
 
 DATASET = "diy"
 IMGUR = "imgur"
+LANGUAGE = "en"
 ANIMATED_EXTENSIONS = (".gifv", ".mp4", ".webm")  # a .gif may stand still: its frames are counted later
 _EMBEDDED = (
     (re.compile(r"window\.postDataJSON\s*=\s*"), "media"),
@@ -129,7 +131,7 @@ def document_of(
         images=tuple(images),
         links=tuple(links),
         provenance=Provenance("reddit", submission.id, submission.page_url, **fetched),
-        language="en",
+        language=LANGUAGE,
     )
 
 
@@ -158,8 +160,7 @@ def parse_album_page(page: bytes, *, base_url: str) -> tuple[AlbumEntry, ...]:
     depths = accumulate(-1 if match[1] else 1 for match in _DIV.finditer(text))
     if max(depths, default=0) > _MAX_DEPTH:
         raise FieldError(Reason.BROKEN_RECORD, f"{base_url}: its elements are nested too deep")
-    tree = parse(text)
-    containers = [] if tree is None else _of_class(tree, "div", "post-image-container")
+    containers = BeautifulSoup(text, "html.parser").find_all("div", class_="post-image-container")
     if not containers and _ONE_PICTURE.search(text):
         _check_album({"is_album": False}, base_url)
     if not containers:
@@ -208,32 +209,26 @@ def _json_entry(image: Object, base_url: str) -> AlbumEntry:
     )
 
 
-def _of_class(tree: Any, tag: str, name: str) -> list[Any]:
-    """Return the elements of a class, in their order."""
-    return [each for each in tree.iter(tag) if name in each.get("class", "").split()]
-
-
-def _container_entry(container: Any, base_url: str) -> AlbumEntry:
-    image = next(chain(container.iterfind(".//img[@itemprop='contentURL']"), container.iter("img")), None)
-    moving = next(chain(container.iter("source"), container.iter("video")), None)
+def _container_entry(container: Tag, base_url: str) -> AlbumEntry:
+    image = container.find("img", attrs={"itemprop": "contentURL"}) or container.find("img")
+    moving = container.find("source") or container.find("video")
     address = _source(image) or _source(moving)
     caption = join_caption(_text(container, "post-image-title"), _text(container, "post-image-description"))
     is_animated = moving is not None or _is_animated(address or "")
     return AlbumEntry(absolute_url(base_url, address) if address else None, caption, is_animated)
 
 
-def _source(element: Any) -> str:
-    return str(element.get("src") or element.get("data-src") or "").strip() if element is not None else ""
+def _source(tag: Tag | None) -> str:
+    return str(tag.get("src") or tag.get("data-src") or "").strip() if tag is not None else ""
 
 
-def _text(container: Any, class_name: str) -> str | None:
-    """Return the text of the first element of a class, its line breaks as such."""
-    found = next(iter(_of_class(container, "*", class_name)), None)
+def _text(container: Tag, class_name: str) -> str | None:
+    found = container.find(class_=class_name)
     if found is None:
         return None
-    for line_break in found.iter("br"):
-        line_break.text = "\n"
-    return "".join(found.itertext())
+    for line_break in found.find_all("br"):
+        line_break.append("\n")
+    return found.get_text()
 
 
 def _is_animated(address: str) -> bool:
