@@ -11,13 +11,9 @@ import importlib.util
 import os
 import re
 import signal
-import socket
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -150,29 +146,23 @@ def postgres(servers: ModuleType) -> Iterator[str]:
         yield uri
 
 
+@pytest.fixture(scope="session")
+def object_stores(servers: ModuleType) -> Iterator[Callable[[], int]]:
+    """An S3 server for all tests of a process: a function that empties it and gives its address."""
+    with servers.object_stores() as empty:
+        yield empty
+
+
 @pytest.fixture
-def object_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Start an S3 server with a bucket `lake`; give the options of its URIs."""
+def object_store(object_stores: Callable[[], int], monkeypatch: pytest.MonkeyPatch) -> str:
+    """Make a bucket `lake` on an empty S3 server; give the options of its URIs."""
     from pyarrow.fs import S3FileSystem
 
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "key")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        host, port = probe.getsockname()
-    command = [sys.executable, "-m", "moto.server", "-H", host, "-p", str(port)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
-        try:
-            options = {"endpoint_override": f"{host}:{port}", "scheme": "http", "region": "us-east-1"}
-            while server.poll() is None:
-                with suppress(OSError), socket.create_connection((host, port), timeout=1):
-                    break
-                time.sleep(0.1)
-            assert server.poll() is None, "the S3 server has ended"
-            S3FileSystem(allow_bucket_creation=True, **options).create_dir("lake")
-            yield "&".join(f"{name}={value}" for name, value in options.items())
-        finally:
-            server.kill()
+    options = {"endpoint_override": f"127.0.0.1:{object_stores()}", "scheme": "http", "region": "us-east-1"}
+    S3FileSystem(allow_bucket_creation=True, **options).create_dir("lake")
+    return "&".join(f"{name}={value}" for name, value in options.items())
 
 
 # Relative to this folder: what shares a running newsroom, a data set with a registered model, a built version.
@@ -194,7 +184,8 @@ USES = {
     "dagster": r"^\s*(?:from|import) (?:dagster|orchestration\.dagster)\b",
     "browser": r"playwright",
     "java": r"\bjava\b",
-    "build": r"build_dataset|\bapache_beam\b|RecordedWeb|\bforked\b|def build\(|orchestration\.cli\b|multilink: [A-Z]",
+    "build": r"build_dataset|\bbuilds import|\bapache_beam\b|RecordedWeb|\bforked\b|def build\(|orchestration\.cli\b"
+    r"|multilink: [A-Z]",
     "trains": r"training\.loop\.trainer\b",
     "network": r"torchvision|find_entry|random_checkpoint",
     "infra": r"^pytestmark = .*\bpytest\.mark\.infra\b",

@@ -1,4 +1,4 @@
-"""Servers that tests start on loopback and end: any program that listens, and PostgreSQL.
+"""Servers that tests start on loopback and end: any program that listens, S3, and PostgreSQL.
 
 PostgreSQL is Debian's package `postgresql`; without it its tests are skipped. It refuses to run as root, so root starts
 it as `nobody`.
@@ -9,15 +9,50 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import pytest
 
 START_S = 240.0
+
+
+OBJECT_STORE = """
+import sys, threading
+from moto.server import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import make_server
+
+application = DomainDispatcherApplication(create_backend_app)
+for _ in sys.stdin:
+    server = make_server("127.0.0.1", 0, application, threaded=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    print(server.server_port, flush=True)
+"""
+
+
+@contextmanager
+def object_stores() -> Iterator[Callable[[], int]]:
+    """Run an S3 server; give a function that empties it and returns a port of it that nothing was asked at before."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen([sys.executable, "-c", OBJECT_STORE], text=True, **pipes) as process:
+
+        def empty() -> int:
+            assert process.stdin is not None and process.stdout is not None
+            process.stdin.write("\n")
+            process.stdin.flush()
+            port = int(process.stdout.readline())
+            urlopen(Request(f"http://127.0.0.1:{port}/moto-api/reset", method="POST")).close()
+            return port
+
+        try:
+            yield empty
+        finally:
+            process.kill()
 
 
 def free_port() -> int:
