@@ -6,14 +6,13 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from loopback import Quiet, answering, running
 
 from schemas import stores
 from schemas.errors import UsageError
@@ -26,16 +25,8 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
 
 
-@contextmanager
-def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    """Serve requests; give the address."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
+def at(port: int) -> Folder:
+    return Folder(f"s3://bucket/lake?endpoint_override=127.0.0.1:{port}&scheme=http")
 
 
 @pytest.mark.parametrize(
@@ -116,7 +107,7 @@ def test_a_store_that_stays_away_is_an_error_of_input_and_output(
         unheard.bind(("127.0.0.1", 0))
         port = unheard.getsockname()[1]
         with pytest.raises(OSError, match=str(port)) as refusal:
-            request_of(Folder(f"s3://bucket/lake?endpoint_override=127.0.0.1:{port}&scheme=http"))
+            request_of(at(port))
     assert "\n" not in str(refusal.value) and not isinstance(refusal.value, FileNotFoundError)
 
 
@@ -129,33 +120,21 @@ def test_a_bucket_that_is_not_there_is_no_absent_file(
     assert "\n" not in str(refusal.value) and not isinstance(refusal.value, FileNotFoundError)
 
 
-class _Forbidding(BaseHTTPRequestHandler):
-    """Refuses everything, as S3 does where a key has no permission."""
-
-    def do_GET(self) -> None:
-        words = b"<Error><Code>AccessDenied</Code><Message>User is not authorized</Message></Error>"
-        self.send_response(403)
-        self.send_header("Content-Length", str(len(words)))
-        self.end_headers()
-        self.wfile.write(words)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 def test_a_permission_that_is_missing_is_told_in_the_store_s_words() -> None:
-    with serving(_Forbidding) as address, pytest.raises(PermissionError) as refusal:
-        Folder(f"s3://bucket/lake?endpoint_override={address}&scheme=http").read("x")
+    """S3 refuses everything where a key has no permission."""
+    words = b"<Error><Code>AccessDenied</Code><Message>User is not authorized</Message></Error>"
+    with answering(lambda _: (403, words, {})) as port, pytest.raises(PermissionError) as refusal:
+        at(port).read("x")
     assert refusal.value.strerror == "AccessDenied: User is not authorized"
     assert str(refusal.value.filename).startswith("s3://bucket/lake")
 
 
-class _BreakingOff(BaseHTTPRequestHandler):
+class _BreakingOff(Quiet):
     """Gives an object in two answers: the first breaks off after half of it."""
 
     content, asked = b"0123456789" * 1000, list[str]()
 
-    def do_GET(self) -> None:
+    def answer(self) -> None:
         self.asked.append(self.headers.get("Range", ""))
         start = int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").partition("-")[0] or 0)
         data = self.content[start:]
@@ -171,39 +150,31 @@ class _BreakingOff(BaseHTTPRequestHandler):
         self.wfile.write(data[: len(data) // 2 if len(self.asked) % 2 else None])
         self.close_connection = True
 
-    def log_message(self, *_: object) -> None:
-        pass
-
 
 def test_an_answer_that_breaks_off_is_asked_for_again() -> None:
-    with serving(_BreakingOff) as address:
-        uri = f"s3://bucket/lake?endpoint_override={address}&scheme=http"
+    with running(ThreadingHTTPServer(("127.0.0.1", 0), _BreakingOff)) as server:
+        uri = at(server.server_port).uri
         assert Folder(uri).read("x") == _BreakingOff.content
         assert stores.read_range(uri, "x", 0, 10_000) == _BreakingOff.content
         assert len(_BreakingOff.asked) == 4
 
 
-class _Conditional(BaseHTTPRequestHandler):
+class _Conditional(Quiet):
     """Objects with versions, as Google Cloud Storage (generations) and Azure (tags) keep them."""
 
     kept: ClassVar[dict[str, tuple[bytes, int]]] = {}
 
     def _answer(self, status: int, data: bytes = b"", number: int = 0) -> None:
-        self.send_response(status)
-        for name, value in {
-            "Content-Length": str(len(data)),
-            "Last-Modified": "Fri, 27 Nov 2026 00:00:00 GMT",
-            "ETag": f'"{number}"',
-            "x-goog-generation": str(number),
-        }.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(data)
+        about = {"Last-Modified": "Fri, 27 Nov 2026 00:00:00 GMT", "ETag": f'"{number}"'}
+        self.send(status, data, about | {"x-goog-generation": str(number)})
 
-    def do_GET(self) -> None:
-        self._answer(200, *self.kept[self.path]) if self.path in self.kept else self._answer(404)
+    def answer(self) -> None:
+        if self.command == "PUT":
+            self._keep()
+        else:
+            self._answer(200, *self.kept[self.path]) if self.path in self.kept else self._answer(404)
 
-    def do_PUT(self) -> None:
+    def _keep(self) -> None:
         data = self.rfile.read(int(self.headers["Content-Length"]))
         number = self.kept.get(self.path, (b"", 0))[1]
         wanted = self.headers.get("x-goog-if-generation-match") or self.headers.get("If-Match", "").strip('"')
@@ -212,9 +183,6 @@ class _Conditional(BaseHTTPRequestHandler):
             return self._answer(412)
         self.kept[self.path] = data, number + 1
         return self._answer(201, number=number + 1)
-
-    def log_message(self, *_: object) -> None:
-        pass
 
 
 _UNSIGNED = '{"disable_oauth": true, "client_email": "", "private_key": "", "private_key_id": ""}'
@@ -226,7 +194,8 @@ def bucket(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
         yield Folder(f"s3://lake/conditional?{request.getfixturevalue('object_store')}")
         return
     monkeypatch.setattr(_Conditional, "kept", {})
-    with serving(_Conditional) as address:
+    with running(ThreadingHTTPServer(("127.0.0.1", 0), _Conditional)) as server:
+        address = f"127.0.0.1:{server.server_port}"
         for name, value in {
             "GOOGLE_BASE_URL": f"http://{address}",
             "GOOGLE_SERVICE_ACCOUNT_KEY": _UNSIGNED,

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from threading import Barrier
 from typing import Any
 
 import pytest
+from loopback import Quiet, running
 
 from orchestration.cli import run
 from pipelines.features.catalogue import (
@@ -46,28 +46,18 @@ class Server(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}{path}"
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(Quiet):
     server: Server
 
-    def do_GET(self) -> None:
+    def answer(self) -> None:
         self.server.asked.append(self.path)
-        self.send_response(200 if self.path == "/net.pth" else 404)
-        self.send_header("Content-Length", str(len(CONTENT)))
-        self.end_headers()
-        self.wfile.write(CONTENT)
-
-    def log_message(self, *_: object) -> None:
-        pass
+        self.send(200 if self.path == "/net.pth" else 404, CONTENT)
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with Server() as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    with running(Server()) as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 def test_assignments_are_read() -> None:

@@ -10,7 +10,6 @@ from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any, ClassVar
 
 import apache_beam as beam
@@ -47,12 +46,13 @@ class Quiet(SimpleHTTPRequestHandler):
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[str]:
     """Serve the folder `site` on loopback; gives its host and port."""
+    from loopback import running  # workers import this file, and find no other of the tests
+
     (tmp_path / "site").mkdir()
     Quiet.asked.clear()
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(tmp_path / "site"))) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
+    handler = partial(Quiet, directory=str(tmp_path / "site"))
+    with running(ThreadingHTTPServer(("127.0.0.1", 0), handler)) as server:
         yield f"127.0.0.1:{server.server_port}"
-        server.shutdown()
 
 
 @pytest.fixture

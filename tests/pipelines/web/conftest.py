@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from loopback import Quiet, running
 
 from pipelines.settings import HttpConfig
 from pipelines.web.client import Client
@@ -39,10 +40,8 @@ class Web:
 
 @pytest.fixture
 def web() -> Iterator[Web]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
+    class Handler(Quiet):
+        def answer(self) -> None:
             state.asked.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
             script = state.scripts.get(self.path)
             try:
@@ -50,23 +49,15 @@ def web() -> Iterator[Web]:
             except OSError:
                 self.close_connection = True
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
     class Server(ThreadingHTTPServer):
         def shutdown_request(self, request: Any) -> None:
             super().shutdown_request(request)
             state.ended.set()
 
-    server = Server(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    state = Web(server.server_address[1], {})
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    yield state
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with running(Server(("127.0.0.1", 0), Handler)) as server:
+        server.daemon_threads = True
+        state = Web(server.server_address[1], {})
+        yield state
 
 
 def send(handler: BaseHTTPRequestHandler, status: int, body: bytes = b"", **headers: str) -> None:

@@ -3,10 +3,10 @@
 import shutil
 import ssl
 import subprocess
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import ThreadingHTTPServer
 
 import pytest
+from loopback import Quiet, running
 
 from pipelines.web.requests import FetchFailed, Kind
 from schemas.failures import Reason
@@ -25,32 +25,22 @@ def secure(tmp_path, monkeypatch):
     subprocess.run([*command, "-addext", f"subjectAltName=DNS:{HOST}"], check=True, capture_output=True)
     names = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+    class Handler(Quiet):
+        def answer(self) -> None:
             names.append(("host", self.headers["Host"]))
-            self.send_response(200)
-            self.send_header("Content-Length", "2")
-            self.end_headers()
-            self.wfile.write(b"ok")
+            self.send(200, b"ok")
 
-        def log_message(self, *_) -> None:
-            pass
-
-    class Quiet(HTTPServer):
+    class Server(ThreadingHTTPServer):
         def handle_error(self, request, client_address) -> None:
             pass
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     context.sni_callback = lambda _, name, __: names.append(("tls", name))
-    server = Quiet(("127.0.0.1", 0), Handler)
+    server = Server(("127.0.0.1", 0), Handler)
     server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    yield server.server_address[1], certificate, names
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with running(server):
+        yield server.server_address[1], certificate, names
 
 
 def test_names_and_certificate_are_of_the_true_host(secure, client_of) -> None:

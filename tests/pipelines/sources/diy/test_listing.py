@@ -1,14 +1,14 @@
 """PRAW against a small Reddit on loopback."""
 
 import json
-import threading
 from collections.abc import Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from loopback import answering
 
 from pipelines.settings import HttpConfig
 from pipelines.sources.datasets.diy import DiySource, read_listing
@@ -47,36 +47,18 @@ class Reddit:
 def reddit() -> Iterator[Reddit]:
     state = Reddit()
 
-    class Handler(BaseHTTPRequestHandler):
-        def answer(self) -> None:
-            parts = urlsplit(self.path)
-            state.asked.append((parts.path, parse_qs(parts.query), self.headers["User-Agent"]))
-            is_token = parts.path.endswith("/access_token")
-            self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            status = state.token_status if is_token else state.status
+    def answer(request: BaseHTTPRequestHandler) -> tuple[int, bytes, dict[str, str]]:
+        parts = urlsplit(request.path)
+        state.asked.append((parts.path, parse_qs(parts.query), request.headers["User-Agent"]))
+        kind = {"Content-Type": "application/json"}
+        if parts.path.endswith("/access_token"):
             token = {"access_token": "t", "token_type": "bearer", "expires_in": 3600, "scope": "*"}
-            body = json.dumps(
-                token if is_token else state.listing(parse_qs(parts.query)) if status == 200 else {}
-            ).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            return state.token_status, json.dumps(token).encode(), kind
+        listed = state.listing(parse_qs(parts.query)) if state.status == 200 else {}
+        return state.status, json.dumps(listed).encode(), kind
 
-        do_GET = do_POST = answer  # noqa: N815
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    state.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    yield state
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with answering(answer) as state.port:
+        yield state
 
 
 def source_of(reddit: Reddit, **changes: Any) -> DiySource:

@@ -2,15 +2,15 @@
 
 import json
 import random
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
 from candidates import candidate_of, licences_of, uris_of
+from loopback import answering
 
 from pipelines.settings import HttpConfig
 from pipelines.sources.records import CandidateDocument, FieldError, outcomes_of
@@ -55,7 +55,7 @@ FILES = (
 class Wiki:
     """A server of fixed answers; others are 404."""
 
-    url: str
+    url: str = ""
     answers: dict[str, tuple[int, bytes, str]] = field(default_factory=dict)
     asked: list[tuple[str, str]] = field(default_factory=list)
 
@@ -69,28 +69,16 @@ class Wiki:
 
 @pytest.fixture
 def wiki() -> Iterator[Wiki]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            state.asked.append((self.path, self.headers["User-Agent"]))
-            status, body, location = state.answers.get(self.path, (404, b"", ""))
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            if location:
-                self.send_header("Location", location)
-            self.end_headers()
-            self.wfile.write(body)
+    state = Wiki()
 
-        def log_message(self, *_: Any) -> None:
-            pass
+    def answer(request: BaseHTTPRequestHandler) -> tuple[int, bytes, dict[str, str]]:
+        state.asked.append((request.path, request.headers["User-Agent"]))
+        status, body, location = state.answers.get(request.path, (404, b"", ""))
+        return status, body, {"Location": location} if location else {}
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    state = Wiki(f"http://127.0.0.1:{server.server_address[1]}")
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    yield state
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with answering(answer) as port:
+        state.url = f"http://127.0.0.1:{port}"
+        yield state
 
 
 @pytest.fixture
