@@ -1,10 +1,11 @@
-"""Candidates by what is said of all their images, and that of candidates."""
+"""Candidates by what is said of all their images, that of candidates, and what a source gives in a form to compare."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import Any
 
 from pipelines.sources.records import CandidateDocument, CandidateImage
+from schemas.failures import Failure
 
 
 def candidate_of(
@@ -44,3 +45,20 @@ def metadata_of(candidate: CandidateDocument) -> tuple[Any, ...]:
 
 def after_of(candidate: CandidateDocument) -> tuple[int | None, ...]:
     return _said([image.after for image in candidate.images])
+
+
+def parted(outcomes: Iterable[CandidateDocument | Failure]) -> tuple[list[CandidateDocument], list[Failure]]:
+    """Return the documents and the failures of a source."""
+    found = list(outcomes)
+    return [each for each in found if isinstance(each, CandidateDocument)], [
+        each for each in found if isinstance(each, Failure)
+    ]
+
+
+def by_id(outcomes: Iterable[CandidateDocument | Failure]) -> dict[str, CandidateDocument]:
+    return {each.id: each for each in parted(outcomes)[0]}
+
+
+def names(outcomes: Iterable[CandidateDocument | Failure]) -> list[str]:
+    """Return ids of documents, and ids of failures with their reasons."""
+    return [f"{each.record_id} {each.reason}" if isinstance(each, Failure) else each.id for each in outcomes]

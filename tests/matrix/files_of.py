@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import random
-import tarfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from corpus_files import write_tar
 from PIL import Image
 
 from pipelines.sources.corpora.compose import IMAGE_FEATURE
@@ -67,16 +67,13 @@ def as_documents(documents: Sequence[Written], folder: Path) -> str:
 
 
 def as_mmc4(documents: Sequence[Written], folder: Path) -> str:
-    with tarfile.open(folder / "images-0.tar", "w") as archive:
-        lines = []
-        for each in documents:
-            images = []
-            for place, data in enumerate(each.pictures):
-                entry = tarfile.TarInfo(f"{each.name}-{place}.jpg")
-                entry.size = len(data)
-                archive.addfile(entry, io.BytesIO(data))
-                images.append({"image_name": entry.name, "raw_url": f"http://h.example/{entry.name}"})
-            lines.append({"text_list": each.sentences, "image_info": images, "url": f"http://h.example/{each.name}"})
+    lines, files = [], {}
+    for each in documents:
+        shown = {f"{each.name}-{place}.jpg": data for place, data in enumerate(each.pictures)}
+        images = [{"image_name": name, "raw_url": f"http://h.example/{name}"} for name in shown]
+        lines.append({"text_list": each.sentences, "image_info": images, "url": f"http://h.example/{each.name}"})
+        files |= shown
+    write_tar(folder / "images-0.tar", files)
     (folder / "docs-0.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     return str(folder)
 

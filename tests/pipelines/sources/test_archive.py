@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from builds import build_of, by_source
 from candidates import uris_of
 from PIL import Image
+from shared_pictures import SEVERAL, check_reading
 
-from pipelines.config import recipe
-from pipelines.run import build_dataset
 from pipelines.sources.datasets.news import ArchiveSource, NewsSource
 from pipelines.sources.records import CandidateDocument
 from schemas.documents import image_schema
@@ -19,7 +19,6 @@ from schemas.errors import UsageError
 from schemas.failures import Failure, Reason
 from schemas.lake import Lake
 from schemas.metadata import Metadata
-from schemas.overrides import override
 from schemas.tables import check_schema
 
 
@@ -87,18 +86,16 @@ def test_an_archive_is_built_with_what_the_record_says_over_what_the_file_says(t
         {"id": "2", "image": "two.jpg", "caption": "Two"},
         {"id": "3", "image": "three.jpg"},
         {"id": "4", "image": "gone.jpg"},
+        {"id": "5", "image": "three.jpg"},
     ]
-    settings = [f"source.archive={lines(tmp_path / 'archive.jsonl', *records)}", "features.images=[]"]
-    lake = Lake.at(str(tmp_path / "lake"))
-    summary = build_dataset(override(recipe("archive"), settings), lake=lake, say=lambda line: None)
-    manifest = summary.manifest
-    assert {name: row.documents for name, row in manifest.splits.items() if row.documents} == {"train": 3}
-    rows: dict[str, object] = {}
-    for entry in manifest.parts("images", "train"):
-        table = pq.read_table(f"{summary.path}/{entry.path}")
-        check_schema(table.schema, image_schema(), where=entry.path)
-        rows |= {row["source"]: (row["licence"], Metadata.of(row["metadata"])) for row in table.to_pylist()}
-    assert rows == {
+    archive, lake = lines(tmp_path / "archive.jsonl", *records), Lake.at(str(tmp_path / "lake"))
+    summary = build_of("archive", lake, f"source.archive={archive}", "features.images=[]", *SEVERAL)
+    assert {name: row.documents for name, row in summary.manifest.splits.items() if row.documents} == {"train": 4}
+    for entry in summary.manifest.parts("images", "train"):
+        check_schema(pq.read_schema(f"{summary.path}/{entry.path}"), image_schema(), where=entry.path)
+    assert check_reading(lake, summary.manifest) == 1
+    found = {key: (row["licence"], Metadata.of(row["metadata"])) for key, row in by_source(summary).items()}
+    assert found == {
         "one.jpg": ("CC0-1.0", Metadata(caption="One", rights="record's")),
         "two.jpg": (None, Metadata(caption="Two", rights="file's")),
         "three.jpg": (None, None),
@@ -107,4 +104,4 @@ def test_an_archive_is_built_with_what_the_record_says_over_what_the_file_says(t
 
 def test_an_archive_without_an_address_says_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"source\.archive: expected the path"):
-        build_dataset(recipe("archive"), lake=Lake.at(str(tmp_path)), say=lambda line: None)
+        build_of("archive", tmp_path)

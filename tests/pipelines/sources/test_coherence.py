@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from candidates import candidate_of, uris_of
+from candidates import by_id as drafts
+from candidates import candidate_of, names, uris_of
 
 from pipelines.documents.settle import SettledDocument, settle
 from pipelines.images.inspect import PackedImage
@@ -34,14 +35,6 @@ def clue(**settings: Any) -> list[CandidateDocument | Failure]:
     folder = FIXTURES / "clue"
     paths = {name: str(folder / f"conceptual_{name}_dis.csv") for name in ("train", "test")}
     return list(ClueSource(**paths | settings).read())
-
-
-def drafts(outcomes: list[CandidateDocument | Failure]) -> dict[str, CandidateDocument]:
-    return {outcome.id: outcome for outcome in outcomes if isinstance(outcome, CandidateDocument)}
-
-
-def names(outcomes: list[CandidateDocument | Failure]) -> list[str]:
-    return [f"{o.record_id} {o.reason}" if isinstance(o, Failure) else o.id for o in outcomes]
 
 
 def labels(draft: CandidateDocument) -> list[bool | None]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from corpus_files import write_tar
 
 from pipelines.sources.datasets.coherence import CiteSource
 from pipelines.sources.datasets.corpora import CorpusSource
@@ -75,11 +74,8 @@ def test_the_text_of_an_article_that_is_not_utf8_is_left_out_with_its_reason(tmp
 
 
 def test_a_caption_that_is_not_utf8_is_a_failure(tmp_path: Path) -> None:
-    with tarfile.open(tmp_path / "a.tar", "w") as tar:
-        for name, data in {"1.jpg": b"x", "1.txt": b"caf\xe9", "2.jpg": b"x", "2.txt": "café".encode()}.items():
-            entry = tarfile.TarInfo(name)
-            entry.size = len(data)
-            tar.addfile(entry, io.BytesIO(data))
+    captions = {"1.jpg": b"x", "1.txt": b"caf\xe9", "2.jpg": b"x", "2.txt": "café".encode()}
+    write_tar(tmp_path / "a.tar", captions)
     first, second = CorpusSource(format="webdataset", documents=(str(tmp_path / "a.tar"),)).read()
     assert isinstance(first, Failure) and "expected UTF-8, found byte 0xe9" in first.message
     assert isinstance(second, CandidateDocument) and second.sentences[0].text == "café"

@@ -13,7 +13,6 @@ import gzip
 import io
 import json
 import random
-import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import fields
@@ -26,10 +25,8 @@ import pyarrow.parquet as pq
 import pytest
 import webdataset
 from candidates import uris_of
-from PIL import Image
+from corpus_files import flat, tar_of, warc_of
 from published import read_source
-from warcio.statusandheaders import StatusAndHeaders
-from warcio.warcwriter import WARCWriter
 
 from pipelines.config import recipe
 from pipelines.documents.settle import check_candidate
@@ -57,7 +54,8 @@ from schemas.failures import Failure
 from schemas.versions import canonical_json, content
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
-MUTANTS = 100  # of each source
+# Of each source: what a trial tries are others.
+MUTANTS = [range(40), pytest.param(range(40, 400), marks=pytest.mark.trial)]
 EVERY = recipe("documents").documents
 FEW = {"true_images": 2, "fake_images": 1, "distractors": 1, "val": 0.0, "test": 0.0}
 SOURCES: dict[str, tuple[Path, Callable[[str], Any]]] = {
@@ -202,10 +200,7 @@ def packed(data: bytes, name: str, draw: random.Random) -> tuple[bytes, str]:
     elif kind == "gz":
         stream.write(gzip.compress(data))
     else:
-        with tarfile.open(fileobj=stream, mode="w:gz" if kind == "tgz" else "w") as tar:
-            entry = tarfile.TarInfo(name)
-            entry.size = len(data)
-            tar.addfile(entry, io.BytesIO(data))
+        stream.write(tar_of({name: data}, "w:gz" if kind == "tgz" else "w"))
     made = stream.getvalue()
     return draw.choice((bytes, partial(flip, draw=draw), partial(cut, draw=draw)))(made), f".{kind}"
 
@@ -227,8 +222,9 @@ def check(outcome: object) -> None:
         assert all(0 <= link.image < len(uris_of(outcome)) for link in outcome.links or ())
 
 
+@pytest.mark.parametrize("seeds", MUTANTS)
 @pytest.mark.parametrize("name", [*SOURCES, *WRITTEN])
-def test_no_file_stops_a_source(name: str, tmp_path: Path) -> None:
+def test_no_file_stops_a_source(name: str, seeds: range, tmp_path: Path) -> None:
     (tmp_path / "id2row.json").write_text('{"i0": 1, "i1": 2}')
     made: dict[str, Callable[[str], Any]] = {
         "documents": lambda path: DocumentsSource(documents=path),
@@ -238,7 +234,7 @@ def test_no_file_stops_a_source(name: str, tmp_path: Path) -> None:
     fixture, make = SOURCES.get(name) or (tmp_path / "documents.json", made[name])
     original = WRITTEN[name].encode() if name in WRITTEN else fixture.read_bytes()
     read = 0
-    for seed in range(MUTANTS):
+    for seed in seeds:
         draw = random.Random(f"{name} {seed}")
         data, path = mutated(original, draw), tmp_path / fixture.name
         address = str(path)
@@ -253,29 +249,18 @@ def test_no_file_stops_a_source(name: str, tmp_path: Path) -> None:
                 read += isinstance(outcome, CandidateDocument)
         except (BuildError, UsageError) as problem:
             assert str(problem)
-    assert read > MUTANTS / 20, "some mutants should get as far as the records"
-
-
-def drawn(shade: int, form: str = "PNG") -> bytes:
-    stream = io.BytesIO()
-    Image.new("RGB", (40, 30), (shade, 255 - shade, 128)).save(stream, form)
-    return stream.getvalue()
+    assert read > len(seeds) / 20, "some mutants should get as far as the records"
 
 
 def warc(suffix: str, host: str = "h") -> bytes:
-    """Return a crawl of four pages with a picture each, as warcio writes it."""
-    stream = io.BytesIO()
-    writer = WARCWriter(stream, gzip=suffix == "warc.gz")
+    """Return a crawl of four pages with a picture each."""
     text = "".join(f"<p>Cut the boards to the right length with a sharp saw, number {n}.</p>" for n in range(5))
+    answers = {}
     for number in range(4):
         page = f"<html lang=en><body><article>{text}<img src='/{number}.jpg'>{text}</article></body></html>"
-        for path, kind, body in (("", "text/html", page.encode()), (f"{number}.jpg", "image/jpeg", drawn(number))):
-            headers = StatusAndHeaders("200 OK", [("Content-Type", kind)], protocol="HTTP/1.1")
-            url = f"https://{host}{number}.example/{path}"
-            record = writer.create_warc_record(url, "response", payload=io.BytesIO(body), http_headers=headers)
-            writer.write_record(record)
-            record.raw_stream.close()
-    return stream.getvalue()
+        url = f"https://{host}{number}.example/"
+        answers |= {url: ("text/html", page.encode()), f"{url}{number}.jpg": ("image/jpeg", flat(number))}
+    return warc_of(answers, gzip=suffix == "warc.gz")
 
 
 def tar_of_samples(draw: random.Random) -> bytes:
@@ -286,7 +271,7 @@ def tar_of_samples(draw: random.Random) -> bytes:
             about = {"texts": ["One.", None, "Two."], "images": [None, "0.png", None], "url": "https://h.example/"}
             told = about if number % 2 else {"caption": "A cat.", "url": "https://h.example/"}
             json_bytes = revalue(json.dumps(told).encode(), draw) if number > 1 else json.dumps(told).encode()
-            writer.write({"__key__": f"k{number}", "0.png" if number % 2 else "png": drawn(number), "json": json_bytes})
+            writer.write({"__key__": f"k{number}", "0.png" if number % 2 else "png": flat(number), "json": json_bytes})
     return stream.getvalue()
 
 
@@ -322,7 +307,7 @@ def rows_of_nemo(draw: random.Random) -> bytes:
         rows += [
             row,
             row | {"position": -1, "modality": "metadata", "text_content": odd_json({"url": "u"}, draw)},
-            row | {"position": 1, "modality": "image", "binary_content": drawn(1)},
+            row | {"position": 1, "modality": "image", "binary_content": flat(1)},
             row | {"position": 2, "modality": "image", "source_ref": odd_json(source, draw)},
         ]
     return table(draw.sample(rows, len(rows)), False, INTERLEAVED_SCHEMA)
@@ -337,7 +322,7 @@ EXTRAS = {
 
 
 def rows_of_hugging_face(draw: random.Random) -> bytes:
-    row = {"images": [{"bytes": drawn(1), "path": "1.png"}], "texts": ["One.", "Two."], "id": 3}
+    row = {"images": [{"bytes": flat(1), "path": "1.png"}], "texts": ["One.", "Two."], "id": 3}
     return table(
         [row | {"multilink": odd_json(EXTRAS, draw) if n % 2 else None} for n in range(4)], draw.random() < 0.5
     )
@@ -354,14 +339,15 @@ CORPORA: dict[str, tuple[Format, str, Callable[[random.Random], bytes]]] = {
 }
 
 
+@pytest.mark.parametrize("seeds", MUTANTS)
 @pytest.mark.parametrize("name", CORPORA)
-def test_no_shard_stops_a_corpus_or_another_shard(name: str, tmp_path: Path) -> None:
+def test_no_shard_stops_a_corpus_or_another_shard(name: str, seeds: range, tmp_path: Path) -> None:
     form, file, make = CORPORA[name]
     (tmp_path / "good").mkdir()
     good, read = tmp_path / "good" / file, 0
     whole = make(random.Random(0))
     if form == "hf":  # of Arrow or Parquet, by its name
-        whole = table([{"images": [{"bytes": drawn(1), "path": None}], "texts": ["One."]}], file.endswith("arrow"))
+        whole = table([{"images": [{"bytes": flat(1), "path": None}], "texts": ["One."]}], file.endswith("arrow"))
     if form == "web":  # captures of other pages: a shard may say that a page of another one is gone
         whole = warc(file.removeprefix("a."), host="g")
     good.write_bytes(whole)
@@ -369,7 +355,7 @@ def test_no_shard_stops_a_corpus_or_another_shard(name: str, tmp_path: Path) -> 
         isinstance(each, CandidateDocument) for each in CorpusSource(format=form, documents=(str(good),)).read()
     )
     assert expected
-    for seed in range(MUTANTS):
+    for seed in seeds:
         draw = random.Random(f"{name} {seed}")
         data = make(draw)
         if draw.random() < 0.7:
@@ -385,12 +371,13 @@ def test_no_shard_stops_a_corpus_or_another_shard(name: str, tmp_path: Path) -> 
         for uri in {uri for document in documents[:-expected] for uri in uris_of(document) if "!/" in uri}:
             with contextlib.suppress(FileRejected):
                 assert isinstance(read_picture(str(tmp_path), uri, max_bytes=10**6), bytes)
-    assert read > MUTANTS / 20, "some mutants should get as far as the records"
+    assert read > len(seeds) / 20, "some mutants should get as far as the records"
 
 
-def test_no_archive_stops_a_tree(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seeds", MUTANTS)
+def test_no_archive_stops_a_tree(seeds: range, tmp_path: Path) -> None:
     files = {path.name: path.read_bytes() for path in (FIXTURES / "imageclef").rglob("*.xml")}
-    for seed in range(MUTANTS):
+    for seed in seeds:
         draw = random.Random(seed)
         stream = io.BytesIO()
         if seed % 2:
@@ -398,11 +385,7 @@ def test_no_archive_stops_a_tree(tmp_path: Path) -> None:
                 for name, data in files.items():
                     archive.writestr(name, data)
         else:
-            with tarfile.open(fileobj=stream, mode=draw.choice(("w", "w:gz", "w:bz2", "w:xz"))) as tar:
-                for name, data in files.items():
-                    entry = tarfile.TarInfo(name)
-                    entry.size = len(data)
-                    tar.addfile(entry, io.BytesIO(data))
+            stream.write(tar_of(files, draw.choice(("w", "w:gz", "w:bz2", "w:xz"))))
         path = tmp_path / f"a{'.zip' if seed % 2 else '.tar'}"
         path.write_bytes(draw.choice((flip, cut, repeat))(stream.getvalue(), draw))
         try:
@@ -464,15 +447,16 @@ TAGS = (
 )  # fmt: skip
 
 
+@pytest.mark.parametrize("seeds", MUTANTS)
 @pytest.mark.parametrize("name", PARSERS)
-def test_no_page_stops_a_parser(name: str) -> None:
+def test_no_page_stops_a_parser(name: str, seeds: range) -> None:
     original, parse = PARSERS[name]
 
     def read(data: bytes, _: str) -> list[CandidateDocument]:
         parse(data)
         return []
 
-    for seed in range(MUTANTS):
+    for seed in seeds:
         draw = random.Random(f"{name} {seed}")
         data = mutated(original, draw)
         if draw.random() < 0.5:
@@ -482,9 +466,10 @@ def test_no_page_stops_a_parser(name: str) -> None:
             check(outcome)
 
 
-def test_no_dump_stops_its_reader(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seeds", MUTANTS)
+def test_no_dump_stops_its_reader(seeds: range, tmp_path: Path) -> None:
     path = tmp_path / "RS_2018-01"
-    for seed in range(2 * MUTANTS):
+    for seed in seeds:
         draw = random.Random(seed)
         path.write_bytes(mutated((json.dumps(SUBMISSION) + "\n").encode() * 3, draw))
         for outcome in read_dump(str(path), subreddit="DIY"):

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from candidates import after_of, candidate_of, uris_of
+from candidates import after_of, candidate_of, names, uris_of
 
 from pipelines.sources.datasets.documents import read_documents
 from pipelines.sources.records import CandidateDocument
@@ -19,10 +19,6 @@ def read(tmp_path: Path, *lines: bytes | dict[str, Any]) -> list[CandidateDocume
     path = tmp_path / "mine.jsonl"
     path.write_bytes(b"\n".join(line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines))
     return list(read_documents(path))
-
-
-def names(outcomes: list[CandidateDocument | Failure]) -> list[str]:
-    return [f"{o.record_id} {o.reason}" if isinstance(o, Failure) else o.id for o in outcomes]
 
 
 def test_a_full_document(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from candidates import licences_of, uris_of
+from candidates import licences_of, parted, uris_of
 
 from pipelines.sources.datasets.mscoco import ImageGroup, MscocoSource, group_images, split_groups
 from pipelines.sources.records import CandidateDocument
@@ -43,9 +43,7 @@ CAPTIONS = {  # what the file says, read by eye
 
 
 def read(source: MscocoSource) -> tuple[list[CandidateDocument], list[Failure]]:
-    outcomes = list(source.read())
-    drafts = [outcome for outcome in outcomes if isinstance(outcome, CandidateDocument)]
-    return drafts, [outcome for outcome in outcomes if isinstance(outcome, Failure)]
+    return parted(source.read())
 
 
 def texts(draft: CandidateDocument) -> list[str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from candidates import candidate_of, uris_of
+from candidates import candidate_of, names, uris_of
 
 from pipelines.sources.datasets.hessel import MultiRetrievalSource
 from pipelines.sources.records import CandidateDocument
@@ -21,10 +21,6 @@ def read(tmp_path: Path, corpus: Any, rows: Any = ROWS) -> list[CandidateDocumen
     documents.write_text(json.dumps(corpus))
     id2row.write_text(json.dumps(rows))
     return list(MultiRetrievalSource(documents=str(documents), id2row=str(id2row)).read())
-
-
-def names(outcomes: list[CandidateDocument | Failure]) -> list[str]:
-    return [f"{o.record_id} {o.reason}" if isinstance(o, Failure) else o.id for o in outcomes]
 
 
 def test_links_are_the_union_of_both_sides(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from corpus_files import write_tar
 from PIL import Image
 from published import read_source
 
@@ -136,14 +137,14 @@ def test_in_rows_of_nemo_curator(settled: Settle, tmp_path: Path) -> None:
     check(*settled(CorpusSource(format="interleaved", documents=(str(tmp_path),))), len(odd))
 
 
-def test_in_documents_of_a_tar(settled: Settle, tmp_path: Path, archive: Callable[..., None]) -> None:
+def test_in_documents_of_a_tar(settled: Settle, tmp_path: Path) -> None:
     files: dict[str, bytes] = {}
     odd = [each for each in (*ODD, 17, {"a": 1}, True) if each != GOOD]
     for number, token in enumerate(odd):
         about = {"texts": [None, None, "One. Two."], "images": [token, GOOD, None]}
         files |= {f"d{number}.json": json.dumps(about).encode()}
     files[GOOD] = (tmp_path / GOOD).read_bytes()
-    archive(tmp_path / "a.tar", files)
+    write_tar(tmp_path / "a.tar", files)
     documents, failures = settled(CorpusSource(format="webdataset", documents=(str(tmp_path / "a.tar"),)))
     check(documents, [failure for failure in failures if failure.record_id != "a/good"], len(odd))
 

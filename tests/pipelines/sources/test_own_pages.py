@@ -7,7 +7,7 @@ from base64 import b64encode
 from pathlib import Path
 
 import pytest
-from candidates import after_of, metadata_of, uris_of
+from candidates import after_of, metadata_of, parted, uris_of
 
 from pipelines.embedded import read_picture
 from pipelines.named_files import FileRejected, read_named
@@ -57,9 +57,8 @@ def own(tmp_path: Path) -> Path:
 
 
 def outcomes(address: Path | str, **settings: str) -> tuple[dict[str, CandidateDocument], dict[str, Reason]]:
-    found = list(DocumentsSource(documents=str(address), **settings).read())
-    documents = {each.id: each for each in found if isinstance(each, CandidateDocument)}
-    return documents, {each.record_id: each.reason for each in found if isinstance(each, Failure)}
+    found, failures = parted(DocumentsSource(documents=str(address), **settings).read())
+    return {each.id: each for each in found}, {each.record_id: each.reason for each in failures}
 
 
 @pytest.mark.parametrize(

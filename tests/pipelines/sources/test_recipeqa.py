@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from candidates import candidate_of, uris_of
+from candidates import by_id as drafts
+from candidates import candidate_of, names, uris_of
 
 from pipelines.sources.datasets.hessel import RecipeqaSource
 from pipelines.sources.records import CandidateDocument
@@ -20,14 +21,6 @@ FIXTURES = Path(__file__).parents[2] / "fixtures" / "recipeqa"
 def read(train: str = "train.json", val: str = "val.json", **settings: Any) -> list[CandidateDocument | Failure]:
     source = RecipeqaSource(train=str(FIXTURES / train), val=str(FIXTURES / val) if val else "", **settings)
     return list(source.read())
-
-
-def drafts(outcomes: list[CandidateDocument | Failure]) -> dict[str, CandidateDocument]:
-    return {outcome.id: outcome for outcome in outcomes if isinstance(outcome, CandidateDocument)}
-
-
-def names(outcomes: list[CandidateDocument | Failure]) -> list[str]:
-    return [f"{o.record_id} {o.reason}" if isinstance(o, Failure) else o.id for o in outcomes]
 
 
 def written(tmp_path: Path, content: Any) -> RecipeqaSource:

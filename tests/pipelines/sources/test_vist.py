@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from candidates import after_of, candidate_of, licences_of, uris_of
+from candidates import after_of, candidate_of, licences_of, parted, uris_of
 
 from pipelines.sources.datasets import vist
 from pipelines.sources.datasets.vist import VistSource
@@ -30,9 +30,7 @@ THIRD = ("Salt & pepper on a table.", "a man pours coffee .", "A café at night.
 
 
 def read(source: VistSource) -> tuple[list[CandidateDocument], list[Failure]]:
-    outcomes = list(source.read())
-    drafts = [outcome for outcome in outcomes if isinstance(outcome, CandidateDocument)]
-    return drafts, [outcome for outcome in outcomes if isinstance(outcome, Failure)]
+    return parted(source.read())
 
 
 def texts(draft: CandidateDocument) -> tuple[str, ...]:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from candidates import uris_of
-from PIL import Image
+from candidates import names, parted, uris_of
+from corpus_files import flat
 
 from pipelines.embedded import read_picture
 from pipelines.settings import HttpConfig
 from pipelines.sources.datasets.corpora import CorpusSource
 from pipelines.sources.records import CandidateDocument
 from pipelines.sources.source import find_inputs, image_root
-from schemas.failures import Failure
 
 
 class Read:
@@ -26,10 +24,11 @@ class Read:
     def __init__(self, path: Path, form: Any, *, http: HttpConfig | None = None, **settings: Any) -> None:
         source = find_inputs(CorpusSource(format=form, documents=(str(path),), **settings), Path)
         context: Any = SimpleNamespace(http=http or HttpConfig())
-        outcomes = [found for shard in source.shards() for found in source.read_shard(shard, context)]
         self.root = image_root(source)
-        self.drafts = [found for found in outcomes if isinstance(found, CandidateDocument)]
-        self.failures = [f"{found.record_id} {found.reason}" for found in outcomes if isinstance(found, Failure)]
+        self.drafts, failures = parted(
+            found for shard in source.shards() for found in source.read_shard(shard, context)
+        )
+        self.failures = names(failures)
 
     def pictures(self, draft: CandidateDocument) -> list[bytes]:
         return [read_picture(self.root, uri, max_bytes=10**6) for uri in uris_of(draft)]
@@ -46,9 +45,4 @@ def read() -> type[Read]:
 
 @pytest.fixture
 def picture() -> Callable[..., bytes]:
-    def draw(shade: int, form: str = "PNG") -> bytes:
-        buffer = io.BytesIO()
-        Image.new("RGB", (40, 30), (shade, 255 - shade, 128)).save(buffer, form)
-        return buffer.getvalue()
-
-    return draw
+    return flat

@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from candidates import candidate_of, sources_of, uris_of
+from candidates import candidate_of, names, parted, sources_of, uris_of
 
 from pipelines.shards.manifest import content_digest
 from pipelines.sources.datasets.corpora import CorpusSource
 from pipelines.sources.records import CandidateDocument
 from pipelines.sources.source import find_inputs
 from schemas.documents import Document, Given, GivenLink, ImageRef, Provenance, Sentence
-from schemas.failures import Failure
 
 FIT: dict[str, Any] = {
     "image_info": [
@@ -44,9 +43,8 @@ FIT: dict[str, Any] = {
 
 def read(source: CorpusSource, path: Path) -> tuple[list[CandidateDocument], list[str]]:
     filled = CorpusSource(**{name: getattr(source, name) for name in source.__slots__} | {"documents": (str(path),)})
-    outcomes = list(find_inputs(filled, Path).read())
-    failures = [f"{found.record_id} {found.reason}" for found in outcomes if isinstance(found, Failure)]
-    return [found for found in outcomes if isinstance(found, CandidateDocument)], failures
+    drafts, failures = parted(find_inputs(filled, Path).read())
+    return drafts, names(failures)
 
 
 def zipped(folder: Path, *records: dict[str, Any]) -> Path:

@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from candidates import after_of, metadata_of, uris_of
+from candidates import after_of, metadata_of, names, parted, uris_of
+from corpus_files import flat as picture
 from PIL import Image
 
 from pipelines.embedded import read_picture
@@ -22,22 +24,13 @@ from pipelines.sources.records import CandidateDocument
 from pipelines.sources.source import find_inputs, image_root
 from pipelines.tables import BYTES_AT_ONCE, read_batches, read_cell
 from schemas.documents import Link, Split
-from schemas.failures import Failure
-
-
-def picture(shade: int, form: str = "PNG") -> bytes:
-    buffer = io.BytesIO()
-    Image.new("RGB", (40, 30), (shade, 255 - shade, 128)).save(buffer, form)
-    return buffer.getvalue()
 
 
 def read(path: Path, form: Format, **settings: Any) -> tuple[list[CandidateDocument], list[str], str]:
     """Return documents, failures, and the root of pictures."""
-    source = CorpusSource(format=form, documents=(str(path),), **settings)
-    source = find_inputs(source, Path)
-    outcomes = list(source.read())
-    failures = [f"{found.record_id} {found.reason}" for found in outcomes if isinstance(found, Failure)]
-    return [found for found in outcomes if isinstance(found, CandidateDocument)], failures, image_root(source)
+    source = find_inputs(CorpusSource(format=form, documents=(str(path),), **settings), Path)
+    drafts, failures = parted(source.read())
+    return drafts, names(failures), image_root(source)
 
 
 def texts(draft: CandidateDocument) -> list[str]:
@@ -269,6 +262,22 @@ def test_pairs_of_hugging_face(form: str, tmp_path: Path) -> None:
     for draft in drafts:
         assert bytes_of(draft, root) == [picture(int(draft.provenance.record_id))]
     assert [failure.rpartition(" ")[2] for failure in failures] == ["too-few-images", "too-few-sentences"]
+
+
+@pytest.mark.parametrize("has_ids", [False, True])
+def test_shards_of_one_name_in_several_folders_are_all_read(has_ids: bool, tmp_path: Path) -> None:
+    """`save_to_disk` names the shards of each split alike, and numbers of rows begin anew in each."""
+    splits = {}
+    for name in ("train", "validation", "test"):
+        rows = [{"id": n, "image": {"bytes": picture(n), "path": None}, "text": f"A {n} of {name}."} for n in range(9)]
+        made = datasets.Dataset.from_list(rows, features=FEATURES)
+        splits[name] = made if has_ids else made.remove_columns("id")
+    datasets.DatasetDict(splits).save_to_disk(str(tmp_path))
+    found = {draft.id: draft for draft in read(tmp_path, "hf")[0]}
+    assert Counter(draft.split for draft in found.values()) == dict.fromkeys((Split.TRAIN, Split.VAL, Split.TEST), 9)
+    name = "test/data-00000-of-00001.arrow:7"
+    assert found[name].provenance.record_id == ("7" if has_ids else name)
+    assert "train/data-00000-of-00001.arrow:7" in found
 
 
 def test_pages_of_hugging_face(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import webdataset
 from candidates import after_of, sources_of, uris_of
+from corpus_files import write_tar
 from PIL import Image
 
 from schemas.documents import Link, Role
@@ -157,12 +158,10 @@ def test_a_damaged_tar_gives_what_comes_before(read: Any, picture: Draw, tmp_pat
 
 def written(path: Path, names: list[str], picture: Draw) -> None:
     """Write a tar: the n-th file is a text that says so, or a picture of that shade."""
-    with tarfile.open(path, "w") as tar:
-        for number, name in enumerate(names):
-            data = picture(number) if name.endswith((".jpg", ".png")) else f"Text {number}.".encode()
-            entry = tarfile.TarInfo(name)
-            entry.size = len(data)
-            tar.addfile(entry, io.BytesIO(data))
+    files = {}
+    for number, name in enumerate(names):
+        files[name] = picture(number) if name.endswith((".jpg", ".png")) else f"Text {number}.".encode()
+    write_tar(path, files)
 
 
 @pytest.mark.parametrize(
