@@ -1,7 +1,8 @@
-"""Builds of a user's own documents for tests, and the rows of what they gave."""
+"""Builds for tests, and the rows and files of what they gave."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,19 @@ from schemas.overrides import override
 PLAIN = ("features.images=", "features.sentences=")  # where vectors do not matter: half the time
 
 
-def build(documents: Path, lake: Path, *settings: str) -> BuildSummary:
+def quiet(_: str) -> None:
+    """Print nothing."""
+
+
+def build_of(dataset: str, lake: Path | Lake, *settings: str, **options: Any) -> BuildSummary:
+    """Build the data set of a recipe, with some settings changed."""
+    there = lake if isinstance(lake, Lake) else Lake.at(str(lake))
+    return build_dataset(override(recipe(*dataset.split(" ")), settings), lake=there, say=quiet, **options)
+
+
+def build(documents: Path, lake: Path | Lake, *settings: str, **options: Any) -> BuildSummary:
     """Build the documents of a file, with some settings changed."""
-    config = override(recipe("documents"), [f"source.documents={documents}", *settings])
-    return build_dataset(config, lake=Lake.at(str(lake)), say=lambda _: None)
+    return build_of("documents", lake, f"source.documents={documents}", *settings, **options)
 
 
 def read_table(summary: BuildSummary, table: str) -> pa.Table:
@@ -34,6 +44,23 @@ def rows(summary: BuildSummary, table: str) -> list[dict[str, Any]]:
     return found
 
 
+def documents_of(summary: BuildSummary) -> dict[str, dict[str, Any]]:
+    """Return the rows of a version's documents by their ids."""
+    return {row["id"]: row for row in rows(summary, "documents")}
+
+
 def by_source(summary: BuildSummary) -> dict[str, dict[str, Any]]:
     """Return the rows of a version's images by the addresses that the images came from."""
     return {str(row["source"]): row for row in rows(summary, "images")}
+
+
+def adds_up(summary: BuildSummary) -> bool:
+    """Return whether every stage passes on or counts each record that enters it."""
+    stages = summary.manifest.stages.values()
+    return all(row["in"] == row["out"] + row["rejected"] + row["failed"] for row in stages)
+
+
+def tree(folder: str | os.PathLike[str]) -> dict[str, bytes]:
+    """Return the bytes of all files below a folder, by their paths in it."""
+    files = (path for path in Path(folder).rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}

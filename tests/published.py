@@ -55,10 +55,10 @@ def candidates_of(config: BuildConfig) -> list[CandidateDocument]:
     return [draft for draft in found if not any(uri.startswith("http") for uri in uris_of(draft))]
 
 
-def draw_all(drafts: list[CandidateDocument], root: Path, *, different: int | None = None) -> None:
-    """Draw a picture for every image name: one of its own, or one of so many different ones."""
+def draw_all(drafts: list[CandidateDocument], root: Path, *, different: int) -> None:
+    """Draw a picture for every image name: one of so many different ones."""
     for place, name in enumerate(sorted({uri for draft in drafts for uri in uris_of(draft)})):
-        number = place if different is None else place % different
+        number = place % different
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         colour = (37 * number % 256, 91 * number % 256, 53 * number % 256)

@@ -19,6 +19,7 @@ from PIL import Image, ImageDraw
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("multilink", "networks", "schemas", "pipelines", "training", "newsroom", "orchestration")
+CODE = (".py", ".j2", ".css", ".js", ".toml")
 BUILD = "import sys; from setuptools import build_meta; print(getattr(build_meta, 'build_' + sys.argv[1])(sys.argv[2]))"
 
 
@@ -43,9 +44,18 @@ def tracked(folder: str, target: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    source = tracked(".", tmp_path_factory.mktemp("source"))
-    return build(source, "wheel", source.parent / "dist")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source distribution, unpacked."""
+    folder = tmp_path_factory.mktemp("source")
+    with tarfile.open(build(tracked(".", folder / "source"), "sdist", folder / "dist")) as archive:
+        archive.extractall(folder / "unpacked", filter="data")
+    (unpacked,) = (folder / "unpacked").iterdir()
+    return unpacked
+
+
+@pytest.fixture(scope="module")
+def wheel(unpacked: Path) -> Path:
+    return build(unpacked, "wheel", unpacked.parent / "wheel")
 
 
 @pytest.fixture(scope="module")
@@ -76,21 +86,19 @@ def run(program: Path, *arguments: str, folder: Path) -> subprocess.CompletedPro
 
 
 @pytest.mark.slow
-def test_a_wheel_of_the_source_distribution_is_that_of_the_repository(wheel: Path, tmp_path: Path) -> None:
-    source = tracked(".", tmp_path / "source")
-    with tarfile.open(build(source, "sdist", tmp_path / "dist")) as archive:
-        archive.extractall(tmp_path / "unpacked", filter="data")
-    (unpacked,) = (tmp_path / "unpacked").iterdir()
+def test_a_wheel_of_the_source_distribution_has_the_code_of_the_repository(unpacked: Path, wheel: Path) -> None:
     for name in ("CHANGELOG.md", "CITATION.cff", "LICENSE", "README.md", "constraints.txt"):
         assert (unpacked / name).is_file(), name
-    again = build(unpacked, "wheel", tmp_path / "again")
-    with zipfile.ZipFile(wheel) as one, zipfile.ZipFile(again) as other:
-        assert sorted(one.namelist()) == sorted(other.namelist())
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *PACKAGES]
+    tracked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    with zipfile.ZipFile(wheel) as made:
         for package in PACKAGES:
-            assert f"{package}/py.typed" in one.namelist()
-        code = [name for name in one.namelist() if name.endswith((".py", ".j2", ".css", ".js", ".toml"))]
-        assert all(one.read(name) == other.read(name) for name in code)
-        assert {name.partition("/")[0] for name in one.namelist()} == {*PACKAGES, "multilink_pipeline-0.1.0.dist-info"}
+            assert f"{package}/py.typed" in made.namelist()
+        code = {name for name in made.namelist() if name.endswith(CODE)}
+        assert code == {name for name in tracked if name.endswith(CODE) and (ROOT / name).is_file()}
+        assert all(made.read(name) == (ROOT / name).read_bytes() for name in code)
+        roots = {name.partition("/")[0] for name in made.namelist()}
+    assert roots == {*PACKAGES, "multilink_pipeline-0.1.0.dist-info"}
 
 
 @pytest.mark.slow

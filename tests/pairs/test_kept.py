@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
+from builds import rows
 from pairs.world import World, capture, check, serving, sweep_up, upgrade_code
 
 from pipelines.documents import transforms as documents
@@ -53,31 +53,35 @@ def test_a_sweep_leaves_the_copies_of_versions_that_an_earlier_library_made(worl
     check(world)
 
 
-@pytest.mark.parametrize(
-    ("module", "name", "setting"),
-    [
-        (documents, "check_candidate", "documents.min_images=1"),
-        (documents, "settle", "documents.min_images=1"),
-        (documents, "judge", "documents.is_judged_after_dedupe=true"),
-        (quality, "document_problem", "quality.max_images_per_word=9"),
-        (features, "without_images", "documents.min_images=1"),
-    ],
-)
-def test_an_unforeseen_error_names_a_document_by_its_id(
-    world: World, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, setting: str
-) -> None:
+# What fails, at which document.
+FAILING: dict[str, tuple[Any, str]] = {
+    "A": (documents, "check_candidate"),
+    "B": (documents, "settle"),
+    "C": (documents, "judge"),
+    "D": (quality, "document_problem"),
+    "E": (features, "without_images"),
+}
+
+
+def test_an_unforeseen_error_names_a_document_by_its_id(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """It named it by the whole of it: its text went into the failures, and into the digest of what was read."""
-    function = getattr(module, name)
+    for key, (module, name) in FAILING.items():
+        monkeypatch.setattr(module, name, failing_at(key, getattr(module, name)))
+    settings = {"documents.min_images=1", "documents.is_judged_after_dedupe=true", "quality.max_images_per_word=9"}
+    world.change(ids=(*FAILING, "F"), settings=frozenset(settings))
+    found = rows(world.build(), "failures")
+    unforeseen = [row for row in found if row["exception"] == "ZeroDivisionError"]
+    assert sorted(row["record_id"] for row in unforeseen) == [*FAILING]
+    assert {row["reason"] for row in unforeseen} == {"broken-record"}
+    assert not any(f"of {key} alone" in repr(found) for key in FAILING)
+
+
+def failing_at(key: str, function: Any) -> Any:
+    """Return a function that fails at a document, and else does as another one."""
 
     def fail(*args: Any, **options: Any) -> Any:
-        if "of B alone" in repr(args):
+        if f"of {key} alone" in repr(args):
             raise ZeroDivisionError("unforeseen")
         return function(*args, **options)
 
-    monkeypatch.setattr(module, name, fail)
-    world.change(settings=frozenset({setting}))
-    summary = world.build()
-    found = [row for path in Path(summary.path).glob("failures/*.parquet") for row in pq.read_table(path).to_pylist()]
-    (unforeseen,) = [row for row in found if row["exception"] == "ZeroDivisionError"]
-    assert (unforeseen["record_id"], unforeseen["reason"]) == ("B", "broken-record")
-    assert "of B alone" not in repr(found)
+    return fail

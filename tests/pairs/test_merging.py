@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,12 @@ from pipelines import packs, run
 from schemas.lake import MANIFEST, Folder, Lake
 
 
-@pytest.fixture
-def merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """Give a world whose packs of copies, of several builds, were put together."""
+def copies(world: World) -> list[str]:
+    return [path for path in world.lake.images.files() if path.endswith(".parquet")]
+
+
+def test_packs_that_were_put_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their versions are copied and built again where they are copied to; what is forgotten is in none of them."""
     forget_no_failure(monkeypatch)
     with serving() as host:
         world = World(tmp_path, host, monkeypatch)
@@ -27,27 +29,15 @@ def merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
         world.change(settings=frozenset({"splits.seed=5"}))
         world.build()
         assert len(before) > 1 and len(copies(world)) == 1
-        yield world
-
-
-def copies(world: World) -> list[str]:
-    return [path for path in world.lake.images.files() if path.endswith(".parquet")]
-
-
-def test_what_is_forgotten_is_in_no_merged_pack(merged: World, tmp_path: Path) -> None:
-    check(merged)
-    forget(merged)
-    check(merged)
-    assert len(copies(merged)) == 1
-    fresh = merged.build(Lake.at(str(tmp_path / "fresh")))
-    assert Folder(merged.build().path).read(MANIFEST) == Folder(fresh.path).read(MANIFEST)
-
-
-def test_versions_of_merged_packs_are_copied_and_built_again_where_they_are_copied_to(merged: World) -> None:
-    replicate(merged)
-    check(merged)
-    assert merged.second.versions("documents") == merged.lake.versions("documents")
-    assert not [*merged.second.images.files()]
-    there, here = merged.build(merged.second), merged.build()
-    assert there.manifest.version == here.manifest.version and there.is_reused
-    check(merged)
+        replicate(world)
+        check(world)
+        assert world.second.versions("documents") == world.lake.versions("documents")
+        assert not [*world.second.images.files()]
+        there, here = world.build(world.second), world.build()
+        assert there.manifest.version == here.manifest.version and there.is_reused
+        check(world)
+        forget(world)
+        check(world)
+        assert len(copies(world)) == 1
+        fresh = world.build(Lake.at(str(tmp_path / "fresh")))
+        assert Folder(world.build().path).read(MANIFEST) == Folder(fresh.path).read(MANIFEST)

@@ -12,12 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from builds import build as build_file
+from builds import rows
 from PIL import Image
 
-from pipelines.config import recipe
-from pipelines.run import BuildSummary, build_dataset
-from schemas.lake import Lake
-from schemas.overrides import override
+from pipelines.run import BuildSummary
 
 TEXT = "One two three four five six."
 
@@ -34,11 +33,11 @@ def build(tmp_path: Path) -> Callable[..., BuildSummary]:
     draw(tmp_path / "9.png", 9)
     for copy in ("2.png", "3.png"):
         shutil.copy(tmp_path / "1.png", tmp_path / copy)
-    rows = [
+    regions = [
         {"name": name, "box": [0.0, 0.0, 0.5, 0.5], "vector": [value] * 4, "label": "", "score": 1.0}
         for name, value in (("1.png", 1.0), ("3.png", 3.0), ("9.png", 9.0))
     ]
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "regions.parquet")
+    pq.write_table(pa.Table.from_pylist(regions), tmp_path / "regions.parquet")
 
     def run(lake: str, **pictures: str) -> BuildSummary:
         folder = tmp_path / "-".join(f"{name}{file}" for name, file in pictures.items())
@@ -48,38 +47,26 @@ def build(tmp_path: Path) -> Callable[..., BuildSummary]:
             for name, file in pictures.items()
         ]
         (folder / "documents.jsonl").write_text("\n".join(map(json.dumps, documents)))
-        settings = [
-            f"source.documents={folder}/documents.jsonl",
-            f"source.images={tmp_path}",
-            "features.images=mine",
-            "features.sentences=",
-            f"features.weights=mine={tmp_path}/regions.parquet",
-        ]
-        config = override(recipe("documents"), settings)
-        return build_dataset(config, lake=Lake.at(str(tmp_path / lake)), say=lambda _: None)
+        given = ("features.images=mine", "features.sentences=", f"features.weights=mine={tmp_path}/regions.parquet")
+        return build_file(folder / "documents.jsonl", tmp_path / lake, f"source.images={tmp_path}", *given)
 
     return run
 
 
 def vectors(summary: BuildSummary) -> list[Any]:
-    paths = [Path(summary.path) / each.path for each in summary.manifest.files if each.path.startswith("images/")]
-    rows = [row for path in paths for row in pq.read_table(path, partitioning=None).to_pylist()]
-    return sorted(row["regions.mine"][0]["vector"][0] for row in rows)
+    return sorted(row["regions.mine"][0]["vector"][0] for row in rows(summary, "images"))
 
 
-@pytest.mark.parametrize("other", ["2.png", "3.png"])
-def test_a_used_lake_gives_what_a_fresh_one_gives(build: Callable[..., BuildSummary], other: str) -> None:
-    build("used", x="1.png", y="9.png")
-    used, fresh = (build(lake, x=other, y="9.png") for lake in ("used", "fresh"))
-    assert used.manifest.to_json() == fresh.manifest.to_json()
-    assert vectors(used) == vectors(fresh) == ([9.0] if other == "2.png" else [3.0, 9.0])
-    again = build("used", x="1.png", y="9.png")
-    assert vectors(again) == [1.0, 9.0]
-
-
-def test_what_has_not_changed_is_not_packed_again(build: Callable[..., BuildSummary], tmp_path: Path) -> None:
+def test_a_used_lake_gives_what_a_fresh_one_gives(build: Callable[..., BuildSummary], tmp_path: Path) -> None:
+    """What has not changed is not packed again."""
     build("used", x="1.png")
-    packs = sorted((tmp_path / "used" / "features").rglob("*.parquet"))
-    build("used", x="1.png", z="9.png")
-    added = sorted(set((tmp_path / "used" / "features").rglob("*.parquet")) - set(packs))
-    assert [pq.read_metadata(path).num_rows for path in added] == [1]
+    features = tmp_path / "used" / "features"
+    packs = {*features.rglob("*.parquet")}
+    first = build("used", x="1.png", y="9.png")
+    assert [pq.read_metadata(path).num_rows for path in {*features.rglob("*.parquet")} - packs] == [1]
+    for other, expected in (("2.png", [9.0]), ("3.png", [3.0, 9.0])):
+        used, fresh = (build(lake, x=other, y="9.png") for lake in ("used", f"fresh-{other}"))
+        assert used.manifest.to_json() == fresh.manifest.to_json()
+        assert vectors(used) == vectors(fresh) == expected
+        again = build("used", x="1.png", y="9.png")
+        assert again.manifest == first.manifest and vectors(again) == [1.0, 9.0]

@@ -7,41 +7,47 @@ import shutil
 from pathlib import Path
 
 import pytest
+from builds import PLAIN, build
 
 from newsroom.labels.linked import link_sets
 from newsroom.pages.datasets import version_rows
 from newsroom.pages.pictures import Copies
-from pipelines.config import recipe
 from pipelines.forgetting.forget import forget
-from pipelines.run import build_dataset
 from pipelines.sources.takedowns import parse_takedowns
 from schemas.errors import NotFoundError
 from schemas.lake import MANIFEST, Lake
-from schemas.manifest import read_manifest
-from schemas.overrides import override
+from schemas.manifest import Manifest, read_manifest
 from schemas.parts import read_part
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 PHOTOGRAPHS, FORMATS = FIXTURES / "photographs", FIXTURES / "formats"
 
 
-@pytest.mark.parametrize("has_packs", [True, False])
-def test_a_forgotten_picture_that_was_looked_at_is_shown_no_more(has_packs: bool, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Manifest]:
+    """Give a folder whose lake has a version of three documents."""
+    folder = tmp_path_factory.mktemp("three")
     documents = [
         {"id": name, "sentences": [f"One two three four {name}."], "images": [{"path": f"{name}.jpg"}]}
         for name in ("cat", "coffee", "rocket")
     ]
-    (tmp_path / "documents.jsonl").write_text("\n".join(map(json.dumps, documents)))
+    (folder / "documents.jsonl").write_text("\n".join(map(json.dumps, documents)))
     for document in documents:
-        shutil.copy(PHOTOGRAPHS / f"{document['id']}.jpg", tmp_path)
-    settings = [f"source.documents={tmp_path}/documents.jsonl", "features.images=", "features.sentences="]
-    lake = Lake.at(str(tmp_path / "lake"))
-    manifest = build_dataset(override(recipe("documents"), settings), lake=lake, say=lambda _: None).manifest
+        shutil.copy(PHOTOGRAPHS / f"{document['id']}.jpg", folder)
+    return folder, build(folder / "documents.jsonl", folder / "lake", *PLAIN).manifest
+
+
+@pytest.mark.parametrize("has_packs", [True, False])
+def test_a_forgotten_picture_that_was_looked_at_is_shown_no_more(
+    three: tuple[Path, Manifest], has_packs: bool, tmp_path: Path
+) -> None:
+    folder, manifest = three
+    lake = Lake.at(str(shutil.copytree(folder / "lake", tmp_path / "lake")))
     if not has_packs:  # as in a lake that a version was replicated into
         lake.images.remove()
-    reference, folder = f"documents@{manifest.version}", lake.dataset("documents", manifest.version)
+    reference, at = f"documents@{manifest.version}", lake.dataset("documents", manifest.version)
     entries = [entry for split in manifest.splits for entry in manifest.parts("images", split)]
-    images = {key for entry in entries for key in read_part(folder, entry, ["hash"]).column("hash").to_pylist()}
+    images = {key for entry in entries for key in read_part(at, entry, ["hash"]).column("hash").to_pylist()}
     copies = Copies(lake)
     assert all(copies.jpeg(reference, image).startswith(b"\xff\xd8") for image in images)
     gone = min(images)

@@ -11,20 +11,21 @@ import hashlib
 import io
 import json
 import shutil
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from builds import quiet
 from lake_bytes import bytes_of
+from loopback import answering
 from PIL import Image
 
 from pipelines import run, sweep
@@ -45,9 +46,6 @@ from schemas.overrides import override
 TWO_DAYS_S = 2 * 86_400.0
 PLAIN = ("features.images=", "features.sentences=", "shards.documents=2")
 WORDS = "We cut board number {} with a saw, sand it well and paint it twice in a colour that we like best of all."
-
-
-def quiet(_: str) -> None: ...
 
 
 @cache
@@ -113,23 +111,12 @@ class Host:
 def serving() -> Iterator[Host]:
     host = Host()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            status, body, length = host.answer(self.path)
-            self.send_response(status)
-            self.send_header("Content-Length", str(length))
-            self.end_headers()
-            self.wfile.write(body)
+    def answer(request: BaseHTTPRequestHandler) -> tuple[int, bytes, dict[str, str]]:
+        status, body, length = host.answer(request.path)
+        return status, body, {"Content-Length": str(length), "Connection": "close"}
 
-        def log_message(self, *_: Any) -> None: ...
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        host.port = server.server_address[1]
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
+    with answering(answer) as host.port:
         yield host
-        server.shutdown()
-        thread.join()
 
 
 @dataclass(frozen=True)

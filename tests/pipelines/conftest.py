@@ -1,73 +1,24 @@
-"""A folder of ten hand-written documents with drawn pictures: what a user brings to `multilink build documents`."""
+"""What tests of the pipelines share: ten documents, as files and built, and a build's printer."""
 
 from __future__ import annotations
 
-import io
-import json
-import tarfile
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from PIL import Image, ImageDraw
-
-COLOURS = ("red", "green", "blue", "orange", "purple", "black", "brown", "navy", "teal", "olive")
-
-
-def draw_picture(path: Path, seed: int) -> None:
-    """Draw a picture unlike those of other seeds."""
-    picture = Image.new("RGB", (120 + seed % 7, 90 + seed % 5), "white")
-    pen = ImageDraw.Draw(picture)
-    for step in range(6):
-        left, top = (seed * 37 + step * 53) % 90, (seed * 71 + step * 29) % 60
-        pen.ellipse((left, top, left + 10 + (seed * step) % 40, top + 30), fill=COLOURS[(seed + step) % 10])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    picture.save(path)
+from ten_documents import write_ten
 
 
 @pytest.fixture
 def ten_documents(tmp_path: Path) -> Path:
-    """Write `own/documents.jsonl`: ten documents, then a broken line and an empty document; one image is missing."""
-    folder = tmp_path / "own"
-    lines = []
-    for number in range(10):
-        for image in range(3):
-            draw_picture(folder / "pictures" / f"{number}-{image}.png", seed=number * 3 + image)
-        images = [{"path": f"pictures/{number}-{image}.png"} for image in range(3)]
-        if number == 4:
-            images.insert(1, {"path": "pictures/missing.png"})
-        sentences: list[object] = [f"Step {step} of project {number}." for step in range(3)]
-        sentences.append({"text": f"The end of project {number}.", "role": "caption"})
-        links = None if number == 9 else [[0, 0], [2, len(images) - 1]]
-        record = {"id": f"p{number}", "language": "en", "sentences": sentences, "images": images, "links": links}
-        lines.append(json.dumps(record))
-    lines.append('{"id": "broken", "sentences": [')
-    lines.append(json.dumps({"id": "empty", "sentences": [], "images": []}))
-    path = folder / "documents.jsonl"
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return path
+    """Write `own/documents.jsonl` of ten documents."""
+    return write_ten(tmp_path / "own")
 
 
 @pytest.fixture(scope="session")
-def picture_drawer() -> Callable[[Path, int], None]:
-    """Return what draws a picture unlike those of other seeds to a path."""
-    return draw_picture
+def ten_built(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Give the version of ten documents without vectors; its lake is one of its tests alone."""
+    from builds import PLAIN, build
 
-
-@pytest.fixture
-def quiet() -> Callable[[str], None]:
-    return lambda line: None
-
-
-@pytest.fixture
-def archive() -> Callable[[Path, dict[str, bytes]], None]:
-    """Return what writes files of names and bytes as a tar."""
-
-    def write(path: Path, files: dict[str, bytes]) -> None:
-        with tarfile.open(path, "w") as tar:
-            for name, data in files.items():
-                entry = tarfile.TarInfo(name)
-                entry.size = len(data)
-                tar.addfile(entry, io.BytesIO(data))
-
-    return write
+    folder = tmp_path_factory.mktemp("ten")
+    return build(write_ten(folder / "own"), folder / "lake", *PLAIN)

@@ -2,40 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import json
-import tarfile
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import datasets
-import pyarrow.parquet as pq
+import numpy as np
 import pytest
-from PIL import Image
-from warcio.statusandheaders import StatusAndHeaders
-from warcio.warcwriter import WARCWriter
+from builds import PLAIN, build_of, by_source, documents_of
+from corpus_files import jpeg, write_tar, write_warc
+from files_of import as_interleaved, draw_documents
+from shared_pictures import SEVERAL, check_reading
 
-from pipelines.config import recipe
-from pipelines.run import build_dataset
 from pipelines.sources.corpora.compose import extras_of
 from schemas.document_rows import to_row
-from schemas.documents import (
-    Document,
-    Given,
-    GivenLink,
-    ImageRef,
-    Link,
-    Provenance,
-    Role,
-    Sentence,
-    Split,
-)
+from schemas.documents import Document, Given, GivenLink, ImageRef, Link, Provenance, Role, Sentence, Split
 from schemas.errors import BuildError
 from schemas.lake import Lake
-from schemas.overrides import override
 
 WORDS = "Cut the boards to the right length with a sharp saw, and take your time, for this cannot be undone later."
 DOCUMENTS = [
@@ -55,140 +36,83 @@ DOCUMENTS = [
 ]  # fmt: skip
 
 
-def jpeg(seed: int) -> bytes:
-    buffer = io.BytesIO()
-    Image.effect_noise((60 + seed, 48), 40 + seed).convert("RGB").save(buffer, "JPEG")
-    return buffer.getvalue()
-
-
-def build(dataset: str, source: Path, lake: Path, quiet: Callable[[str], None]) -> dict[str, dict[str, Any]]:
-    """Build a version by the settings of one command, and return its documents by id."""
-    settings = [f"source.documents={source}", "features.images=", "features.sentences="]
-    config = override(recipe(dataset), settings)
-    summary = build_dataset(config, lake=Lake.at(str(lake)), say=quiet)
-    rows: dict[str, dict[str, Any]] = {}
-    for split in Split:
-        for entry in summary.manifest.parts("documents", split):
-            shown = pq.read_table(Path(summary.path) / entry.path.replace("documents/", "images/", 1))
-            pictures = dict(zip(shown["hash"].to_pylist(), shown.drop("metadata").to_pylist(), strict=True))
-            for row in pq.read_table(Path(summary.path) / entry.path).to_pylist():
-                rows[row["id"]] = row | {"pictures": [pictures[image["hash"]] for image in row["images"]]}
-    return rows
-
-
-def exported(document: Document) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a document's row and what goes beside it in another format."""
-    row = json.loads(json.dumps(to_row(document)))
-    return row, extras_of(row, {image.hash: {"licence": "CC0", "metadata": None} for image in document.images})
-
-
-def tarred(path: Path, files: dict[str, bytes]) -> None:
-    with tarfile.open(path, "w") as archive:
-        for name, data in files.items():
-            entry = tarfile.TarInfo(name)
-            entry.size = len(data)
-            archive.addfile(entry, io.BytesIO(data))
-
-
 def as_mmc4(folder: Path) -> None:
     for part, documents in enumerate((DOCUMENTS[:3], DOCUMENTS[3:])):
         lines, pictures = [], {}
         for document in documents:
-            row, extras = exported(document)
+            row = json.loads(json.dumps(to_row(document)))
+            extras = extras_of(row, {image.hash: {"licence": "CC0", "metadata": None} for image in document.images})
             shown = [{"image_name": f"{image.hash}.jpg", "raw_url": image.source} for image in document.images]
             pictures |= {f"{image.hash}.jpg": jpeg(int(image.hash, 16) % 90) for image in document.images}
             texts = [sentence["text"] for sentence in row["sentences"]]
             lines.append(json.dumps({"text_list": texts, "image_info": shown, "multilink": extras, "url": "u"}))
         (folder / f"docs-train-{part:05d}-of-00002.jsonl").write_text("\n".join(lines))
-        tarred(folder / f"images-train-{part:05d}-of-00002.tar", pictures)
+        write_tar(folder / f"images-train-{part:05d}-of-00002.tar", pictures)
 
 
-@pytest.mark.parametrize("has_ids", [False, True])
-def test_shards_of_one_name_in_several_folders_are_all_read(
-    has_ids: bool, tmp_path: Path, quiet: Callable[[str], None]
-) -> None:
-    """`save_to_disk` names the shards of each split alike, and numbers of rows begin anew in each."""
-    splits = {}
-    for number, name in enumerate(("train", "validation", "test")):
-        rows = [
-            {"id": row, "image": {"bytes": jpeg(20 * number + row), "path": None}, "text": f"A {row} of {name}."}
-            for row in range(20)
-        ]
-        features = datasets.Features(
-            {"id": datasets.Value("int32"), "image": datasets.Image(), "text": datasets.Value("string")}
-        )
-        made = datasets.Dataset.from_list(rows, features=features)
-        splits[name] = made if has_ids else made.remove_columns("id")
-    datasets.DatasetDict(splits).save_to_disk(str(tmp_path / "all"))
-    rows = build("hf", tmp_path / "all", tmp_path / "lake", quiet)
-    assert Counter(row["split"] for row in rows.values()) == {"train": 20, "val": 20, "test": 20}
-    assert "train/data-00000-of-00001.arrow:7" in rows
-    assert rows["test/data-00000-of-00001.arrow:7"]["provenance"]["record_id"] == (
-        "7" if has_ids else "test/data-00000-of-00001.arrow:7"
-    )
-
-
-def test_records_of_one_id_and_other_content_count_as_failed(tmp_path: Path, quiet: Callable[[str], None]) -> None:
+def test_records_of_one_id_and_other_content_count_as_failed(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(jpeg(1))
     lines = [json.dumps({"id": "same", "sentences": [text], "images": [{"path": "a.png"}]}) for text in "AABC"]
     (tmp_path / "a.jsonl").write_text("\n".join(lines))
-    config = override(recipe("documents"), [f"source.documents={tmp_path}", "features.images=", "features.sentences="])
-    with pytest.raises(BuildError, match="documents: 2 of 4 failed"):
-        build_dataset(
-            replace(config, max_failure_share=0.4),
-            lake=Lake.at(str(tmp_path / "lake")),
-            say=quiet,
-        )
-    summary = build_dataset(config, lake=Lake.at(str(tmp_path / "lake")), say=quiet)
+    with pytest.raises(BuildError, match="documents: 2 of 4 failed, more than max_failure_share"):
+        build_of("documents", tmp_path / "lake", f"source.documents={tmp_path}", *PLAIN, "max_failure_share=0.4")
+    assert Lake.at(str(tmp_path / "lake")).versions("documents") == []
+    summary = build_of("documents", tmp_path / "lake", f"source.documents={tmp_path}", *PLAIN)
     assert summary.manifest.failures == {"duplicate-record": 1, "id-taken": 2}
 
 
-def test_a_directory_of_warc_files_becomes_a_version(tmp_path: Path, quiet: Callable[[str], None]) -> None:
-    folder = tmp_path / "crawl"
-    folder.mkdir()
+def test_a_directory_of_warc_files_becomes_a_version(tmp_path: Path) -> None:
+    (tmp_path / "crawl").mkdir()
     for number in range(3):
-        page = f"https://site-{number}.example/page"
+        site = f"https://site-{number}.example"
         text = "".join(f"<p>{WORDS} Number {each}.</p>" for each in range(3))
         body = f"<article><h1>A shelf</h1>{text}<img src='/1.jpg'><p>{WORDS}</p></article>"
-        html = f"<html lang=en><body>{body}</body></html>"
-        with (folder / f"{number}.warc.gz").open("wb") as stream:
-            writer = WARCWriter(stream)
-            for url, kind, body in (
-                (page, "text/html", html.encode()),
-                (page[:-4] + "1.jpg", "image/jpeg", jpeg(number)),
-            ):
-                headers = StatusAndHeaders("200 OK", [("Content-Type", kind)], protocol="HTTP/1.1")
-                record = writer.create_warc_record(url, "response", payload=io.BytesIO(body), http_headers=headers)
-                writer.write_record(record)
-                record.raw_stream.close()
-    rows = build("web", folder, tmp_path / "lake", quiet)
+        page = f"<html lang=en><body>{body}</body></html>".encode()
+        shown = {f"{site}/page": ("text/html", page), f"{site}/1.jpg": ("image/jpeg", jpeg(min(number, 1)))}
+        write_warc(tmp_path / "crawl" / f"{number}.warc.gz", shown)
+    lake = Lake.at(str(tmp_path / "lake"))
+    summary = build_of("web", lake, f"source.documents={tmp_path / 'crawl'}", *PLAIN, *SEVERAL)
+    rows, widths = documents_of(summary), {row["hash"]: row["width"] for row in by_source(summary).values()}
     assert rows.keys() == {f"https://site-{number}.example/page" for number in range(3)}
     for number in range(3):
         row = rows[f"https://site-{number}.example/page"]
         assert len(row["sentences"]) == 8
         assert (row["after_sentence"], row["language"]) == ([7], "en")
         assert row["images"][0]["source"] == f"https://site-{number}.example/1.jpg"
-        assert row["pictures"][0]["width"] == 60 + number
+        assert widths[row["images"][0]["hash"]] == 60 + min(number, 1)
+    assert check_reading(lake, summary.manifest) > 0
 
 
-def test_a_picture_that_is_embedded_goes_by_the_address_it_came_from(
-    tmp_path: Path, quiet: Callable[[str], None]
-) -> None:
-    shards = tmp_path / "shards"
+def test_a_picture_that_is_embedded_goes_by_the_address_it_came_from(tmp_path: Path) -> None:
+    shards, listed = tmp_path / "shards", tmp_path / "takedowns.txt"
     shards.mkdir()
     as_mmc4(shards)
-    listed = tmp_path / "takedowns.txt"
     listed.write_text("url: https://h.example/2/a.jpg\n")
-    settings = [f"source.documents={shards}", "features.images=", "features.sentences=", f"takedown_list={listed}"]
-    config = override(recipe("mmc4"), settings)
-    summary = build_dataset(config, lake=Lake.at(str(tmp_path / "lake")), say=quiet)
+    summary = build_of("mmc4", tmp_path / "lake", f"source.documents={shards}", *PLAIN, f"takedown_list={listed}")
     assert summary.manifest.failures == {"taken-down": 1}
-    documents = [
-        row
-        for entry in summary.manifest.parts("documents", Split.TRAIN)
-        for row in pq.read_table(Path(summary.path) / entry.path).to_pylist()
-    ]
-    (row,) = [row for row in documents if row["id"] == "doc-2"]
+    row = documents_of(summary)["doc-2"]
     assert [image["source"] for image in row["images"]] == ["b.jpg"]
     assert row["given_links"] == [{"sentence": 1, "image": 0, "similarity": None}]
     assert row["given_similarities"] == [0.125, 0.0, 0.75]
+
+
+def test_interleaved_rows_share_pictures(tmp_path: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    source = as_interleaved(draw_documents(6, are_shared=True), tmp_path / "rows")
+    lake = Lake.at(str(tmp_path / "lake"))
+    manifest = build_of("interleaved", lake, f"source.documents={source}", *PLAIN, *SEVERAL).manifest
+    assert sum(split.documents for split in manifest.splits.values()) == 6
+    assert check_reading(lake, manifest) > 0
+
+
+def test_released_feature_rows_are_shared(tmp_path: Path) -> None:
+    documents = [[[["i0", 0]], [[f"Step {n}.", 0]], {"id": str(n)}] for n in range(6)]
+    (tmp_path / "docs.json").write_text(json.dumps({"train": documents, "val": documents[:0], "test": []}))
+    (tmp_path / "id2row.json").write_text(json.dumps({"i0": 0}))
+    np.save(tmp_path / "features.npy", np.ones((1, 4), np.float32))
+    files = {"documents": "docs.json", "id2row": "id2row.json", "features": "features.npy"}
+    settings = [f"source.{name}={tmp_path / file}" for name, file in files.items()]
+    lake = Lake.at(str(tmp_path / "lake"))
+    manifest = build_of("multi-retrieval", lake, *settings, "features.sentences=", *SEVERAL).manifest
+    assert manifest.splits["train"].documents == 6
+    assert check_reading(lake, manifest, has_pictures=False) == 5

@@ -10,22 +10,17 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from apache_beam.internal import cloudpickle_pickler
-from apache_beam.internal.cloudpickle import cloudpickle
-from builds import read_table
+from builds import PLAIN, adds_up, build_of, documents_of, rows, tree
 from forked import Running, clean_environment, start
 from shared_pictures import SEVERAL, check_reading
 
 from orchestration.demo.recorded_web import dumps_of, web_settings
-from pipelines.config import recipe
-from pipelines.run import BuildSummary, build_dataset
+from pipelines.run import BuildSummary
 from schemas.lake import Lake
-from schemas.overrides import override
 
 REPLAY = Path(__file__).resolve().parent.parent / "replay"
 RECORDING = REPLAY / "recording"
@@ -35,7 +30,6 @@ from server import RecordedWeb  # noqa: E402
 EXPECTED = json.loads((RECORDING / "expected.json").read_text(encoding="utf-8"))
 KEYS = {"REDDIT_CLIENT_ID": "an-id-7351", "REDDIT_CLIENT_SECRET": "a-secret-9264", "IMGUR_CLIENT_ID": "an-id-4486"}
 FIRST = f"source.dump={RECORDING / 'RS_first40.bz2'}"
-NO_FEATURES = ("features.images=", "features.sentences=")
 # The recorder's word for an outcome, and the reasons of this project that mean it.
 REASONS = {
     "low-score": {"low-score"},
@@ -63,20 +57,18 @@ def web() -> Iterator[RecordedWeb]:
         yield served
 
 
-def build(web: RecordedWeb, lake: Path, quiet: Callable[[str], None], *settings: str) -> BuildSummary:
-    config = override(recipe("diy"), [*web_settings(dumps_of(RECORDING), web.port), *settings])
-    return build_dataset(config, lake=Lake.at(str(lake)), say=quiet)
+def build(web: RecordedWeb, lake: Path, *settings: str) -> BuildSummary:
+    return build_of("diy", lake, *web_settings(dumps_of(RECORDING), web.port), *PLAIN, *settings)
 
 
-@pytest.mark.trial  # `test_shared_pictures.py` has the other sources
-def test_posts_that_share_pictures(web: RecordedWeb, tmp_path: Path, quiet: Callable[[str], None]) -> None:
-    built = build(web, tmp_path / "lake", quiet, *NO_FEATURES, *SEVERAL)
+@pytest.mark.trial  # `test_published.py` has other sources
+def test_posts_that_share_pictures(web: RecordedWeb, tmp_path: Path) -> None:
+    built = build(web, tmp_path / "lake", *SEVERAL)
     assert check_reading(Lake.at(str(tmp_path / "lake")), built.manifest) > 0
 
 
 def sizes(summary: BuildSummary) -> dict[str, tuple[int, int]]:
-    rows = read_table(summary, "documents").select(["id", "images", "sentences"]).to_pylist()
-    return {row["id"]: (len(row["images"]), len(row["sentences"])) for row in rows}
+    return {key: (len(row["images"]), len(row["sentences"])) for key, row in documents_of(summary).items()}
 
 
 def expected_sizes() -> dict[str, tuple[int, int]]:
@@ -84,21 +76,19 @@ def expected_sizes() -> dict[str, tuple[int, int]]:
 
 
 @pytest.mark.slow
-def test_every_post_ends_as_its_recorder_meant_by_dump_and_by_apis(
-    web: RecordedWeb, tmp_path: Path, quiet: Callable[[str], None]
-) -> None:
+def test_every_post_ends_as_its_recorder_meant_by_dump_and_by_apis(web: RecordedWeb, tmp_path: Path) -> None:
     """One lake for all builds: the way by the APIs comes last, and asks for no picture again."""
-    summary = build(web, tmp_path / "lake", quiet, *NO_FEATURES)
+    summary = build(web, tmp_path / "lake")
     assert sizes(summary) == expected_sizes()
     placed = 0
-    for row in read_table(summary, "documents").to_pylist():
+    for row in documents_of(summary).values():
         after = row["after_sentence"]
         assert after == sorted(after) and len(after) == len(row["images"])
         assert all(after[link["image"]] == link["sentence"] for link in row["links"])  # beside its caption
         placed += len(after)
     assert placed == sum(row.placed_images for row in summary.manifest.splits.values())
     reasons: dict[str, set[str]] = {}
-    for row in read_table(summary, "failures").to_pylist():
+    for row in rows(summary, "failures"):
         if row["image"] is None:
             reasons.setdefault(row["record_id"], set()).add(row["reason"])
     for post, meant in EXPECTED.items():
@@ -108,15 +98,14 @@ def test_every_post_ends_as_its_recorder_meant_by_dump_and_by_apis(
             unnamed = {"other-subreddit", "duplicate-record", "malformed-record"}  # no record of its own to name
             assert meant["reason"] in unnamed, post
     assert reasons.pop("RS_recorded.zst:447") == {"broken-record"}  # the line that was cut off
-    duplicates = read_table(summary, "duplicates").to_pylist()
+    duplicates = rows(summary, "duplicates")
     dropped = {row["document"] for row in duplicates if row["is_dropped"]}
     assert dropped == {post for post, meant in EXPECTED.items() if meant["reason"] == "duplicate-image"}
     assert all(row["distance"] <= 3 for row in duplicates)
-    for row in summary.manifest.stages.values():
-        assert row["in"] == row["out"] + row["rejected"] + row["failed"]
+    assert adds_up(summary)
 
     asked = len(web.requests)
-    again = build(web, tmp_path / "lake", quiet, *NO_FEATURES)
+    again = build(web, tmp_path / "lake")
     assert again.is_reused
     assert again.manifest == summary.manifest
     tries = Counter(path for _, path, _ in web.requests[:asked])  # what failed for the moment was tried again at once
@@ -124,7 +113,7 @@ def test_every_post_ends_as_its_recorder_meant_by_dump_and_by_apis(
 
     address = f"http://127.0.0.1:{web.port}"
     by_apis = build(
-        *(web, tmp_path / "lake", quiet, *NO_FEATURES),
+        *(web, tmp_path / "lake"),
         *("source.kind=api", "source.listing=new", "source.albums=api"),
         *(f"source.reddit_url={address}", f"source.oauth_url={address}"),
     )
@@ -139,7 +128,7 @@ def test_every_post_ends_as_its_recorder_meant_by_dump_and_by_apis(
     "options",
     [
         pytest.param(["--set", "features.images=colour-shape"], id="local"),
-        pytest.param(["--runner", "portable", "--set", NO_FEATURES[0]], id="portable"),
+        pytest.param(["--runner", "portable", "--set", PLAIN[0]], id="portable"),
     ],
 )
 def test_a_build_killed_at_any_moment_ends_as_if_it_was_not(tmp_path: Path, options: list[str]) -> None:
@@ -179,25 +168,3 @@ def kill(build: Running, lake: Path) -> None:
     for path in lake.glob("raw/*/*.warc.gz"):
         with path.open("rb+") as segment:
             fcntl.flock(segment, fcntl.LOCK_EX)
-
-
-def tree(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def test_no_key_is_in_the_graph_of_a_build(
-    web: RecordedWeb, tmp_path: Path, quiet: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What a job server stores of a build is what its steps are pickled to."""
-    packed = list[bytes]()
-    dumps = cloudpickle_pickler.dumps
-
-    def keeping(step: Any, *args: Any, **options: Any) -> Any:
-        packed.append(cloudpickle.dumps(step))
-        return dumps(step, *args, **options)
-
-    monkeypatch.setattr(cloudpickle_pickler, "dumps", keeping)
-    build(web, tmp_path / "lake", quiet, *NO_FEATURES, FIRST)
-    assert len(packed) > 100
-    assert any(b"https://oauth.reddit.com" in step for step in packed)
-    assert not [key for key, value in KEYS.items() if any(value.encode() in step for step in packed)]

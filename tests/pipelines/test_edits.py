@@ -9,9 +9,7 @@ import hashlib
 import io
 import json
 import shutil
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import cache
+from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from builds import PLAIN, build_of, quiet
 from PIL import Image
 
 from pipelines.card.card import count_rights
-from pipelines.config import recipe
 from pipelines.exports.subset import Selection, write_subset
 from pipelines.forgetting.forget import forget
-from pipelines.run import BuildSummary, build_dataset
+from pipelines.run import BuildSummary
 from pipelines.sources.corpora.compose import extras_of
 from pipelines.sources.takedowns import parse_takedowns
 from schemas.document_rows import to_row
@@ -33,9 +31,7 @@ from schemas.documents import Document, Given, GivenLink, ImageRef, Link, Proven
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest, verify
 from schemas.metadata import Metadata
-from schemas.overrides import override
 
-Say = Callable[[str], None]
 TEXTS = (
     Sentence("Cut the boards.", Role.BODY),
     Sentence("Sand them twice.", Role.LEAD),
@@ -58,8 +54,10 @@ def document(number: int, names: Sequence[str]) -> Document:
         id=f"doc-{number}",
         dataset="hf",
         sentences=TEXTS,
-        images=tuple(ImageRef(name, f"https://h.example/{number}/{name}.png", f"CC {name}", Metadata(caption=name))
-                     for name in names),
+        images=tuple(
+            ImageRef(name, f"https://h.example/{number}/{name}.png", f"CC {name} {number}", Metadata(caption=name))
+            for name in names
+        ),
         links=tuple(Link(place % 3, place, (("Visible", True), ("Story", None))) for place in range(len(names))),
         provenance=Provenance("before", f"record-{number}", f"https://h.example/{number}", "CC0"),
         language="de",
@@ -72,15 +70,18 @@ def document(number: int, names: Sequence[str]) -> Document:
     )  # fmt: skip
 
 
-ALL = [document(0, "abcd"), document(1, ["e", "a", "s1"]), document(2, ["f", "g"]), document(3, ["s2", "h", "i"])]
+ALL = [
+    document(0, ["sa", "b", "c", "sd"]), document(1, ["e", "sa", "f"]), document(2, "gh"), document(3, ["i", "sk", "l"])
+]  # fmt: skip
+GONE = ("sa", "sd", "sk")  # small ones: first, last, and in the middle, one of them of two documents
 
 
-def without(whole: Document, gone: str) -> Document:
-    """Return a document without an image, counted by hand; the others keep their numbers in the source's list."""
+def without(whole: Document, gone: Container[str]) -> Document:
+    """Return a document without some images, counted by hand; the others keep their numbers in the source's list."""
     images, links, after, given, cells, new = [], [], [], [], [], {}
     numbers = whole.image_numbers or tuple(range(len(whole.images)))
     for position, image in enumerate(whole.images):
-        if image.hash != gone:
+        if image.hash not in gone:
             new[position] = len(images)
             images.append(image)
             after.append(whole.after_sentence[position])
@@ -103,23 +104,19 @@ def without(whole: Document, gone: str) -> Document:
     )  # fmt: skip
 
 
-def build(
-    folder: Path, documents: Sequence[Document], quiet: Say, *settings: str, broken: str = "", lake: str = "lake"
-) -> tuple[BuildSummary, Lake]:
+def build(folder: Path, documents: Sequence[Document], *settings: str, broken: Container[str] = ()) -> BuildSummary:
     (folder / "shards").mkdir(parents=True, exist_ok=True)
     rows = []
     for each in documents:
         row = json.loads(json.dumps(to_row(each)))
         about = {image.hash: {"licence": image.licence, "metadata": {"caption": image.hash}} for image in each.images}
         shown = [
-            {"bytes": b"none" if image.hash == broken else picture(image.hash), "path": None} for image in each.images
+            {"bytes": b"none" if image.hash in broken else picture(image.hash), "path": None} for image in each.images
         ]
         extras = json.dumps(extras_of(row, about))
         rows.append({"sentences": row["sentences"], "images": shown, "multilink": extras})
     pq.write_table(pa.Table.from_pylist(rows), folder / "shards" / "all.parquet")
-    plain = [f"source.documents={folder / 'shards'}", "features.images=", "features.sentences=", *settings]
-    home = Lake.at(str(folder / lake))
-    return build_dataset(override(recipe("hf"), plain), lake=home, say=quiet), home
+    return build_of("hf", folder / "lake", f"source.documents={folder / 'shards'}", *PLAIN, *settings)
 
 
 def rows_of(manifest: Manifest, folder: Folder, table: str) -> dict[str, dict[str, Any]]:
@@ -149,20 +146,21 @@ def version(summary: BuildSummary) -> tuple[Manifest, Folder]:
 
 
 @pytest.fixture(scope="module")
-def never(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], BuildSummary]:
-    """Give the version of all documents without an image, built once."""
+def never(tmp_path_factory: pytest.TempPathFactory) -> BuildSummary:
+    """Give the version of all documents without some images."""
+    return build(tmp_path_factory.mktemp("never"), [without(each, GONE) for each in ALL])
 
-    @cache
-    def built(gone: str) -> BuildSummary:
-        return build(tmp_path_factory.mktemp("never"), [without(each, gone) for each in ALL], lambda _: None)[0]
 
-    return built
+@pytest.fixture(scope="module")
+def fewer(tmp_path_factory: pytest.TempPathFactory) -> BuildSummary:
+    """Give the version of all documents but the first."""
+    return build(tmp_path_factory.mktemp("fewer"), ALL[1:])
 
 
 @pytest.fixture(scope="module")
 def all_built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("all")
-    build(folder, ALL, lambda _: None)
+    build(folder, ALL)
     return folder / "lake"
 
 
@@ -172,71 +170,50 @@ def had(all_built: Path, tmp_path: Path) -> Lake:
     return Lake.at(str(shutil.copytree(all_built, tmp_path / "had")))
 
 
-@pytest.mark.parametrize("gone", ["a", "b", "d"])
-def test_an_image_that_cannot_be_had(
-    gone: str, never: Callable[[str], BuildSummary], tmp_path: Path, quiet: Say
-) -> None:
-    expected = never(gone)
-    found, _ = build(tmp_path / "broken", ALL, quiet, broken=gone)
-    equal(version(found), expected)
+def take_out(lake: Lake, *entries: str) -> None:
+    forget(lake, parse_takedowns([entry.encode() for entry in entries], name="list"), dry_run=False, say=quiet)
 
 
-@pytest.mark.parametrize("gone", ["a", "b", "d", "s1"])
-def test_an_image_that_is_forgotten(gone: str, never: Callable[[str], BuildSummary], had: Lake, quiet: Say) -> None:
-    entry = f"sha256:{hashlib.sha256(picture(gone)).hexdigest()}"
-    forget(had, parse_takedowns([entry.encode()], name="list"), dry_run=False, say=quiet)
-    equal(read_manifest(had, "hf"), never(gone))
+def key_of(name: str) -> str:
+    return hashlib.sha256(picture(name)).hexdigest()
 
 
-def test_a_document_that_is_forgotten(had: Lake, tmp_path: Path, quiet: Say) -> None:
-    """It shares an image with another one, which keeps it under its own address and licence."""
-    expected, _ = build(tmp_path / "never", ALL[1:], quiet)
-    forget(had, parse_takedowns([b"id:doc-0"], name="list"), dry_run=False, say=quiet)
-    equal(read_manifest(had, "hf"), expected)
+def test_images_that_cannot_be_had(never: BuildSummary, tmp_path: Path) -> None:
+    equal(version(build(tmp_path, ALL, broken=GONE)), never)
 
 
-def test_all_that_is_stated_of_equal_bytes_is_kept_and_goes_with_its_document(tmp_path: Path, quiet: Say) -> None:
+def test_images_that_are_forgotten(never: BuildSummary, had: Lake) -> None:
+    take_out(had, *(f"sha256:{key_of(name)}" for name in GONE))
+    equal(read_manifest(had, "hf"), never)
+
+
+def test_images_that_a_filter_rejects(never: BuildSummary, tmp_path: Path) -> None:
+    found = build(tmp_path, ALL, "quality.min_side_px=60")
+    equal(version(found), never)
+    assert found.manifest.failures["too-small"] == 4
+
+
+def test_all_that_is_stated_of_equal_bytes_is_kept_and_goes_with_its_document(fewer: BuildSummary, had: Lake) -> None:
     """Of two licences none is chosen: the more permissive one may be somebody's mistake."""
-    licences = {"doc-0": "CC BY 4.0", "doc-1": "CC BY-NC-ND 4.0"}
-    documents = [
-        replace(
-            each,
-            images=tuple(
-                replace(image, licence=licences[each.id]) if image.hash == "a" else image for image in each.images
-            ),
-        )
-        for each in ALL[:2]
-    ]
-    summary, lake = build(tmp_path, documents, quiet)
-    key = hashlib.sha256(picture("a")).hexdigest()
-    row = rows_of(*version(summary), "images")[key]
-    assert row["licence"] == "CC BY 4.0; CC BY-NC-ND 4.0"
+    rows = rows_of(*read_manifest(had, "hf"), "images")
+    row = rows.pop(key_of("sa"))
+    assert row["licence"] == "CC sa 0; CC sa 1"
     assert [(each["source"], each["licence"]) for each in row["statements"]] == [
-        ("https://h.example/0/a.png", "CC BY 4.0"), ("https://h.example/1/a.png", "CC BY-NC-ND 4.0")
+        ("https://h.example/0/sa.png", "CC sa 0"), ("https://h.example/1/sa.png", "CC sa 1")
     ]  # fmt: skip
-    assert {each["metadata"]["caption"] for each in row["statements"]} == {"a"}
-    assert "CC BY 4.0; CC BY-NC-ND 4.0" in count_rights(*version(summary))["images by licence"]
-    others = [each for key, each in rows_of(*version(summary), "images").items() if key != row["hash"]]
-    assert not any(each["statements"] for each in others)
-    forget(lake, parse_takedowns([b"id:doc-0"], name="list"), dry_run=False, say=quiet)
-    row = rows_of(*read_manifest(lake, "hf"), "images")[key]
-    assert (row["source"], row["licence"], row["statements"]) == ("https://h.example/1/a.png", "CC BY-NC-ND 4.0", [])
+    assert {each["metadata"]["caption"] for each in row["statements"]} == {"sa"}
+    assert "CC sa 0; CC sa 1" in count_rights(*read_manifest(had, "hf"))["images by licence"]
+    assert not any(each["statements"] for each in rows.values())
+    take_out(had, "id:doc-0")
+    equal(read_manifest(had, "hf"), fewer)
+    row = rows_of(*read_manifest(had, "hf"), "images")[key_of("sa")]
+    assert (row["source"], row["licence"], row["statements"]) == ("https://h.example/1/sa.png", "CC sa 1", [])
 
 
-def test_images_that_a_filter_rejects(tmp_path: Path, quiet: Say) -> None:
-    left = [without(without(each, "s1"), "s2") for each in ALL]
-    expected, _ = build(tmp_path / "never", left, quiet)
-    setting = "quality.min_side_px=60"
-    found, _ = build(tmp_path / "filtered", ALL, quiet, setting)
-    equal(version(found), expected)
-    assert found.manifest.failures["too-small"] == 2
-
-
-def test_a_subset(had: Lake, tmp_path: Path, quiet: Say) -> None:
-    expected, _ = build(tmp_path / "never", [ALL[1], ALL[2]], quiet)
+def test_a_subset(fewer: BuildSummary, had: Lake) -> None:
     whole = read_manifest(had, "hf")
-    chosen = write_subset(had, *whole, Selection(where="id in ('doc-1', 'doc-2')"), say=quiet)
+    chosen = write_subset(had, *whole, Selection(where="id != 'doc-0'"), say=quiet)
     at = had.dataset(chosen.dataset, chosen.version)
-    assert rows_of(chosen, at, "documents") == rows_of(*version(expected), "documents")
+    assert rows_of(chosen, at, "documents") == rows_of(*version(fewer), "documents")
     before = rows_of(*whole, "images")
-    assert rows_of(chosen, at, "images") == {key: before[key] for key in rows_of(*version(expected), "images")}
+    assert rows_of(chosen, at, "images") == {key: before[key] for key in rows_of(*version(fewer), "images")}

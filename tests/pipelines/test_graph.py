@@ -11,45 +11,49 @@ import numpy as np
 import pytest
 from apache_beam.internal import cloudpickle_pickler
 from apache_beam.internal.cloudpickle import cloudpickle
+from builds import PLAIN, build, build_of
 from PIL import Image
 
 import pipelines.build
-from pipelines.build import BuildPlan, chain_stages
-from pipelines.config import recipe
-from pipelines.run import build_dataset, features_of
-from pipelines.sources.takedowns import parse_takedowns
-from pipelines.transforms import Progress
 from schemas.documents import Split
-from schemas.lake import Lake
-from schemas.overrides import override
 
 MOST_SHUFFLES = 37  # a shuffle sends all of its elements over the network: add none without need
 LISTED = "an-entry-5137"
+KEYS = {"REDDIT_CLIENT_ID": "an-id-7351", "REDDIT_CLIENT_SECRET": "a-secret-9264", "IMGUR_CLIENT_ID": "an-id-4486"}
+DUMP = Path(__file__).parents[1] / "replay" / "recording" / "RS_first40.bz2"
 
 
-def graph_of_diy(lake: Lake) -> Any:
-    config = override(recipe("diy"), ["features.images=", "features.sentences="])
-    plan = BuildPlan(
-        config=config,
-        lake=lake,
-        features=features_of(config, lake=lake, workers=1),
-        progress=Progress(None),
-        files=".",
-        takedowns=parse_takedowns([f"id:{LISTED}".encode()], name="list").kept_in(lake.builds, "list.json"),
-        name="a build",
-    )
-    pipeline = beam.Pipeline()
-    chain_stages(pipeline, plan)
-    return pipeline.to_runner_api()
+class EndedError(Exception):
+    """The pipeline would begin here."""
 
 
-def test_the_shuffles_of_a_build(tmp_path: Path) -> None:
-    steps = graph_of_diy(Lake.at(str(tmp_path))).components.transforms.values()
+def graph_of_diy(folder: Path, patch: pytest.MonkeyPatch) -> Any:
+    """Return what a build of `diy` would give its runner."""
+    graphs = []
+
+    def translate(assemble: Any, **_: Any) -> None:
+        pipeline = beam.Pipeline()
+        assemble(pipeline)
+        graphs.append(pipeline.to_runner_api())
+        raise EndedError
+
+    patch.setattr("pipelines.run.run_pipeline", translate)
+    (folder / "list.txt").write_text(f"id:{LISTED}\n")
+    with pytest.raises(EndedError):
+        build_of("diy", folder / "lake", f"source.dump={DUMP}", *PLAIN, f"takedown_list={folder / 'list.txt'}")
+    return graphs[0]
+
+
+def test_the_shuffles_of_a_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = graph_of_diy(tmp_path, monkeypatch).components.transforms.values()
     shuffles = sorted(step.unique_name for step in steps if step.spec.urn == "beam:transform:group_by_key:v1")
     assert 20 < len(shuffles) <= MOST_SHUFFLES, "\n".join(shuffles)
 
 
-def test_a_takedown_list_travels_as_the_path_of_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_key_is_in_a_graph_and_a_takedown_list_travels_as_the_path_of_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a job server stores of a build is what its steps are pickled to."""
     packed = list[bytes]()
     dumps = cloudpickle_pickler.dumps
 
@@ -58,9 +62,12 @@ def test_a_takedown_list_travels_as_the_path_of_its_file(tmp_path: Path, monkeyp
         return dumps(step, *args, **options)
 
     monkeypatch.setattr(cloudpickle_pickler, "dumps", keeping)
-    graph_of_diy(Lake.at(str(tmp_path)))
-    assert any(b"list.json" in step for step in packed)
-    assert not any(LISTED.encode() in step for step in packed)
+    for name, value in KEYS.items():
+        monkeypatch.setenv(name, value)
+    graph_of_diy(tmp_path, monkeypatch)
+    steps = b"\n".join(packed)
+    assert len(packed) > 100 and b"https://oauth.reddit.com" in steps and b"-takedowns.json" in steps
+    assert not [secret for secret in (LISTED, *KEYS.values()) if secret.encode() in steps]
 
 
 def test_what_one_worker_gathers_does_not_grow_with_documents_or_licences(
@@ -84,9 +91,8 @@ def test_what_one_worker_gathers_does_not_grow_with_documents_or_licences(
                 missing = {"path": f"none-{number}.png"}
                 record = {"id": f"d{number}", "licence": f"licence {number}", "sentences": [f"Number {number}."]}
                 stream.write(json.dumps(record | {"images": [image, missing]}) + "\n")
-        settings = [f"source.documents={path}", "dedupe.policy=keep-all", "max_failure_share=1", "features.images="]
-        config = override(recipe("documents"), [*settings, "features.sentences=", "documents.keep_partial=true"])
-        build_dataset(config, lake=Lake.at(str(tmp_path / f"lake-{count}")), say=lambda _: None)
+        settings = ("dedupe.policy=keep-all", "max_failure_share=1", "documents.keep_partial=true")
+        build(path, tmp_path / f"lake-{count}", *PLAIN, *settings)
     of_first_bytes = {few_or_many.pop("unique_images") for few_or_many in gathered}
     assert max(of_first_bytes) <= 256 * len(Split)  # one number for each first byte of a hash in each split
     few, many = gathered

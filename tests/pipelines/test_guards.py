@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from builds import PLAIN, build, read_table
+from builds import PLAIN, build, documents_of, rows
 
-from pipelines.config import recipe
-from pipelines.run import build_dataset
+from pipelines.run import BuildSummary
 from schemas.errors import BuildError, UsageError
 from schemas.lake import Folder, Lake
 from schemas.manifest import verify
-from schemas.overrides import override
 
 
 @pytest.fixture
@@ -35,15 +34,14 @@ def leaking(ten_documents: Path) -> Path:
 
 def test_a_leak_is_listed_and_counted(leaking: Path, tmp_path: Path) -> None:
     summary = build(leaking, tmp_path / "lake", *PLAIN)
-    ends = {(row["kind"], row["document"]) for row in read_table(summary, "leaks").to_pylist()}
+    ends = {(row["kind"], row["document"]) for row in rows(summary, "leaks")}
     assert ends == {("exact-image", "p1"), ("exact-image", "p8")}
     assert list(verify(summary.manifest, Folder(summary.path))) == []
 
 
 def test_a_leak_costs_the_training_side_its_document(leaking: Path, tmp_path: Path) -> None:
     summary = build(leaking, tmp_path / "lake", *PLAIN, "splits.on_leak=drop")
-    left = {row["id"] for row in read_table(summary, "documents").to_pylist()}
-    assert left == {f"p{number}" for number in range(10)} - {"p1"}
+    assert documents_of(summary).keys() == {f"p{number}" for number in range(10)} - {"p1"}
     assert summary.manifest.failures["leaked"] == 1
 
 
@@ -53,60 +51,55 @@ def test_a_leak_fails_the_build_where_it_shall(leaking: Path, tmp_path: Path) ->
     assert Lake.at(str(tmp_path / "lake")).versions("documents") == []
 
 
-def test_what_is_taken_down_is_in_no_later_version(ten_documents: Path, tmp_path: Path) -> None:
-    before = build(ten_documents, tmp_path / "lake", *PLAIN)
-    picture = ten_documents.parent / "pictures" / "5-1.png"
+def test_what_is_taken_down_is_in_no_later_version(ten_built: BuildSummary, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(Path(ten_built.path).parents[3], tmp_path / "ten"))
+    picture = (folder / "own" / "pictures" / "5-1.png").read_bytes()
     listed = tmp_path / "takedown.txt"
-    listed.write_text(
-        f"# asked for by their makers\nid:p3\nsha256:{hashlib.sha256(picture.read_bytes()).hexdigest()}\n",
-        encoding="utf-8",
-    )
-    after = build(ten_documents, tmp_path / "lake", *PLAIN, f"takedown_list={listed}")
-    assert after.manifest.version != before.manifest.version
-    documents = {row["id"]: row for row in read_table(after, "documents").to_pylist()}
+    listed.write_text(f"# asked for by their makers\nid:p3\nsha256:{hashlib.sha256(picture).hexdigest()}\n")
+    after = build(folder / "own" / "documents.jsonl", folder / "lake", *PLAIN, f"takedown_list={listed}")
+    assert after.manifest.version != ten_built.manifest.version
+    documents = documents_of(after)
     assert documents.keys() == {f"p{number}" for number in range(10)} - {"p3"}
     assert len(documents["p5"]["images"]) == 2
     assert after.manifest.failures["taken-down"] == 2
 
 
-@pytest.mark.parametrize("entry", ["id:unmistakable-id", "url:https://h.example/unmistakable-page"])
-def test_a_version_does_not_name_what_is_taken_down(entry: str, ten_documents: Path, tmp_path: Path) -> None:
-    """Its record has parts that fail, too, and stands there twice."""
+def test_a_version_does_not_name_what_is_taken_down(ten_documents: Path, tmp_path: Path) -> None:
+    """By its id, or by its address; their records have parts that fail, too, and stand there twice."""
     lines = ten_documents.read_text(encoding="utf-8").splitlines()
-    record = json.loads(lines[3]) | {"id": "unmistakable-id", "url": "https://h.example/unmistakable-page"}
-    record |= {"links": [[99, 0]], "sentences": [*record["sentences"], " "]}
-    lines[3] = json.dumps(record)
-    lines.append(json.dumps(record | {"sentences": [*record["sentences"], "More."]}))
-    lines += ['{"id": "unmistakable-id", "sentences": [], "images": []}'] * entry.startswith("id:")
+    for number, about in ((3, {"id": "unmistakable-id"}), (5, {"id": "unmistakable", "url": "https://h.example/page"})):
+        record = json.loads(lines[number]) | about | {"links": [[99, 0]]}
+        record["sentences"].append(" ")
+        lines[number] = json.dumps(record)
+        lines.append(json.dumps(record | {"sentences": [*record["sentences"], "More."]}))
+    lines.append('{"id": "unmistakable-id", "sentences": [], "images": []}')
     ten_documents.write_text("\n".join(lines) + "\n", encoding="utf-8")
     listed = tmp_path / "takedown.txt"
-    listed.write_text(entry)
+    listed.write_text("id:unmistakable-id\nurl:https://h.example/page\n")
     before = build(ten_documents, tmp_path / "lake", *PLAIN)
-    assert "unmistakable-id" in {row["record_id"] for row in read_table(before, "failures").to_pylist()}
+    assert {"unmistakable-id", "unmistakable"} <= {row["record_id"] for row in rows(before, "failures")}
     after = build(ten_documents, tmp_path / "lake", *PLAIN, f"takedown_list={listed}")
-    assert len(read_table(after, "documents")) == 9
+    assert len(rows(after, "documents")) == 8
     for path in Path(after.path).rglob("*"):
         if path.is_file():
             data = repr(pq.read_table(path).to_pylist()).encode() if path.suffix == ".parquet" else path.read_bytes()
-            assert b"unmistakable" not in data, path
+            assert b"unmistakable" not in data and b"h.example/page" not in data, path
 
 
-def test_a_version_has_its_cards(ten_documents: Path, tmp_path: Path) -> None:
-    summary = build(ten_documents, tmp_path / "lake", *PLAIN)
-    card = (Path(summary.path) / "README.md").read_text(encoding="utf-8")
-    croissant = json.loads((Path(summary.path) / "croissant.json").read_text(encoding="utf-8"))
+def test_a_version_has_its_cards(ten_built: BuildSummary) -> None:
+    card = (Path(ten_built.path) / "README.md").read_text(encoding="utf-8")
+    croissant = json.loads((Path(ten_built.path) / "croissant.json").read_text(encoding="utf-8"))
     assert card.startswith("---\n")
-    assert summary.manifest.version in card
+    assert ten_built.manifest.version in card
     assert croissant["@type"] == "sc:Dataset"
 
 
 @pytest.mark.parametrize("setting", ["source.documents=/nowhere/documents.jsonl", "features.images=nosuch"])
 def test_a_refused_build_leaves_no_lake(ten_documents: Path, tmp_path: Path, setting: str) -> None:
-    config = override(recipe("documents"), [f"source.documents={ten_documents}", setting])
     with pytest.raises(UsageError):
-        build_dataset(config, lake=Lake.at(str(tmp_path / "lake")), say=lambda _: None)
+        build(ten_documents, tmp_path / "lake", setting)
     assert not (tmp_path / "lake").exists()
     Lake.at(str(tmp_path / "other")).root.write("mine.txt", b"mine")
     with pytest.raises(UsageError):
-        build_dataset(config, lake=Lake.at(str(tmp_path / "other")), say=lambda _: None)
+        build(ten_documents, tmp_path / "other", setting)
     assert (tmp_path / "other" / "mine.txt").exists()

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+from builds import PLAIN, rows
+from builds import build as build_file
 
-from pipelines.config import recipe
-from pipelines.run import BuildSummary, build_dataset
-from schemas.lake import Lake
-from schemas.overrides import override
+from pipelines.run import BuildSummary
 
 REPLAY = Path(__file__).resolve().parent.parent / "replay"
 RECORDING = REPLAY / "recording"
@@ -24,7 +20,7 @@ IMAGES = json.loads((RECORDING / "images.json").read_text(encoding="utf-8"))
 HOSTS = ("i.imgur.com", "reserved.example", "untrained.example")
 
 
-def build(web: RecordedWeb, tmp_path: Path, quiet: Callable[[str], None], *settings: str) -> BuildSummary:
+def build(web: RecordedWeb, tmp_path: Path, *settings: str) -> BuildSummary:
     address = f"127.0.0.1:{web.port}"
     plain = [name for name, entry in IMAGES.items() if "behaviour" not in entry and entry["type"] == "image/jpeg"][:3]
     opted_out = next(name for name, entry in IMAGES.items() if entry.get("behaviour") == "opted-out")
@@ -33,30 +29,18 @@ def build(web: RecordedWeb, tmp_path: Path, quiet: Callable[[str], None], *setti
     record = {"id": "a", "language": "en", "sentences": ["A canvas."], "images": [{"url": url} for url in images]}
     path = tmp_path / "documents.jsonl"
     path.write_text(json.dumps(record) + "\n", encoding="utf-8")
-    config = override(
-        recipe("documents"),
-        [
-            f"source.documents={path}",
-            "features.images=",
-            "features.sentences=",
-            f"http.allow_hosts={address}",
-            "http.connect_to=" + ",".join(f"{host}={address}" for host in HOSTS),
-            "http.requests_per_second=1000",
-            *settings,
-        ],
-    )
-    return build_dataset(config, lake=Lake.at(str(tmp_path / "lake")), say=quiet)
+    hosts = ",".join(f"{host}={address}" for host in HOSTS)
+    quick = (f"http.allow_hosts={address}", f"http.connect_to={hosts}", "http.requests_per_second=1000")
+    return build_file(path, tmp_path / "lake", *PLAIN, *quick, *settings)
 
 
 def failures(summary: BuildSummary) -> dict[int, str]:
-    paths = [entry.path for entry in summary.manifest.files if entry.path.startswith("failures/")]
-    rows = pa.concat_tables(pq.read_table(Path(summary.path) / path) for path in paths).to_pylist()
-    return {row["image"]: row["reason"] for row in rows}
+    return {row["image"]: row["reason"] for row in rows(summary, "failures")}
 
 
-def test_opt_outs_are_honoured_with_their_reasons(tmp_path: Path, quiet: Callable[[str], None]) -> None:
+def test_opt_outs_are_honoured_with_their_reasons(tmp_path: Path) -> None:
     with RecordedWeb(RECORDING) as web:
-        summary = build(web, tmp_path, quiet)
+        summary = build(web, tmp_path)
         assert failures(summary) == {1: "robots-tag", 2: "tdm-reserved", 3: "ai-txt-denied"}
         asked = [(host, path) for host, path, _ in web.requests]
         assert len(asked) == len(set(asked)), "a file of a host was asked for twice"
@@ -70,6 +54,6 @@ def test_opt_outs_are_honoured_with_their_reasons(tmp_path: Path, quiet: Callabl
         }  # fmt: skip
         assert "http.obey_tdm = true" in (Path(summary.path) / "README.md").read_text(encoding="utf-8")
 
-        free = build(web, tmp_path, quiet, "http.obey_tdm=false", "http.obey_ai_txt=false")
+        free = build(web, tmp_path, "http.obey_tdm=false", "http.obey_ai_txt=false")
         assert failures(free) == {1: "robots-tag"}
         assert free.manifest.version != summary.manifest.version

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from builds import PLAIN, build
+from builds import PLAIN, build, quiet
+from ten_documents import draw_picture
 
 from pipelines import packs, run, sweep
 from pipelines.run import BuildSummary
 from pipelines.turns import turn_of_build
 from schemas.lake import Lake
 from schemas.manifest import read_manifest, verify
-
-Say = Callable[[str], None]
 
 
 @pytest.fixture(autouse=True)
@@ -32,13 +30,11 @@ def parts(summary: BuildSummary) -> dict[str, str]:
 
 
 @pytest.mark.trial
-def test_a_used_lake_with_merged_packs_gives_what_a_fresh_one_gives(
-    ten_documents: Path, tmp_path: Path, quiet: Say, picture_drawer: Callable[[Path, int], None]
-) -> None:
+def test_a_used_lake_with_merged_packs_gives_what_a_fresh_one_gives(ten_documents: Path, tmp_path: Path) -> None:
     lake, pictures = tmp_path / "lake", ten_documents.parent / "pictures"
     build(ten_documents, lake, *PLAIN)
     for number in range(2):  # others come: each build adds a pack
-        picture_drawer(pictures / f"{number}-0.png", 1000 + number)
+        draw_picture(pictures / f"{number}-0.png", 1000 + number)
         with turn_of_build(Lake.at(str(lake)), "other", quiet):  # nothing is merged while another build is under way
             build(ten_documents, lake, *PLAIN)
     assert len(copies(lake)) == 3

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import io
 import json
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -21,14 +20,14 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from builds import PLAIN, adds_up, build_of, documents_of, tree
+from loopback import answering
 from PIL import Image
 from shared_pictures import SEVERAL, check_reading
 
 from pipelines.card.show import retrieval_lines
-from pipelines.config import recipe
-from pipelines.run import BuildSummary, build_dataset
+from pipelines.run import BuildSummary
 from schemas.lake import Lake
-from schemas.overrides import override
 
 # title -> (page id, sentences, images)
 ARTICLES = {"Dodo": (11, 12, 4), "Moa": (12, 10, 3), "Auk": (13, 10, 3), "Stub": (14, 2, 3), "Bare": (15, 12, 2)}
@@ -39,9 +38,7 @@ GONE = "Dodo_3"  # a picture that is linked and not there
 
 @dataclass
 class MediaWiki:
-    port: int
-    asked: list[str] = field(default_factory=list)
-    has_shared_pictures: bool = False  # whether all articles show the same ones
+    port: int = 0
 
     @property
     def host(self) -> str:
@@ -58,7 +55,9 @@ class MediaWiki:
         ).encode()
 
     def pictures(self, title: str) -> list[str]:
-        return [f"{'Egg' if self.has_shared_pictures else title}_{number}" for number in range(ARTICLES[title][2])]
+        """Return the names of an article's pictures, one of them of another article."""
+        names = [f"{title}_{number}" for number in range(ARTICLES[title][2])]
+        return ["Moa_1", *names[1:]] if title == "Auk" else names
 
     def figure(self, name: str) -> str:
         source = f"//{self.host}/wikipedia/commons/thumb/a/ab/{name}.jpg/250px-{name}.jpg"
@@ -123,56 +122,27 @@ def picture(name: str) -> bytes:
 
 @pytest.fixture
 def wiki() -> Iterator[MediaWiki]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    state = MediaWiki()
 
-        def do_GET(self) -> None:
-            state.asked.append(self.path)
-            status, body, location = state.answer(self.path)
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            if location:
-                self.send_header("Location", location)
-            self.end_headers()
-            self.wfile.write(body)
+    def answer(request: BaseHTTPRequestHandler) -> tuple[int, bytes, dict[str, str]]:
+        status, body, location = state.answer(request.path)
+        return status, body, {"Location": location} if location else {}
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    state = MediaWiki(server.server_address[1])
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    yield state
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with answering(answer) as state.port:
+        yield state
 
 
-def build(wiki: MediaWiki, lake: Path, titles: str, quiet: Callable[[str], None], *more: str) -> BuildSummary:
-    settings = [
+def build(wiki: MediaWiki, lake: Path) -> BuildSummary:
+    settings = (
         f"source.base_url=http://{wiki.host}",
         "source.category=Extinct birds",
-        f"source.titles={titles}",
+        f"source.titles=http://{wiki.host}/lists/titles.txt",
         f"http.allow_hosts={wiki.host}",
         "http.contact=tests@example.org",
         "http.requests_per_second=500",
         "http.backoff_s=0.01",
-        "features.images=",
-        "features.sentences=",
-        "max_failure_share=1",
-        *more,
-    ]
-    config = override(recipe("wiki", "wiki-live"), settings)
-    return build_dataset(config, lake=Lake.at(str(lake)), say=quiet)
-
-
-def test_articles_that_share_pictures(wiki: MediaWiki, tmp_path: Path, quiet: Callable[[str], None]) -> None:
-    wiki.has_shared_pictures = True
-    built = build(wiki, tmp_path, "", quiet, *SEVERAL)
-    assert sum(split.documents for split in built.manifest.splits.values()) == 2  # Dodo and Moa
-    assert check_reading(Lake.at(str(tmp_path)), built.manifest) == 3
+    )
+    return build_of("wiki wiki-live", lake, *settings, *PLAIN, *SEVERAL)
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
@@ -181,17 +151,11 @@ def rows(folder: Path) -> list[dict[str, Any]]:
     ]
 
 
-def tree(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def test_articles_of_a_wiki_and_when_they_were_fetched(
-    wiki: MediaWiki, tmp_path: Path, quiet: Callable[[str], None]
-) -> None:
+def test_articles_of_a_wiki_and_when_they_were_fetched(wiki: MediaWiki, tmp_path: Path) -> None:
     titles = f"http://{wiki.host}/lists/titles.txt"
     started = datetime.now(UTC) - timedelta(seconds=1)
-    first = build(wiki, tmp_path / "one", titles, quiet)
-    documents = {row["id"]: row for row in rows(Path(first.path) / "documents")}
+    first = build(wiki, tmp_path / "one")
+    documents = documents_of(first)
     assert {key: (row["provenance"]["record_id"], len(row["sentences"])) for key, row in documents.items()} == {
         "11": ("Dodo", 12),
         "12": ("Moa", 10),
@@ -214,24 +178,24 @@ def test_articles_of_a_wiki_and_when_they_were_fetched(
             ("11", "not-found"),
         ]
     )
-    for row in first.manifest.stages.values():
-        assert row["in"] == row["out"] + row["rejected"] + row["failed"]
+    assert adds_up(first)
 
     times = rows(tmp_path / "one" / "retrievals" / "wiki" / first.manifest.version)
-    kept = {image["hash"] for row in documents.values() for image in row["images"]}
+    kept = {(row["split"], image["hash"]) for row in documents.values() for image in row["images"]}
     assert Counter(row["kind"] for row in times) == {"document": 3, "image": len(kept), "input": 1}
-    assert {row["key"] for row in times} == {*documents, *kept, titles}
+    assert {row["key"] for row in times} == {*documents, *(key for _, key in kept), titles}
     assert all(started <= row["retrieved"] <= datetime.now(UTC) for row in times)
     assert {row["url"] for row in times if row["kind"] == "document"} == {
         f"http://{wiki.host}/wiki/{title}" for title in ("Dodo", "Moa", "Auk")
     }
 
     lake = Lake.at(str(tmp_path / "one"))
+    assert check_reading(lake, first.manifest) == 1
     lines = retrieval_lines(lake.retrievals("wiki", first.manifest.version))
     assert [line.split()[:3] for line in lines] == [
         ["fetched:", "document", "3"],
         ["fetched:", "image", str(len(kept))],
         ["fetched:", "input", "1"],
     ]
-    elsewhere = build(wiki, tmp_path / "two", titles, quiet)  # fetched anew, and later
-    assert tree(Path(elsewhere.path)) == tree(Path(first.path))
+    elsewhere = build(wiki, tmp_path / "two")  # fetched anew, and later
+    assert tree(elsewhere.path) == tree(first.path)

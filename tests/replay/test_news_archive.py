@@ -6,16 +6,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
+from builds import build_of, by_source
 from PIL import Image
 
-from pipelines.config import recipe
 from pipelines.images.metadata import read_metadata
-from pipelines.run import build_dataset
-from schemas.lake import Lake
 from schemas.metadata import Metadata
-from schemas.overrides import override
 
 NEWS = Path(__file__).parent / "recording" / "news"
 
@@ -63,14 +59,9 @@ def test_what_is_said_of_a_picture_is_in_its_record_or_in_its_file() -> None:
 
 @pytest.mark.slow
 def test_the_archive_becomes_a_data_set_without_a_failure(tmp_path: Path) -> None:
-    config = override(recipe("archive"), [f"source.archive={NEWS}/archive.jsonl", "features.images=[]"])
-    summary = build_dataset(config, lake=Lake.at(str(tmp_path)), say=lambda line: None)
+    summary = build_of("archive", tmp_path, f"source.archive={NEWS}/archive.jsonl", "features.images=[]")
     assert not summary.manifest.failures
-    rows = [
-        row
-        for entry in summary.manifest.parts("images", "train")
-        for row in pq.read_table(f"{summary.path}/{entry.path}", columns=["source", "licence", "metadata"]).to_pylist()
-    ]
+    rows = by_source(summary).values()
     assert len(rows) == 360 and {row["licence"] for row in rows} == {"GPL-2.0-or-later"}
     said = {row["source"]: Metadata.of(row["metadata"]) for row in rows}
     for record in RECORDS:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,16 +15,18 @@ from schemas.errors import ConfigError
 from schemas.lake import Folder
 from schemas.manifest import verify
 
-Say = Callable[[str], None]
-COSINE = 0.75
+SEARCHED = tuple(
+    f"copy_detection.{each}" for each in ("extractor=efficientnet-lite0", "cosine=0.75", "policy=keep-first")
+)
 FIXED = ("features.sentences=", "splits.val=0", "splits.test=0")
 
 
-def write_documents(folder: Path, photographs: dict[str, bytes], names: list[str]) -> Path:
+@pytest.fixture
+def documents(tmp_path: Path, photographs: dict[str, bytes]) -> Path:
     """Write a document a photograph, and one more with the cat cropped and the cat framed."""
-    folder.mkdir(parents=True)
-    records = []
-    for name in names:
+    folder, records = tmp_path / "own", []
+    folder.mkdir()
+    for name in ("cat", "coffee", "flower"):
         (folder / f"{name}.jpg").write_bytes(photographs[name])
         records.append({"id": name, "sentences": [f"A {name}."], "images": [{"path": f"{name}.jpg"}]})
     with Image.open(folder / "cat.jpg") as cat:
@@ -40,22 +41,12 @@ def write_documents(folder: Path, photographs: dict[str, bytes], names: list[str
     return path
 
 
-def searched(policy: str, *more: str) -> list[str]:
-    settings = {"extractor": "efficientnet-lite0", "cosine": str(COSINE), "policy": policy}
-    return [*(f"copy_detection.{name}={value}" for name, value in settings.items()), *more]
-
-
-@pytest.fixture
-def documents(tmp_path: Path, photographs: dict[str, bytes]) -> Path:
-    return write_documents(tmp_path / "own", photographs, ["cat", "coffee", "flower"])
-
-
 def test_crops_and_frames_are_found_that_hashes_miss(documents: Path, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     plain = build(documents, lake, *FIXED)
     assert rows(plain, "duplicates") == rows(plain, "near-copies") == []
     assert "near_copies" not in plain.manifest.notes
-    summary = build(documents, lake, *FIXED, *searched("keep-first"))
+    summary = build(documents, lake, *FIXED, *SEARCHED)
     found = rows(summary, "near-copies")
     of = {image["source"]: image["hash"] for image in rows(plain, "images")}
     cats = {of[name] for name in ("cat.jpg", "crop.png", "frame.png")}
@@ -80,12 +71,6 @@ def test_crops_and_frames_are_found_that_hashes_miss(documents: Path, tmp_path: 
         line.startswith("near copies by vectors: 3 images in 1 clusters") for line in describe(summary.manifest, "")
     )
     assert list(verify(summary.manifest, Folder(summary.path))) == []
-
-
-def test_all_documents_of_copies_can_be_dropped(documents: Path, tmp_path: Path) -> None:
-    summary = build(documents, tmp_path / "lake", *FIXED, *searched("drop-documents"))
-    assert {row["id"] for row in rows(summary, "documents")} == {"coffee", "flower"}
-    assert len(rows(summary, "near-copies")) == 3
 
 
 def test_settings_that_cannot_work_are_refused(documents: Path, tmp_path: Path) -> None:

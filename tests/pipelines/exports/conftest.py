@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
+from ten_documents import draw_picture
 
-from pipelines.config import recipe
-from pipelines.run import build_dataset
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest
-from schemas.overrides import override
 
 DOCUMENTS = 24
 
@@ -46,15 +42,15 @@ def record(number: int) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory, picture_drawer: Callable[[Path, int], None]) -> Built:
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    from builds import build
+
     folder = tmp_path_factory.mktemp("exports")
     for number in range(DOCUMENTS):
-        picture_drawer(folder / "own" / "pictures" / f"{number}.png", number)
-    picture_drawer(folder / "own" / "pictures" / "all.png", 99)
+        draw_picture(folder / "own" / "pictures" / f"{number}.png", number)
+    draw_picture(folder / "own" / "pictures" / "all.png", 99)
     path = folder / "own" / "documents.jsonl"
     path.write_text("".join(json.dumps(record(number)) + "\n" for number in range(DOCUMENTS)), encoding="utf-8")
-    settings = [f"source.documents={path}", "shards.documents=4", "features.images=colour-shape"]
-    config = override(recipe("documents"), settings)
     lake = Lake.at(str(folder / "lake"))
-    summary = build_dataset(config, lake=lake, say=lambda _: None)
+    summary = build(path, lake, "shards.documents=4", "features.images=colour-shape")
     return Built(lake, summary.manifest, Folder(summary.path))

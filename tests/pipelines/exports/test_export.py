@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from builds import quiet, tree
 from PIL import Image
 from typer.testing import CliRunner
 
@@ -21,10 +22,6 @@ from schemas.errors import UsageError
 from schemas.lake import Folder, Lake
 
 Documents = dict[str, ShownDocument]
-
-
-def quiet(_: str) -> None:
-    pass
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +40,6 @@ def exported(built: Any, tmp_path: Path, request: pytest.FixtureRequest) -> Path
 
 def of_format(name: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("exported", [name], indirect=True)
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def decoded(jpeg: bytes) -> bytes:
@@ -70,12 +63,12 @@ def layout(document: ShownDocument) -> tuple[list[str | None], list[int | None]]
 def test_an_export_has_the_same_bytes_twice_and_replaces_an_earlier_one(built: Any, tmp_path: Path, name: str) -> None:
     target = Folder(str(tmp_path / "out"))
     export_version(built.manifest, built.folder, target, form=name, say=quiet)
-    first = files(tmp_path / "out")
+    first = tree(tmp_path / "out")
     (tmp_path / "out" / "README.md.mine").write_text("left alone")
     other = next(form for form in FORMATS if form != name)
     export_version(built.manifest, built.folder, target, form=other, say=quiet)
     export_version(built.manifest, built.folder, target, form=name, say=quiet)
-    second = files(tmp_path / "out")
+    second = tree(tmp_path / "out")
     assert second.pop("README.md.mine") == b"left alone"
     assert second == first
     export = json.loads(first.pop(EXPORT))
@@ -89,7 +82,7 @@ def test_a_folder_of_something_else_is_left_alone(built: Any, tmp_path: Path) ->
         export_version(built.manifest, built.folder, Folder(str(tmp_path)), form="hf", say=quiet)
     with pytest.raises(UsageError, match="expected one of mmc4, obelics, webdataset, hf, lance"):
         export_version(built.manifest, built.folder, Folder(str(tmp_path / "x")), form="arrow", say=quiet)
-    assert files(tmp_path) == {"thesis.txt": b"mine"}
+    assert tree(tmp_path) == {"thesis.txt": b"mine"}
 
 
 @of_format("mmc4")
@@ -212,7 +205,7 @@ def test_while_an_export_is_made_the_earlier_one_is_whole(
     """Killed before its last file, a new export leaves the earlier one as it was; what it left goes with the next."""
     target = Folder(str(tmp_path / "out"))
     export_version(built.manifest, built.folder, target, form="webdataset", say=quiet)
-    before = files(tmp_path / "out")
+    before = tree(tmp_path / "out")
 
     def killed(*_: Any, **__: Any) -> str:
         raise KeyboardInterrupt
@@ -221,10 +214,10 @@ def test_while_an_export_is_made_the_earlier_one_is_whole(
         patch.setattr("pipelines.exports.export.render", killed)
         with pytest.raises(KeyboardInterrupt):
             export_version(built.manifest, built.folder, target, form=name, say=quiet)
-    there = files(tmp_path / "out")
+    there = tree(tmp_path / "out")
     assert {path: there[path] for path in before} == before
     export = export_version(built.manifest, built.folder, target, form=name, say=quiet)
-    assert files(tmp_path / "out").keys() == {EXPORT, *(entry.path for entry in export.files)}
+    assert tree(tmp_path / "out").keys() == {EXPORT, *(entry.path for entry in export.files)}
 
 
 @pytest.mark.parametrize("form", ["webdataset", "lance"])

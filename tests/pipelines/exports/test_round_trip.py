@@ -8,16 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from builds import PLAIN, build_of
 from PIL import Image
+from shared_pictures import SEVERAL, check_reading
 
-from pipelines.config import recipe
 from pipelines.exports.export import export_version
 from pipelines.exports.reading import ShownDocument, shards_of
-from pipelines.run import build_dataset
 from schemas.documents import document_schema
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest
-from schemas.overrides import override
 
 KEPT = [name for name in document_schema().names if name not in ("dataset", "images")]
 
@@ -35,12 +34,8 @@ def pixels(jpeg: bytes) -> Any:
 def test_documents_come_back_equal(built: Any, tmp_path: Path, form: str) -> None:
     before = documents(built.manifest, built.folder)
     export_version(built.manifest, built.folder, Folder(str(tmp_path / "out")), form=form, say=lambda _: None)
-    plain = [f"source.documents={tmp_path / 'out'}", "features.images=", "features.sentences="]
-    summary = build_dataset(
-        override(recipe(form), plain),
-        lake=Lake.at(str(tmp_path / "lake")),
-        say=lambda _: None,
-    )
+    lake = Lake.at(str(tmp_path / "lake"))
+    summary = build_of(form, lake, f"source.documents={tmp_path / 'out'}", *PLAIN, *SEVERAL)
     after = documents(summary.manifest, Folder(summary.path))
     assert summary.manifest.failures == {}
     assert after.keys() == before.keys()
@@ -52,3 +47,4 @@ def test_documents_come_back_equal(built: Any, tmp_path: Path, form: str) -> Non
             found, expected = pixels(new["jpeg"]), pixels(old["jpeg"])
             assert found.shape == expected.shape
             assert np.abs(found - expected).mean() < 2  # a JPEG of a JPEG
+    assert check_reading(lake, summary.manifest) > 0  # one picture is in all of them

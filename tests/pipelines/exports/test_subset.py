@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from builds import quiet
 from typer.testing import CliRunner
 
 from orchestration.cli import app
@@ -17,10 +18,6 @@ from schemas.errors import UsageError
 from schemas.lake import Folder
 from schemas.manifest import Manifest, verify
 from schemas.parts import read_part
-
-
-def quiet(_: str) -> None:
-    pass
 
 
 def subset(built: Any, **selection: Any) -> tuple[Manifest, Folder]:

@@ -321,8 +321,9 @@ def counted(leaks: beam.PCollection) -> beam.PCollection:
     return only | beam.Keys() | beam.combiners.ToList() | beam.FlatMap(leak_counts)
 
 
-@pytest.mark.parametrize(("rows", "workers"), [(1 << 16, 1), (9, 1), (20, 2)])
+@pytest.mark.parametrize(("rows", "workers"), [(1 << 16, 1), (9, 2)])
 def test_the_stage_finds_and_counts_the_same(rows: int, workers: int) -> None:
+    """Whatever the number of partitions and of processes, in which duplicates are found, too."""
     documents = made_up(5)
     expected = brute_force(documents, radius=3)
     assert {leak.kind for leak in expected} == set(LeakKind)
@@ -360,7 +361,7 @@ def test_no_leaks_are_no_rows_and_no_counts() -> None:
     run_pipeline(assemble, runner=Runner.LOCAL, workers=1)
 
 
-@pytest.mark.parametrize("number", [0, 1, 2, 40])
+@pytest.mark.parametrize("number", [0, 2, 40])
 def test_every_document_gets_a_split_and_none_is_empty_that_need_not_be(number: int) -> None:
     documents = [settled(f"d{n}", None, ()) for n in range(number)]
 
