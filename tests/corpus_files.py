@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -28,18 +28,21 @@ def jpeg(seed: int) -> bytes:
     return buffer.getvalue()
 
 
-def tar_of(files: Mapping[str, bytes], mode: str = "w") -> bytes:
-    """Return a tar of files by their names."""
+Files = Mapping[str, bytes] | Iterable[tuple[str, bytes]]
+
+
+def tar_of(files: Files, mode: str = "w") -> bytes:
+    """Return a tar of files by their names; pairs may have a name twice."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode=mode) as archive:  # type: ignore[call-overload]
-        for name, data in files.items():
+        for name, data in files.items() if isinstance(files, Mapping) else files:
             entry = tarfile.TarInfo(name)
             entry.size = len(data)
             archive.addfile(entry, io.BytesIO(data))
     return stream.getvalue()
 
 
-def write_tar(path: Path, files: Mapping[str, bytes]) -> None:
+def write_tar(path: Path, files: Files) -> None:
     """Write a tar of files by their names."""
     path.write_bytes(tar_of(files))
 

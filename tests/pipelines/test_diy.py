@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -16,16 +15,12 @@ from pathlib import Path
 import pytest
 from builds import PLAIN, adds_up, build_of, documents_of, rows, tree
 from forked import Running, clean_environment, start
+from recorded_lakes import RECORDING, RecordedWeb
 from shared_pictures import SEVERAL, check_reading
 
 from orchestration.demo.recorded_web import dumps_of, web_settings
 from pipelines.run import BuildSummary
 from schemas.lake import Lake
-
-REPLAY = Path(__file__).resolve().parent.parent / "replay"
-RECORDING = REPLAY / "recording"
-sys.path.insert(0, str(REPLAY))
-from server import RecordedWeb  # noqa: E402
 
 EXPECTED = json.loads((RECORDING / "expected.json").read_text(encoding="utf-8"))
 KEYS = {"REDDIT_CLIENT_ID": "an-id-7351", "REDDIT_CLIENT_SECRET": "a-secret-9264", "IMGUR_CLIENT_ID": "an-id-4486"}

@@ -13,6 +13,7 @@ from apache_beam.internal import cloudpickle_pickler
 from apache_beam.internal.cloudpickle import cloudpickle
 from builds import PLAIN, build, build_of
 from PIL import Image
+from recorded_lakes import RECORDING
 
 import pipelines.build
 from schemas.documents import Split
@@ -20,7 +21,6 @@ from schemas.documents import Split
 MOST_SHUFFLES = 37  # a shuffle sends all of its elements over the network: add none without need
 LISTED = "an-entry-5137"
 KEYS = {"REDDIT_CLIENT_ID": "an-id-7351", "REDDIT_CLIENT_SECRET": "a-secret-9264", "IMGUR_CLIENT_ID": "an-id-4486"}
-DUMP = Path(__file__).parents[1] / "replay" / "recording" / "RS_first40.bz2"
 
 
 class EndedError(Exception):
@@ -40,7 +40,13 @@ def graph_of_diy(folder: Path, patch: pytest.MonkeyPatch) -> Any:
     patch.setattr("pipelines.run.run_pipeline", translate)
     (folder / "list.txt").write_text(f"id:{LISTED}\n")
     with pytest.raises(EndedError):
-        build_of("diy", folder / "lake", f"source.dump={DUMP}", *PLAIN, f"takedown_list={folder / 'list.txt'}")
+        build_of(
+            "diy",
+            folder / "lake",
+            f"source.dump={RECORDING / 'RS_first40.bz2'}",
+            *PLAIN,
+            f"takedown_list={folder / 'list.txt'}",
+        )
     return graphs[0]
 
 

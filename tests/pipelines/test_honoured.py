@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 from builds import PLAIN, rows
 from builds import build as build_file
+from recorded_lakes import RECORDING, RecordedWeb
 
 from pipelines.run import BuildSummary
-
-REPLAY = Path(__file__).resolve().parent.parent / "replay"
-RECORDING = REPLAY / "recording"
-sys.path.insert(0, str(REPLAY))
-from server import RecordedWeb  # noqa: E402
 
 IMAGES = json.loads((RECORDING / "images.json").read_text(encoding="utf-8"))
 HOSTS = ("i.imgur.com", "reserved.example", "untrained.example")

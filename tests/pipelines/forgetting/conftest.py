@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from recorded_lakes import RECORDING, RecordedWeb, built
 
 from schemas.lake import Lake
-
-sys.path.insert(0, str(Path(__file__).parent))
-from recorded_lakes import RECORDING, RecordedWeb, built
 
 
 @pytest.fixture(scope="session")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from forked import run_code
+from lake_bytes import bytes_of, rows_of
+from recorded_lakes import RECORDING, RecordedWeb, built
 
 from pipelines.forgetting.forget import Forgotten, forget
 from pipelines.forgetting.holdings import find_holdings
@@ -23,10 +24,6 @@ from schemas.errors import BuildError
 from schemas.lake import LATEST, Lake
 from schemas.manifest import read_manifest, verify
 from schemas.raw import RawEntry
-
-sys.path.insert(0, str(Path(__file__).parent))
-from lake_bytes import bytes_of, rows_of
-from recorded_lakes import RECORDING, RecordedWeb, built
 
 
 def listed(*lines: str) -> Takedowns:

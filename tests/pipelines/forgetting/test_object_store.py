@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
+from lake_bytes import bytes_of, rows_of
 
 from pipelines.forgetting.forget import forget
 from pipelines.sources.takedowns import parse_takedowns
 from schemas.lake import Lake
 from schemas.manifest import read_manifest, verify
-
-sys.path.insert(0, str(Path(__file__).parent))
-from lake_bytes import bytes_of, rows_of
 
 
 @pytest.fixture

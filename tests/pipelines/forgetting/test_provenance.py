@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import sys
-from pathlib import Path
 
 import pytest
+from lake_bytes import rows_of
 
 from pipelines.forgetting.holdings import provenance
 from pipelines.raw import RawStore
 from schemas.errors import NotFoundError
 from schemas.lake import Lake
 from schemas.raw import RawEntry
-
-sys.path.insert(0, str(Path(__file__).parent))
-from lake_bytes import rows_of
 
 
 def test_a_document_is_followed_from_its_page_to_its_versions(lake: Lake) -> None:

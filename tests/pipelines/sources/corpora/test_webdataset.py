@@ -158,9 +158,8 @@ def test_a_damaged_tar_gives_what_comes_before(read: Any, picture: Draw, tmp_pat
 
 def written(path: Path, names: list[str], picture: Draw) -> None:
     """Write a tar: the n-th file is a text that says so, or a picture of that shade."""
-    files = {}
-    for number, name in enumerate(names):
-        files[name] = picture(number) if name.endswith((".jpg", ".png")) else f"Text {number}.".encode()
+    pictures = (".jpg", ".png")
+    files = [(n, picture(k) if n.endswith(pictures) else f"Text {k}.".encode()) for k, n in enumerate(names)]
     write_tar(path, files)
 
 

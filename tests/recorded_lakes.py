@@ -1,4 +1,4 @@
-"""Builds of `diy` from the recorded web."""
+"""The recorded web, and builds of `diy` from it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from builds import build_of
 from orchestration.demo.recorded_web import web_settings
 from pipelines.run import BuildSummary
 
-REPLAY = Path(__file__).resolve().parents[2] / "replay"
+REPLAY = Path(__file__).resolve().parent / "replay"
 RECORDING = REPLAY / "recording"
 sys.path.insert(0, str(REPLAY))
 from server import RecordedWeb  # noqa: E402
